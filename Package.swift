@@ -1,0 +1,110 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let settings: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+]
+let strict: [SwiftSetting] = settings + [.strictMemorySafety()]
+
+let package = Package(
+    name: "nightbell",
+    products: [
+        .library(name: "Nightbell", targets: ["Nightbell"]),
+        .library(name: "NightbellSupervisor", targets: ["NightbellSupervisor"]),
+        .executable(name: "nightbelld", targets: ["nightbelld"]),
+        .executable(name: "nightbell", targets: ["nightbell"]),
+        .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
+        .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+        .package(
+            url: "https://github.com/apple/swift-configuration", from: "1.4.0",
+            traits: ["YAML", "CommandLineArguments"]),
+        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
+        .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
+    ],
+    targets: [
+        // C, as thin as it can be.
+        .systemLibrary(name: "CLibevent", pkgConfig: "libevent", providers: [.apt(["libevent-dev"])]),
+        .target(name: "CLinux"),
+
+        // Pure: no I/O, no clock, no Foundation.
+        .target(
+            name: "NightbellCore",
+            dependencies: [.product(name: "DequeModule", package: "swift-collections")],
+            swiftSettings: strict),
+        .target(
+            name: "NightbellWire",
+            dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
+            exclude: ["nightbell.proto"],
+            swiftSettings: settings),
+
+        // The edge: descriptors, the loop, and the ways to stop a process.
+        .target(name: "Descriptors", dependencies: ["CLinux"], swiftSettings: strict),
+        .target(
+            name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
+        .target(name: "Suspension", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+
+        // What people link.
+        .target(
+            name: "NightbellSupervisor",
+            dependencies: [
+                "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: strict),
+        .target(
+            name: "Nightbell",
+            dependencies: ["NightbellWire", "Descriptors"],
+            swiftSettings: strict),
+
+        // What people run.
+        .executableTarget(
+            name: "nightbelld",
+            dependencies: [
+                "NightbellSupervisor",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "nightbell",
+            dependencies: [
+                "NightbellWire", "Descriptors", "Suspension",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: strict),
+
+        // Examples: code to read and copy from; the demo and the tests run them.
+        .target(
+            name: "SIPKit",
+            dependencies: [.product(name: "Crypto", package: "swift-crypto")],
+            path: "Examples/SIPKit",
+            swiftSettings: settings),
+        .executableTarget(
+            name: "nightbell-softphone",
+            dependencies: [
+                "Nightbell", "SIPKit",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/Softphone",
+            swiftSettings: settings),
+        .executableTarget(
+            name: "nightbell-demo",
+            dependencies: [
+                "Nightbell", "SIPKit",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Histogram", package: "hdrhistogram-swift"),
+            ],
+            path: "Examples/Demo",
+            swiftSettings: settings),
+    ]
+)

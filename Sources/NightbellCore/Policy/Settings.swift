@@ -1,0 +1,82 @@
+/// Every number that decides how clients are treated. All of them are configuration keys of `nightbelld` of
+/// the same name; the defaults are those of iOS where it had one.
+public struct Settings: Sendable, Equatable {
+    /// What a client may take for each step before it is suspended or terminated without having finished.
+    public struct Budgets: Sendable, Equatable {
+        /// From `DidEnterBackground` to `BackgroundEntered`.
+        public var enteringBackground: Duration = .seconds(5)
+        /// From `PrepareToSuspend` to `ReadyToSuspend`.
+        public var prepareToSuspend: Duration = .seconds(5)
+        /// From `Wake` to `WakeDone`, for traffic and keep-alive handlers alike.
+        public var wake: Duration = .seconds(10)
+        /// All background tasks of one client together, from the first one until it is suspended again.
+        public var backgroundTasks: Duration = .seconds(180)
+        /// How long before the end of `backgroundTasks` the client is told.
+        public var expirationNotice: Duration = .seconds(5)
+        /// From `WillTerminate` to the kill.
+        public var termination: Duration = .seconds(5)
+        /// How long media counts as playing after its last sign.
+        public var mediaLapse: Duration = .seconds(5)
+
+        public init() {}
+    }
+
+    /// Keep-alive handlers.
+    public struct KeepAlive: Sendable, Equatable {
+        /// The shortest timeout that is accepted.
+        public var minimumTimeout: Duration = .seconds(600)
+        /// The width of the window, as a share of the timeout: the handler runs in
+        /// [timeout − tolerance, timeout].
+        public var tolerance: Double = 0.1
+        /// The timer aims this long before the end of a window, so that scheduling delay does not make it late.
+        public var lead: Duration = .milliseconds(250)
+
+        public init() {}
+    }
+
+    /// Suspension: when it is tried, and when it is given up for now.
+    public struct Suspension: Sendable, Equatable {
+        /// How long the kernel has to confirm.
+        public var confirmation: Duration = .seconds(1)
+        /// The pause after a suspension that failed or was not idle; doubles each time in a row, up to
+        /// `retryMaximum`.
+        public var retry: Duration = .milliseconds(250)
+        public var retryMaximum: Duration = .seconds(60)
+
+        public init() {}
+    }
+
+    /// How long a woken client stays awake, and what too many wakes mean.
+    public struct Wakes: Sendable, Equatable {
+        /// A client stays awake at least this long after `WakeDone`, so that the answer to its own answer is
+        /// not another wake.
+        public var linger: Duration = .milliseconds(500)
+        /// `linger` doubles with each wake over the limit, up to this.
+        public var lingerMaximum: Duration = .seconds(60)
+        /// More wakes than this within `period` are too many: for one client …
+        public var limit: Int = 15
+        /// … and for all clients of one uid together.
+        public var limitPerUser: Int = 100_000
+        public var period: Duration = .seconds(300)
+
+        public init() {}
+    }
+
+    /// Limits that keep one user from taking what others need.
+    public struct Quotas: Sendable, Equatable {
+        public var clientsPerUser: Int = 4_096
+        public var socketsPerClient: Int = 1_024
+        public var socketsPerUser: Int = 16_384
+        public var backgroundTasksPerClient: Int = 64
+
+        public init() {}
+    }
+
+    public var budgets = Budgets()
+    public var keepAlive = KeepAlive()
+    public var suspension = Suspension()
+    public var wakes = Wakes()
+    public var quotas = Quotas()
+
+    public init() {}
+}
