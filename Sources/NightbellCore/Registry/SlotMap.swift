@@ -71,11 +71,13 @@ struct SlotMap<Element: Sendable>: Sendable {
     subscript(id: SlotID) -> Element {
         _read {
             precondition(contains(id), "stale name")
-            yield elements[Int(id.slot)]!  // swift-format-ignore: NeverForceUnwrap
+            // swift-format-ignore: NeverForceUnwrap
+            yield elements[Int(id.slot)]!
         }
         _modify {
             precondition(contains(id), "stale name")
-            yield &elements[Int(id.slot)]!  // swift-format-ignore: NeverForceUnwrap
+            // swift-format-ignore: NeverForceUnwrap
+            yield &elements[Int(id.slot)]!
         }
     }
 }
