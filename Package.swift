@@ -21,6 +21,7 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(
             url: "https://github.com/apple/swift-configuration", from: "1.4.0",
             traits: ["YAML", "CommandLineArguments"]),
@@ -53,7 +54,9 @@ let package = Package(
             name: "NightbellSupervisor",
             dependencies: [
                 "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
+                .product(name: "BasicContainers", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
         .target(
@@ -101,6 +104,15 @@ let package = Package(
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
             ],
             path: "Examples/Demo",
+            swiftSettings: settings),
+
+        .testTarget(
+            name: "NightbellSupervisorTests",
+            dependencies: [
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
             swiftSettings: settings),
     ]
 )
