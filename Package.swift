@@ -106,5 +106,25 @@ let package = Package(
             ],
             path: "Examples/Demo",
             swiftSettings: settings),
+
+        // The edge's tests.
+        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .target(
+            name: "EdgeTestSupport",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
+            path: "Tests/EdgeTestSupport",
+            swiftSettings: settings),
+        .testTarget(
+            name: "DescriptorsTests",
+            dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "EventLoopTests",
+            dependencies: ["Descriptors", "EventLoop", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "SuspensionTests",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport"],
+            swiftSettings: settings),
     ]
 )
