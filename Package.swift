@@ -114,5 +114,8 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),
+
+        // The edge's tests.
+        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
     ]
 )
