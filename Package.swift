@@ -102,5 +102,8 @@ let package = Package(
             ],
             path: "Examples/Demo",
             swiftSettings: settings),
+
+        .testTarget(
+            name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
     ]
 )
