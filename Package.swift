@@ -117,5 +117,7 @@ let package = Package(
 
         // The edge's tests.
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .testTarget(
+            name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
     ]
 )
