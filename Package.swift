@@ -43,7 +43,6 @@ let package = Package(
             exclude: ["nightbell.proto"],
             swiftSettings: settings),
 
-        // The edge: descriptors, the loop, and the ways to stop a process.
         .target(name: "Descriptors", dependencies: ["CLinux"], swiftSettings: strict),
         .target(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
@@ -115,8 +114,6 @@ let package = Package(
             ],
             swiftSettings: settings),
 
-        // The edge's tests.
-        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .testTarget(
             name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
     ]
