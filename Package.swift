@@ -109,5 +109,19 @@ let package = Package(
             ],
             path: "Examples/Demo",
             swiftSettings: settings),
+
+        // Tests, and what they run.
+        .executableTarget(
+            name: "puppet",
+            dependencies: ["Nightbell", "Descriptors"],
+            path: "Tests/Puppet",
+            swiftSettings: settings),
+        .testTarget(
+            name: "NightbellTests",
+            dependencies: [
+                "Nightbell", "NightbellWire", "Descriptors",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
     ]
 )

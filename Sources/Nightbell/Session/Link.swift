@@ -21,7 +21,7 @@ final class Link: @unchecked Sendable {
         do {
             return Link(try SeqPacketSocket.connect(path: path))
         } catch {
-            throw NightbellError(.cannotConnect, error.description, errorNumber: error.code)
+            throw NightbellError(.cannotConnect, error)
         }
     }
 
@@ -38,9 +38,9 @@ final class Link: @unchecked Sendable {
         } catch {
             switch error.code {
             case EPIPE, ECONNRESET, ENOTCONN:
-                throw NightbellError(.connectionLost, error.description, errorNumber: error.code)
+                throw NightbellError(.connectionLost, error)
             default:
-                throw NightbellError(.system, error.description, errorNumber: error.code)
+                throw NightbellError(.system, error)
             }
         }
     }
@@ -56,7 +56,7 @@ final class Link: @unchecked Sendable {
         do {
             reception = try socket.receive(into: &buffer)
         } catch {
-            throw NightbellError(.connectionLost, error.description, errorNumber: error.code)
+            throw NightbellError(.connectionLost, error)
         }
         switch reception {
         case .wouldBlock:

@@ -23,7 +23,7 @@ final class Monitor<Value>: @unchecked Sendable {
         unsafe mutex = .allocate(capacity: 1)
         unsafe condition = .allocate(capacity: 1)
         unsafe pthread_mutex_init(mutex, nil)
-        var attributes = unsafe pthread_condattr_t()
+        var attributes = pthread_condattr_t()
         unsafe pthread_condattr_init(&attributes)
         unsafe pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
         unsafe pthread_cond_init(condition, &attributes)
@@ -77,19 +77,19 @@ final class Monitor<Value>: @unchecked Sendable {
 
 /// How much longer a caller waits. Time in which the whole process stood still, because it was suspended, counts
 /// for at most one slice: an answer that waits in the socket is found, not given up for lost.
-struct Patience {
+package struct Patience {
     private var remaining: Int64
     private var last: Int64
-    let slice: Int64
+    package let slice: Int64
 
-    init(_ total: Int64, from now: Int64) {
+    package init(_ total: Int64, from now: Int64) {
         remaining = max(total, 1)
         slice = max(total / 8, 1)
         last = now
     }
 
     /// How long to wait this time; nil when the time is over.
-    mutating func next(at now: Int64) -> Int64? {
+    package mutating func next(at now: Int64) -> Int64? {
         remaining -= min(max(now - last, 0), slice * 2)
         last = now
         return remaining > 0 ? min(slice, remaining) : nil

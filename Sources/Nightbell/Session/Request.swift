@@ -1,23 +1,23 @@
-import NightbellWire
+package import NightbellWire
 import SwiftProtobuf
 
 /// A socket on its way to the supervisor.
-struct NewSocket: Sendable, Hashable {
-    var descriptor: CInt
-    var tag: SocketTag
-    var name: String
+package struct NewSocket: Sendable, Hashable {
+    package var descriptor: CInt
+    package var tag: SocketTag
+    package var name: String
     /// Tells later whether the descriptor still means the same open file.
-    var file: FileIdentity
+    package var file: FileIdentity
 }
 
 /// Which open file a descriptor meant when it was handed over.
-struct FileIdentity: Sendable, Hashable {
-    var device: UInt64
-    var inode: UInt64
+package struct FileIdentity: Sendable, Hashable {
+    package var device: UInt64
+    package var inode: UInt64
 }
 
 /// What a caller asks of the supervisor.
-enum Request: Sendable {
+package enum Request: Sendable {
     case handOver([NewSocket])
     case release(ParkedSocket)
     case enterBackground
@@ -31,7 +31,7 @@ enum Request: Sendable {
 }
 
 /// What the caller learns.
-enum Answer: Sendable, Equatable {
+package enum Answer: Sendable, Equatable {
     case done
     case sockets([Result<ParkedSocket, NightbellError>])
     case task(BackgroundTask)
@@ -40,39 +40,39 @@ enum Answer: Sendable, Equatable {
 
 extension Request {
     /// The limit of the protocol for one packet.
-    static let socketsPerPacket = 250
+    package static let socketsPerPacket = 250
 
-    var descriptors: [CInt] {
+    package var descriptors: [CInt] {
         if case .handOver(let sockets) = self { sockets.map(\.descriptor) } else { [] }
     }
 }
 
 extension WireClientMessage {
-    init(_ body: OneOf_Body, request: UInt64 = 0) {
+    package init(_ body: OneOf_Body, request: UInt64 = 0) {
         self.init()
         self.request = request
         self.body = body
     }
 
-    static func release(token: UInt64, request: UInt64 = 0) -> Self {
+    package static func release(token: UInt64, request: UInt64 = 0) -> Self {
         Self(.release(.with { $0.token = token }), request: request)
     }
 
-    static func endTask(_ id: UInt64, request: UInt64 = 0) -> Self {
+    package static func endTask(_ id: UInt64, request: UInt64 = 0) -> Self {
         Self(.endBackgroundTask(.with { $0.taskID = id }), request: request)
     }
 
-    static func beginTask(name: String, request: UInt64) -> Self {
+    package static func beginTask(name: String, request: UInt64) -> Self {
         Self(.beginBackgroundTask(.with { $0.name = name }), request: request)
     }
 
-    static func setKeepAlive(milliseconds: UInt64, request: UInt64) -> Self {
+    package static func setKeepAlive(milliseconds: UInt64, request: UInt64) -> Self {
         Self(.setKeepAliveTimeout(.with { $0.timeoutMs = milliseconds }), request: request)
     }
 
-    static func wakeDone(_ id: UInt64) -> Self { Self(.wakeDone(.with { $0.wakeID = id })) }
+    package static func wakeDone(_ id: UInt64) -> Self { Self(.wakeDone(.with { $0.wakeID = id })) }
 
-    static func handOver(_ sockets: [NewSocket], request: UInt64) -> Self {
+    package static func handOver(_ sockets: [NewSocket], request: UInt64) -> Self {
         let list = sockets.map { socket in
             WireHandOver.Socket.with {
                 $0.tag = socket.tag.wire
@@ -84,7 +84,7 @@ extension WireClientMessage {
 }
 
 extension SocketTag {
-    var wire: WireSocketTag {
+    package var wire: WireSocketTag {
         switch self {
         case .voip: .voip
         case .listener: .listener
@@ -94,7 +94,7 @@ extension SocketTag {
 }
 
 extension Mode {
-    var wire: WireMode {
+    package var wire: WireMode {
         switch self {
         case .voip: .voip
         case .audio: .audio
@@ -103,7 +103,7 @@ extension Mode {
 }
 
 extension WakeLimitPolicy {
-    var wire: WireWakeLimitPolicy {
+    package var wire: WireWakeLimitPolicy {
         switch self {
         case .linger: .linger
         case .terminate: .terminate

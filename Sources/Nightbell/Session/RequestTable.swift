@@ -1,7 +1,5 @@
-import NightbellWire
-
 /// The requests that are on their way. Pure.
-struct RequestTable {
+package struct RequestTable {
     private enum Entry {
         case waiting(Request)
         case answered(Result<Answer, NightbellError>)
@@ -12,40 +10,40 @@ struct RequestTable {
     private var entries: [UInt64: Entry] = [:]
     private var last: UInt64 = 0
 
-    var count: Int { entries.count }
+    package var count: Int { entries.count }
 
     /// A number that no other request of this client has had.
-    mutating func number() -> UInt64 {
+    package mutating func number() -> UInt64 {
         last += 1
         return last
     }
 
-    mutating func open(_ request: Request) -> UInt64 {
+    package mutating func open(_ request: Request) -> UInt64 {
         let number = number()
         entries[number] = .waiting(request)
         return number
     }
 
     /// The outcome once there is one, told once.
-    mutating func take(_ number: UInt64) -> Result<Answer, NightbellError>? {
+    package mutating func take(_ number: UInt64) -> Result<Answer, NightbellError>? {
         guard case .answered(let outcome)? = entries[number] else { return nil }
         entries[number] = nil
         return outcome
     }
 
     /// The caller's patience is over.
-    mutating func abandon(_ number: UInt64, wasSent: Bool) {
+    package mutating func abandon(_ number: UInt64, wasSent: Bool) {
         guard case .waiting(let request)? = entries[number] else { return }
         entries[number] = wasSent ? .abandoned(request) : nil
     }
 
-    enum Recipient {
+    package enum Recipient {
         case caller(Request)
         case nobody(Request)
     }
 
     /// Whose answer this is; nil: nobody asked.
-    func recipient(of number: UInt64) -> Recipient? {
+    package func recipient(of number: UInt64) -> Recipient? {
         switch entries[number] {
         case .waiting(let request): .caller(request)
         case .abandoned(let request): .nobody(request)
@@ -53,7 +51,7 @@ struct RequestTable {
         }
     }
 
-    mutating func settle(_ number: UInt64, _ outcome: Result<Answer, NightbellError>) {
+    package mutating func settle(_ number: UInt64, _ outcome: Result<Answer, NightbellError>) {
         switch entries[number] {
         case .waiting: entries[number] = .answered(outcome)
         case .abandoned: entries[number] = nil
@@ -62,7 +60,7 @@ struct RequestTable {
     }
 
     /// The connection is gone: no answer will come. The waiting requests, oldest first.
-    mutating func orphan() -> [(number: UInt64, request: Request)] {
+    package mutating func orphan() -> [(number: UInt64, request: Request)] {
         var orphans: [(number: UInt64, request: Request)] = []
         for (number, entry) in entries {
             switch entry {

@@ -1,9 +1,9 @@
-import NightbellWire
+package import NightbellWire
 import SwiftProtobuf
 
 extension SessionState {
     /// A packet from the supervisor.
-    mutating func received(_ message: WireSupervisorMessage, at now: Int64) -> [Action] {
+    package mutating func received(_ message: WireSupervisorMessage, at now: Int64) -> [Action] {
         switch phase {
         case .connecting, .waiting, .closed:
             // It was read before the connection ended and arrives here after.
@@ -75,7 +75,7 @@ extension SessionState {
     }
 
     /// The tokens of the sockets that still have work, for `ReadyToSuspend`.
-    func readyToSuspend(epoch: UInt64, notIdle: [ParkedSocket]) -> WireClientMessage {
+    package func readyToSuspend(epoch: UInt64, notIdle: [ParkedSocket]) -> WireClientMessage {
         WireClientMessage(
             .readyToSuspend(
                 .with {
@@ -86,7 +86,7 @@ extension SessionState {
 }
 
 extension WireWake.Socket {
-    var conditions: SocketConditions {
+    package var conditions: SocketConditions {
         var conditions: SocketConditions = []
         if readable { conditions.insert(.readable) }
         if peerClosed { conditions.insert(.peerClosed) }

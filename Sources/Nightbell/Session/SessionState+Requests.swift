@@ -1,7 +1,7 @@
-import NightbellWire
+package import NightbellWire
 
 extension SessionState {
-    enum Submission {
+    package enum Submission {
         /// Send it, then ask `requests` for the outcome.
         case send(number: UInt64, WireClientMessage)
         /// There is nothing to ask.
@@ -10,7 +10,7 @@ extension SessionState {
         case wait
     }
 
-    mutating func submit(_ request: Request, at now: Int64) throws(NightbellError) -> Submission {
+    package mutating func submit(_ request: Request, at now: Int64) throws(NightbellError) -> Submission {
         switch phase {
         case .closed(let error):
             throw NightbellError(.closed, error.code == .closed ? "" : error.description.withoutFullStop)
@@ -75,7 +75,7 @@ extension SessionState {
     }
 
     /// The connection ended before the answer: what was to be taken back is taken back all the same.
-    mutating func outcome(
+    package mutating func outcome(
         of request: Request, lostWith error: NightbellError
     ) -> Result<Answer, NightbellError> {
         switch request {
@@ -93,7 +93,7 @@ extension SessionState {
     // MARK: Answers
 
     /// The answer to a request of a caller's.
-    mutating func answered(
+    package mutating func answered(
         _ number: UInt64, _ body: WireSupervisorMessage.OneOf_Body?, at now: Int64
     ) -> [Action] {
         guard let recipient = requests.recipient(of: number) else {
@@ -197,20 +197,20 @@ extension SessionState {
 
 extension WireErrorCode {
     /// The schema keeps the numbers below 32 for errors that close the connection.
-    var endsConnection: Bool { rawValue < 32 }
+    package var endsConnection: Bool { rawValue < 32 }
 }
 
 extension Duration {
     /// Lengths from the wire may be of any size.
-    static func wireMilliseconds(_ value: UInt64) -> Duration {
+    package static func wireMilliseconds(_ value: UInt64) -> Duration {
         .milliseconds(Int64(clamping: value))
     }
 
-    static func wireNanoseconds(_ value: UInt64) -> Duration {
+    package static func wireNanoseconds(_ value: UInt64) -> Duration {
         .nanoseconds(Int64(clamping: value))
     }
 }
 
 extension String {
-    var withoutFullStop: String { hasSuffix(".") ? String(dropLast()) : self }
+    package var withoutFullStop: String { hasSuffix(".") ? String(dropLast()) : self }
 }

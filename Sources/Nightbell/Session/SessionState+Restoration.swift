@@ -1,9 +1,9 @@
-import NightbellWire
+package import NightbellWire
 
 /// What a new connection has to be told, step by step: the next one only when the last was answered, so that
 /// nothing queues up and every refusal is known by what it refused.
-struct Restoration {
-    enum Step {
+package struct Restoration {
+    package enum Step {
         case hello
         case handOver([UInt64])
         case keepAlive
@@ -11,17 +11,17 @@ struct Restoration {
         case enterBackground
     }
 
-    let attempt: Int
-    let deadline: Int64
+    package let attempt: Int
+    package let deadline: Int64
     /// The request that is on its way.
-    var number: UInt64
-    var current: Step
+    package var number: UInt64
+    package var current: Step
     /// Still to do, the next one last.
-    var rest: [Step]
+    package var rest: [Step]
 }
 
 extension SessionState {
-    mutating func beginRestoration(attempt: Int, at now: Int64) -> [Action] {
+    package mutating func beginRestoration(attempt: Int, at now: Int64) -> [Action] {
         var steps: [Restoration.Step] = []
         let ids = holdings.sockets.keys.sorted()
         for start in stride(from: 0, to: ids.count, by: Request.socketsPerPacket) {
@@ -41,7 +41,7 @@ extension SessionState {
         return [.send(WireClientMessage(.hello(hello), request: number))]
     }
 
-    mutating func restored(
+    package mutating func restored(
         _ restoration: Restoration, _ body: WireSupervisorMessage.OneOf_Body?, at now: Int64
     ) -> [Action] {
         var actions: [Action] = []

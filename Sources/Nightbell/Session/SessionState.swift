@@ -1,10 +1,10 @@
-import NightbellWire
+package import NightbellWire
 
 /// Everything the client library decides, and nothing it does: time and packets come in as values, and what is
 /// to be done goes out as actions. Pure.
-struct SessionState {
+package struct SessionState {
     /// What happened, for the handlers, in order.
-    enum Notice {
+    package enum Notice {
         case wake(Wake, connection: UInt64)
         /// The keep-alive handler is due and no supervisor is there to say so.
         case keepAlive
@@ -19,13 +19,13 @@ struct SessionState {
         case keepAliveLost(NightbellError)
     }
 
-    enum Action {
+    package enum Action {
         case send(WireClientMessage, descriptors: [CInt] = [])
         case disconnect
         case notify(Notice)
     }
 
-    enum Phase {
+    package enum Phase {
         /// A connection is being made.
         case connecting(attempt: Int)
         /// There is one, and the supervisor is told who we are and what we had, one thing after the other.
@@ -36,49 +36,49 @@ struct SessionState {
         case closed(NightbellError)
     }
 
-    struct Welcome: Sendable, Equatable {
-        var minimumKeepAliveTimeout: Duration = .zero
-        var suspension = ""
+    package struct Welcome: Sendable, Equatable {
+        package var minimumKeepAliveTimeout: Duration = .zero
+        package var suspension = ""
     }
 
-    static let firstPause: Int64 = 50_000_000
-    static let longestPause: Int64 = 2_000_000_000
+    package static let firstPause: Int64 = 50_000_000
+    package static let longestPause: Int64 = 2_000_000_000
 
-    let hello: WireHello
-    let reconnects: Bool
-    let requestTimeout: Int64
+    package let hello: WireHello
+    package let reconnects: Bool
+    package let requestTimeout: Int64
 
-    var phase = Phase.connecting(attempt: 0)
-    var requests = RequestTable()
-    var holdings = Holdings()
-    var welcome = Welcome()
+    package var phase = Phase.connecting(attempt: 0)
+    package var requests = RequestTable()
+    package var holdings = Holdings()
+    package var welcome = Welcome()
     /// Counts connections that ended, so that what arrived on an earlier one is known by it.
-    var connection: UInt64 = 0
+    package var connection: UInt64 = 0
     /// The first registration is the caller's own: its failure is thrown, not told to handlers.
-    var hasRegistered = false
+    package var hasRegistered = false
     /// Why the supervisor is going to close the connection, if it said so.
-    var announcedEnd: NightbellError?
+    package var announcedEnd: NightbellError?
     /// `EnterBackground` was repeated for a new supervisor: the handlers have nothing to do with its echo.
-    var isReentering = false
+    package var isReentering = false
 
-    init(hello: WireHello, reconnects: Bool, requestTimeout: Int64) {
+    package init(hello: WireHello, reconnects: Bool, requestTimeout: Int64) {
         self.hello = hello
         self.reconnects = reconnects
         self.requestTimeout = requestTimeout
     }
 
-    var isConnected: Bool {
+    package var isConnected: Bool {
         if case .connected = phase { true } else { false }
     }
 
-    var closure: NightbellError? {
+    package var closure: NightbellError? {
         if case .closed(let error) = phase { error } else { nil }
     }
 
     // MARK: Time
 
     /// When `tick` has something to do, in nanoseconds of the clock that counts while asleep; nil: never.
-    var nextDeadline: Int64? {
+    package var nextDeadline: Int64? {
         switch phase {
         case .connecting, .connected, .closed: nil
         case .restoring(let restoration): restoration.deadline
@@ -94,13 +94,13 @@ struct SessionState {
         }
     }
 
-    enum Tick {
+    package enum Tick {
         case nothing([Action])
         /// Connect, then say `connectionMade` or `connectionFailed`.
         case connect
     }
 
-    mutating func tick(at now: Int64) -> Tick {
+    package mutating func tick(at now: Int64) -> Tick {
         switch phase {
         case .connecting, .connected, .closed:
             return .nothing([])
@@ -121,7 +121,7 @@ struct SessionState {
     // MARK: Connections
 
     /// - Parameter gone: parked sockets whose descriptors no longer mean what was handed over.
-    mutating func connectionMade(gone: [UInt64] = [], at now: Int64) -> [Action] {
+    package mutating func connectionMade(gone: [UInt64] = [], at now: Int64) -> [Action] {
         switch phase {
         case .connecting(let attempt):
             announcedEnd = nil
@@ -139,7 +139,7 @@ struct SessionState {
         }
     }
 
-    mutating func connectionFailed(_ error: NightbellError, at now: Int64) {
+    package mutating func connectionFailed(_ error: NightbellError, at now: Int64) {
         switch phase {
         case .connecting(let attempt):
             phase = hasRegistered ? waiting(after: attempt, at: now) : .closed(error)
@@ -149,7 +149,7 @@ struct SessionState {
     }
 
     /// The connection ended, or has to.
-    mutating func lost(_ reason: NightbellError, at now: Int64) -> [Action] {
+    package mutating func lost(_ reason: NightbellError, at now: Int64) -> [Action] {
         let error = announcedEnd ?? reason
         announcedEnd = nil
         switch phase {
@@ -177,7 +177,7 @@ struct SessionState {
         }
     }
 
-    mutating func close() -> [Action] {
+    package mutating func close() -> [Action] {
         if case .closed = phase { return [] }
         let error = NightbellError(.closed, "")
         connectionEnded(error)
@@ -202,7 +202,7 @@ struct SessionState {
 
 extension NightbellError {
     /// Connecting again would end the same way for ever.
-    var isFinal: Bool {
+    package var isFinal: Bool {
         switch code {
         case .unsupportedVersion, .invalidIdentifier, .identifierOfOtherUser: true
         default: false

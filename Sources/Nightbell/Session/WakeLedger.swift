@@ -1,46 +1,46 @@
 /// Knows when a wake is done: when the handlers returned and the consumer of the sequence, if there is one,
 /// asked for the next. Pure.
-struct WakeLedger {
+package struct WakeLedger {
     /// What to do now.
-    struct Outcome: Equatable {
+    package struct Outcome: Equatable {
         /// Tell the supervisor that this wake and all before it are done.
-        var confirm: UInt64?
+        package var confirm: UInt64?
         /// Give this to the consumer, who is waiting.
-        var deliver: Wake?
+        package var deliver: Wake?
     }
 
-    enum Next: Equatable {
+    package enum Next: Equatable {
         case wake(Wake)
         case wait
         case finished
     }
 
     /// More than this many wakes that nobody took become one.
-    static let bufferLimit = 64
+    package static let bufferLimit = 64
 
     private struct Consumer {
-        var subscription: UInt64
-        var buffer: [(serial: UInt64, wake: Wake)] = []
+        package var subscription: UInt64
+        package var buffer: [(serial: UInt64, wake: Wake)] = []
         /// It has this one and works on it.
-        var holds: UInt64?
-        var isWaiting = false
+        package var holds: UInt64?
+        package var isWaiting = false
     }
 
     /// Counts the connections.
-    private(set) var connection: UInt64 = 0
+    package private(set) var connection: UInt64 = 0
     private var outstanding: [(serial: UInt64, wakeID: UInt64)] = []
     private var consumer: Consumer?
     private var lastSerial: UInt64 = 0
     private var lastSubscription: UInt64 = 0
     private var isClosed = false
     /// The client has said that it is ready to be suspended: nothing is sent until it hears more.
-    private(set) var isQuiet = false
+    package private(set) var isQuiet = false
     private var withheld: UInt64?
 
     // MARK: Wakes
 
     /// The handlers of a wake have returned, which arrived on this connection.
-    mutating func handled(_ wake: Wake, connection: UInt64) -> Outcome {
+    package mutating func handled(_ wake: Wake, connection: UInt64) -> Outcome {
         lastSerial += 1
         // Who sent it may be gone: then there is nobody to tell.
         if connection == self.connection { outstanding.append((lastSerial, wake.id)) }
@@ -76,7 +76,7 @@ struct WakeLedger {
     }
 
     /// The supervisor that had sent them is gone.
-    mutating func connectionLost() {
+    package mutating func connectionLost() {
         connection += 1
         outstanding = []
         withheld = nil
@@ -85,15 +85,15 @@ struct WakeLedger {
 
     // MARK: Suspension
 
-    mutating func suspensionAnswered() { isQuiet = true }
+    package mutating func suspensionAnswered() { isQuiet = true }
 
     /// A wake arrived: it says itself when it is done, and speaks for earlier ones.
-    mutating func woken() {
+    package mutating func woken() {
         isQuiet = false
         withheld = nil
     }
 
-    mutating func suspensionCancelled() -> UInt64? {
+    package mutating func suspensionCancelled() -> UInt64? {
         isQuiet = false
         defer { withheld = nil }
         return withheld
@@ -102,14 +102,16 @@ struct WakeLedger {
     // MARK: The consumer
 
     /// nil: somebody else consumes already, or there will be no more.
-    mutating func subscribe() -> UInt64? {
+    package mutating func subscribe() -> UInt64? {
         guard consumer == nil, !isClosed else { return nil }
         lastSubscription += 1
         consumer = Consumer(subscription: lastSubscription)
         return lastSubscription
     }
 
-    mutating func next(_ subscription: UInt64) -> (next: Next, confirm: UInt64?) {
+    package func isConsumer(_ subscription: UInt64) -> Bool { consumer?.subscription == subscription }
+
+    package mutating func next(_ subscription: UInt64) -> (next: Next, confirm: UInt64?) {
         guard var consumer, consumer.subscription == subscription else { return (.finished, nil) }
         consumer.holds = nil
         guard !consumer.buffer.isEmpty else {
@@ -125,14 +127,14 @@ struct WakeLedger {
     }
 
     /// Dropped or cancelled: what it had not finished counts as done.
-    mutating func unsubscribe(_ subscription: UInt64) -> UInt64? {
+    package mutating func unsubscribe(_ subscription: UInt64) -> UInt64? {
         guard consumer?.subscription == subscription else { return nil }
         consumer = nil
         return confirmation()
     }
 
     /// No further wake will come.
-    mutating func close() {
+    package mutating func close() {
         isClosed = true
         outstanding = []
     }
@@ -140,7 +142,7 @@ struct WakeLedger {
 
 extension Wake {
     /// Both in one: as recent as the later one, with everything that the earlier one told.
-    func merged(with later: Wake) -> Wake {
+    package func merged(with later: Wake) -> Wake {
         var merged = later
         merged.reasons.formUnion(reasons)
         merged.asleepFor += asleepFor
