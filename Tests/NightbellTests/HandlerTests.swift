@@ -5,7 +5,8 @@ import SwiftProtobuf
 import Testing
 
 extension FakeSupervisor {
-    @discardableResult func expectWakeDone(sourceLocation: SourceLocation = #_sourceLocation) throws -> UInt64 {
+    @discardableResult func expectWakeDone(sourceLocation: SourceLocation = #_sourceLocation) throws -> UInt64
+    {
         try expect("WakeDone", sourceLocation: sourceLocation) { received in
             if case .wakeDone(let body)? = received.message.body { body.wakeID } else { nil }
         }
@@ -32,7 +33,9 @@ extension FakeSupervisor {
         }
         let client = try Client(of: supervisor, handlers: handlers)
         try client.enterBackground()
-        _ = try supervisor.expect("BackgroundEntered") { $0.message.body == .backgroundEntered(.init()) ? true : nil }
+        _ = try supervisor.expect("BackgroundEntered") {
+            $0.message.body == .backgroundEntered(.init()) ? true : nil
+        }
         #expect(diary.all == ["entered before: false"])
         try client.enterForeground()
     }
@@ -115,7 +118,9 @@ extension FakeSupervisor {
         try supervisor.wake(1, [.request])
         goOn.fulfil(true)
         #expect(try supervisor.expectWakeDone() == 1)
-        let ready = supervisor.unexpected.contains { if case .readyToSuspend? = $0.body { true } else { false } }
+        let ready = supervisor.unexpected.contains {
+            if case .readyToSuspend? = $0.body { true } else { false }
+        }
         #expect(!ready)
         #expect(diary.all == ["wake 1 request"])
         #expect(client.isConnected)

@@ -208,7 +208,11 @@ func thrown(
         try supervisor.send(.handedOver(.with { $0.adoptions = [.with { $0.token = 99 }] }), request: late[0])
         try supervisor.send(.backgroundTask(.with { $0.taskID = 98 }), request: late[1])
         let released = try supervisor.expect("Release") { received in
-            if case .release(let body)? = received.message.body { (body.token, received.message.request) } else { nil }
+            if case .release(let body)? = received.message.body {
+                (body.token, received.message.request)
+            } else {
+                nil
+            }
         }
         #expect(released == (99, 0))
         let ended = try supervisor.expect("EndBackgroundTask") { received in

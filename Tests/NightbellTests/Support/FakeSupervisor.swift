@@ -55,7 +55,7 @@ final class FakeSupervisor: Sendable {
 
     init() throws {
         var template = Array("/tmp/nightbell-test-XXXXXX".utf8CString)
-        let made = template.withUnsafeMutableBufferPointer { mkdtemp($0.baseAddress!) }
+        let made = template.withUnsafeMutableBufferPointer { $0.baseAddress.flatMap { mkdtemp($0) } }
         path = String(cString: try #require(made)) + "/nightbell.sock"
         try start()
     }
