@@ -60,7 +60,10 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "Nightbell",
-            dependencies: ["NightbellWire", "Descriptors"],
+            dependencies: [
+                "NightbellWire", "Descriptors",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
             swiftSettings: strict),
 
         // What people run.
@@ -105,6 +108,28 @@ let package = Package(
             path: "Examples/Demo",
             swiftSettings: settings),
 
+        // Tests, and what they run.
+        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .target(
+            name: "EdgeTestSupport",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
+            path: "Tests/EdgeTestSupport",
+            swiftSettings: settings),
+        .executableTarget(
+            name: "puppet",
+            dependencies: ["Nightbell", "Descriptors"],
+            path: "Tests/Puppet",
+            swiftSettings: settings),
+        .testTarget(
+            name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
+        .testTarget(
+            name: "DescriptorsTests",
+            dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "EventLoopTests",
+            dependencies: ["Descriptors", "EventLoop", "EdgeTestSupport"],
+            swiftSettings: settings),
         .testTarget(
             name: "NightbellSupervisorTests",
             dependencies: [
@@ -113,8 +138,12 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),
-
         .testTarget(
-            name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
+            name: "NightbellTests",
+            dependencies: [
+                "Nightbell", "NightbellWire", "Descriptors",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
     ]
 )
