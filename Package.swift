@@ -22,13 +22,12 @@ let package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
-        .package(
-            url: "https://github.com/apple/swift-configuration", from: "1.4.0",
-            traits: ["YAML", "CommandLineArguments"]),
+        .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: []),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
     ],
     targets: [
         // C, as thin as it can be.
@@ -65,20 +64,29 @@ let package = Package(
             dependencies: ["NightbellWire", "Descriptors"],
             swiftSettings: strict),
 
-        // What people run.
+        // What people run, and the parts of it that are tested on their own.
+        .target(
+            name: "DaemonConfiguration",
+            dependencies: [
+                "NightbellCore",
+                .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Yams", package: "Yams"),
+            ],
+            swiftSettings: strict),
+        .target(name: "Presentation", swiftSettings: strict),
         .executableTarget(
             name: "nightbelld",
             dependencies: [
-                "NightbellSupervisor",
+                "DaemonConfiguration", "NightbellCore", "NightbellSupervisor",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict),
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "NightbellWire", "Descriptors", "Suspension",
+                "Nightbell", "NightbellWire", "Descriptors", "Presentation", "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
