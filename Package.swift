@@ -61,7 +61,10 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "Nightbell",
-            dependencies: ["NightbellWire", "Descriptors"],
+            dependencies: [
+                "NightbellWire", "Descriptors",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
             swiftSettings: strict),
 
         // What people run, and the parts of it that are tested on their own.
