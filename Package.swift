@@ -77,7 +77,7 @@ let package = Package(
                 .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: strict),
-        .target(name: "Presentation", swiftSettings: strict),
+        .target(name: "Presentation", dependencies: ["Nightbell"], swiftSettings: strict),
         .executableTarget(
             name: "nightbelld",
             dependencies: [
