@@ -91,6 +91,7 @@ let package = Package(
             dependencies: [
                 "Nightbell", "NightbellWire", "Descriptors", "Presentation", "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
 

@@ -6,7 +6,7 @@ import SwiftProtobuf
 ///
 /// Every call blocks until the supervisor has answered. Root and the supervisor's own user see and touch every
 /// client, others only their own. One `Administration` is one connection; it belongs to one thread at a time.
-public struct Administration: ~Copyable, Sendable {
+public struct Administration: ~Copyable {
     /// Where the supervisor was found.
     public let socketPath: String
     private var connection: AdministrationConnection
@@ -97,7 +97,7 @@ public struct Administration: ~Copyable, Sendable {
 }
 
 /// What happens to clients, as it happens. It belongs to one thread at a time.
-public struct ClientEvents: ~Copyable, Sendable {
+public struct ClientEvents: ~Copyable {
     private var connection: AdministrationConnection
 
     init(connection: consuming AdministrationConnection) {

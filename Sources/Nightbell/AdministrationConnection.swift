@@ -4,7 +4,7 @@ import NightbellWire
 import SwiftProtobuf
 
 /// One connection that asks one thing at a time and waits for the answer.
-struct AdministrationConnection: ~Copyable, Sendable {
+struct AdministrationConnection: ~Copyable {
     enum Arrival {
         case message(WireSupervisorMessage)
         case nothing

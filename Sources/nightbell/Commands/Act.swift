@@ -51,8 +51,7 @@ struct Target: ParsableArguments {
     func act(
         _ verb: String, _ body: (inout Administration, String) throws(NightbellError) -> Void
     ) throws(ExitCode) {
-        try options.withSupervisor { administration throws(NightbellError) in
-            var administration = administration
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
             try body(&administration, client)
         }
         if options.json {

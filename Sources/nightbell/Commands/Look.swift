@@ -10,7 +10,7 @@ struct StatusCommand: ParsableCommand {
     @OptionGroup var options: SupervisorOptions
 
     func run() throws {
-        try options.withSupervisor { administration throws(NightbellError) in
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
             let status = try administration.status()
             if options.json {
                 emit(status.json)
@@ -30,7 +30,7 @@ struct ListCommand: ParsableCommand {
     @OptionGroup var options: SupervisorOptions
 
     func run() throws {
-        try options.withSupervisor { administration throws(NightbellError) in
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
             let clients = try administration.list()
             if options.json {
                 emit(.array(clients.map { $0.json(detailed: false) }))
@@ -49,7 +49,7 @@ struct ShowCommand: ParsableCommand {
     @OptionGroup var options: SupervisorOptions
 
     func run() throws {
-        try options.withSupervisor { administration throws(NightbellError) in
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
             let info = try administration.show(client)
             if options.json {
                 emit(info.json(detailed: true))
@@ -69,7 +69,7 @@ struct WatchCommand: ParsableCommand {
     @OptionGroup var options: SupervisorOptions
 
     func run() throws {
-        try options.withSupervisor { administration throws(NightbellError) in
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
             var events = try administration.watch(client)
             while let event = try events.next() {
                 if options.json {

@@ -57,7 +57,8 @@ struct RunCommand: ParsableCommand {
         launch.environment = recorded
         let bytes: [UInt8] = try launch.serializedBytes()
 
-        let path = socket ?? Client.Configuration.defaultSocketPath()
+        // The program may change its directory before it connects.
+        let path = absolute(socket ?? Client.Configuration.defaultSocketPath(), in: launch.directory)
         unsafe setenv("NIGHTBELL_IDENTIFIER", chosenIdentifier, 1)
         unsafe setenv("NIGHTBELL_SOCKET", path, 1)
         unsafe setenv("NIGHTBELL_LAUNCH", base64(bytes), 1)
@@ -95,6 +96,10 @@ struct RunCommand: ParsableCommand {
         guard let path = unsafe getcwd(nil, 0) else { return nil }
         defer { unsafe free(path) }
         return unsafe String(cString: path)
+    }
+
+    private func absolute(_ path: String, in directory: String) -> String {
+        path.hasPrefix("/") ? path : "\(directory)/\(path)"
     }
 
     private func isIdentifier(_ text: String) -> Bool {
