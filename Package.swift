@@ -21,7 +21,6 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
-        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: []),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
@@ -35,10 +34,7 @@ let package = Package(
         .target(name: "CLinux"),
 
         // Pure: no I/O, no clock, no Foundation.
-        .target(
-            name: "NightbellCore",
-            dependencies: [.product(name: "DequeModule", package: "swift-collections")],
-            swiftSettings: strict),
+        .target(name: "NightbellCore", swiftSettings: strict),
         .target(
             name: "NightbellWire",
             dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],

@@ -13,10 +13,12 @@ package struct DaemonSettings: Sendable, Equatable {
     package var suspensionMethod: Method = .auto
     /// What is logged.
     package var logLevel: Logger.Level = .info
-    /// How many control connections may be open at once.
-    package var connectionLimit: Int = 16_384
-    /// How many messages of one client are handled before it is the others' turn.
-    package var messagesPerTurn: Int = 64
+    /// How many control connections one uid may have, clients and administration together.
+    package var connectionsPerUser: Int = 4_352
+    /// How many messages of one connection are handled before it is the others' turn.
+    package var messagesPerTurn: Int = 32
+    /// How many bytes may wait for a connection that does not read.
+    package var outgoingBytesPerConnection: Int = 256 * 1_024
     /// The numbers that decide how clients are treated.
     package var supervision = Settings()
 

@@ -77,7 +77,9 @@ package enum Keys {
         .duration(
             "wakes.lingerMaximum", \.supervision.wakes.lingerMaximum,
             "The longest linger; it doubles with each wake over the limit."),
-        .count("wakes.limit", \.supervision.wakes.limit, 1...1_000_000, "More wakes of one client in a period are too many."),
+        .count(
+            "wakes.limit", \.supervision.wakes.limit, 1...1_000_000,
+            "More wakes of one client in a period are too many."),
         .count(
             "wakes.limitPerUser", \.supervision.wakes.limitPerUser, 1...1_000_000_000,
             "More wakes of all clients of one uid in a period are too many."),
@@ -85,18 +87,27 @@ package enum Keys {
     ]
 
     private static let quotas: [Key] = [
-        .count("quotas.clientsPerUser", \.supervision.quotas.clientsPerUser, 1...1_000_000, "Clients of one uid."),
-        .count("quotas.socketsPerClient", \.supervision.quotas.socketsPerClient, 1...1_000_000, "Sockets of one client."),
-        .count("quotas.socketsPerUser", \.supervision.quotas.socketsPerUser, 1...1_000_000, "Sockets of one uid."),
+        .count(
+            "quotas.clientsPerUser", \.supervision.quotas.clientsPerUser, 1...1_000_000, "Clients of one uid."),
+        .count(
+            "quotas.socketsPerClient", \.supervision.quotas.socketsPerClient, 1...1_000_000,
+            "Sockets of one client."),
+        .count(
+            "quotas.socketsPerUser", \.supervision.quotas.socketsPerUser, 1...1_000_000, "Sockets of one uid."),
         .count(
             "quotas.backgroundTasksPerClient", \.supervision.quotas.backgroundTasksPerClient, 1...1_000_000,
             "Open background tasks of one client."),
     ]
 
     private static let rest: [Key] = [
-        .count("connectionLimit", \.connectionLimit, 1...1_000_000, "Control connections open at once."),
+        .count(
+            "connectionsPerUser", \.connectionsPerUser, 1...1_000_000,
+            "Control connections of one uid, clients and administration together."),
         .count(
             "messagesPerTurn", \.messagesPerTurn, 1...65_536,
-            "Messages of one client that are handled before it is the others' turn."),
+            "Messages of one connection that are handled before it is the others' turn."),
+        .count(
+            "outgoingBytesPerConnection", \.outgoingBytesPerConnection, 65_536...1_073_741_824,
+            "Bytes that may wait for a connection that does not read; more, and it is closed."),
     ]
 }
