@@ -114,5 +114,18 @@ let package = Package(
             ],
             path: "Examples/Demo",
             swiftSettings: settings),
+
+        .testTarget(
+            name: "AdministrationTests",
+            dependencies: [
+                "Descriptors", "Nightbell", "NightbellWire",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+        .testTarget(name: "DaemonTests", dependencies: ["DaemonConfiguration", "NightbellCore"], swiftSettings: settings),
+        .testTarget(name: "PackageTests", dependencies: ["DaemonConfiguration"], swiftSettings: settings),
+        .testTarget(
+            name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
+            swiftSettings: settings),
     ]
 )

@@ -98,7 +98,8 @@ package enum Loader {
     private static func unknown(_ key: String, _ source: ConfigurationError.Source) -> ConfigurationError {
         let lowered = key.lowercased()
         let last = lowered.split(separator: ".").last.map(String.init) ?? lowered
-        let similar = Keys.all.first { $0.name.lowercased() == lowered }
+        let similar =
+            Keys.all.first { $0.name.lowercased() == lowered }
             ?? Keys.all.first { $0.name.lowercased().split(separator: ".").last.map(String.init) == last }
         let hint = similar.map { "did you mean \($0.name)?" } ?? "see nightbelld --print-configuration for all keys"
         return ConfigurationError(source: source, key: key, problem: "is not a key; \(hint)")
@@ -117,34 +118,49 @@ package enum Loader {
         _ result: LoadedConfiguration, recorder: OriginRecorder, file: ConfigurationFile?
     ) throws(ConfigurationError) {
         let supervision = result.settings.supervision
-        let relations: [(holds: Bool, key: String, problem: String)] = [
+        let relations: [(holds: Bool, shorter: String, longer: String)] = [
             (
                 supervision.budgets.expirationNotice <= supervision.budgets.backgroundTasks,
-                "budgets.expirationNotice", "must not be longer than budgets.backgroundTasks"
+                "budgets.expirationNotice", "budgets.backgroundTasks"
             ),
             (
-                supervision.keepAlive.lead <= supervision.keepAlive.minimumTimeout,
-                "keepAlive.lead", "must not be longer than keepAlive.minimumTimeout"
+                supervision.keepAlive.lead < supervision.keepAlive.minimumTimeout,
+                "keepAlive.lead", "keepAlive.minimumTimeout"
             ),
             (
                 supervision.suspension.retry <= supervision.suspension.retryMaximum,
-                "suspension.retry", "must not be longer than suspension.retryMaximum"
+                "suspension.retry", "suspension.retryMaximum"
             ),
             (
                 supervision.wakes.linger <= supervision.wakes.lingerMaximum,
-                "wakes.linger", "must not be longer than wakes.lingerMaximum"
+                "wakes.linger", "wakes.lingerMaximum"
             ),
         ]
         for relation in relations where !relation.holds {
+            // Blame what somebody wrote, not a default.
+            let source = recorder.source(of: relation.shorter, in: file)
+            let (lower, upper) = (value(relation.shorter, result), value(relation.longer, result))
+            if source == .defaults {
+                throw ConfigurationError(
+                    source: recorder.source(of: relation.longer, in: file), key: relation.longer,
+                    problem: "(\(upper)) is too short for \(relation.shorter) (\(lower))")
+            }
             throw ConfigurationError(
-                source: recorder.source(of: relation.key, in: file), key: relation.key,
-                problem: relation.problem)
+                source: source, key: relation.shorter,
+                problem: "(\(lower)) is too long for \(relation.longer) (\(upper))")
         }
+    }
+
+    private static func value(_ name: String, _ result: LoadedConfiguration) -> String {
+        Keys.named(name)?.value(in: result.settings) ?? ""
     }
 
     private static func table(_ values: [(key: String, text: String)]) -> [AbsoluteConfigKey: ConfigValue] {
         Dictionary(
-            values.map { (AbsoluteConfigKey($0.key.split(separator: ".").map(String.init)), .init(.string($0.text), isSecret: false)) },
+            values.map { key, text in
+                let parts = key.split(separator: ".").map(String.init)
+                return (AbsoluteConfigKey(parts), ConfigValue(.string(text), isSecret: false))
+            },
             uniquingKeysWith: { _, last in last })
     }
 }

@@ -28,6 +28,7 @@ extension LoadedConfiguration {
             default: false
             }
         }
-        return plain ? text : "'" + text.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''") + "'"
+        if plain { return text }
+        return "'" + text.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''") + "'"
     }
 }

@@ -1,7 +1,7 @@
-import NightbellWire
+package import NightbellWire
 
 extension SupervisorStatus {
-    init(_ wire: WireSupervisorStatus) {
+    package init(_ wire: WireSupervisorStatus) {
         version = wire.version
         processID = Int32(clamping: wire.processID)
         uptime = .milliseconds(Int64(clamping: wire.uptimeMs))
@@ -56,7 +56,7 @@ extension SupervisionCounters {
 }
 
 extension ClientInfo {
-    init(_ wire: WireClientInfo) {
+    package init(_ wire: WireClientInfo) {
         identifier = wire.identifier
         clientID = wire.clientID
         processID = Int32(clamping: wire.processID)
@@ -118,7 +118,7 @@ extension ClientInfo.Launch {
 }
 
 extension ClientEvent {
-    init(_ wire: WireWatchEvent) {
+    package init(_ wire: WireWatchEvent) {
         unixNanoseconds = wire.atUnixNs
         identifier = wire.identifier
         kind = wire.kind
