@@ -115,6 +115,7 @@ let package = Package(
             path: "Examples/Demo",
             swiftSettings: settings),
 
+        // Tests of the tools.
         .testTarget(
             name: "AdministrationTests",
             dependencies: [
@@ -122,10 +123,32 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),
-        .testTarget(name: "DaemonTests", dependencies: ["DaemonConfiguration", "NightbellCore"], swiftSettings: settings),
+        .testTarget(
+            name: "DaemonTests", dependencies: ["DaemonConfiguration", "NightbellCore"],
+            swiftSettings: settings),
         .testTarget(name: "PackageTests", dependencies: ["DaemonConfiguration"], swiftSettings: settings),
         .testTarget(
             name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
+            swiftSettings: settings),
+
+        // The edge's tests.
+        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .target(
+            name: "EdgeTestSupport",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
+            path: "Tests/EdgeTestSupport",
+            swiftSettings: settings),
+        .testTarget(
+            name: "DescriptorsTests",
+            dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "EventLoopTests",
+            dependencies: ["Descriptors", "EventLoop", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "SuspensionTests",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport"],
             swiftSettings: settings),
     ]
 )
