@@ -150,5 +150,19 @@ let package = Package(
             name: "SuspensionTests",
             dependencies: ["CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport"],
             swiftSettings: settings),
+
+        // Tests, and what they run.
+        .executableTarget(
+            name: "puppet",
+            dependencies: ["Nightbell", "Descriptors"],
+            path: "Tests/Puppet",
+            swiftSettings: settings),
+        .testTarget(
+            name: "NightbellTests",
+            dependencies: [
+                "Nightbell", "NightbellWire", "Descriptors",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
     ]
 )
