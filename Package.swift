@@ -21,6 +21,7 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: []),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
@@ -52,7 +53,9 @@ let package = Package(
             name: "NightbellSupervisor",
             dependencies: [
                 "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
+                .product(name: "BasicContainers", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
         .target(
@@ -131,14 +134,19 @@ let package = Package(
             name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
             swiftSettings: settings),
 
+        .testTarget(
+            name: "NightbellSupervisorTests",
+            dependencies: [
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+
         // The edge's tests.
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
-        .target(
-            name: "EdgeTestSupport",
-            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
-            path: "Tests/EdgeTestSupport",
-            swiftSettings: settings),
         .testTarget(
+<<<<<<< HEAD
             name: "DescriptorsTests",
             dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
             swiftSettings: settings),
@@ -164,5 +172,8 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),
+=======
+            name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
+>>>>>>> origin/main
     ]
 )

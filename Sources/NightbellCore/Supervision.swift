@@ -44,17 +44,20 @@ public struct Supervision: Sendable {
             register(registration, key, at: now, into: &actions)
         case .message(let message, let client, let key):
             guard clients.contains(client.id) else { return }
+            catchUp(client, at: now, into: &actions)
             receive(message, from: client, key, at: now, into: &actions)
             settle(client, at: now, into: &actions)
         case .command(let command, let client, let key):
             guard clients.contains(client.id) else {
                 return actions.append(.commandAnswer(.noSuchClient, key))
             }
+            catchUp(client, at: now, into: &actions)
             obey(command, client, key, at: now, into: &actions)
             settle(client, at: now, into: &actions)
         case .fired(let token, let conditions):
             guard sockets.contains(token.id) else { return }
             let owner = sockets[token.id].owner
+            catchUp(owner, at: now, into: &actions)
             socketFired(token, conditions, at: now, into: &actions)
             settle(owner, at: now, into: &actions)
         case .frozen(let client, let epoch):

@@ -30,12 +30,16 @@ struct Client: Sendable {
         /// The last run, or when the timeout was set.
         var base: Instant
 
-        /// The window of the next run. One that ended while the client was in the foreground ends when it left it.
+        /// The window of the next run. One that ended while the client was in the foreground is served as soon as
+        /// it has left it. It begins after the last run whatever the settings say, so that no handler runs twice
+        /// at one instant.
         func window(backgroundSince: Instant, _ settings: Settings.KeepAlive) -> Window {
-            let latest = max(base + timeout, backgroundSince)
-            let share = Double(timeout.nanoseconds) * settings.tolerance
-            let width = max(.nanoseconds(Int64(share)), settings.lead)
-            return Window(earliest: latest - min(width, timeout), latest: latest)
+            let lead = min(settings.lead, timeout / 2)
+            let latest = max(base + timeout, backgroundSince + lead)
+            let tolerance = settings.tolerance > 0 ? min(settings.tolerance, 1) : 0
+            let share = Int64(min(Double(timeout.nanoseconds) * tolerance, 0x1p62))
+            let earliest = latest - max(.nanoseconds(share), lead)
+            return Window(earliest: max(earliest, base + .nanoseconds(1)), latest: latest)
         }
     }
 

@@ -71,6 +71,14 @@ enum Lifecycle: Sendable {
         }
     }
 
+    /// Whether a request to enter the background moves it there.
+    var isForeground: Bool {
+        switch self {
+        case .inactive, .active: true
+        case .notRunning, .background, .suspending, .suspended, .terminating: false
+        }
+    }
+
     /// Whether the client may have been stopped by us: then it must be thawed before it can do anything.
     var mayBeFrozen: Bool {
         switch self {

@@ -7,7 +7,7 @@ extension Supervision {
         let refusal =
             switch command {
             case .wake: wakeOnRequest(client, at: now, into: &actions)
-            case .suspend: suspendOnRequest(client)
+            case .suspend: suspendOnRequest(client, at: now)
             case .quit: quit(client, at: now, into: &actions)
             }
         actions.append(.commandAnswer(refusal, key))
@@ -26,11 +26,12 @@ extension Supervision {
     }
 
     /// Cuts the linger time short; `settle` does the rest.
-    private mutating func suspendOnRequest(_ client: ClientID) -> Refusal? {
+    private mutating func suspendOnRequest(_ client: ClientID, at now: Instant) -> Refusal? {
+        guard !isStopping else { return .shuttingDown }
         switch clients[client.id].lifecycle {
         case .background(var background):
             guard background.enteringUntil == nil, background.wake == nil,
-                !clients[client.id].assertions.hasTasks
+                !clients[client.id].assertions.holds(at: now)
             else { return .illegalState(.background) }
             background.holdUntil = nil
             clients[client.id].lifecycle = .background(background)

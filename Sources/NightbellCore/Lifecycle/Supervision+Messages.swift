@@ -15,8 +15,12 @@ extension Supervision {
             backgroundEntered(client)
             actions.append(.answer(.done, client, key))
         case .enterBackground:
+            let isForeground = clients[client.id].lifecycle.isForeground
             actions.append(.answer(enterBackground(client, at: now, into: &actions), client, key))
-            tellBackgroundEntered(client, into: &actions)
+            if isForeground {
+                let budget = settings.budgets.enteringBackground
+                actions.append(.notify(client, .didEnterBackground(budget: budget)))
+            }
         case .enterForeground:
             actions.append(.answer(enterForeground(client, at: now, into: &actions), client, key))
         case .handOver(let offers):
@@ -67,7 +71,11 @@ extension Supervision {
             let until = now + settings.budgets.enteringBackground
             clients[client.id].backgroundSince = now
             clients[client.id].assertions.restoreTime()
-            enter(.background(.init(enteringUntil: until)), client, at: now, into: &actions)
+            // A wake of this turn, decided in the foreground, is told in the background: its budget counts.
+            let open = clients[client.id].pendingWake.map {
+                Lifecycle.Background.OpenWake(wakeID: $0.wakeID, until: now + settings.budgets.wake)
+            }
+            enter(.background(.init(enteringUntil: until, wake: open)), client, at: now, into: &actions)
             scheduleKeepAlive(client)
             return .done
         case .background:
@@ -78,14 +86,6 @@ extension Supervision {
         case .notRunning, .terminating:
             return .refused(.illegalState(clients[client.id].lifecycle.state))
         }
-    }
-
-    /// Follows the answer to a request that has just begun the stay in the background.
-    private mutating func tellBackgroundEntered(_ client: ClientID, into actions: inout ActionBuffer) {
-        guard case .background(let background) = clients[client.id].lifecycle,
-            background.enteringUntil != nil
-        else { return }
-        actions.append(.notify(client, .didEnterBackground(budget: settings.budgets.enteringBackground)))
     }
 
     private mutating func backgroundEntered(_ client: ClientID) {
@@ -127,9 +127,8 @@ extension Supervision {
         _ timeout: Duration, _ client: ClientID, at now: Instant
     ) -> Answer {
         guard clients[client.id].modes.contains(.voip) else { return .refused(.modeRequired(.voip)) }
-        guard timeout >= settings.keepAlive.minimumTimeout else {
-            return .refused(.timeoutTooShort(minimum: settings.keepAlive.minimumTimeout))
-        }
+        let minimum = max(settings.keepAlive.minimumTimeout, .milliseconds(1))
+        guard timeout >= minimum else { return .refused(.timeoutTooShort(minimum: minimum)) }
         clients[client.id].keepAlive = .init(timeout: timeout, base: now)
         scheduleKeepAlive(client)
         return .done

@@ -20,6 +20,7 @@ extension Supervision {
             if clients[client.id].lifecycle.mayBeFrozen { thaw(client, reasons, at: now, into: &actions) }
             guard !isTerminating(client) else { return }
             count(client) { $0.suspensionsCancelled += 1 }
+            actions.append(.trace(client, .suspensionCancelled))
             enter(.background(.init(wake: open)), client, at: now, into: &actions)
         case .suspended:
             asleepFor = noteEndOfSleep(client, at: now)
@@ -48,14 +49,17 @@ extension Supervision {
         guard !reasons.isDisjoint(with: [.socket, .clientMessage]) else {
             return actions.append(.thaw(client))
         }
-        let userExceeded = users[clients[client.id].user]?.countWake(
-            limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now)
-        let exceeded = clients[client.id].limiter.note(at: now, settings.wakes) || userExceeded == true
-        if exceeded {
+        let isUserOverLimit =
+            users[clients[client.id].user]?.countWake(
+                limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now) ?? false
+        let isOverLimit = clients[client.id].limiter.note(
+            at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
+        if isOverLimit || isUserOverLimit {
             count(client) { $0.wakeLimitExceeded += 1 }
             actions.append(.trace(client, .tooManyWakes))
         }
-        switch (exceeded, clients[client.id].wakeLimitPolicy) {
+        // Nobody is ended for what others of the same uid did.
+        switch (isOverLimit, clients[client.id].wakeLimitPolicy) {
         case (true, .terminate):
             kill(client, .tooManyWakes, at: now, into: &actions)
         case (false, .terminate), (true, .linger), (false, .linger):
@@ -91,7 +95,9 @@ extension Supervision {
     mutating func finishWake(_ client: ClientID, wakeID: UInt64, at now: Instant) {
         switch clients[client.id].lifecycle {
         case .background(var background):
-            guard let open = background.wake, open.wakeID <= wakeID else { return }
+            // Nobody can have finished what has not been told yet, whatever number a client sends.
+            guard let open = background.wake, open.wakeID <= wakeID, clients[client.id].pendingWake == nil
+            else { return }
             background.wake = nil
             let linger = now + clients[client.id].limiter.linger(settings.wakes)
             background.holdUntil = max(background.holdUntil ?? linger, linger)
@@ -125,6 +131,7 @@ extension Supervision {
                 continue
             }
             let client = ClientID(id)
+            catchUp(client, at: now, into: &actions)
             if now > window.latest {
                 count(client) { $0.keepAliveLate += 1 }
                 actions.append(.trace(client, .keepAliveLate(by: now.since(window.latest))))

@@ -74,11 +74,13 @@ struct Assertions: Sendable {
         time = .full
     }
 
-    /// What is due at `now` in the background; a notice is given once.
+    /// What is due at `now` in the background. The notice comes first in any case, with its whole time: nobody is
+    /// ended without one because the machine slept or the loop was busy.
     mutating func takeDue(at now: Instant, notice: Duration) -> Due {
-        guard hasTasks, case .running(let until, let notified) = time else { return .nothing }
-        if now >= until { return .overrun }
-        guard !notified, now >= until - notice else { return .nothing }
+        guard hasTasks, case .running(var until, let notified) = time else { return .nothing }
+        if notified { return now >= until ? .overrun : .nothing }
+        guard now >= until - notice else { return .nothing }
+        if now >= until { until = now + notice }
         time = .running(until: until, notified: true)
         return .notice(remaining: until.since(now))
     }

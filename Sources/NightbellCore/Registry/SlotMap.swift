@@ -19,16 +19,18 @@ public struct SlotID: Sendable, Hashable {
 }
 
 /// Elements in slots that are used again, each under a name that is not.
-struct SlotMap<Element: Sendable>: Sendable {
+package struct SlotMap<Element: Sendable>: Sendable {
     private var elements: [Element?] = []
     private var generations: [UInt32] = []
     private var free: [UInt32] = []
-    private(set) var count = 0
+    package private(set) var count = 0
+
+    package init() {}
 
     /// Slots in use or used before: the upper bound of every slot number.
-    var slotCount: Int { elements.count }
+    package var slotCount: Int { elements.count }
 
-    mutating func insert(_ element: Element) -> SlotID {
+    package mutating func insert(_ element: Element) -> SlotID {
         count += 1
         if let slot = free.popLast() {
             elements[Int(slot)] = element
@@ -40,7 +42,7 @@ struct SlotMap<Element: Sendable>: Sendable {
     }
 
     @discardableResult
-    mutating func remove(_ id: SlotID) -> Element? {
+    package mutating func remove(_ id: SlotID) -> Element? {
         guard contains(id), let element = elements[Int(id.slot)].take() else { return nil }
         count -= 1
         // A slot whose generations are used up is retired, so that a name never comes back.
@@ -51,24 +53,24 @@ struct SlotMap<Element: Sendable>: Sendable {
         return element
     }
 
-    func contains(_ id: SlotID) -> Bool {
+    package func contains(_ id: SlotID) -> Bool {
         Int(id.slot) < elements.count && generations[Int(id.slot)] == id.generation
             && elements[Int(id.slot)] != nil
     }
 
     /// The name of what lies in `slot` now.
-    func id(inSlot slot: UInt32) -> SlotID? {
+    package func id(inSlot slot: UInt32) -> SlotID? {
         guard Int(slot) < elements.count, elements[Int(slot)] != nil else { return nil }
         return SlotID(slot: slot, generation: generations[Int(slot)])
     }
 
     /// All names in use, by slot.
-    var ids: some Sequence<SlotID> {
+    package var ids: some Sequence<SlotID> {
         (0..<UInt32(elements.count)).lazy.compactMap { id(inSlot: $0) }
     }
 
     /// The element, in place. The name must be in use: names from outside are checked with `contains` first.
-    subscript(id: SlotID) -> Element {
+    package subscript(id: SlotID) -> Element {
         _read {
             precondition(contains(id), "stale name")
             // swift-format-ignore: NeverForceUnwrap

@@ -3,7 +3,7 @@
 ///
 /// A 4-ary heap: the shallower tree costs fewer cache misses than a binary one. Equal instants come out by slot,
 /// so that a replay is exact.
-struct DeadlineQueue: Sendable {
+package struct DeadlineQueue: Sendable {
     private struct Entry: Comparable {
         var instant: Instant
         var slot: UInt32
@@ -17,18 +17,20 @@ struct DeadlineQueue: Sendable {
     private var heap: [Entry] = []
     private var positions: [Int32] = []
 
-    var isEmpty: Bool { heap.isEmpty }
-    var count: Int { heap.count }
-    var first: (instant: Instant, slot: UInt32)? { heap.first.map { ($0.instant, $0.slot) } }
+    package init() {}
+
+    package var isEmpty: Bool { heap.isEmpty }
+    package var count: Int { heap.count }
+    package var first: (instant: Instant, slot: UInt32)? { heap.first.map { ($0.instant, $0.slot) } }
 
     /// The instant of `slot`, if it has one.
-    subscript(slot: UInt32) -> Instant? {
+    package subscript(slot: UInt32) -> Instant? {
         guard let index = position(of: slot) else { return nil }
         return heap[index].instant
     }
 
     /// Gives `slot` a new instant, or none.
-    mutating func set(_ slot: UInt32, to instant: Instant?) {
+    package mutating func set(_ slot: UInt32, to instant: Instant?) {
         switch (position(of: slot), instant) {
         case (nil, nil):
             break
@@ -48,7 +50,7 @@ struct DeadlineQueue: Sendable {
     }
 
     /// Takes out the first slot if its instant is not after `now`.
-    mutating func popDue(at now: Instant) -> UInt32? {
+    package mutating func popDue(at now: Instant) -> UInt32? {
         guard let head = heap.first, head.instant <= now else { return nil }
         remove(at: 0)
         return head.slot
