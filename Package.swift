@@ -145,8 +145,12 @@ let package = Package(
 
         // The edge's tests.
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .target(
+            name: "EdgeTestSupport",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
+            path: "Tests/EdgeTestSupport",
+            swiftSettings: settings),
         .testTarget(
-<<<<<<< HEAD
             name: "DescriptorsTests",
             dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
             swiftSettings: settings),
@@ -172,8 +176,6 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),
-=======
-            name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
->>>>>>> origin/main
+        .testTarget(name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
     ]
 )
