@@ -106,5 +106,6 @@ let package = Package(
             ],
             path: "Examples/Demo",
             swiftSettings: settings),
+        .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
     ]
 )
