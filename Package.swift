@@ -62,7 +62,10 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "Nightbell",
-            dependencies: ["NightbellWire", "Descriptors"],
+            dependencies: [
+                "NightbellWire", "Descriptors",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
             swiftSettings: strict),
 
         // What people run.
