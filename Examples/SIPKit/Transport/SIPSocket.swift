@@ -202,5 +202,5 @@ public final class SIPSocket {
     }
 }
 
-/// `SO_TIMESTAMPNS`, which is a macro that Swift does not see; the control message has the same number.
-private let timestampOption: CInt = 35
+/// The control message has the number of the option.
+private let timestampOption = SO_TIMESTAMPNS
