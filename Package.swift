@@ -109,6 +109,20 @@ let package = Package(
             ],
             path: "Examples/Demo",
             swiftSettings: settings),
+
+        // Tests, and what they run.
+        .executableTarget(
+            name: "puppet",
+            dependencies: ["Nightbell", "Descriptors"],
+            path: "Tests/Puppet",
+            swiftSettings: settings),
+        .testTarget(
+            name: "NightbellTests",
+            dependencies: [
+                "Nightbell", "NightbellWire", "Descriptors",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
         .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
     ]
 )

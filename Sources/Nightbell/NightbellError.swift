@@ -1,3 +1,4 @@
+package import Descriptors
 package import NightbellWire
 
 /// What went wrong, as a code for programs and a sentence for people.
@@ -116,6 +117,11 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
 }
 
 extension NightbellError {
+    /// A system call that failed.
+    package init(_ code: Code, _ error: SystemError) {
+        self.init(code, error.description, errorNumber: error.code)
+    }
+
     /// The supervisor's answer.
     package init(_ wire: WireError) {
         let code = Code(wire.code)

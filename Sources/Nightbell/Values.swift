@@ -116,6 +116,16 @@ public struct Wake: Sendable, Hashable {
     /// How long the client was suspended; zero if it was not.
     public internal(set) var asleepFor: Duration
 
+    package init(
+        id: UInt64, reasons: WakeReasons, sockets: [SocketEvent], budget: Duration, asleepFor: Duration
+    ) {
+        self.id = id
+        self.reasons = reasons
+        self.sockets = sockets
+        self.budget = budget
+        self.asleepFor = asleepFor
+    }
+
     /// What happened to this socket; empty if nothing did.
     public func conditions(of socket: ParkedSocket) -> SocketConditions {
         sockets.first { $0.socket == socket }?.conditions ?? []
