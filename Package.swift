@@ -36,10 +36,7 @@ let package = Package(
         .target(name: "CLinux"),
 
         // Pure: no I/O, no clock, no Foundation.
-        .target(
-            name: "NightbellCore",
-            dependencies: [.product(name: "DequeModule", package: "swift-collections")],
-            swiftSettings: strict),
+        .target(name: "NightbellCore", swiftSettings: strict),
         .target(
             name: "NightbellWire",
             dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
@@ -57,7 +54,9 @@ let package = Package(
             name: "NightbellSupervisor",
             dependencies: [
                 "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
+                .product(name: "BasicContainers", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
         .target(
@@ -124,5 +123,18 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
+        .testTarget(
+            name: "NightbellSupervisorTests",
+            dependencies: [
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+
+        // The edge's tests.
+        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .testTarget(
+            name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
     ]
 )

@@ -83,8 +83,8 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
                 let accepted = try nonblockingSystemCall("accept4") { clinux_accept(rawValue) }
                 guard let accepted else { return nil }
                 return SeqPacketSocket(adopting: OwnedDescriptor(adopting: accepted))
-            } catch where error.code == ECONNABORTED {
-                continue
+            } catch {
+                guard error.code == ECONNABORTED else { throw error }
             }
         }
     }
@@ -113,7 +113,8 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
                 unsafe getsockopt(rawValue, SOL_SOCKET, CLINUX_SO_PEERPIDFD, &pidfd, &length)
             }
             return OwnedDescriptor(adopting: pidfd)
-        } catch where error.code == ENOPROTOOPT {
+        } catch {
+            guard error.code == ENOPROTOOPT else { throw error }
             let process = try ProcessHandle.openPidfd(try peerCredentials().pid)
             guard Poll.now(rawValue).isDisjoint(with: [.peerClosed, .hangUp]) else {
                 throw SystemError(code: ESRCH, call: "pidfd_open")

@@ -40,6 +40,7 @@ package struct Watch: ~Copyable {
 
     /// Whether an event can still come: a one-shot watch is not armed any more once it fired.
     package var isArmed: Bool {
-        unsafe event_pending(&record.pointee.event, CShort(EV_READ | EV_WRITE | EV_CLOSED | EV_SIGNAL), nil) != 0
+        let any = CShort(EV_READ | EV_WRITE | EV_CLOSED | EV_SIGNAL)
+        return unsafe event_pending(&record.pointee.event, any, nil) != 0
     }
 }

@@ -56,6 +56,9 @@ package protocol Suspender: AnyObject {
     /// Never `auto`.
     var method: SuspensionMethod { get }
 
+    /// How this client is stopped; differs from `method` only where `auto` had to fall back for some.
+    func method(slot: UInt32) -> SuspensionMethod
+
     /// Where and how, for people.
     var detail: String { get }
 
@@ -81,4 +84,27 @@ package protocol Suspender: AnyObject {
 
     /// At start: lets everything run that an earlier run of this instance left stopped, by whichever method.
     func thawLeftovers() -> [LeftoverReport]
+}
+
+extension Suspender {
+    package func method(slot: UInt32) -> SuspensionMethod { method }
+}
+
+/// Makes the suspender for a method; `auto` falls back to signals where the freezer cannot be used.
+package func makeSuspender(
+    _ wanted: SuspensionMethod, instance: InstancePaths
+) throws(SuspensionError) -> any Suspender {
+    switch wanted {
+    case .none: return NoSuspension(instance: instance)
+    case .signal: return try StopSignal(instance: instance)
+    case .cgroup: return try CgroupFreezer(instance: instance)
+    case .auto:
+        let signals = try StopSignal(instance: instance)
+        do {
+            return PreferredSuspender(try CgroupFreezer(instance: instance), else: signals)
+        } catch {
+            signals.reason = "the freezer cannot be used: \(error)"
+            return signals
+        }
+    }
 }

@@ -1,0 +1,147 @@
+/// Why a request was refused. The edge words the answer.
+public enum Refusal: Sendable, Hashable {
+    case identifierInUse
+    case identifierOfOtherUser
+    case tooManyClients
+    case shuttingDown
+    case modeRequired(Modes)
+    case timeoutTooShort(minimum: Duration)
+    case invalidToken
+    case invalidTask
+    case illegalState(ClientState)
+    case notPollable
+    case listeningSocket
+    case notAListener
+    case notASocket
+    case notConnected
+    case socketError
+    case tooManySockets
+    case tooManyTasks
+    case noSuchClient
+}
+
+/// What a client's request came to.
+public enum Answer: Sendable, Equatable {
+    case done
+    case refused(Refusal)
+    /// `nil` is the invalid task: none can be granted, because the time is up.
+    case backgroundTask(UInt64?)
+    /// `nil` is unlimited.
+    case backgroundTimeLeft(Duration?)
+}
+
+/// Why a client is woken.
+public struct WakeReasons: OptionSet, Sendable, Hashable {
+    public let rawValue: UInt8
+
+    public init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    public static let socket = WakeReasons(rawValue: 1)
+    public static let keepAlive = WakeReasons(rawValue: 2)
+    public static let request = WakeReasons(rawValue: 4)
+    /// A message of the client itself arrived after it had been suspended.
+    public static let clientMessage = WakeReasons(rawValue: 8)
+    public static let supervisorStopping = WakeReasons(rawValue: 16)
+}
+
+/// One wake, as the client is told of it.
+public struct Wake: Sendable, Equatable {
+    public var wakeID: UInt64
+    public var reasons: WakeReasons
+    /// A range of `ActionBuffer.firedSockets`.
+    public var sockets: Range<Int>
+    public var budget: Duration
+    /// Zero if the client was not suspended.
+    public var asleepFor: Duration
+}
+
+/// What the supervisor tells a client of its own accord.
+public enum Notice: Sendable, Equatable {
+    case didEnterBackground(budget: Duration)
+    case prepareToSuspend(epoch: UInt64, budget: Duration)
+    case suspendCancelled(epoch: UInt64)
+    case wake(Wake)
+    case backgroundTimeExpiring(remaining: Duration)
+    case willTerminate(budget: Duration, TerminationReason)
+}
+
+/// Why a client is ended.
+public enum TerminationReason: Sendable, Hashable {
+    case quitByUser
+    case backgroundTasksOverran
+    case tooManyWakes
+}
+
+/// A step that a client may overrun.
+public enum Step: Sendable, Hashable, CaseIterable {
+    case enteringBackground
+    case prepareToSuspend
+    case wake
+    case backgroundTasks
+    case termination
+}
+
+/// Something that people who watch want to know. Costs nothing to make: no text.
+public enum Trace: Sendable, Equatable {
+    case registered
+    case gone
+    case state(from: ClientState, to: ClientState)
+    case woken(WakeReasons)
+    case overran(Step)
+    case suspendedByForce
+    case suspensionCancelled
+    case suspensionFailed
+    case adopted(SocketToken)
+    case refusedSocket(Refusal)
+    case released(SocketToken)
+    case keepAliveLate(by: Duration)
+    case tooManyWakes
+    case terminated(TerminationReason)
+}
+
+/// What the edge is asked to do, in this order.
+public enum Action: Sendable, Equatable {
+    case registered(ClientID, RequestKey)
+    case refuseRegistration(Refusal, RequestKey)
+    case answer(Answer, ClientID, RequestKey)
+    /// The outcome of each offer, in a range of `ActionBuffer.adoptions`.
+    case handedOver(Range<Int>, ClientID, RequestKey)
+    /// The outcome of an administrator's command; no refusal: done.
+    case commandAnswer(Refusal?, RequestKey)
+    case notify(ClientID, Notice)
+    case arm(SocketToken)
+    /// Stop watching it, close the duplicate.
+    case close(SocketToken)
+    case freeze(ClientID, epoch: UInt64)
+    /// Look again whether the kernel has confirmed.
+    case checkFreeze(ClientID, epoch: UInt64)
+    case thaw(ClientID)
+    case kill(ClientID, TerminationReason)
+    /// Forget the client: thaw what still runs, close its connection.
+    case forget(ClientID)
+    case trace(ClientID, Trace)
+}
+
+/// Where the core writes its actions. The edge uses one again and again, so that nothing is allocated in the
+/// steady state.
+public struct ActionBuffer: Sendable {
+    public var actions: [Action] = []
+    public var firedSockets: [FiredSocket] = []
+    public var adoptions: [Result<SocketToken, Refusal>] = []
+
+    public init() {}
+
+    public mutating func removeAll() {
+        actions.removeAll(keepingCapacity: true)
+        firedSockets.removeAll(keepingCapacity: true)
+        adoptions.removeAll(keepingCapacity: true)
+    }
+
+    mutating func append(_ action: Action) {
+        actions.append(action)
+    }
+}
+
+extension Refusal: Error {}

@@ -1,0 +1,95 @@
+/// A number that the edge makes up to find the connection and the request that an answer belongs to. The core
+/// hands it back untouched.
+public struct RequestKey: Sendable, Hashable {
+    public var connection: UInt64
+    public var request: UInt64
+
+    public init(connection: UInt64, request: UInt64) {
+        self.connection = connection
+        self.request = request
+    }
+}
+
+/// What a process says of itself to become a client.
+public struct Registration: Sendable {
+    public var identifier: ClientIdentifier
+    public var user: UserID
+    public var modes: Modes
+    public var wakeLimitPolicy: WakeLimitPolicy
+
+    public init(
+        identifier: ClientIdentifier, user: UserID, modes: Modes, wakeLimitPolicy: WakeLimitPolicy = .linger
+    ) {
+        self.identifier = identifier
+        self.user = user
+        self.modes = modes
+        self.wakeLimitPolicy = wakeLimitPolicy
+    }
+}
+
+/// What a client declares that it will do in the background.
+public struct Modes: OptionSet, Sendable, Hashable {
+    public let rawValue: UInt8
+
+    public init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    /// Hand over `voip` sockets, set a keep-alive timeout.
+    public static let voip = Modes(rawValue: 1)
+    /// Hold off suspension while media plays.
+    public static let audio = Modes(rawValue: 2)
+}
+
+/// What happens to a client that is woken more often than the limit.
+public enum WakeLimitPolicy: Sendable, Hashable, CaseIterable {
+    /// It stays awake longer after each further wake.
+    case linger
+    /// It is terminated.
+    case terminate
+}
+
+/// A client's request or notice.
+public enum ClientMessage: Sendable {
+    case handOver([SocketOffer])
+    case release(SocketToken)
+    case enterBackground
+    case backgroundEntered
+    case enterForeground
+    case setKeepAliveTimeout(Duration)
+    case clearKeepAliveTimeout
+    case beginBackgroundTask(name: String)
+    case endBackgroundTask(UInt64)
+    case backgroundTimeRemaining
+    case mediaActivity
+    case readyToSuspend(epoch: UInt64, notIdle: [SocketToken])
+    case wakeDone(wakeID: UInt64)
+}
+
+/// What an administrator asks to be done with a client.
+public enum Command: Sendable, Hashable, CaseIterable {
+    case wake
+    case suspend
+    case quit
+}
+
+/// What happened outside.
+public enum Event: Sendable {
+    case registration(Registration, RequestKey)
+    case message(ClientMessage, from: ClientID, RequestKey)
+    case command(Command, ClientID, RequestKey)
+    /// An armed socket fired; it is no longer armed.
+    case fired(SocketToken, Conditions)
+    /// The kernel confirmed the suspension of this epoch.
+    case frozen(ClientID, epoch: UInt64)
+    /// The kernel has not confirmed yet.
+    case notFrozenYet(ClientID, epoch: UInt64)
+    /// The suspension could not be carried out.
+    case freezeFailed(ClientID, epoch: UInt64)
+    /// The client's process ended, or its connection did.
+    case gone(ClientID)
+    /// The supervisor shuts down: everybody is thawed and told.
+    case stop
+    /// `nextDeadline` has come.
+    case timer
+}

@@ -1,0 +1,73 @@
+/// What the core knows of one client.
+struct Client: Sendable {
+    let identifier: ClientIdentifier
+    let user: UserID
+    let modes: Modes
+    let wakeLimitPolicy: WakeLimitPolicy
+    let registeredAt: Instant
+
+    var lifecycle = Lifecycle.notRunning
+    var enteredStateAt: Instant
+    /// When it last left the foreground.
+    var backgroundSince: Instant
+    var sockets: [SocketToken] = []
+    /// Those that are to be armed at the next suspension. May name sockets released since.
+    var unarmed: [SocketToken] = []
+    var assertions = Assertions()
+    var keepAlive: KeepAlive?
+    var limiter = WakeLimiter()
+    var backoff = Backoff()
+    var counters = Counters()
+    var lastEpoch: UInt64 = 0
+    var lastWakeID: UInt64 = 0
+    /// A wake that was decided in this turn and is told at its end, so that all events of a turn make one wake.
+    var pendingWake: PendingWake?
+    /// The sockets that `pendingWake` is about. Kept apart so that its memory is used again.
+    var fired: [FiredSocket] = []
+
+    struct KeepAlive: Sendable, Equatable {
+        var timeout: Duration
+        /// The last run, or when the timeout was set.
+        var base: Instant
+
+        /// The window of the next run. One that ended while the client was in the foreground is served as soon as
+        /// it has left it. It begins after the last run whatever the settings say, so that no handler runs twice
+        /// at one instant.
+        func window(backgroundSince: Instant, _ settings: Settings.KeepAlive) -> Window {
+            let lead = min(settings.lead, timeout / 2)
+            let latest = max(base + timeout, backgroundSince + lead)
+            let tolerance = settings.tolerance > 0 ? min(settings.tolerance, 1) : 0
+            let share = Int64(min(Double(timeout.nanoseconds) * tolerance, 0x1p62))
+            let earliest = latest - max(.nanoseconds(share), lead)
+            return Window(earliest: max(earliest, base + .nanoseconds(1)), latest: latest)
+        }
+    }
+
+    struct PendingWake: Sendable {
+        var wakeID: UInt64
+        var reasons: WakeReasons
+        var asleepFor: Duration
+    }
+
+    init(_ registration: Registration, at now: Instant) {
+        identifier = registration.identifier
+        user = registration.user
+        modes = registration.modes
+        wakeLimitPolicy = registration.wakeLimitPolicy
+        registeredAt = now
+        enteredStateAt = now
+        backgroundSince = now
+    }
+
+    /// When this client's timer must fire; its keep-alive window is kept in the schedule.
+    func nextDeadline(_ budgets: Settings.Budgets) -> Instant? {
+        let own = lifecycle.nextDeadline
+        switch lifecycle {
+        case .background:
+            guard let held = assertions.nextDeadline(notice: budgets.expirationNotice) else { return own }
+            return own.map { min($0, held) } ?? held
+        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating:
+            return own
+        }
+    }
+}

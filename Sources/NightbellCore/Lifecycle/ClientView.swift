@@ -1,0 +1,88 @@
+/// What can be seen of a client from outside the core.
+public struct ClientView: Sendable {
+    public var id: ClientID
+    public var identifier: ClientIdentifier
+    public var user: UserID
+    public var modes: Modes
+    public var state: ClientState
+    public var enteredStateAt: Instant
+    public var registeredAt: Instant
+    public var holds: Holds
+    public var sockets: [SocketToken]
+    public var keepAliveTimeout: Duration?
+    public var keepAliveWindow: Window?
+    public var backgroundTasks: [String]
+    public var mediaPlays: Bool
+    public var counters: Counters
+
+    /// What keeps a client in the background from being suspended, besides tasks and media.
+    public struct Holds: OptionSet, Sendable {
+        public let rawValue: UInt8
+
+        public init(rawValue: UInt8) {
+            self.rawValue = rawValue
+        }
+
+        public static let enteringBackground = Holds(rawValue: 1)
+        public static let openWake = Holds(rawValue: 2)
+        public static let linger = Holds(rawValue: 4)
+    }
+}
+
+extension Supervision {
+    /// The clients that run, by slot.
+    public var clientIDs: [ClientID] { clients.ids.map(ClientID.init) }
+
+    public var socketCount: Int { sockets.count }
+
+    public func contains(_ client: ClientID) -> Bool { clients.contains(client.id) }
+
+    public func client(named identifier: ClientIdentifier) -> ClientID? { owners[identifier]?.client }
+
+    /// What the clients of each uid use, by uid.
+    public var usage: [(user: UserID, usage: UserUsage)] {
+        users.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+    }
+
+    public func state(of client: ClientID) -> ClientState {
+        clients.contains(client.id) ? clients[client.id].lifecycle.state : .notRunning
+    }
+
+    public func identifier(of client: ClientID) -> ClientIdentifier? {
+        clients.contains(client.id) ? clients[client.id].identifier : nil
+    }
+
+    public func user(of client: ClientID) -> UserID? {
+        clients.contains(client.id) ? clients[client.id].user : nil
+    }
+
+    public func tag(of token: SocketToken) -> SocketTag? {
+        sockets.contains(token.id) ? sockets[token.id].tag : nil
+    }
+
+    public func condition(of token: SocketToken) -> SocketCondition? {
+        sockets.contains(token.id) ? sockets[token.id].condition : nil
+    }
+
+    public func view(of client: ClientID, at now: Instant) -> ClientView? {
+        guard clients.contains(client.id) else { return nil }
+        let record = clients[client.id]
+        var holds: ClientView.Holds = []
+        if case .background(let background) = record.lifecycle {
+            if background.enteringUntil != nil { holds.insert(.enteringBackground) }
+            if background.wake != nil { holds.insert(.openWake) }
+            if background.holdUntil.map({ $0 > now }) ?? false { holds.insert(.linger) }
+        }
+        var counters = record.counters
+        if case .suspended(let since) = record.lifecycle {
+            counters.asleepNanoseconds += UInt64(max(0, now.since(since).nanoseconds))
+        }
+        return ClientView(
+            id: client, identifier: record.identifier, user: record.user, modes: record.modes,
+            state: record.lifecycle.state, enteredStateAt: record.enteredStateAt,
+            registeredAt: record.registeredAt, holds: holds, sockets: record.sockets,
+            keepAliveTimeout: record.keepAlive?.timeout, keepAliveWindow: keepAliveWindow(client),
+            backgroundTasks: record.assertions.tasks.map(\.name),
+            mediaPlays: record.assertions.mediaPlays(at: now), counters: counters)
+    }
+}

@@ -1,0 +1,104 @@
+/// Where a client is in its life, with what belongs to each state. Time is a parameter; the caller carries out
+/// what a transition asks for.
+enum Lifecycle: Sendable {
+    case notRunning
+    case inactive
+    case active
+    case background(Background)
+    case suspending(Suspending)
+    case suspended(since: Instant)
+    case terminating(Terminating)
+
+    /// A client that runs, and what keeps it from being suspended. Assertions are kept beside the life cycle.
+    struct Background: Sendable, Equatable {
+        /// `didEnterBackground` is under way and has until then.
+        var enteringUntil: Instant?
+        /// A wake that the client has not finished yet, and until when it may take.
+        var wake: OpenWake?
+        /// Lingers, or waits to be suspended another time.
+        var holdUntil: Instant?
+
+        struct OpenWake: Sendable, Equatable {
+            var wakeID: UInt64
+            var until: Instant
+        }
+
+        /// Whether nothing of all this holds off suspension any more.
+        func isIdle(at now: Instant) -> Bool {
+            enteringUntil == nil && wake == nil && (holdUntil.map { $0 <= now } ?? true)
+        }
+
+        var nextDeadline: Instant? {
+            [enteringUntil, wake?.until, holdUntil].lazy.compactMap { $0 }.min()
+        }
+    }
+
+    /// A client on its way to sleep. The epoch tells answers to this attempt from answers to earlier ones.
+    struct Suspending: Sendable, Equatable {
+        var epoch: UInt64
+        var phase: Phase
+
+        enum Phase: Sendable, Equatable {
+            /// The client empties its hands.
+            case preparing(until: Instant)
+            /// Sockets are armed, the kernel was asked. `pause` doubles with each look.
+            case freezing(until: Instant, lookAt: Instant, pause: Duration)
+        }
+
+        var nextDeadline: Instant {
+            switch phase {
+            case .preparing(let until): until
+            case .freezing(let until, let lookAt, _): min(until, lookAt)
+            }
+        }
+    }
+
+    enum Terminating: Sendable, Equatable {
+        /// Told; killed when this is over.
+        case noticed(until: Instant, TerminationReason)
+        case killed
+    }
+
+    var state: ClientState {
+        switch self {
+        case .notRunning: .notRunning
+        case .inactive: .inactive
+        case .active: .active
+        case .background: .background
+        case .suspending: .suspending
+        case .suspended: .suspended
+        case .terminating: .terminating
+        }
+    }
+
+    /// Whether a request to enter the background moves it there.
+    var isForeground: Bool {
+        switch self {
+        case .inactive, .active: true
+        case .notRunning, .background, .suspending, .suspended, .terminating: false
+        }
+    }
+
+    /// Whether the client may have been stopped by us: then it must be thawed before it can do anything.
+    var mayBeFrozen: Bool {
+        switch self {
+        case .suspended: true
+        case .suspending(let suspending):
+            switch suspending.phase {
+            case .preparing: false
+            case .freezing: true
+            }
+        case .notRunning, .inactive, .active, .background, .terminating: false
+        }
+    }
+
+    var nextDeadline: Instant? {
+        switch self {
+        case .notRunning, .inactive, .active, .suspended: nil
+        case .background(let background): background.nextDeadline
+        case .suspending(let suspending): suspending.nextDeadline
+        case .terminating(.noticed(let until, _)): until
+        case .terminating(.killed): nil
+        }
+    }
+}

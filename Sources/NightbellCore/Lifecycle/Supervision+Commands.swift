@@ -1,0 +1,98 @@
+/// What administrators ask for, termination, and the end of the supervisor.
+extension Supervision {
+    mutating func obey(
+        _ command: Command, _ client: ClientID, _ key: RequestKey, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        let refusal =
+            switch command {
+            case .wake: wakeOnRequest(client, at: now, into: &actions)
+            case .suspend: suspendOnRequest(client, at: now)
+            case .quit: quit(client, at: now, into: &actions)
+            }
+        actions.append(.commandAnswer(refusal, key))
+    }
+
+    private mutating func wakeOnRequest(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) -> Refusal? {
+        switch clients[client.id].lifecycle {
+        case .inactive, .active, .background, .suspending, .suspended:
+            wake(client, .request, at: now, into: &actions)
+            return nil
+        case .notRunning, .terminating:
+            return .illegalState(clients[client.id].lifecycle.state)
+        }
+    }
+
+    /// Cuts the linger time short; `settle` does the rest.
+    private mutating func suspendOnRequest(_ client: ClientID, at now: Instant) -> Refusal? {
+        guard !isStopping else { return .shuttingDown }
+        switch clients[client.id].lifecycle {
+        case .background(var background):
+            guard background.enteringUntil == nil, background.wake == nil,
+                !clients[client.id].assertions.holds(at: now)
+            else { return .illegalState(.background) }
+            background.holdUntil = nil
+            clients[client.id].lifecycle = .background(background)
+            return nil
+        case .suspending, .suspended:
+            return nil  // it is, or will be
+        case .notRunning, .inactive, .active, .terminating:
+            return .illegalState(clients[client.id].lifecycle.state)
+        }
+    }
+
+    /// Ends a client as its user would: with notice if it runs, without if it sleeps.
+    private mutating func quit(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) -> Refusal? {
+        switch clients[client.id].lifecycle {
+        case .inactive, .active, .background:
+            notifyTermination(client, at: now, into: &actions)
+        case .suspending:
+            if clients[client.id].lifecycle.mayBeFrozen {
+                kill(client, .quitByUser, at: now, into: &actions)
+            } else {
+                notifyTermination(client, at: now, into: &actions)
+            }
+        case .suspended:
+            noteEndOfSleep(client, at: now)
+            kill(client, .quitByUser, at: now, into: &actions)
+        case .terminating:
+            break  // it is on its way
+        case .notRunning:
+            return .illegalState(.notRunning)
+        }
+        return nil
+    }
+
+    private mutating func notifyTermination(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let budget = settings.budgets.termination
+        enter(.terminating(.noticed(until: now + budget, .quitByUser)), client, at: now, into: &actions)
+        scheduleKeepAlive(client)
+        actions.append(.notify(client, .willTerminate(budget: budget, .quitByUser)))
+    }
+
+    /// Ends a client without notice. `Event.gone` follows when the kernel has carried it out.
+    mutating func kill(
+        _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        enter(.terminating(.killed), client, at: now, into: &actions)
+        scheduleKeepAlive(client)
+        actions.append(.trace(client, .terminated(reason)))
+        actions.append(.kill(client, reason))
+    }
+
+    /// The supervisor goes away: nobody may be left asleep, and everybody is told that sockets and timers are
+    /// their own again.
+    mutating func stop(at now: Instant, into actions: inout ActionBuffer) {
+        guard !isStopping else { return }
+        isStopping = true
+        for id in clients.ids {
+            wake(ClientID(id), .supervisorStopping, at: now, into: &actions)
+        }
+    }
+}

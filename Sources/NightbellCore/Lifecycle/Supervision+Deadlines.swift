@@ -1,0 +1,95 @@
+/// What happens when time is up.
+extension Supervision {
+    mutating func reachDeadlines(at now: Instant, into actions: inout ActionBuffer) {
+        guard !isStopping else { return }
+        while let slot = deadlines.popDue(at: now) {
+            guard let id = clients.id(inSlot: slot) else { continue }
+            reachDeadline(ClientID(id), at: now, into: &actions)
+            settle(ClientID(id), at: now, into: &actions)
+        }
+    }
+
+    /// Time goes before whatever else happens to a client: an answer after the end of its budget is too late, and
+    /// a new wake does not cover up an old one, also when the loop has not come to the timer yet.
+    mutating func catchUp(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        guard !isStopping, let due = deadlines[client.slot], due <= now else { return }
+        reachDeadline(client, at: now, into: &actions)
+        settle(client, at: now, into: &actions)
+    }
+
+    private mutating func reachDeadline(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        switch clients[client.id].lifecycle {
+        case .notRunning, .inactive, .active, .suspended, .terminating(.killed):
+            break  // these have none
+        case .background(let background):
+            reachDeadline(background, client, at: now, into: &actions)
+        case .suspending(let suspending):
+            reachDeadline(suspending, client, at: now, into: &actions)
+        case .terminating(.noticed(let until, let reason)):
+            guard now >= until else { return }
+            overran(.termination, client, into: &actions)
+            kill(client, reason, at: now, into: &actions)
+        }
+    }
+
+    private mutating func reachDeadline(
+        _ background: Lifecycle.Background, _ client: ClientID, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        var background = background
+        if let until = background.enteringUntil, now >= until {
+            background.enteringUntil = nil
+            overran(.enteringBackground, client, into: &actions)
+        }
+        if let until = background.wake?.until, now >= until {
+            background.wake = nil
+            // A background task, or media, buys more time than the wake's budget.
+            if !clients[client.id].assertions.holds(at: now) { overran(.wake, client, into: &actions) }
+        }
+        if let until = background.holdUntil, now >= until { background.holdUntil = nil }
+        clients[client.id].lifecycle = .background(background)
+
+        clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
+        switch clients[client.id].assertions.takeDue(at: now, notice: settings.budgets.expirationNotice) {
+        case .nothing:
+            break
+        case .notice(let remaining):
+            actions.append(.notify(client, .backgroundTimeExpiring(remaining: remaining)))
+        case .overrun:
+            overran(.backgroundTasks, client, into: &actions)
+            kill(client, .backgroundTasksOverran, at: now, into: &actions)
+        }
+    }
+
+    private mutating func reachDeadline(
+        _ suspending: Lifecycle.Suspending, _ client: ClientID, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        switch suspending.phase {
+        case .preparing(let until):
+            guard now >= until else { return }
+            overran(.prepareToSuspend, client, into: &actions)
+            count(client) { $0.suspensionsForced += 1 }
+            actions.append(.trace(client, .suspendedByForce))
+            freeze(client, epoch: suspending.epoch, at: now, into: &actions)
+        case .freezing(let until, let lookAt, let pause):
+            if now >= until {
+                freezeFailed(client, epoch: suspending.epoch, at: now, into: &actions)
+            } else if now >= lookAt {
+                var looked = suspending
+                looked.phase = .freezing(until: until, lookAt: until, pause: pause)
+                clients[client.id].lifecycle = .suspending(looked)
+                actions.append(.checkFreeze(client, epoch: suspending.epoch))
+            }
+        }
+    }
+
+    private mutating func overran(
+        _ step: Step, _ client: ClientID, into actions: inout ActionBuffer
+    ) {
+        count(client) { $0.countOverrun(of: step) }
+        actions.append(.trace(client, .overran(step)))
+    }
+}

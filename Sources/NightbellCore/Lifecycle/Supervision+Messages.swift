@@ -1,0 +1,163 @@
+/// What clients ask for and tell.
+extension Supervision {
+    mutating func receive(
+        _ message: ClientMessage, from client: ClientID, _ key: RequestKey, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        switch message {
+        case .readyToSuspend(let epoch, let notIdle):
+            ready(client, epoch: epoch, isIdle: notIdle.isEmpty, at: now, into: &actions)
+            actions.append(.answer(.done, client, key))
+        case .wakeDone(let wakeID):
+            finishWake(client, wakeID: wakeID, at: now)
+            actions.append(.answer(.done, client, key))
+        case .backgroundEntered:
+            backgroundEntered(client)
+            actions.append(.answer(.done, client, key))
+        case .enterBackground:
+            let isForeground = clients[client.id].lifecycle.isForeground
+            actions.append(.answer(enterBackground(client, at: now, into: &actions), client, key))
+            if isForeground {
+                let budget = settings.budgets.enteringBackground
+                actions.append(.notify(client, .didEnterBackground(budget: budget)))
+            }
+        case .enterForeground:
+            actions.append(.answer(enterForeground(client, at: now, into: &actions), client, key))
+        case .handOver(let offers):
+            callBack(client, at: now, into: &actions)
+            handOver(offers, client, key, into: &actions)
+        case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .beginBackgroundTask,
+            .endBackgroundTask, .backgroundTimeRemaining, .mediaActivity:
+            callBack(client, at: now, into: &actions)
+            actions.append(.answer(carryOut(message, client, at: now, into: &actions), client, key))
+        }
+    }
+
+    /// Requests that mean the same in every state in which a client runs.
+    private mutating func carryOut(
+        _ message: ClientMessage, _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) -> Answer {
+        switch message {
+        case .release(let token):
+            return release(token, client, into: &actions)
+        case .setKeepAliveTimeout(let timeout):
+            return setKeepAliveTimeout(timeout, client, at: now)
+        case .clearKeepAliveTimeout:
+            clients[client.id].keepAlive = nil
+            scheduleKeepAlive(client)
+            return .done
+        case .beginBackgroundTask(let name):
+            return beginBackgroundTask(name, client, at: now)
+        case .endBackgroundTask(let task):
+            return clients[client.id].assertions.end(task) ? .done : .refused(.invalidTask)
+        case .backgroundTimeRemaining:
+            return .backgroundTimeLeft(timeLeft(client, at: now))
+        case .mediaActivity:
+            guard clients[client.id].modes.contains(.audio) else { return .refused(.modeRequired(.audio)) }
+            clients[client.id].assertions.renewMedia(until: now + settings.budgets.mediaLapse)
+            return .done
+        case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .readyToSuspend, .wakeDone:
+            return .done  // each has a path of its own
+        }
+    }
+
+    // MARK: Foreground and background
+
+    private mutating func enterBackground(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) -> Answer {
+        switch clients[client.id].lifecycle {
+        case .inactive, .active:
+            let until = now + settings.budgets.enteringBackground
+            clients[client.id].backgroundSince = now
+            clients[client.id].assertions.restoreTime()
+            // A wake of this turn, decided in the foreground, is told in the background: its budget counts.
+            let open = clients[client.id].pendingWake.map {
+                Lifecycle.Background.OpenWake(wakeID: $0.wakeID, until: now + settings.budgets.wake)
+            }
+            enter(.background(.init(enteringUntil: until, wake: open)), client, at: now, into: &actions)
+            scheduleKeepAlive(client)
+            return .done
+        case .background:
+            return .done  // it is there
+        case .suspending, .suspended:
+            callBack(client, at: now, into: &actions)
+            return .done  // it is there
+        case .notRunning, .terminating:
+            return .refused(.illegalState(clients[client.id].lifecycle.state))
+        }
+    }
+
+    private mutating func backgroundEntered(_ client: ClientID) {
+        switch clients[client.id].lifecycle {
+        case .background(var background):
+            background.enteringUntil = nil
+            clients[client.id].lifecycle = .background(background)
+        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating:
+            break  // too late, or overtaken
+        }
+    }
+
+    private mutating func enterForeground(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) -> Answer {
+        switch clients[client.id].lifecycle {
+        case .active:
+            return .done
+        case .suspending, .suspended:
+            callBack(client, at: now, into: &actions)
+            // Woken once too often, it may have been ended instead.
+            guard clients[client.id].lifecycle.state != .terminating else {
+                return .refused(.illegalState(.terminating))
+            }
+            fallthrough
+        case .inactive, .background:
+            enter(.active, client, at: now, into: &actions)
+            clients[client.id].assertions.restoreTime()
+            scheduleKeepAlive(client)
+            return .done
+        case .notRunning, .terminating:
+            return .refused(.illegalState(clients[client.id].lifecycle.state))
+        }
+    }
+
+    // MARK: Keep-alive and assertions
+
+    private mutating func setKeepAliveTimeout(
+        _ timeout: Duration, _ client: ClientID, at now: Instant
+    ) -> Answer {
+        guard clients[client.id].modes.contains(.voip) else { return .refused(.modeRequired(.voip)) }
+        let minimum = max(settings.keepAlive.minimumTimeout, .milliseconds(1))
+        guard timeout >= minimum else { return .refused(.timeoutTooShort(minimum: minimum)) }
+        clients[client.id].keepAlive = .init(timeout: timeout, base: now)
+        scheduleKeepAlive(client)
+        return .done
+    }
+
+    private mutating func beginBackgroundTask(
+        _ name: String, _ client: ClientID, at now: Instant
+    ) -> Answer {
+        switch clients[client.id].lifecycle {
+        case .inactive, .active, .background:
+            break
+        case .notRunning, .suspending, .suspended, .terminating:
+            return .backgroundTask(nil)
+        }
+        guard !clients[client.id].assertions.isTimeUp(at: now) else { return .backgroundTask(nil) }
+        guard clients[client.id].assertions.tasks.count < settings.quotas.backgroundTasksPerClient else {
+            return .refused(.tooManyTasks)
+        }
+        return .backgroundTask(clients[client.id].assertions.begin(name))
+    }
+
+    private func timeLeft(_ client: ClientID, at now: Instant) -> Duration? {
+        switch clients[client.id].lifecycle {
+        case .inactive, .active:
+            nil
+        case .notRunning, .terminating:
+            .zero
+        case .background, .suspending, .suspended:
+            clients[client.id].assertions.timeLeft(at: now, budget: settings.budgets.backgroundTasks)
+        }
+    }
+}

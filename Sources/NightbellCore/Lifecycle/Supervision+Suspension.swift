@@ -1,0 +1,124 @@
+/// Putting a client to sleep, step by step, so that nothing is lost on the way.
+extension Supervision {
+    /// The first pause before looking again whether the kernel has confirmed. The freeze of a process takes some
+    /// 20 µs (measured); the kernel notifies no faster than every 10 ms, so looking is quicker than waiting.
+    private static let firstLook: Duration = .microseconds(100)
+    private static let longestLook: Duration = .milliseconds(50)
+
+    /// Asks the client to empty its hands.
+    mutating func prepareToSuspend(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        clients[client.id].lastEpoch += 1
+        let epoch = clients[client.id].lastEpoch
+        let budget = settings.budgets.prepareToSuspend
+        enter(
+            .suspending(.init(epoch: epoch, phase: .preparing(until: now + budget))), client, at: now,
+            into: &actions)
+        actions.append(.notify(client, .prepareToSuspend(epoch: epoch, budget: budget)))
+    }
+
+    /// The client's hands are empty, or its time is up: watch its sockets, then stop it. What was unread fires
+    /// as soon as it is watched.
+    mutating func freeze(
+        _ client: ClientID, epoch: UInt64, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        armSockets(client, into: &actions)
+        let until = now + settings.suspension.confirmation
+        let phase = Lifecycle.Suspending.Phase.freezing(until: until, lookAt: until, pause: Self.firstLook)
+        enter(.suspending(.init(epoch: epoch, phase: phase)), client, at: now, into: &actions)
+        actions.append(.freeze(client, epoch: epoch))
+    }
+
+    /// The client answered `PrepareToSuspend`.
+    mutating func ready(
+        _ client: ClientID, epoch: UInt64, isIdle: Bool, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        switch clients[client.id].lifecycle {
+        case .suspending(let suspending):
+            switch suspending.phase {
+            case .preparing where suspending.epoch == epoch:
+                if isIdle {
+                    freeze(client, epoch: epoch, at: now, into: &actions)
+                } else {
+                    let pause = clients[client.id].backoff.next(settings.suspension)
+                    cancelSuspension(client, epoch: epoch, pause: pause, at: now, into: &actions)
+                }
+            case .preparing, .freezing:
+                break  // an answer to an attempt that is over, or given twice
+            }
+        case .notRunning, .inactive, .active, .background, .suspended, .terminating:
+            break  // an answer to an attempt that is over
+        }
+    }
+
+    /// The suspension does not take place now; the client may be tried again after `pause`.
+    mutating func cancelSuspension(
+        _ client: ClientID, epoch: UInt64, pause: Duration, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        if clients[client.id].lifecycle.mayBeFrozen { actions.append(.thaw(client)) }
+        count(client) { $0.suspensionsCancelled += 1 }
+        actions.append(.trace(client, .suspensionCancelled))
+        enter(.background(.init(holdUntil: now + pause)), client, at: now, into: &actions)
+        actions.append(.notify(client, .suspendCancelled(epoch: epoch)))
+    }
+
+    mutating func freezeConfirmed(
+        _ client: ClientID, epoch: UInt64, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        switch clients[client.id].lifecycle {
+        case .suspending(let suspending):
+            switch suspending.phase {
+            case .freezing where suspending.epoch == epoch:
+                count(client) { $0.suspensions += 1 }
+                clients[client.id].backoff.reset()
+                clients[client.id].assertions.restoreTime()
+                enter(.suspended(since: now), client, at: now, into: &actions)
+            case .preparing, .freezing:
+                break  // of an earlier attempt, undone since
+            }
+        case .notRunning, .inactive, .active, .background, .suspended, .terminating:
+            break  // thawed since
+        }
+    }
+
+    mutating func freezePending(_ client: ClientID, epoch: UInt64, at now: Instant) {
+        guard case .suspending(var suspending) = clients[client.id].lifecycle, suspending.epoch == epoch,
+            case .freezing(let until, _, let pause) = suspending.phase
+        else { return }
+        suspending.phase = .freezing(
+            until: until, lookAt: now + pause, pause: min(pause * 2, Self.longestLook))
+        clients[client.id].lifecycle = .suspending(suspending)
+    }
+
+    /// The kernel did not confirm, or refused: run on, try again later and later.
+    mutating func freezeFailed(
+        _ client: ClientID, epoch: UInt64, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        guard case .suspending(let suspending) = clients[client.id].lifecycle, suspending.epoch == epoch,
+            case .freezing = suspending.phase
+        else { return }
+        count(client) { $0.suspensionsFailed += 1 }
+        actions.append(.trace(client, .suspensionFailed))
+        let pause = clients[client.id].backoff.next(settings.suspension)
+        cancelSuspension(client, epoch: epoch, pause: pause, at: now, into: &actions)
+    }
+
+    /// A message of a client that is on its way to sleep, or asleep, calls it back.
+    mutating func callBack(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        switch clients[client.id].lifecycle {
+        case .suspending(let suspending):
+            switch suspending.phase {
+            case .preparing:
+                cancelSuspension(
+                    client, epoch: suspending.epoch, pause: settings.wakes.linger, at: now, into: &actions)
+            case .freezing:
+                wake(client, .clientMessage, at: now, into: &actions)
+            }
+        case .suspended:
+            wake(client, .clientMessage, at: now, into: &actions)
+        case .notRunning, .inactive, .active, .background, .terminating:
+            break  // it runs
+        }
+    }
+}

@@ -1,0 +1,146 @@
+/// Waking clients, and what comes of it.
+extension Supervision {
+    /// Decides a wake. The client is thawed at once and told at the end of the turn, so that the kernel gets it
+    /// running while the message is being made.
+    mutating func wake(
+        _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let wakeID = clients[client.id].pendingWake?.wakeID ?? clients[client.id].lastWakeID + 1
+        let open = Lifecycle.Background.OpenWake(wakeID: wakeID, until: now + settings.budgets.wake)
+        var asleepFor = Duration.zero
+        switch clients[client.id].lifecycle {
+        case .notRunning, .terminating:
+            return  // nobody to wake
+        case .inactive, .active:
+            break  // it runs and is not going to be suspended: it is told, and no budget runs
+        case .background(var background):
+            background.wake = open
+            clients[client.id].lifecycle = .background(background)
+        case .suspending:
+            if clients[client.id].lifecycle.mayBeFrozen { thaw(client, reasons, at: now, into: &actions) }
+            guard !isTerminating(client) else { return }
+            count(client) { $0.suspensionsCancelled += 1 }
+            actions.append(.trace(client, .suspensionCancelled))
+            enter(.background(.init(wake: open)), client, at: now, into: &actions)
+        case .suspended:
+            asleepFor = noteEndOfSleep(client, at: now)
+            thaw(client, reasons, at: now, into: &actions)
+            guard !isTerminating(client) else { return }
+            enter(.background(.init(wake: open)), client, at: now, into: &actions)
+        }
+        clients[client.id].lastWakeID = wakeID
+        if clients[client.id].pendingWake == nil {
+            clients[client.id].pendingWake = .init(wakeID: wakeID, reasons: reasons, asleepFor: asleepFor)
+            pendingWakes.append(client)
+        } else {
+            clients[client.id].pendingWake?.reasons.formUnion(reasons)
+        }
+    }
+
+    private func isTerminating(_ client: ClientID) -> Bool {
+        clients[client.id].lifecycle.state == .terminating
+    }
+
+    /// Lets a client run again, unless it has been woken too often and asked to be terminated then.
+    private mutating func thaw(
+        _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        hasThawedInTurn = true
+        guard !reasons.isDisjoint(with: [.socket, .clientMessage]) else {
+            return actions.append(.thaw(client))
+        }
+        let isUserOverLimit =
+            users[clients[client.id].user]?.countWake(
+                limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now) ?? false
+        let isOverLimit = clients[client.id].limiter.note(
+            at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
+        if isOverLimit || isUserOverLimit {
+            count(client) { $0.wakeLimitExceeded += 1 }
+            actions.append(.trace(client, .tooManyWakes))
+        }
+        // Nobody is ended for what others of the same uid did.
+        switch (isOverLimit, clients[client.id].wakeLimitPolicy) {
+        case (true, .terminate):
+            kill(client, .tooManyWakes, at: now, into: &actions)
+        case (false, .terminate), (true, .linger), (false, .linger):
+            actions.append(.thaw(client))
+        }
+    }
+
+    /// Adds the sleep that ends now to the counters.
+    @discardableResult
+    mutating func noteEndOfSleep(_ client: ClientID, at now: Instant) -> Duration {
+        guard case .suspended(let since) = clients[client.id].lifecycle else { return .zero }
+        let asleepFor = max(.zero, now.since(since))
+        count(client) { $0.asleepNanoseconds += UInt64(asleepFor.nanoseconds) }
+        return asleepFor
+    }
+
+    /// Tells a client of the wake that this turn decided.
+    mutating func tellWake(_ client: ClientID, into actions: inout ActionBuffer) {
+        guard let pending = clients[client.id].pendingWake.take(), !isTerminating(client) else { return }
+        let start = actions.firedSockets.count
+        actions.firedSockets.append(contentsOf: clients[client.id].fired)
+        clients[client.id].fired.removeAll(keepingCapacity: true)
+        count(client) { $0.countWake(pending.reasons) }
+        actions.append(.trace(client, .woken(pending.reasons)))
+        let wake = Wake(
+            wakeID: pending.wakeID, reasons: pending.reasons, sockets: start..<actions.firedSockets.count,
+            budget: settings.budgets.wake, asleepFor: pending.asleepFor)
+        actions.append(.notify(client, .wake(wake)))
+    }
+
+    /// The client says that it has finished a wake: it lingers, so that the peer's answer to its own answer
+    /// finds it awake.
+    mutating func finishWake(_ client: ClientID, wakeID: UInt64, at now: Instant) {
+        switch clients[client.id].lifecycle {
+        case .background(var background):
+            // Nobody can have finished what has not been told yet, whatever number a client sends.
+            guard let open = background.wake, open.wakeID <= wakeID, clients[client.id].pendingWake == nil
+            else { return }
+            background.wake = nil
+            let linger = now + clients[client.id].limiter.linger(settings.wakes)
+            background.holdUntil = max(background.holdUntil ?? linger, linger)
+            clients[client.id].lifecycle = .background(background)
+        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating:
+            break  // the wake was overtaken by something else
+        }
+    }
+
+    // MARK: Keep-alive
+
+    /// The window of the next run of a client's keep-alive handler, if it has one and is in the background.
+    func keepAliveWindow(_ client: ClientID) -> Window? {
+        switch clients[client.id].lifecycle {
+        case .notRunning, .inactive, .active, .terminating:
+            nil
+        case .background, .suspending, .suspended:
+            clients[client.id].keepAlive?.window(
+                backgroundSince: clients[client.id].backgroundSince, settings.keepAlive)
+        }
+    }
+
+    mutating func scheduleKeepAlive(_ client: ClientID) {
+        schedule.set(client.slot, to: keepAliveWindow(client))
+    }
+
+    /// Runs the handlers of all clients that are inside their window.
+    mutating func runKeepAlives(at now: Instant, into actions: inout ActionBuffer) {
+        while let slot = schedule.popBegun(at: now) {
+            guard let id = clients.id(inSlot: slot), let window = keepAliveWindow(ClientID(id)) else {
+                continue
+            }
+            let client = ClientID(id)
+            catchUp(client, at: now, into: &actions)
+            if now > window.latest {
+                count(client) { $0.keepAliveLate += 1 }
+                actions.append(.trace(client, .keepAliveLate(by: now.since(window.latest))))
+            }
+            count(client) { $0.keepAliveRuns += 1 }
+            clients[id].keepAlive?.base = now
+            wake(client, .keepAlive, at: now, into: &actions)
+            scheduleKeepAlive(client)
+            settle(client, at: now, into: &actions)
+        }
+    }
+}

@@ -1,0 +1,59 @@
+/// Names a running client within one supervisor. Opaque; never used again for another client.
+public struct ClientID: Sendable, Hashable {
+    let id: SlotID
+
+    init(_ id: SlotID) {
+        self.id = id
+    }
+
+    /// Its place in tables that the edge keeps beside the core. Used again for later clients.
+    public var slot: UInt32 { id.slot }
+
+    public var rawValue: UInt64 { id.rawValue }
+
+    public init(rawValue: UInt64) {
+        id = SlotID(rawValue: rawValue)
+    }
+}
+
+/// Names an adopted socket. Opaque to clients; never used again for another socket.
+public struct SocketToken: Sendable, Hashable {
+    let id: SlotID
+
+    init(_ id: SlotID) {
+        self.id = id
+    }
+
+    /// Its place in tables that the edge keeps beside the core. Used again for later sockets.
+    public var slot: UInt32 { id.slot }
+
+    public var rawValue: UInt64 { id.rawValue }
+
+    public init(rawValue: UInt64) {
+        id = SlotID(rawValue: rawValue)
+    }
+}
+
+/// A Unix user ID, as the kernel told it.
+public typealias UserID = UInt32
+
+/// The name that a client goes by, such as `org.example.phone.alice`.
+public struct ClientIdentifier: Sendable, Hashable, CustomStringConvertible {
+    public let description: String
+
+    /// 1 to 128 characters out of `A-Z a-z 0-9 . _ -`; `nil` for anything else.
+    public init?(_ name: String) {
+        let allowed = name.utf8.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                UInt8(ascii: "-"):
+                true
+            default:
+                false
+            }
+        }
+        guard allowed, (1...128).contains(name.utf8.count) else { return nil }
+        description = name
+    }
+}

@@ -1,0 +1,99 @@
+/// What a client says that a descriptor is for.
+public enum SocketTag: Sendable, Hashable, CaseIterable {
+    /// A connected stream or a datagram socket.
+    case voip
+    /// A listening stream socket.
+    case listener
+    /// Any other pollable descriptor.
+    case device
+}
+
+/// What has happened to a socket, as far as the kernel tells without anything being read.
+public struct Conditions: OptionSet, Sendable, Hashable {
+    public let rawValue: UInt8
+
+    public init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    public static let readable = Conditions(rawValue: 1)
+    /// The peer closed its half: there may be bytes before the end.
+    public static let peerClosed = Conditions(rawValue: 2)
+    /// Both halves are closed.
+    public static let hangUp = Conditions(rawValue: 4)
+    public static let error = Conditions(rawValue: 8)
+}
+
+/// What the edge found out about a descriptor that a client wants to hand over.
+public struct SocketOffer: Sendable, Equatable {
+    public var tag: SocketTag
+    public var isPollable: Bool
+    public var isSocket: Bool
+    /// A socket whose bytes have an order and an end: once closed or reset, nothing can follow.
+    public var isStream: Bool
+    public var isListening: Bool
+    public var isConnected: Bool
+    public var hasPendingError: Bool
+
+    public init(
+        tag: SocketTag, isPollable: Bool = true, isSocket: Bool = true, isStream: Bool = true,
+        isListening: Bool = false, isConnected: Bool = true, hasPendingError: Bool = false
+    ) {
+        self.tag = tag
+        self.isPollable = isPollable
+        self.isSocket = isSocket
+        self.isStream = isStream
+        self.isListening = isListening
+        self.isConnected = isConnected
+        self.hasPendingError = hasPendingError
+    }
+
+    /// Why it cannot be adopted for what it is; quotas aside.
+    var refusal: Refusal? {
+        guard isPollable else { return .notPollable }
+        switch tag {
+        case .voip:
+            if !isSocket { return .notASocket }
+            if isListening { return .listeningSocket }
+            if hasPendingError { return .socketError }
+            if isStream, !isConnected { return .notConnected }
+        case .listener:
+            if !isListening { return .notAListener }
+            if hasPendingError { return .socketError }
+        case .device:
+            if isListening { return .listeningSocket }
+        }
+        return nil
+    }
+}
+
+/// Whether an adopted socket is being watched.
+public enum SocketCondition: Sendable, Hashable {
+    /// Adopted, not watched: its owner runs, or it fired while its owner ran.
+    case held
+    /// Watched, one-shot: stays so until it fires, also while the owner runs.
+    case armed
+    /// Its end was reported. Nothing can follow, so it is not watched again.
+    case ended
+}
+
+/// A socket that the supervisor holds a duplicate of.
+struct ParkedSocket: Sendable {
+    let owner: ClientID
+    let tag: SocketTag
+    let isStream: Bool
+    var condition: SocketCondition = .held
+    /// Where it stands in its owner's list.
+    var index: Int
+
+    /// After these conditions were reported, nothing more can happen to it.
+    func isFinal(_ conditions: Conditions) -> Bool {
+        !conditions.isDisjoint(with: [.peerClosed, .hangUp]) || (isStream && conditions.contains(.error))
+    }
+}
+
+/// A socket and what happened to it.
+public struct FiredSocket: Sendable, Equatable {
+    public var token: SocketToken
+    public var conditions: Conditions
+}

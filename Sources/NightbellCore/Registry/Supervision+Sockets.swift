@@ -1,0 +1,115 @@
+/// Adoption, watching and release of sockets.
+extension Supervision {
+    mutating func handOver(
+        _ offers: [SocketOffer], _ client: ClientID, _ key: RequestKey, into actions: inout ActionBuffer
+    ) {
+        let start = actions.adoptions.count
+        for offer in offers {
+            if let refusal = refusal(of: offer, client) {
+                actions.adoptions.append(.failure(refusal))
+                count(client) { $0.socketsRefused += 1 }
+                actions.append(.trace(client, .refusedSocket(refusal)))
+            } else {
+                let token = adopt(offer, client)
+                actions.adoptions.append(.success(token))
+                count(client) { $0.socketsAdopted += 1 }
+                actions.append(.trace(client, .adopted(token)))
+            }
+        }
+        actions.append(.handedOver(start..<actions.adoptions.count, client, key))
+    }
+
+    private func refusal(of offer: SocketOffer, _ client: ClientID) -> Refusal? {
+        if offer.tag == .voip, !clients[client.id].modes.contains(.voip) { return .modeRequired(.voip) }
+        if let refusal = offer.refusal { return refusal }
+        guard clients[client.id].sockets.count < settings.quotas.socketsPerClient,
+            users[clients[client.id].user, default: UserUsage()].sockets < settings.quotas.socketsPerUser
+        else { return .tooManySockets }
+        return nil
+    }
+
+    private mutating func adopt(_ offer: SocketOffer, _ client: ClientID) -> SocketToken {
+        let index = clients[client.id].sockets.count
+        let socket = ParkedSocket(owner: client, tag: offer.tag, isStream: offer.isStream, index: index)
+        let token = SocketToken(sockets.insert(socket))
+        clients[client.id].sockets.append(token)
+        clients[client.id].unarmed.append(token)
+        users[clients[client.id].user]?.sockets += 1
+        return token
+    }
+
+    /// Whether `token` names a socket of this client.
+    func owns(_ client: ClientID, _ token: SocketToken) -> Bool {
+        sockets.contains(token.id) && sockets[token.id].owner == client
+    }
+
+    mutating func release(
+        _ token: SocketToken, _ client: ClientID, into actions: inout ActionBuffer
+    ) -> Answer {
+        guard owns(client, token), let removed = sockets.remove(token.id) else {
+            return .refused(.invalidToken)
+        }
+        let last = clients[client.id].sockets.removeLast()
+        if last != token {
+            clients[client.id].sockets[removed.index] = last
+            sockets[last.id].index = removed.index
+        }
+        clients[client.id].fired.removeAll { $0.token == token }
+        // A client that takes and releases sockets without ever sleeping must not make this list grow.
+        if clients[client.id].unarmed.count > 2 * clients[client.id].sockets.count + 16 {
+            let sockets = sockets
+            clients[client.id].unarmed.removeAll { !sockets.contains($0.id) }
+        }
+        users[clients[client.id].user]?.sockets -= 1
+        actions.append(.trace(client, .released(token)))
+        actions.append(.close(token))
+        return .done
+    }
+
+    /// Arms what is not armed yet. Those that did not fire since the last time still are.
+    mutating func armSockets(_ client: ClientID, into actions: inout ActionBuffer) {
+        for token in clients[client.id].unarmed where sockets.contains(token.id) {
+            sockets[token.id].condition = .armed
+            actions.append(.arm(token))
+        }
+        clients[client.id].unarmed.removeAll(keepingCapacity: true)
+    }
+
+    mutating func socketFired(
+        _ token: SocketToken, _ conditions: Conditions, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let client = sockets[token.id].owner
+        // One that has fired since it was armed, or was released by its number only, says nothing new.
+        guard sockets[token.id].condition == .armed else { return }
+        let wakes: Bool
+        switch clients[client.id].lifecycle {
+        case .suspended:
+            wakes = true
+        case .suspending:
+            wakes = clients[client.id].lifecycle.mayBeFrozen
+        case .background:
+            // Part of a wake of this turn that the client has not been told of yet.
+            wakes = clients[client.id].pendingWake != nil
+        case .notRunning, .inactive, .active, .terminating:
+            wakes = false
+        }
+        guard wakes else {
+            // The owner reads for itself; if it leaves something, the socket fires again once it is asleep.
+            sockets[token.id].condition = .held
+            clients[client.id].unarmed.append(token)
+            return
+        }
+        guard !conditions.isEmpty else {
+            // Somebody else who shares the socket took what there was.
+            return actions.append(.arm(token))
+        }
+        if sockets[token.id].isFinal(conditions) {
+            sockets[token.id].condition = .ended
+        } else {
+            sockets[token.id].condition = .held
+            clients[client.id].unarmed.append(token)
+        }
+        clients[client.id].fired.append(FiredSocket(token: token, conditions: conditions))
+        wake(client, .socket, at: now, into: &actions)
+    }
+}

@@ -1,0 +1,41 @@
+/// A moment on the supervisor's clock, in nanoseconds. The edge reads `CLOCK_BOOTTIME`; simulations count as
+/// they please. The core never asks for the time: it is told.
+public struct Instant: Sendable, Hashable, Comparable {
+    public var nanoseconds: Int64
+
+    public init(nanoseconds: Int64) {
+        self.nanoseconds = nanoseconds
+    }
+
+    public static func < (left: Instant, right: Instant) -> Bool {
+        left.nanoseconds < right.nanoseconds
+    }
+
+    /// Saturates instead of overflowing: a duration of centuries means "never".
+    public static func + (instant: Instant, duration: Duration) -> Instant {
+        let (sum, overflow) = instant.nanoseconds.addingReportingOverflow(duration.nanoseconds)
+        return Instant(nanoseconds: overflow ? (duration < .zero ? .min : .max) : sum)
+    }
+
+    public static func - (instant: Instant, duration: Duration) -> Instant {
+        let (difference, overflow) = instant.nanoseconds.subtractingReportingOverflow(duration.nanoseconds)
+        return Instant(nanoseconds: overflow ? (duration < .zero ? .max : .min) : difference)
+    }
+
+    /// The time from `earlier` to `self`; negative when `earlier` is the later one.
+    public func since(_ earlier: Instant) -> Duration {
+        let (difference, overflow) = nanoseconds.subtractingReportingOverflow(earlier.nanoseconds)
+        return .nanoseconds(overflow ? (self < earlier ? .min : .max) : difference)
+    }
+}
+
+extension Duration {
+    /// The whole duration in nanoseconds, clamped to what 64 bits hold (292 years).
+    public var nanoseconds: Int64 {
+        let (seconds, attoseconds) = components
+        let (scaled, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
+        guard !overflow else { return seconds < 0 ? .min : .max }
+        let (sum, carried) = scaled.addingReportingOverflow(attoseconds / 1_000_000_000)
+        return carried ? (seconds < 0 ? .min : .max) : sum
+    }
+}

@@ -1,0 +1,127 @@
+/// The whole of Nightbell's behaviour, without any I/O: events in, actions out.
+///
+/// It is deterministic and copyable: the same events at the same instants give the same actions, so that any
+/// run can be replayed. Sockets are tokens and processes are client IDs; descriptors, pids and the clock belong
+/// to the edge, which feeds what happened in one turn of its loop to `handle`, then calls `endTurn`, carries out
+/// the actions in order, and reports what came of them as further events.
+public struct Supervision: Sendable {
+    public let settings: Settings
+    public internal(set) var counters = Counters()
+    public internal(set) var isStopping = false
+
+    var clients = SlotMap<Client>()
+    var sockets = SlotMap<ParkedSocket>()
+    var users: [UserID: UserUsage] = [:]
+    var owners: [ClientIdentifier: Ownership] = [:]
+    var deadlines = DeadlineQueue()
+    var schedule: KeepAliveSchedule
+    /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
+    var pendingWakes: [ClientID] = []
+    var hasThawedInTurn = false
+
+    /// Who an identifier belongs to, and which client goes by it now.
+    struct Ownership: Sendable {
+        let user: UserID
+        var client: ClientID?
+    }
+
+    public init(settings: Settings) {
+        self.settings = settings
+        schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
+    }
+
+    /// When `Event.timer` must be fed at the latest; the loop's only timer is set to it.
+    public var nextDeadline: Instant? {
+        guard !isStopping else { return nil }
+        guard let own = deadlines.first?.instant else { return schedule.nextDeadline }
+        return schedule.nextDeadline.map { min($0, own) } ?? own
+    }
+
+    /// Takes in one event. Wakes are gathered until `endTurn`.
+    public mutating func handle(_ event: Event, at now: Instant, into actions: inout ActionBuffer) {
+        switch event {
+        case .registration(let registration, let key):
+            register(registration, key, at: now, into: &actions)
+        case .message(let message, let client, let key):
+            guard clients.contains(client.id) else { return }
+            catchUp(client, at: now, into: &actions)
+            receive(message, from: client, key, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
+        case .command(let command, let client, let key):
+            guard clients.contains(client.id) else {
+                return actions.append(.commandAnswer(.noSuchClient, key))
+            }
+            catchUp(client, at: now, into: &actions)
+            obey(command, client, key, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
+        case .fired(let token, let conditions):
+            guard sockets.contains(token.id) else { return }
+            let owner = sockets[token.id].owner
+            catchUp(owner, at: now, into: &actions)
+            socketFired(token, conditions, at: now, into: &actions)
+            settle(owner, at: now, into: &actions)
+        case .frozen(let client, let epoch):
+            guard clients.contains(client.id) else { return }
+            freezeConfirmed(client, epoch: epoch, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
+        case .notFrozenYet(let client, let epoch):
+            guard clients.contains(client.id) else { return }
+            freezePending(client, epoch: epoch, at: now)
+            settle(client, at: now, into: &actions)
+        case .freezeFailed(let client, let epoch):
+            guard clients.contains(client.id) else { return }
+            freezeFailed(client, epoch: epoch, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
+        case .gone(let client):
+            guard clients.contains(client.id) else { return }
+            forget(client, at: now, into: &actions)
+        case .timer:
+            reachDeadlines(at: now, into: &actions)
+        case .stop:
+            stop(at: now, into: &actions)
+        }
+    }
+
+    /// Ends a turn: whoever is inside its keep-alive window runs along with what is awake now, and every client
+    /// that was woken in this turn is told of everything at once.
+    public mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
+        if !isStopping, hasThawedInTurn || schedule.isDue(at: now) {
+            runKeepAlives(at: now, into: &actions)
+        }
+        hasThawedInTurn = false
+        for client in pendingWakes where clients.contains(client.id) {
+            tellWake(client, into: &actions)
+        }
+        pendingWakes.removeAll(keepingCapacity: true)
+    }
+
+    /// Puts a client into another state.
+    mutating func enter(
+        _ lifecycle: Lifecycle, _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let previous = clients[client.id].lifecycle.state
+        clients[client.id].lifecycle = lifecycle
+        guard previous != lifecycle.state else { return }
+        clients[client.id].enteredStateAt = now
+        actions.append(.trace(client, .state(from: previous, to: lifecycle.state)))
+    }
+
+    /// Changes the counters of a client and those of all together.
+    mutating func count(_ client: ClientID, _ change: (inout Counters) -> Void) {
+        change(&clients[client.id].counters)
+        change(&counters)
+    }
+
+    /// After anything that happened to a client: suspends it if nothing holds that off any more, and sets its
+    /// timer.
+    mutating func settle(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        guard clients.contains(client.id) else { return }
+        if case .background(let background) = clients[client.id].lifecycle {
+            clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
+            if background.isIdle(at: now), !clients[client.id].assertions.holds(at: now), !isStopping {
+                prepareToSuspend(client, at: now, into: &actions)
+            }
+        }
+        deadlines.set(client.slot, to: clients[client.id].nextDeadline(settings.budgets))
+    }
+}

@@ -1,0 +1,157 @@
+import NightbellCore
+
+/// Every state of a client with its sub-phases: the columns of the transition table.
+enum Phase: String, CaseIterable {
+    case gone
+    case inactive
+    case active
+    case entering
+    case openWake
+    case lingering
+    case heldByTask
+    case heldByMedia
+    case preparing
+    case freezing
+    case suspended
+    case noticed
+    case killed
+}
+
+/// Everything that can happen to a client: the rows.
+enum Happening: String, CaseIterable {
+    // What clients say.
+    case handOver, releaseOwn, releaseStale
+    case enterBackground, backgroundEntered, enterForeground
+    case setKeepAlive, setKeepAliveTooShort, clearKeepAlive
+    case beginTask, endTask, endUnknownTask, timeRemaining, media
+    case ready, readyStale, readyNotIdle
+    case wakeDone, wakeDoneStale
+    // What administrators ask for.
+    case wake, suspend, quit
+    // What the kernel reports.
+    case readable, peerClosed, hangUp, error, nothing
+    case frozen, frozenStale, notFrozenYet, notFrozenYetStale, freezeFailed, freezeFailedStale
+    case exit
+    // What concerns everybody.
+    case timer, stop, registerAgain
+}
+
+/// A client in a phase, with one socket that is still armed from an earlier sleep wherever there was one.
+struct Cell {
+    var bench = Bench()
+    let client: ClientID
+    let socket: SocketToken
+    private var task: UInt64 = 1
+
+    init?(_ phase: Phase) {
+        guard let client = bench.register("the.client"), let socket = bench.handOver(from: client) else {
+            return nil
+        }
+        self.client = client
+        self.socket = socket
+        go(to: phase)
+    }
+
+    private mutating func go(to phase: Phase) {
+        switch phase {
+        case .inactive:
+            break
+        case .gone:
+            bench.turn(.gone(client))
+        case .suspended:
+            bench.suspend(client)
+        case .openWake:
+            go(to: .suspended)
+            bench.command(.wake, client)
+        case .active:
+            go(to: .openWake)
+            bench.say(.enterForeground, from: client)
+        case .entering:
+            go(to: .active)
+            bench.say(.enterBackground, from: client)
+        case .lingering:
+            go(to: .openWake)
+            bench.say(.wakeDone(wakeID: bench.lastWakeID), from: client)
+        case .heldByTask:
+            go(to: .lingering)
+            task = bench.beginTask(client) ?? 0
+            bench.pass(.seconds(1))
+        case .heldByMedia:
+            go(to: .lingering)
+            bench.say(.mediaActivity, from: client)
+            bench.pass(.seconds(1))
+        case .preparing:
+            go(to: .lingering)
+            bench.pass(.seconds(1))
+        case .freezing:
+            go(to: .preparing)
+            bench.say(.readyToSuspend(epoch: bench.lastEpoch, notIdle: []), from: client)
+        case .noticed:
+            go(to: .active)
+            bench.command(.quit, client)
+        case .killed:
+            go(to: .suspended)
+            bench.command(.quit, client)
+        }
+    }
+
+    mutating func event(_ happening: Happening) -> Event {
+        switch happening {
+        case .handOver: said(.handOver([SocketOffer(tag: .voip), SocketOffer(tag: .voip)]))
+        case .releaseOwn: said(.release(socket))
+        case .releaseStale: said(.release(SocketToken(rawValue: socket.rawValue ^ 1 << 40)))
+        case .enterBackground: said(.enterBackground)
+        case .backgroundEntered: said(.backgroundEntered)
+        case .enterForeground: said(.enterForeground)
+        case .setKeepAlive: said(.setKeepAliveTimeout(.seconds(600)))
+        case .setKeepAliveTooShort: said(.setKeepAliveTimeout(.seconds(600) - .nanoseconds(1)))
+        case .clearKeepAlive: said(.clearKeepAliveTimeout)
+        case .beginTask: said(.beginBackgroundTask(name: "call"))
+        case .endTask: said(.endBackgroundTask(task))
+        case .endUnknownTask: said(.endBackgroundTask(99))
+        case .timeRemaining: said(.backgroundTimeRemaining)
+        case .media: said(.mediaActivity)
+        case .ready: said(.readyToSuspend(epoch: bench.lastEpoch, notIdle: []))
+        case .readyStale: said(.readyToSuspend(epoch: bench.lastEpoch &- 1, notIdle: []))
+        case .readyNotIdle: said(.readyToSuspend(epoch: bench.lastEpoch, notIdle: [socket]))
+        case .wakeDone: said(.wakeDone(wakeID: bench.lastWakeID))
+        case .wakeDoneStale: said(.wakeDone(wakeID: 0))
+        case .wake: .command(.wake, client, Bench.key)
+        case .suspend: .command(.suspend, client, Bench.key)
+        case .quit: .command(.quit, client, Bench.key)
+        case .readable: .fired(socket, .readable)
+        case .peerClosed: .fired(socket, [.readable, .peerClosed])
+        case .hangUp: .fired(socket, .hangUp)
+        case .error: .fired(socket, .error)
+        case .nothing: .fired(socket, [])
+        case .frozen: .frozen(client, epoch: bench.lastEpoch)
+        case .frozenStale: .frozen(client, epoch: bench.lastEpoch &- 1)
+        case .notFrozenYet: .notFrozenYet(client, epoch: bench.lastEpoch)
+        case .notFrozenYetStale: .notFrozenYet(client, epoch: bench.lastEpoch &- 1)
+        case .freezeFailed: .freezeFailed(client, epoch: bench.lastEpoch)
+        case .freezeFailedStale: .freezeFailed(client, epoch: bench.lastEpoch &- 1)
+        case .exit: .gone(client)
+        case .timer: .timer
+        case .stop: .stop
+        case .registerAgain: registration
+        }
+    }
+
+    /// Lets it happen, and tells what came of it. The timer is served at the deadline, if there is one.
+    mutating func happens(_ happening: Happening) -> String {
+        if happening == .timer { bench.now = bench.core.nextDeadline ?? bench.now + .seconds(3_600) }
+        let before = phase(of: client, in: bench)
+        bench.turn(event(happening))
+        return outcome(of: client, before: before, in: bench)
+    }
+
+    private func said(_ message: ClientMessage) -> Event {
+        .message(message, from: client, Bench.key)
+    }
+
+    private var registration: Event {
+        guard let identifier = ClientIdentifier("the.client") else { return .timer }
+        return .registration(
+            Registration(identifier: identifier, user: 1_000, modes: .voip), Bench.key)
+    }
+}

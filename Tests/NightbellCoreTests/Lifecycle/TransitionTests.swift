@@ -1,0 +1,57 @@
+import NightbellCore
+import Testing
+
+@Suite("Every state × every event")
+struct TransitionTests {
+    @Test(arguments: Happening.allCases)
+    func everyPhaseHasExactlyOneExpectation(_ happening: Happening) {
+        let listed = Transitions.row(happening).flatMap(\.phases)
+        for phase in Phase.allCases {
+            #expect(listed.filter { $0 == phase }.count == 1, "\(happening) in \(phase)")
+        }
+    }
+
+    @Test(arguments: Happening.allCases)
+    func comesToWhatTheTableSays(_ happening: Happening) throws {
+        for (phases, expected) in Transitions.row(happening) {
+            for phase in phases {
+                var cell = try #require(Cell(phase))
+                #expect(cell.happens(happening) == expected, "\(happening) in \(phase)")
+            }
+        }
+    }
+
+    /// A cell is in the phase that it is named after: the table would mean little otherwise.
+    @Test(arguments: [
+        (Phase.gone, "notRunning"), (.inactive, "inactive"), (.active, "active"),
+        (.entering, "background(entering)"), (.openWake, "background(wake)"),
+        (.lingering, "background(linger)"), (.heldByTask, "background(task)"),
+        (.heldByMedia, "background(media)"), (.preparing, "suspending"), (.freezing, "suspending"),
+        (.suspended, "suspended"), (.noticed, "terminating"), (.killed, "terminating"),
+    ])
+    func cellsStartWhereTheySay(_ pair: (phase: Phase, words: String)) throws {
+        let cell = try #require(Cell(pair.phase))
+        #expect(phase(of: cell.client, in: cell.bench) == pair.words)
+    }
+
+    /// Whatever happens, the core answers the one who asked, about the client that it concerns.
+    @Test(arguments: Phase.allCases, Happening.allCases)
+    func actionsNameTheRightClientAndRequest(_ phase: Phase, _ happening: Happening) throws {
+        var cell = try #require(Cell(phase))
+        _ = cell.happens(happening)
+        let again: Set<Happening> = [.registerAgain]
+        for action in cell.bench.actions.actions {
+            switch action {
+            case .answer(_, let client, let key), .handedOver(_, let client, let key):
+                #expect(client == cell.client && key == Bench.key)
+            case .registered(_, let key), .refuseRegistration(_, let key), .commandAnswer(_, let key):
+                #expect(key == Bench.key)
+            case .notify(let client, _), .freeze(let client, _), .checkFreeze(let client, _),
+                .thaw(let client), .kill(let client, _), .forget(let client), .trace(let client, _):
+                #expect(client == cell.client || again.contains(happening))
+            case .arm(let token), .close(let token):
+                #expect(token == cell.socket)
+            }
+        }
+    }
+}

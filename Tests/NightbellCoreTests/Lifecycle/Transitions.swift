@@ -1,0 +1,285 @@
+/// What must come of everything that can happen, in every phase. The outcome begins with the new state (`=`: as
+/// before); then what the edge is asked to do, in order. See `outcome(of:before:in:)`.
+enum Transitions {
+    /// Runs, in one way or another, and nobody asked it to sleep.
+    private static let runs: [Phase] = [
+        .inactive, .active, .entering, .openWake, .lingering, .heldByTask, .heldByMedia,
+    ]
+    /// May be stopped.
+    private static let asleep: [Phase] = [.freezing, .suspended]
+    private static let ending: [Phase] = [.noticed, .killed]
+
+    typealias Row = [(phases: [Phase], outcome: String)]
+
+    static func row(_ happening: Happening) -> Row {
+        switch happening {
+        case .handOver:
+            [
+                ([.gone], "="),
+                (runs + ending, "= handedOver:2"),
+                ([.preparing], "background(linger) cancelled handedOver:2"),
+                (asleep, "background(wake) thaw handedOver:2 wake:clientMessage"),
+            ]
+        case .releaseOwn:
+            [
+                ([.gone], "="),
+                (runs + ending, "= close done"),
+                ([.preparing], "background(linger) cancelled close done"),
+                (asleep, "background(wake) thaw close done wake:clientMessage"),
+            ]
+        case .releaseStale:
+            [
+                ([.gone], "="),
+                (runs + ending, "= refused:invalidToken"),
+                ([.preparing], "background(linger) cancelled refused:invalidToken"),
+                (asleep, "background(wake) thaw refused:invalidToken wake:clientMessage"),
+            ]
+        case .enterBackground:
+            [
+                ([.gone], "="),
+                ([.inactive, .active], "background(entering) done didEnterBackground"),
+                ([.entering, .openWake, .lingering, .heldByTask, .heldByMedia], "= done"),
+                ([.preparing], "background(linger) cancelled done"),
+                (asleep, "background(wake) thaw done wake:clientMessage"),
+                (ending, "= refused:illegalState(terminating)"),
+            ]
+        case .backgroundEntered:
+            [
+                ([.gone], "="),
+                (
+                    asleep + ending + [
+                        .inactive, .active, .openWake, .lingering, .heldByTask, .heldByMedia, .preparing,
+                    ],
+                    "= done"
+                ),
+                ([.entering], "suspending done prepare"),
+            ]
+        case .enterForeground:
+            [
+                ([.gone], "="),
+                ([.inactive, .entering, .openWake, .lingering, .heldByTask, .heldByMedia], "active done"),
+                ([.active], "= done"),
+                ([.preparing], "active cancelled done"),
+                (asleep, "active thaw done wake:clientMessage"),
+                (ending, "= refused:illegalState(terminating)"),
+            ]
+        case .setKeepAlive:
+            [
+                ([.gone], "="),
+                (runs + ending, "= done"),
+                ([.preparing], "background(linger) cancelled done"),
+                (asleep, "background(wake) thaw done wake:clientMessage"),
+            ]
+        case .setKeepAliveTooShort:
+            [
+                ([.gone], "="),
+                (runs + ending, "= refused:timeoutTooShort"),
+                ([.preparing], "background(linger) cancelled refused:timeoutTooShort"),
+                (asleep, "background(wake) thaw refused:timeoutTooShort wake:clientMessage"),
+            ]
+        case .clearKeepAlive:
+            [
+                ([.gone], "="),
+                (runs + ending, "= done"),
+                ([.preparing], "background(linger) cancelled done"),
+                (asleep, "background(wake) thaw done wake:clientMessage"),
+            ]
+        case .beginTask:
+            [
+                ([.gone], "="),
+                ([.inactive, .active, .heldByTask], "= task"),
+                ([.entering], "background(entering+task) task"),
+                ([.openWake], "background(wake+task) task"),
+                ([.lingering], "background(linger+task) task"),
+                ([.heldByMedia], "background(task+media) task"),
+                ([.preparing], "background(linger+task) cancelled task"),
+                (asleep, "background(wake+task) thaw task wake:clientMessage"),
+                (ending, "= noTask"),
+            ]
+        case .endTask:
+            [
+                ([.gone], "="),
+                (
+                    ending + [.inactive, .active, .entering, .openWake, .lingering, .heldByMedia],
+                    "= refused:invalidTask"
+                ),
+                ([.heldByTask], "suspending done prepare"),
+                ([.preparing], "background(linger) cancelled refused:invalidTask"),
+                (asleep, "background(wake) thaw refused:invalidTask wake:clientMessage"),
+            ]
+        case .endUnknownTask:
+            [
+                ([.gone], "="),
+                (runs + ending, "= refused:invalidTask"),
+                ([.preparing], "background(linger) cancelled refused:invalidTask"),
+                (asleep, "background(wake) thaw refused:invalidTask wake:clientMessage"),
+            ]
+        case .timeRemaining:
+            [
+                ([.gone], "="),
+                ([.inactive, .active, .heldByMedia], "= unlimited"),
+                ([.entering, .openWake, .lingering], "= left:180"),
+                ([.heldByTask], "= left:179"),
+                ([.preparing], "background(linger) cancelled left:180"),
+                (asleep, "background(wake) thaw left:180 wake:clientMessage"),
+                (ending, "= left:0"),
+            ]
+        case .media:
+            [
+                ([.gone], "="),
+                (ending + [.inactive, .active, .heldByMedia], "= done"),
+                ([.entering], "background(entering+media) done"),
+                ([.openWake], "background(wake+media) done"),
+                ([.lingering], "background(linger+media) done"),
+                ([.heldByTask], "background(task+media) done"),
+                ([.preparing], "background(linger+media) cancelled done"),
+                (asleep, "background(wake+media) thaw done wake:clientMessage"),
+            ]
+        case .ready:
+            [
+                ([.gone], "="),
+                (runs + asleep + ending, "= done"),
+                ([.preparing], "= freeze done"),
+            ]
+        case .readyStale:
+            [
+                ([.gone], "="),
+                (runs + asleep + ending + [.preparing], "= done"),
+            ]
+        case .readyNotIdle:
+            [
+                ([.gone], "="),
+                (runs + asleep + ending, "= done"),
+                ([.preparing], "background(linger) cancelled done"),
+            ]
+        case .wakeDone:
+            [
+                ([.gone], "="),
+                (
+                    asleep + ending + [
+                        .inactive, .active, .entering, .lingering, .heldByTask, .heldByMedia, .preparing,
+                    ],
+                    "= done"
+                ),
+                ([.openWake], "background(linger) done"),
+            ]
+        case .wakeDoneStale:
+            [
+                ([.gone], "="),
+                (runs + asleep + ending + [.preparing], "= done"),
+            ]
+        case .wake:
+            [
+                ([.gone], "= refused:noSuchClient"),
+                ([.inactive, .active, .openWake], "= ok wake:request"),
+                ([.entering], "background(entering+wake) ok wake:request"),
+                ([.lingering], "background(wake+linger) ok wake:request"),
+                ([.heldByTask], "background(wake+task) ok wake:request"),
+                ([.heldByMedia], "background(wake+media) ok wake:request"),
+                ([.preparing], "background(wake) ok wake:request"),
+                (asleep, "background(wake) thaw ok wake:request"),
+                (ending, "= refused:illegalState(terminating)"),
+            ]
+        case .suspend:
+            [
+                ([.gone], "= refused:noSuchClient"),
+                ([.inactive], "= refused:illegalState(inactive)"),
+                ([.active], "= refused:illegalState(active)"),
+                ([.entering, .openWake, .heldByTask, .heldByMedia], "= refused:illegalState(background)"),
+                ([.lingering], "suspending ok prepare"),
+                (asleep + [.preparing], "= ok"),
+                (ending, "= refused:illegalState(terminating)"),
+            ]
+        case .quit:
+            [
+                ([.gone], "= refused:noSuchClient"),
+                (runs + [.preparing], "terminating willTerminate ok"),
+                (asleep, "terminating kill:quitByUser ok"),
+                (ending, "= ok"),
+            ]
+        case .readable:
+            [
+                (runs + ending + [.gone, .preparing], "="),
+                (asleep, "background(wake) thaw wake:socket"),
+            ]
+        case .peerClosed:
+            [
+                (runs + ending + [.gone, .preparing], "="),
+                (asleep, "background(wake) thaw wake:socket"),
+            ]
+        case .hangUp:
+            [
+                (runs + ending + [.gone, .preparing], "="),
+                (asleep, "background(wake) thaw wake:socket"),
+            ]
+        case .error:
+            [
+                (runs + ending + [.gone, .preparing], "="),
+                (asleep, "background(wake) thaw wake:socket"),
+            ]
+        case .nothing:
+            [
+                (runs + ending + [.gone, .preparing], "="),
+                (asleep, "= arm"),
+            ]
+        case .frozen:
+            [
+                (runs + ending + [.gone, .preparing, .suspended], "="),
+                ([.freezing], "suspended"),
+            ]
+        case .frozenStale:
+            [
+                (Phase.allCases, "=")
+            ]
+        case .notFrozenYet:
+            [
+                (Phase.allCases, "=")
+            ]
+        case .notFrozenYetStale:
+            [
+                (Phase.allCases, "=")
+            ]
+        case .freezeFailed:
+            [
+                (runs + ending + [.gone, .preparing, .suspended], "="),
+                ([.freezing], "background(linger) failed thaw cancelled"),
+            ]
+        case .freezeFailedStale:
+            [
+                (Phase.allCases, "=")
+            ]
+        case .exit:
+            [
+                ([.gone], "="),
+                (runs + asleep + ending + [.preparing], "notRunning close forget"),
+            ]
+        case .timer:
+            [
+                ([.gone, .inactive, .active, .suspended, .killed], "="),
+                ([.entering], "suspending overran:enteringBackground prepare"),
+                ([.openWake], "suspending overran:wake prepare"),
+                ([.lingering, .heldByMedia], "suspending prepare"),
+                ([.heldByTask], "= expiring"),
+                ([.preparing], "= overran:prepareToSuspend forced freeze"),
+                ([.freezing], "background(linger) failed thaw cancelled"),
+                ([.noticed], "= overran:termination kill:quitByUser"),
+            ]
+        case .stop:
+            [
+                (ending + [.gone], "="),
+                ([.inactive, .active, .openWake], "= wake:stopping"),
+                ([.entering], "background(entering+wake) wake:stopping"),
+                ([.lingering], "background(wake+linger) wake:stopping"),
+                ([.heldByTask], "background(wake+task) wake:stopping"),
+                ([.heldByMedia], "background(wake+media) wake:stopping"),
+                ([.preparing], "background(wake) wake:stopping"),
+                (asleep, "background(wake) thaw wake:stopping"),
+            ]
+        case .registerAgain:
+            [
+                ([.gone], "= registered"),
+                (runs + asleep + ending + [.preparing], "= refused:identifierInUse"),
+            ]
+        }
+    }
+}

@@ -1,0 +1,134 @@
+import NightbellCore
+
+/// A core with a clock, and what tests do to it again and again.
+struct Bench {
+    var core: Supervision
+    var now = Instant(nanoseconds: 1_000_000_000_000)
+    var actions = ActionBuffer()
+    /// The number of the last suspension attempt and of the last wake that anybody was told of.
+    var lastEpoch: UInt64 = 0
+    var lastWakeID: UInt64 = 0
+    private var registrations = 0
+
+    static let key = RequestKey(connection: 1, request: 1)
+
+    init(_ adjust: (inout Settings) -> Void = { _ in }) {
+        var settings = Settings()
+        adjust(&settings)
+        core = Supervision(settings: settings)
+    }
+
+    /// Feeds the events of one turn and ends it.
+    @discardableResult
+    mutating func turn(_ events: Event...) -> [Action] {
+        actions.removeAll()
+        for event in events { core.handle(event, at: now, into: &actions) }
+        core.endTurn(at: now, into: &actions)
+        for case .notify(_, let notice) in actions.actions {
+            switch notice {
+            case .prepareToSuspend(let epoch, _): lastEpoch = epoch
+            case .wake(let wake): lastWakeID = wake.wakeID
+            case .didEnterBackground, .suspendCancelled, .backgroundTimeExpiring, .willTerminate: break
+            }
+        }
+        return actions.actions
+    }
+
+    @discardableResult
+    mutating func say(_ message: ClientMessage, from client: ClientID) -> [Action] {
+        turn(.message(message, from: client, Self.key))
+    }
+
+    @discardableResult
+    mutating func command(_ command: Command, _ client: ClientID) -> [Action] {
+        turn(.command(command, client, Self.key))
+    }
+
+    /// Lets time pass; the timer is served at each deadline on the way.
+    @discardableResult
+    mutating func pass(_ duration: Duration) -> [Action] {
+        let end = now + duration
+        var all: [Action] = []
+        while let deadline = core.nextDeadline, deadline <= end {
+            now = max(now, deadline)
+            all += turn(.timer)
+        }
+        now = end
+        return all
+    }
+
+    mutating func register(
+        _ name: String? = nil, user: UserID = 1_000, modes: Modes = [.voip, .audio],
+        policy: WakeLimitPolicy = .linger
+    ) -> ClientID? {
+        registrations += 1
+        guard let identifier = ClientIdentifier(name ?? "client.\(registrations)") else { return nil }
+        let registration = Registration(
+            identifier: identifier, user: user, modes: modes, wakeLimitPolicy: policy)
+        for case .registered(let client, _) in turn(.registration(registration, Self.key)) { return client }
+        return nil
+    }
+
+    /// The outcome of handing over one socket.
+    mutating func handOver(_ offer: SocketOffer, from client: ClientID) -> Result<SocketToken, Refusal>? {
+        say(.handOver([offer]), from: client)
+        return actions.adoptions.first
+    }
+
+    mutating func handOver(from client: ClientID) -> SocketToken? {
+        try? handOver(SocketOffer(tag: .voip), from: client)?.get()
+    }
+
+    mutating func beginTask(_ client: ClientID) -> UInt64? {
+        for case .answer(.backgroundTask(let task), _, _) in say(
+            .beginBackgroundTask(name: "test"), from: client)
+        { return task }
+        return nil
+    }
+
+    /// What the core answered last.
+    var answer: Answer? {
+        for case .answer(let answer, _, _) in actions.actions { return answer }
+        return nil
+    }
+
+    /// Takes a client from wherever it runs into its sleep.
+    mutating func suspend(_ client: ClientID) {
+        if core.state(of: client) != .background { say(.enterBackground, from: client) }
+        say(.backgroundEntered, from: client)
+        say(.wakeDone(wakeID: lastWakeID), from: client)
+        if core.state(of: client) == .background { command(.suspend, client) }
+        say(.readyToSuspend(epoch: lastEpoch, notIdle: []), from: client)
+        turn(.frozen(client, epoch: lastEpoch))
+    }
+
+    func counters(_ client: ClientID) -> Counters {
+        core.view(of: client, at: now)?.counters ?? Counters()
+    }
+}
+
+extension [Action] {
+    var wakes: [Wake] {
+        compactMap { action in
+            if case .notify(_, .wake(let wake)) = action { wake } else { nil }
+        }
+    }
+
+    var notices: [Notice] {
+        compactMap { action in
+            if case .notify(_, let notice) = action { notice } else { nil }
+        }
+    }
+
+    var overruns: [Step] {
+        compactMap { action in
+            if case .trace(_, .overran(let step)) = action { step } else { nil }
+        }
+    }
+
+    var kills: [TerminationReason] {
+        compactMap { action in
+            if case .kill(_, let reason) = action { reason } else { nil }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+import NightbellCore
+
+/// What came of an event, in few words: the state after it, and the actions without those that only tell
+/// watchers of state changes.
+func outcome(of client: ClientID, before: String, in bench: Bench) -> String {
+    let after = phase(of: client, in: bench)
+    let actions = bench.actions.actions.compactMap(words)
+    return ([after == before ? "=" : after] + actions).joined(separator: " ")
+}
+
+/// The state of a client with what can be seen of its sub-phase.
+func phase(of client: ClientID, in bench: Bench) -> String {
+    let state = bench.core.state(of: client)
+    guard state == .background, let view = bench.core.view(of: client, at: bench.now) else {
+        return "\(state)"
+    }
+    let holds = [
+        view.holds.contains(.enteringBackground) ? "entering" : nil,
+        view.holds.contains(.openWake) ? "wake" : nil,
+        view.holds.contains(.linger) ? "linger" : nil,
+        view.backgroundTasks.isEmpty ? nil : "task",
+        view.mediaPlays ? "media" : nil,
+    ]
+    return "background(" + holds.compactMap { $0 }.joined(separator: "+") + ")"
+}
+
+private func words(_ action: Action) -> String? {
+    switch action {
+    case .registered: "registered"
+    case .refuseRegistration(let refusal, _): words(refusal)
+    case .answer(let answer, _, _): words(answer)
+    case .handedOver(let range, _, _): "handedOver:\(range.count)"
+    case .commandAnswer(let refusal, _): refusal.map(words) ?? "ok"
+    case .notify(_, let notice): words(notice)
+    case .arm: "arm"
+    case .close: "close"
+    case .freeze: "freeze"
+    case .checkFreeze: "check"
+    case .thaw: "thaw"
+    case .kill(_, let reason): "kill:\(reason)"
+    case .forget: "forget"
+    case .trace(_, let trace): words(trace)
+    }
+}
+
+private func words(_ answer: Answer) -> String {
+    switch answer {
+    case .done: "done"
+    case .refused(let refusal): words(refusal)
+    case .backgroundTask(let task): task == nil ? "noTask" : "task"
+    case .backgroundTimeLeft(let left): left.map { "left:\($0.nanoseconds / 1_000_000_000)" } ?? "unlimited"
+    }
+}
+
+private func words(_ refusal: Refusal) -> String {
+    switch refusal {
+    case .timeoutTooShort: "refused:timeoutTooShort"
+    case .illegalState(let state): "refused:illegalState(\(state))"
+    default: "refused:\(refusal)"
+    }
+}
+
+private func words(_ notice: Notice) -> String {
+    switch notice {
+    case .didEnterBackground: "didEnterBackground"
+    case .prepareToSuspend: "prepare"
+    case .suspendCancelled: "cancelled"
+    case .wake(let wake): "wake:\(wake.reasons.words)"
+    case .backgroundTimeExpiring: "expiring"
+    case .willTerminate: "willTerminate"
+    }
+}
+
+private func words(_ trace: Trace) -> String? {
+    switch trace {
+    case .overran(let step): "overran:\(step)"
+    case .suspendedByForce: "forced"
+    case .suspensionFailed: "failed"
+    case .keepAliveLate: "LATE"
+    case .tooManyWakes: "tooMany"
+    case .registered, .gone, .state, .woken, .suspensionCancelled, .adopted, .refusedSocket, .released,
+        .terminated:
+        nil
+    }
+}
+
+extension WakeReasons {
+    var words: String {
+        let names: [(WakeReasons, String)] = [
+            (.socket, "socket"), (.keepAlive, "keepAlive"), (.request, "request"),
+            (.clientMessage, "clientMessage"), (.supervisorStopping, "stopping"),
+        ]
+        return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
+    }
+}

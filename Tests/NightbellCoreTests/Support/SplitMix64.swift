@@ -1,0 +1,27 @@
+import NightbellCore
+
+/// A small seeded generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+struct SplitMix64: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) {
+        state = seed
+    }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+
+    /// True once in `times` on average.
+    mutating func once(in times: Int) -> Bool {
+        Int.random(in: 0..<times, using: &self) == 0
+    }
+
+    mutating func duration(upTo limit: Duration) -> Duration {
+        .nanoseconds(Int64.random(in: 0...limit.nanoseconds, using: &self))
+    }
+}
