@@ -6,6 +6,12 @@ package struct PeerCredentials: Sendable, Hashable {
     package let pid: pid_t
     package let uid: uid_t
     package let gid: gid_t
+
+    package init(pid: pid_t, uid: uid_t, gid: gid_t) {
+        self.pid = pid
+        self.uid = uid
+        self.gid = gid
+    }
 }
 
 /// What a call of `receive` brought.

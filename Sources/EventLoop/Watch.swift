@@ -20,6 +20,9 @@ package struct Watch: ~Copyable {
         unsafe record.deallocate()
     }
 
+    /// What one watch costs, libevent's own tables aside.
+    package static var byteCount: Int { unsafe MemoryLayout<WatchRecord>.size }
+
     /// What the watch's events carry.
     package var token: UInt64 { unsafe record.pointee.token }
 

@@ -4,7 +4,7 @@
 #include <sys/ptrace.h>
 #include <sys/types.h>
 
-// ptrace(2) has variable arguments. 0, or -1 and errno.
+// ptrace(2) has variable arguments. 0, or -1 and errno. The tracer is the calling thread.
 static inline int ctest_trace(pid_t pid) {
     return (int)ptrace(PTRACE_SEIZE, pid, (void *)0, (void *)0);
 }
@@ -17,6 +17,5 @@ static inline int ctest_trace_end(pid_t pid) {
     return (int)ptrace(PTRACE_DETACH, pid, (void *)0, (void *)0);
 }
 
-// Forks a process that becomes `uid`, runs `body` and exits with what it returns. The pid, or -1 and errno.
-// `body` runs in a child of a process that may have threads: it must not rely on them.
-pid_t ctest_fork_as(uid_t uid, int (*body)(void *), void *argument);
+// Makes the calling thread, and it alone, act as another user without privileges. There is no way back.
+int ctest_become(uid_t uid);
