@@ -30,8 +30,7 @@ final class ChildProcess {
         posix_spawnattr_setsigdefault(&attributes, &defaults)
         // A group of its own: Ctrl-C is for the demo, which then ends its children in the right order.
         posix_spawnattr_setpgroup(&attributes, 0)
-        let flags = CInt(POSIX_SPAWN_SETSIGDEF.rawValue) | CInt(POSIX_SPAWN_SETPGROUP.rawValue)
-        posix_spawnattr_setflags(&attributes, Int16(flags))
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
 
         // util-linux's setpriv asks the kernel to end the child with its parent, then becomes the child.
         let guardian = "/usr/bin/setpriv"

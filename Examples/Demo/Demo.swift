@@ -13,6 +13,7 @@ final class Demo {
     private let users: [String]
     /// Good for one run only.
     private let password: String
+    private var builtinServer: BuiltinServer?
     private var supervisor: SupervisorProcess?
     private var phones: [ChildProcess] = []
     private var others: [ChildProcess] = []
@@ -64,6 +65,7 @@ final class Demo {
         case .builtin:
             let passwords = Dictionary(uniqueKeysWithValues: users.map { ($0, password) })
             let server = try BuiltinServer(domain: domain, passwords: passwords, loop: loop)
+            builtinServer = server
             return SIPAddress(host: "127.0.0.1", port: server.port)
         case .kamailio:
             let kamailio = try Kamailio(domain: domain, password: password, directory: directory)
@@ -198,7 +200,6 @@ final class Demo {
         let time = (after.taken - before.taken) * users.count
         let asleep = after.asleep - before.asleep
         let lateBySupervisor = after.status.counters.keepAliveLate - before.status.counters.keepAliveLate
-        func microseconds(_ nanoseconds: UInt64) -> Double { rounded(Double(nanoseconds) / 1_000, digits: 1) }
         return Results(
             clients: users.count, calls: counts.placed, answered: counts.answered,
             ended_properly: counts.endedProperly,
@@ -207,10 +208,7 @@ final class Demo {
             late_keepalives: max(tally.lateKeepAlives, lateBySupervisor),
             keepalive_runs: tally.keepAliveRuns, wakes: tally.wakes, wakes_by_reason: tally.wakesByReason,
             wakes_without_reason: tally.wakesWithoutReason,
-            wake_latency_us: Results.Latency(
-                p50: microseconds(tally.wakeLatency.valueAtPercentile(50)),
-                p99: microseconds(tally.wakeLatency.valueAtPercentile(99)),
-                max: microseconds(tally.wakeLatency.maxRecorded)),
+            wake_latency_us: tally.latency,
             asleep_percent: rounded(100 * (asleep / time), digits: 1), asleep_at_end: after.suspended,
             supervisor_kib: Int(after.status.memoryBytes) / 1_024,
             phone_kib: phones.map(\.residentBytes).reduce(0, +) / max(1, phones.count) / 1_024,
@@ -274,11 +272,9 @@ private func removeDirectory(_ path: String) {
 
 /// The directory of this program.
 private func ownDirectory() throws -> String {
-    var buffer = [UInt8](repeating: 0, count: Int(PATH_MAX))
-    let count = buffer.withUnsafeMutableBytes {
-        readlink("/proc/self/exe", $0.baseAddress?.assumingMemoryBound(to: CChar.self), $0.count)
-    }
-    let path = String(decoding: buffer.prefix(max(0, count)), as: UTF8.self)
-    guard let slash = path.lastIndex(of: "/") else { throw DemoError.system("readlink", code: errno) }
+    guard let resolved = realpath("/proc/self/exe", nil) else { throw DemoError.system("realpath", code: errno) }
+    defer { free(resolved) }
+    let path = String(cString: resolved)
+    guard let slash = path.lastIndex(of: "/") else { throw DemoError.missing("\(path) is not a path") }
     return String(path[..<slash])
 }

@@ -17,6 +17,14 @@ final class PhoneEvents {
         /// From a packet to the handler that reads it, in nanoseconds.
         var wakeLatency = Histogram<UInt64>(numberOfSignificantValueDigits: .three)
         var troubles: [String] = []
+
+        /// The same in microseconds.
+        var latency: Results.Latency {
+            func microseconds(_ nanoseconds: UInt64) -> Double { rounded(Double(nanoseconds) / 1_000, digits: 1) }
+            return Results.Latency(
+                p50: microseconds(wakeLatency.valueAtPercentile(50)),
+                p99: microseconds(wakeLatency.valueAtPercentile(99)), max: microseconds(wakeLatency.maxRecorded))
+        }
     }
 
     private(set) var tally = Tally()

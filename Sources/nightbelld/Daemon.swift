@@ -2,6 +2,7 @@ import ArgumentParser
 import DaemonConfiguration
 import Glibc
 import Logging
+import NightbellSupervisor
 
 /// A supervisor as a process of its own, from its configuration to its end.
 struct Daemon {
