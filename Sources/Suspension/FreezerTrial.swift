@@ -8,8 +8,10 @@ enum FreezerTrial {
         do throws(SystemError) {
             let directory = try makeDirectory()
             defer { remove(directory) }
+            // The directory's name is nobody else's, so no other trial can be met in the same cgroup.
             let instance = InstancePaths(
-                name: "doctor-\(getpid())", runtimeDirectory: directory, cgroupParent: cgroupParent)
+                name: "doctor-" + directory.suffix(6), runtimeDirectory: directory,
+                cgroupParent: cgroupParent)
             let child = try ScratchChild()
             defer { child.end() }
             let process = try ProcessHandle(opening: child.pid)

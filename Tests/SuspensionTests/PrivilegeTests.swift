@@ -138,9 +138,12 @@ private final class ScratchChild {
     }
 
     /// Neither a cgroup nor a process is left behind.
-    @Test func tryingLeavesNoTrace() throws {
-        _ = MachineFacts.gather()
-        guard let mount = CgroupMount.find(), let own = mount.directory(of: getpid()) else { return }
-        #expect(try !SmallFile.names(in: own).contains("nightbell-doctor-\(getpid())"))
+    @Test(.enabled(if: canFreeze)) func tryingLeavesNoTrace() throws {
+        let parent = try ScratchCgroup()
+        let facts = MachineFacts.gather(cgroupParent: parent.name)
+        #expect(facts["cgroup-place"]?.explanation.contains(parent.directory) == true)
+        #expect(facts["freezer"]?.status == .ok)
+        #expect(try SmallFile.names(in: parent.directory).allSatisfy { !$0.hasPrefix("nightbell") })
+        #expect(try SmallFile.readText(parent.directory + "/cgroup.events").hasPrefix("populated 0"))
     }
 }
