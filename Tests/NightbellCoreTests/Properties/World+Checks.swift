@@ -27,11 +27,9 @@ extension World {
     }
 
     private func noteOverruns(_ puppet: Puppet) {
-        // The timer may have been served late, but not by more than the lead.
-        let budgets = core.settings.budgets
-        let notice = budgets.expirationNotice - core.settings.keepAlive.lead
-        let isOver = puppet.tasksSince.map { now >= $0 + budgets.backgroundTasks } ?? false
-        let isWarned = puppet.warnedAt.map { now >= $0 + notice } ?? false
+        let isOver = puppet.tasksSince.map { now >= $0 + core.settings.budgets.backgroundTasks } ?? false
+        // With less than a whole notice if the last task was begun so late.
+        let isWarned = puppet.warnedAt.map { $0 < now } ?? false
         puppet.tasksAreOver = !puppet.tasks.isEmpty && now >= puppet.mediaUntil && isOver && isWarned
 
         if let entering = puppet.entering, now >= entering.until {
