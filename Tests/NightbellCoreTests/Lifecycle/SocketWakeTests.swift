@@ -46,11 +46,15 @@ struct SocketWakeTests {
         #expect(armed(actions) == [sockets[1]])
     }
 
-    @Test(arguments: [
-        (Conditions.peerClosed, true, SocketCondition.ended), (.hangUp, true, .ended), (.error, true, .ended),
-        (.error, false, .held), (.readable, true, .held), ([.readable, .hangUp], false, .ended),
-    ] as [(Conditions, Bool, SocketCondition)])
-    func whatEndsASocket(_ sample: (conditions: Conditions, isStream: Bool, condition: SocketCondition)) throws {
+    @Test(
+        arguments: [
+            (Conditions.peerClosed, true, SocketCondition.ended), (.hangUp, true, .ended),
+            (.error, true, .ended),
+            (.error, false, .held), (.readable, true, .held), ([.readable, .hangUp], false, .ended),
+        ] as [(Conditions, Bool, SocketCondition)])
+    func whatEndsASocket(_ sample: (conditions: Conditions, isStream: Bool, condition: SocketCondition))
+        throws
+    {
         let (conditions, isStream, condition) = sample
         var bench = Bench()
         let client = try bench.register()

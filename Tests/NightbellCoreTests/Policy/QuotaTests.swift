@@ -93,22 +93,23 @@ struct QuotaTests {
     }
 
     /// Every kind of descriptor under every tag.
-    @Test(arguments: [
-        (SocketOffer(tag: .voip), nil),
-        (SocketOffer(tag: .voip, isStream: false, isConnected: false), nil),
-        (SocketOffer(tag: .voip, isPollable: false), .notPollable),
-        (SocketOffer(tag: .voip, isSocket: false), .notASocket),
-        (SocketOffer(tag: .voip, isListening: true, isConnected: false), .listeningSocket),
-        (SocketOffer(tag: .voip, isConnected: false), .notConnected),
-        (SocketOffer(tag: .voip, hasPendingError: true), .socketError),
-        (SocketOffer(tag: .listener, isListening: true, isConnected: false), nil),
-        (SocketOffer(tag: .listener), .notAListener),
-        (SocketOffer(tag: .listener, isPollable: false), .notPollable),
-        (SocketOffer(tag: .listener, isListening: true, hasPendingError: true), .socketError),
-        (SocketOffer(tag: .device, isSocket: false, isStream: false, isConnected: false), nil),
-        (SocketOffer(tag: .device, isPollable: false, isSocket: false), .notPollable),
-        (SocketOffer(tag: .device, isListening: true), .listeningSocket),
-    ] as [(SocketOffer, Refusal?)])
+    @Test(
+        arguments: [
+            (SocketOffer(tag: .voip), nil),
+            (SocketOffer(tag: .voip, isStream: false, isConnected: false), nil),
+            (SocketOffer(tag: .voip, isPollable: false), .notPollable),
+            (SocketOffer(tag: .voip, isSocket: false), .notASocket),
+            (SocketOffer(tag: .voip, isListening: true, isConnected: false), .listeningSocket),
+            (SocketOffer(tag: .voip, isConnected: false), .notConnected),
+            (SocketOffer(tag: .voip, hasPendingError: true), .socketError),
+            (SocketOffer(tag: .listener, isListening: true, isConnected: false), nil),
+            (SocketOffer(tag: .listener), .notAListener),
+            (SocketOffer(tag: .listener, isPollable: false), .notPollable),
+            (SocketOffer(tag: .listener, isListening: true, hasPendingError: true), .socketError),
+            (SocketOffer(tag: .device, isSocket: false, isStream: false, isConnected: false), nil),
+            (SocketOffer(tag: .device, isPollable: false, isSocket: false), .notPollable),
+            (SocketOffer(tag: .device, isListening: true), .listeningSocket),
+        ] as [(SocketOffer, Refusal?)])
     func offersAreJudgedByWhatTheyAre(_ offer: SocketOffer, _ refusal: Refusal?) throws {
         var bench = Bench()
         let client = try bench.register()

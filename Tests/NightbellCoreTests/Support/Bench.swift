@@ -62,7 +62,9 @@ struct Bench {
         policy: WakeLimitPolicy = .linger
     ) throws(Unexpected) -> ClientID {
         registrations += 1
-        guard let identifier = ClientIdentifier(name ?? "client.\(registrations)") else { throw .noIdentifier }
+        guard let identifier = ClientIdentifier(name ?? "client.\(registrations)") else {
+            throw .noIdentifier
+        }
         let registration = Registration(
             identifier: identifier, user: user, modes: modes, wakeLimitPolicy: policy)
         for case .registered(let client, _) in turn(.registration(registration, Self.key)) { return client }
