@@ -61,7 +61,8 @@ extension Session {
         let isOurs = core.withLock { core in
             if core.isRunning { return false }
             core.isRunning = true
-            watcher.lowerFlag()
+            if core.isFlagRaised { watcher.lowerFlag() }
+            core.isFlagRaised = false
             return true
         }
         guard isOurs else { return }
@@ -219,9 +220,9 @@ extension Session {
                 let answer = core.withLock { core -> Wake?? in
                     // Two tasks that share one iterator: the second gets nothing.
                     if core.consumer != nil { return .some(nil) }
-                    let (next, done) = core.ledger.next(subscription)
-                    confirm(done, on: &core)
-                    switch next {
+                    let offer = core.ledger.next(subscription)
+                    confirm(offer.confirm, on: &core)
+                    switch offer.next {
                     case .wake(let wake): return wake
                     case .finished: return .some(nil)
                     case .wait:
