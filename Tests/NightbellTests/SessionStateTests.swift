@@ -114,7 +114,7 @@ private let gone = NightbellError(.connectionLost, "")
     @Test func doesNotRunAgainstASupervisorThatDropsItAtOnce() {
         var rehearsal = Rehearsal.connected()
         rehearsal.perform(rehearsal.state.lost(gone, at: 1))
-        #expect(rehearsal.state.nextDeadline == 1 + 100_000_000)
+        #expect(rehearsal.state.nextDeadline == 100_000_001)
     }
 
     @Test func countsAFailedRegistrationAsAFailedAttempt() {
@@ -125,7 +125,7 @@ private let gone = NightbellError(.connectionLost, "")
         #expect(rehearsal.state.nextDeadline == 16 * second)
         guard case .nothing(let actions) = rehearsal.state.tick(at: 16 * second) else { return }
         rehearsal.perform(actions)
-        #expect(rehearsal.state.nextDeadline == 16 * second + 100_000_000)
+        #expect(rehearsal.state.nextDeadline == 16_100_000_000)
         #expect(rehearsal.notices == ["lost connectionLost"])
         #expect(rehearsal.disconnects == 2)
     }
