@@ -123,5 +123,24 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),
+        // The edge's tests.
+        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .target(
+            name: "EdgeTestSupport",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
+            path: "Tests/EdgeTestSupport",
+            swiftSettings: settings),
+        .testTarget(
+            name: "DescriptorsTests",
+            dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "EventLoopTests",
+            dependencies: ["Descriptors", "EventLoop", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "SuspensionTests",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport"],
+            swiftSettings: settings),
     ]
 )

@@ -40,7 +40,8 @@ extension SeqPacketSocket {
             let received: Int?
             do throws(SystemError) {
                 received = try nonblockingSystemCall("recvmsg") { unsafe recvmsg(rawValue, &message, flags) }
-            } catch where error.code == ECONNRESET {
+            } catch {
+                guard error.code == ECONNRESET else { throw error }
                 // It closed without having read everything we sent: an end like any other.
                 return .end
             }

@@ -6,6 +6,12 @@ package struct PeerCredentials: Sendable, Hashable {
     package let pid: pid_t
     package let uid: uid_t
     package let gid: gid_t
+
+    package init(pid: pid_t, uid: uid_t, gid: gid_t) {
+        self.pid = pid
+        self.uid = uid
+        self.gid = gid
+    }
 }
 
 /// What a call of `receive` brought.
@@ -83,8 +89,8 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
                 let accepted = try nonblockingSystemCall("accept4") { clinux_accept(rawValue) }
                 guard let accepted else { return nil }
                 return SeqPacketSocket(adopting: OwnedDescriptor(adopting: accepted))
-            } catch where error.code == ECONNABORTED {
-                continue
+            } catch {
+                guard error.code == ECONNABORTED else { throw error }
             }
         }
     }
@@ -113,7 +119,8 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
                 unsafe getsockopt(rawValue, SOL_SOCKET, CLINUX_SO_PEERPIDFD, &pidfd, &length)
             }
             return OwnedDescriptor(adopting: pidfd)
-        } catch where error.code == ENOPROTOOPT {
+        } catch {
+            guard error.code == ENOPROTOOPT else { throw error }
             let process = try ProcessHandle.openPidfd(try peerCredentials().pid)
             guard Poll.now(rawValue).isDisjoint(with: [.peerClosed, .hangUp]) else {
                 throw SystemError(code: ESRCH, call: "pidfd_open")

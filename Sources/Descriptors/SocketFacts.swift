@@ -112,7 +112,8 @@ package struct SocketFacts: Sendable, Hashable {
     /// Tries it on an epoll instance of its own: only the kernel knows.
     private static func canBeWatched(_ descriptor: CInt) throws(SystemError) -> Bool {
         let closeOnExec = CInt(EPOLL_CLOEXEC)
-        let scratch = OwnedDescriptor(adopting: try systemCall("epoll_create1") { epoll_create1(closeOnExec) })
+        let created = try systemCall("epoll_create1") { epoll_create1(closeOnExec) }
+        let scratch = OwnedDescriptor(adopting: created)
         var event = unsafe epoll_event()
         return unsafe epoll_ctl(scratch.rawValue, EPOLL_CTL_ADD, descriptor, &event) == 0
     }

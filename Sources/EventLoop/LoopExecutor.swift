@@ -171,8 +171,9 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private func makeWatch(_ subject: CInt, _ what: CInt, token: UInt64) throws(LoopError) -> Watch {
         let record = UnsafeMutablePointer<WatchRecord>.allocate(capacity: 1)
         unsafe record.initialize(to: WatchRecord(event: event(), gathering: gathering, token: token))
-        guard unsafe event_assign(&record.pointee.event, base, subject, CShort(what), gatherEvent, record) == 0
-        else {
+        let result = unsafe event_assign(
+            &record.pointee.event, base, subject, CShort(what), gatherEvent, record)
+        guard result == 0 else {
             unsafe record.deallocate()
             throw LoopError(code: .cannotWatch, underlying: SystemError(code: EINVAL, call: "event_assign"))
         }

@@ -8,6 +8,13 @@ package struct Ready: Sendable, Hashable {
     /// The peer will send no more (`EPOLLRDHUP`). Never without interest in it.
     package var closed: Bool
     package var writable: Bool
+
+    package init(token: UInt64, readable: Bool = false, closed: Bool = false, writable: Bool = false) {
+        self.token = token
+        self.readable = readable
+        self.closed = closed
+        self.writable = writable
+    }
 }
 
 /// What a watch waits for. Errors and hang-ups are reported as readable and writable, to those interested in

@@ -20,6 +20,9 @@ package struct Watch: ~Copyable {
         unsafe record.deallocate()
     }
 
+    /// What one watch costs, libevent's own tables aside.
+    package static var byteCount: Int { unsafe MemoryLayout<WatchRecord>.size }
+
     /// What the watch's events carry.
     package var token: UInt64 { unsafe record.pointee.token }
 
@@ -40,6 +43,7 @@ package struct Watch: ~Copyable {
 
     /// Whether an event can still come: a one-shot watch is not armed any more once it fired.
     package var isArmed: Bool {
-        unsafe event_pending(&record.pointee.event, CShort(EV_READ | EV_WRITE | EV_CLOSED | EV_SIGNAL), nil) != 0
+        let any = CShort(EV_READ | EV_WRITE | EV_CLOSED | EV_SIGNAL)
+        return unsafe event_pending(&record.pointee.event, any, nil) != 0
     }
 }

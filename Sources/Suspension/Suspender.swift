@@ -44,10 +44,15 @@ package struct LeftoverReport: Sendable, Hashable {
         case failed(SystemError)
     }
 
-    /// nil: a frozen cgroup without a process in it.
-    package let pid: pid_t?
+    package let pid: pid_t
     package let method: SuspensionMethod
     package let outcome: Outcome
+
+    package init(pid: pid_t, method: SuspensionMethod, outcome: Outcome) {
+        self.pid = pid
+        self.method = method
+        self.outcome = outcome
+    }
 }
 
 /// Stops clients and lets them run again. A client is known by its slot; nothing here is shared with other
@@ -55,6 +60,9 @@ package struct LeftoverReport: Sendable, Hashable {
 package protocol Suspender: AnyObject {
     /// Never `auto`.
     var method: SuspensionMethod { get }
+
+    /// How this client is stopped; differs from `method` only where `auto` had to fall back for some.
+    func method(slot: UInt32) -> SuspensionMethod
 
     /// Where and how, for people.
     var detail: String { get }
@@ -81,4 +89,27 @@ package protocol Suspender: AnyObject {
 
     /// At start: lets everything run that an earlier run of this instance left stopped, by whichever method.
     func thawLeftovers() -> [LeftoverReport]
+}
+
+extension Suspender {
+    package func method(slot: UInt32) -> SuspensionMethod { method }
+}
+
+/// Makes the suspender for a method; `auto` falls back to signals where the freezer cannot be used.
+package func makeSuspender(
+    _ wanted: SuspensionMethod, instance: InstancePaths
+) throws(SuspensionError) -> any Suspender {
+    switch wanted {
+    case .none: return NoSuspension(instance: instance)
+    case .signal: return try StopSignal(instance: instance)
+    case .cgroup: return try CgroupFreezer(instance: instance)
+    case .auto:
+        let signals = try StopSignal(instance: instance)
+        do {
+            return PreferredSuspender(try CgroupFreezer(instance: instance), else: signals)
+        } catch {
+            signals.reason = "the freezer cannot be used: \(error)"
+            return signals
+        }
+    }
 }

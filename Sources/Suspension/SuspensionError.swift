@@ -1,4 +1,5 @@
 package import Descriptors
+import Glibc
 
 /// Why a client could not be stopped or let run.
 package struct SuspensionError: Error, Sendable, Hashable, CustomStringConvertible {
@@ -26,6 +27,15 @@ package struct SuspensionError: Error, Sendable, Hashable, CustomStringConvertib
         self.code = code
         self.attempt = attempt
         self.underlying = underlying
+    }
+
+    /// Sorts a system call's error.
+    init(_ attempt: String, _ error: SystemError) {
+        switch error.code {
+        case EPERM, EACCES, EROFS: self.init(.notPermitted, attempt, error)
+        case ESRCH: self.init(.processGone, attempt, error)
+        default: self.init(.systemError, attempt, error)
+        }
     }
 
     package var description: String {
