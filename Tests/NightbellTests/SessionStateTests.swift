@@ -164,7 +164,8 @@ private let gone = NightbellError(.connectionLost, "")
         var rehearsal = Rehearsal.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         try rehearsal.done(.enterBackground, at: 0)
-        rehearsal.state.holdings.ground = .background
+        let entered = rehearsal.state.enteredBackground()
+        #expect(entered)
         let now = at * second
         rehearsal.perform(rehearsal.state.lost(gone, at: now))
         _ = rehearsal.state.tick(at: now + second)
@@ -234,6 +235,22 @@ private let gone = NightbellError(.connectionLost, "")
         #expect(rehearsal.state.requests.take(time) == .failure(gone))
         #expect(rehearsal.state.holdings.keepAlive == nil)
         #expect(rehearsal.state.requests.count == 0)
+    }
+
+    @Test func doesNotEnterTheBackgroundOnceItIsBackInTheForeground() throws {
+        var rehearsal = Rehearsal.connected()
+        try rehearsal.done(.enterBackground, at: 0)
+        rehearsal.receive(.didEnterBackground(.init()), at: 0)
+        #expect(rehearsal.notices == ["background"])
+        try rehearsal.done(.enterForeground, at: 0)
+        let entered = rehearsal.state.enteredBackground()
+        #expect(!entered)
+        // And again, twice: the supervisor waits for an answer each time.
+        for _ in 0..<2 {
+            try rehearsal.done(.enterBackground, at: 0)
+            let entered = rehearsal.state.enteredBackground()
+            #expect(entered)
+        }
     }
 
     @Test func closes() throws {

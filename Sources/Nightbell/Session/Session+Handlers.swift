@@ -5,13 +5,8 @@ import NightbellWire
 extension Session {
     // MARK: A thread of the library's own
 
+    /// It has the signal mask of the thread that calls this, as every new thread has.
     func startThread() throws(NightbellError) {
-        // The program's signal handlers run on the program's threads.
-        var all = sigset_t()
-        var before = sigset_t()
-        unsafe sigfillset(&all)
-        unsafe pthread_sigmask(SIG_SETMASK, &all, &before)
-        defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
         var thread = pthread_t()
         let context = unsafe Unmanaged.passRetained(self)
         let result = unsafe pthread_create(
@@ -120,8 +115,7 @@ extension Session {
             handlers.didEnterBackground()
             core.withLock { core in
                 // It may have returned to the foreground in between.
-                guard core.state.holdings.ground == .leaving else { return }
-                core.state.holdings.ground = .background
+                guard core.state.enteredBackground() else { return }
                 perform([.send(WireClientMessage(.backgroundEntered(.init())))], on: &core)
             }
         case .prepareToSuspend(let epoch, let connection):
