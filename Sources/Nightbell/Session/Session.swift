@@ -80,7 +80,9 @@ final class Session: Sendable {
             do throws(NightbellError) {
                 return try Link.connect(path: path)
             } catch {
-                guard error.errorNumber == EAGAIN, patience.next(at: BootClock.now()) != nil else { throw error }
+                guard error.errorNumber == EAGAIN, patience.next(at: BootClock.now()) != nil else {
+                    throw error
+                }
             }
             var waited = false
             core.turn { _ in

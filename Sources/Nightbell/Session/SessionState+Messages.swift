@@ -31,7 +31,8 @@ extension SessionState {
             return [.notify(.backgroundTimeExpiring(.wireMilliseconds(expiring.remainingMs)))]
         case .willTerminate(let end):
             return [.notify(.willTerminate(.wireMilliseconds(end.budgetMs)))]
-        case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .supervisorStatus, .clientInfo,
+        case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .supervisorStatus,
+            .clientInfo,
             .watchEvent:
             return lost(NightbellError(.malformedAnswer, "an answer without a request"), at: now)
         case nil:
