@@ -11,10 +11,15 @@ extension Supervisor {
     public static func thawLeftovers(
         of configuration: SupervisorConfiguration, logger: Logger
     ) throws(SupervisorError) {
+        try refuseIfServed(configuration)
+        _ = try prepareSuspension(configuration, logger)
+    }
+
+    /// A second supervisor of one configuration must find this out before it thaws what the first has stopped.
+    static func refuseIfServed(_ configuration: SupervisorConfiguration) throws(SupervisorError) {
         do {
             _ = try SeqPacketSocket.connect(path: configuration.socketPath)
         } catch {
-            _ = try prepareSuspension(configuration, logger)
             return
         }
         throw SupervisorError(
