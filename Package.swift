@@ -21,13 +21,13 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
-        .package(
-            url: "https://github.com/apple/swift-configuration", from: "1.4.0",
-            traits: ["YAML", "CommandLineArguments"]),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: []),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
     ],
     targets: [
         // C, as thin as it can be.
@@ -42,7 +42,6 @@ let package = Package(
             exclude: ["nightbell.proto"],
             swiftSettings: settings),
 
-        // The edge: descriptors, the loop, and the ways to stop a process.
         .target(name: "Descriptors", dependencies: ["CLinux"], swiftSettings: strict),
         .target(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
@@ -53,29 +52,44 @@ let package = Package(
             name: "NightbellSupervisor",
             dependencies: [
                 "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
+                .product(name: "BasicContainers", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
         .target(
             name: "Nightbell",
-            dependencies: ["NightbellWire", "Descriptors"],
+            dependencies: [
+                "NightbellWire", "Descriptors",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
             swiftSettings: strict),
 
-        // What people run.
+        // What people run, and the parts of it that are tested on their own.
+        .target(
+            name: "DaemonConfiguration",
+            dependencies: [
+                "NightbellCore",
+                .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Yams", package: "Yams"),
+            ],
+            swiftSettings: strict),
+        .target(name: "Presentation", dependencies: ["Nightbell"], swiftSettings: strict),
         .executableTarget(
             name: "nightbelld",
             dependencies: [
-                "NightbellSupervisor",
+                "DaemonConfiguration", "NightbellCore", "NightbellSupervisor",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict),
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "NightbellWire", "Descriptors", "Suspension",
+                "Nightbell", "NightbellWire", "Descriptors", "Presentation", "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
 
@@ -103,7 +117,62 @@ let package = Package(
             path: "Examples/Demo",
             swiftSettings: settings),
 
+        // What the tests share and what they run.
+        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .target(
+            name: "EdgeTestSupport",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
+            path: "Tests/EdgeTestSupport",
+            swiftSettings: settings),
+        .executableTarget(
+            name: "puppet",
+            dependencies: ["Nightbell", "Descriptors"],
+            path: "Tests/Puppet",
+            swiftSettings: settings),
+
+        .testTarget(name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
         .testTarget(
-            name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
+            name: "DescriptorsTests",
+            dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "EventLoopTests",
+            dependencies: ["Descriptors", "EventLoop", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "SuspensionTests",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "NightbellSupervisorTests",
+            dependencies: [
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "CTestSupport",
+                "EdgeTestSupport", "nightbelld", "puppet",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "NightbellTests",
+            dependencies: [
+                "Nightbell", "NightbellWire", "Descriptors",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "AdministrationTests",
+            dependencies: [
+                "Descriptors", "Nightbell", "NightbellWire",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "DaemonTests", dependencies: ["DaemonConfiguration", "NightbellCore"],
+            swiftSettings: settings),
+        .testTarget(name: "PackageTests", dependencies: ["DaemonConfiguration"], swiftSettings: settings),
+        .testTarget(
+            name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
+            swiftSettings: settings),
+        .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
     ]
 )

@@ -1,0 +1,280 @@
+import Glibc
+import Nightbell
+import SIPKit
+
+/// One run: the supervisor, the server, the phones, the calls, and the end of them all.
+@MainActor
+final class Demo {
+    private let options: DemoCommand
+    private let loop: Loop
+    private let directory: String
+    private let events: PhoneEvents
+    private let programs: String
+    private let users: [String]
+    /// Good for one run only.
+    private let password: String
+    private var builtinServer: BuiltinServer?
+    private var supervisor: SupervisorProcess?
+    private var phones: [ChildProcess] = []
+    private var others: [ChildProcess] = []
+    private let domain = "demo.nightbell.invalid"
+    private let started = ContinuousClock.now
+
+    init(_ options: DemoCommand) throws {
+        self.options = options
+        loop = try Loop()
+        directory = try makeDirectory()
+        events = try PhoneEvents(loop: loop)
+        programs = try options.programs ?? ownDirectory()
+        users = (1...options.clients).map { "phone\($0)" }
+        password = (0..<4).map { _ in String(UInt32.random(in: .min ... .max), radix: 36) }.joined()
+    }
+
+    /// True: everything went as it must.
+    func run() throws -> Bool {
+        var isGood = false
+        defer {
+            stopEverything()
+            if isGood && !options.keepLogs {
+                removeDirectory(directory)
+            } else {
+                complain("logs are in \(directory)")
+            }
+        }
+        let server = try startServer()
+        try startSupervisor()
+        try startPhones(server)
+        let before = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep")
+        events.reset()
+        let counts = try call(server)
+        let after = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep again")
+        let results = results(counts, before, after)
+        for trouble in events.tally.troubles.prefix(20) { complain(trouble) }
+        isGood = results.isGood
+        print("\n\(results.table())")
+        if !isGood { print("\nNot everything went as it must.") }
+        if options.json { print(try results.json()) }
+        fflush(nil)
+        return isGood
+    }
+
+    // MARK: Starting
+
+    private func startServer() throws -> SIPAddress {
+        switch options.registrar {
+        case .builtin:
+            let passwords = Dictionary(uniqueKeysWithValues: users.map { ($0, password) })
+            let server = try BuiltinServer(domain: domain, passwords: passwords, loop: loop)
+            builtinServer = server
+            return SIPAddress(host: "127.0.0.1", port: server.port)
+        case .kamailio:
+            let kamailio = try Kamailio(domain: domain, password: password, directory: directory)
+            others.append(kamailio.process)
+            say("starting Kamailio")
+            try wait(for: "Kamailio to listen", atMost: .seconds(15)) { kamailio.isReady }
+            return SIPAddress(host: "127.0.0.1", port: kamailio.port)
+        }
+    }
+
+    private func startSupervisor() throws {
+        let supervisor = try SupervisorProcess(
+            program: "\(programs)/nightbelld", directory: directory,
+            settings: SupervisorProcess.Settings(
+                suspension: options.suspend, keepAliveMinimum: .seconds(options.keepAlive)))
+        self.supervisor = supervisor
+        try wait(for: "the supervisor", atMost: .seconds(10)) { supervisor.isReady }
+        let status = try supervisor.snapshot().status
+        say("supervisor \(status.processID) suspends by \(status.suspension)")
+    }
+
+    private func startPhones(_ server: SIPAddress) throws {
+        guard let supervisor else { return }
+        for (index, user) in users.enumerated() {
+            let transport: DemoCommand.Transport =
+                options.transport == .both ? (index.isMultiple(of: 2) ? .tcp : .udp) : options.transport
+            phones.append(
+                try ChildProcess(
+                    user,
+                    [
+                        "\(programs)/nightbell-softphone", "--user", user, "--registrar", server.description,
+                        "--domain", domain, "--transport", transport.rawValue,
+                        "--expires", String(2 * options.keepAlive), "--answer-after", "100",
+                        "--supervisor-socket", supervisor.socketPath, "--report", "fd:3",
+                    ],
+                    environment: ["SOFTPHONE_PASSWORD": password], log: "\(directory)/\(user).log",
+                    descriptor: events.writeEnd))
+        }
+        say("\(phones.count) phones started")
+        try wait(for: "all phones to register", atMost: .seconds(30)) {
+            events.registered.count == users.count
+        }
+        say("\(events.registered.count) phones registered")
+    }
+
+    // MARK: Waiting
+
+    /// Lets the loop run until something has come about. A child that ends meanwhile is an error.
+    private func wait(for what: String, atMost limit: Duration, until condition: () throws -> Bool) throws {
+        try loop.wait(for: what, atMost: limit, detail: { states() }) {
+            let all = phones + others + [supervisor?.process].compactMap { $0 }
+            if let ended = all.first(where: { !$0.isRunning }) {
+                throw DemoError.childEnded(ended.name, status: ended.exitStatus ?? 0)
+            }
+            return try condition()
+        }
+    }
+
+    private func states() -> String {
+        (try? supervisor?.snapshot().states) ?? ""
+    }
+
+    private func waitUntilAsleep(atMost limit: Duration, _ what: String) throws -> SupervisorProcess.Snapshot {
+        var last: SupervisorProcess.Snapshot?
+        try wait(for: what, atMost: limit) {
+            last = try supervisor?.snapshot()
+            return last?.suspended == users.count
+        }
+        guard let last else { throw DemoError.missing("there is no supervisor") }
+        say(last.states)
+        return last
+    }
+
+    // MARK: Calling
+
+    private func call(_ server: SIPAddress) throws -> CallCounts {
+        let limit = Duration.seconds(Double(options.calls) / options.rate + 60)
+        let transports: [SIPTransport] =
+            switch options.transport {
+            case .tcp: [.tcp]
+            case .udp: [.udp]
+            case .both: [.tcp, .udp]
+            }
+        switch options.registrar {
+        case .builtin:
+            let callers = try Callers(
+                server: server, domain: domain, transports: transports, users: users, calls: options.calls,
+                perSecond: options.rate, seed: options.seed, loop: loop)
+            callers.start()
+            try watchCalls(atMost: limit, { callers.counts }, until: { callers.isDone })
+            return callers.counts
+        case .kamailio:
+            let caller = try SIPp(
+                SIPp.Settings(
+                    scenario: options.scenario, server: server, domain: domain, transport: transports[0],
+                    users: users, calls: options.calls, rate: options.rate, seed: options.seed),
+                directory: directory)
+            defer { end([caller.process], within: .seconds(2)) }
+            try watchCalls(atMost: limit, { caller.counts }, until: { !caller.process.isRunning })
+            return caller.counts
+        }
+    }
+
+    /// Shows how the calls go on until they are over or the time is up; calls that are not over are lost.
+    private func watchCalls(
+        atMost limit: Duration, _ counts: () -> CallCounts, until isDone: () -> Bool
+    ) throws {
+        var lastLine = ContinuousClock.now
+        do {
+            try wait(for: "the calls to end", atMost: limit) {
+                if .now - lastLine >= .seconds(2) {
+                    lastLine = .now
+                    let counts = counts()
+                    let failures = counts.failed > 0 ? ", \(counts.failed) failed" : ""
+                    say("\(counts.placed) calls, \(counts.endedProperly) ended\(failures); \(states())")
+                }
+                return isDone()
+            }
+        } catch DemoError.timedOut(let what, let detail) {
+            complain("gave up waiting for \(what): \(detail)")
+        }
+        let counts = counts()
+        say("\(counts.placed) calls, \(counts.endedProperly) ended; \(states())")
+    }
+
+    // MARK: The results
+
+    private func results(
+        _ counts: CallCounts, _ before: SupervisorProcess.Snapshot, _ after: SupervisorProcess.Snapshot
+    ) -> Results {
+        let tally = events.tally
+        let time = (after.taken - before.taken) * users.count
+        let asleep = after.asleep - before.asleep
+        let lateBySupervisor = after.status.counters.keepAliveLate - before.status.counters.keepAliveLate
+        return Results(
+            clients: users.count, calls: counts.placed, answered: counts.answered,
+            ended_properly: counts.endedProperly,
+            // A call without any answer, or one that was not over when the time was up.
+            lost_wakes: counts.noAnswer + counts.placed - counts.isOver,
+            late_keepalives: max(tally.lateKeepAlives, lateBySupervisor),
+            keepalive_runs: tally.keepAliveRuns, wakes: tally.wakes, wakes_by_reason: tally.wakesByReason,
+            wakes_without_reason: tally.wakesWithoutReason,
+            wake_latency_us: tally.latency,
+            asleep_percent: rounded(100 * (asleep / time), digits: 1), asleep_at_end: after.suspended,
+            supervisor_kib: Int(after.status.memoryBytes) / 1_024,
+            phone_kib: phones.map(\.residentBytes).reduce(0, +) / max(1, phones.count) / 1_024,
+            suspend: after.status.suspension, transport: options.transport.rawValue,
+            registrar: options.registrar.rawValue,
+            seconds: rounded((ContinuousClock.now - started) / .seconds(1), digits: 1))
+    }
+
+    // MARK: The end
+
+    /// The supervisor goes first: it lets all phones run again, so that they can say goodbye to the server.
+    private func stopEverything() {
+        if let supervisor { end([supervisor.process], within: .seconds(8)) }
+        end(phones, within: .seconds(4))
+        end(others, within: .seconds(4))
+    }
+
+    /// Asks processes to end, and ends them.
+    private func end(_ processes: [ChildProcess], within limit: Duration) {
+        for process in processes { process.send(SIGTERM) }
+        let deadline = ContinuousClock.now + limit
+        while .now < deadline, processes.contains(where: \.isRunning) {
+            // A second Ctrl-C is no reason to leave processes behind.
+            if (try? loop.turn(atMost: .milliseconds(20))) == nil { usleep(20_000) }
+        }
+        for process in processes where process.isRunning {
+            complain("\(process.name) (\(process.id)) does not end, so it is killed")
+            // A stopped or frozen process ends by SIGKILL too.
+            process.send(SIGKILL)
+            for _ in 0..<100 where process.isRunning { usleep(10_000) }
+        }
+    }
+
+    private func say(_ text: String) {
+        let seconds = rounded((ContinuousClock.now - started) / .seconds(1), digits: 1)
+        print("\(seconds) s  \(text)")
+        fflush(nil)
+    }
+}
+
+private func makeDirectory() throws -> String {
+    let parent = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+    var template = Array("\(parent)/nightbell-demo-XXXXXX".utf8CString)
+    guard let path = mkdtemp(&template) else { throw DemoError.system("mkdtemp", code: errno) }
+    return String(cString: path)
+}
+
+/// Removes a directory and the files in it, and one level of directories below.
+private func removeDirectory(_ path: String) {
+    guard let entries = opendir(path) else { return }
+    while let entry = readdir(entries) {
+        let name = withUnsafePointer(to: &entry.pointee.d_name) {
+            $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+        }
+        guard name != ".", name != ".." else { continue }
+        if unlink("\(path)/\(name)") != 0 { removeDirectory("\(path)/\(name)") }
+    }
+    closedir(entries)
+    rmdir(path)
+}
+
+/// The directory of this program.
+private func ownDirectory() throws -> String {
+    guard let resolved = realpath("/proc/self/exe", nil) else { throw DemoError.system("realpath", code: errno) }
+    defer { free(resolved) }
+    let path = String(cString: resolved)
+    guard let slash = path.lastIndex(of: "/") else { throw DemoError.missing("\(path) is not a path") }
+    return String(path[..<slash])
+}

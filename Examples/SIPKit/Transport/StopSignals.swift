@@ -1,0 +1,32 @@
+internal import Glibc
+
+/// Turns SIGTERM and SIGINT into something to poll for.
+public struct StopSignals: Sendable {
+    /// Readable once one of the signals has come.
+    public let descriptor: CInt
+
+    /// Catches the signals for the rest of the life of the process. To be made once.
+    public init() throws(SIPSocketError) {
+        var ends: [CInt] = [-1, -1]
+        guard pipe(&ends) == 0 else { throw .system(call: "pipe", code: errno) }
+        for end in ends {
+            _ = fcntl(end, F_SETFD, FD_CLOEXEC)
+            _ = fcntl(end, F_SETFL, O_NONBLOCK)
+        }
+        descriptor = ends[0]
+        stopPipe = ends[1]
+        var action = sigaction()
+        action.__sigaction_handler.sa_handler = { _ in
+            // The only thing done here is one of the few that a signal handler may do.
+            let before = errno
+            var byte: UInt8 = 1
+            write(stopPipe, &byte, 1)
+            errno = before
+        }
+        for number in [SIGTERM, SIGINT, SIGHUP] { sigaction(number, &action, nil) }
+        signal(SIGPIPE, SIG_IGN)
+    }
+}
+
+/// Where the signal handler writes: set once, before the handler is installed.
+nonisolated(unsafe) private var stopPipe: CInt = -1

@@ -1,0 +1,232 @@
+import Glibc
+import Nightbell
+import SIPKit
+
+/// What a phone has to know in order to sleep.
+@MainActor
+struct SleepState {
+    /// Nil: there is no supervisor, the phone stays awake.
+    var client: Client?
+    var parked: ParkedSocket?
+    /// From the answer to `prepareToSuspend` until the next wake the socket is not ours to read.
+    var isSuspending = false
+    var isInBackground = false
+    var callTasks: [String: BackgroundTask] = [:]
+    var registrationTask: BackgroundTask?
+    var keepAliveTimeout: Duration?
+    /// From here on the keep-alive timeout runs.
+    var keepAliveSince: ContinuousClock.Instant?
+}
+
+/// Everything about sleeping that a phone does.
+///
+/// - The connection is handed over as soon as it stands, and released before it is closed.
+/// - Half of the registration's time is the keep-alive timeout; its handler registers again, with the next
+///   `CSeq` and nonce count. So there is a whole half left should the server be away.
+/// - Each call, each registration under way and each repair of the connection holds a background task: the
+///   wake's own budget is only 10 s, and a phone that waits for an answer must not be put to sleep.
+/// - A phone is idle when no whole message waits in it and no message is half written. A message that has only
+///   partly arrived does not count: it is kept, and its rest wakes the phone. Otherwise a peer that never
+///   sends the rest could keep it awake for ever.
+extension Phone {
+    func connectToSupervisor(identifier: String, socketPath: String?) {
+        var configuration = Client.Configuration(identifier: identifier, modes: [.voip], socketPath: socketPath)
+        configuration.driver = .manual
+        do {
+            sleep.client = try Client(configuration, handlers: handlers())
+        } catch {
+            complain("no supervisor, so this phone stays awake: \(error)")
+        }
+    }
+
+    private func handlers() -> Client.Handlers {
+        // The library calls them inside `processPending`, so on the main thread.
+        func onMain<Value: Sendable>(_ body: @escaping @MainActor @Sendable (Phone, Value) -> Void)
+            -> @Sendable (Value) -> Void
+        {
+            { [weak self] value in
+                MainActor.assumeIsolated {
+                    if let self { body(self, value) }
+                }
+            }
+        }
+        var handlers = Client.Handlers(wake: onMain { $0.woken($1) })
+        handlers.prepareToSuspend = { [weak self] in
+            MainActor.assumeIsolated { self?.prepareToSuspend() ?? [] }
+        }
+        let cancelled = onMain { (phone: Phone, _: Void) in phone.sleep.isSuspending = false }
+        handlers.suspendCancelled = { cancelled(()) }
+        handlers.backgroundTimeExpiring = onMain { phone, remaining in phone.timeIsNearlyUp(remaining) }
+        handlers.willTerminate = onMain { phone, _ in phone.stop() }
+        handlers.connectionLost = onMain { phone, error in phone.supervisorLost(error) }
+        let reconnected = onMain { (phone: Phone, _: Void) in phone.supervisorBack() }
+        handlers.reconnected = { reconnected(()) }
+        handlers.socketLost = { [weak self] socket, error in
+            MainActor.assumeIsolated { self?.socketLost(socket, error) }
+        }
+        handlers.keepAliveLost = onMain { phone, error in phone.stayAwake(because: error) }
+        return handlers
+    }
+
+    func serveSupervisor() {
+        do throws(NightbellError) {
+            try sleep.client?.processPending()
+        } catch {
+            stayAwake(because: error)
+            sleep.client?.close()
+            sleep.client = nil
+        }
+    }
+
+    /// Whether somebody else sees to it that this phone registers again in time.
+    var isWokenForRefresh: Bool {
+        sleep.isInBackground && sleep.keepAliveTimeout != nil && sleep.client?.isConnected == true
+    }
+
+    var mayRead: Bool { !sleep.isSuspending }
+
+    // MARK: What the supervisor says
+
+    private func woken(_ wake: Wake) {
+        sleep.isSuspending = false
+        let conditions = sleep.parked.map { wake.conditions(of: $0) } ?? []
+        // The first byte is looked at, then the clock: this is the time from packet to handler.
+        let arrival = conditions.isEmpty ? nil : socket?.nextArrival()
+        let latency = arrival.map { wallClock() - $0 }
+        let bytes = conditions.isEmpty ? 0 : serveSocket()
+        let isExplained =
+            !wake.reasons.subtracting(.socket).isEmpty || bytes > 0
+            || !conditions.isDisjoint(with: [.peerClosed, .hangUp, .error])
+        journal.write(
+            "wake",
+            [
+                "reasons": .list(wake.reasons.description.split(separator: "+").map(String.init)),
+                "conditions": .text(conditions.description),
+                "asleep_ns": .number(wake.asleepFor.nanoseconds),
+                "latency_ns": .number(latency ?? -1),
+                "bytes": .number(Int64(bytes)),
+                "explained": .flag(isExplained),
+            ])
+    }
+
+    private func prepareToSuspend() -> [ParkedSocket] {
+        sleep.isSuspending = true
+        guard let parked = sleep.parked, socket?.wantsToWrite == true else { return [] }
+        return [parked]
+    }
+
+    private func keepAliveDue() {
+        let now = ContinuousClock.now
+        if let since = sleep.keepAliveSince, let timeout = sleep.keepAliveTimeout {
+            let interval = now - since
+            journal.write(
+                "keep_alive",
+                [
+                    "interval_ms": .number(interval.milliseconds), "timeout_ms": .number(timeout.milliseconds),
+                    "late_ms": .number(max(0, (interval - timeout).milliseconds)),
+                ])
+        }
+        sleep.keepAliveSince = now
+        refresh()
+    }
+
+    private func timeIsNearlyUp(_ remaining: Duration) {
+        journal.write("background_time_expiring", ["remaining_ms": .number(remaining.milliseconds)])
+        hangUp()
+        endRegistrationTask()
+    }
+
+    private func supervisorLost(_ error: NightbellError) {
+        journal.write("supervisor_lost", ["reason": .text(error.description)])
+        sleep.isSuspending = false
+    }
+
+    private func supervisorBack() {
+        journal.write("supervisor_back")
+        sleep.keepAliveSince = .now
+    }
+
+    private func socketLost(_ lost: ParkedSocket, _ error: NightbellError) {
+        guard lost == sleep.parked else { return }
+        sleep.parked = nil
+        stayAwake(because: error)
+    }
+
+    /// Nobody would wake this phone in time, so it must not sleep.
+    private func stayAwake(because error: NightbellError) {
+        complain("staying awake: \(error)")
+        journal.write("staying_awake", ["reason": .text(error.description)])
+        sleep.keepAliveTimeout = nil
+        guard sleep.isInBackground else { return }
+        sleep.isInBackground = false
+        try? sleep.client?.enterForeground()
+    }
+
+    // MARK: What the phone says
+
+    func handOver(_ socket: SIPSocket) {
+        guard let client = sleep.client else { return }
+        do throws(NightbellError) {
+            sleep.parked = try client.handOver(socket.descriptor, as: .voip, name: "sip")
+        } catch {
+            stayAwake(because: error)
+        }
+    }
+
+    func release() {
+        guard let parked = sleep.parked else { return }
+        sleep.parked = nil
+        // If this fails the supervisor is gone, and its duplicate with it.
+        try? sleep.client?.release(parked)
+    }
+
+    /// The registration is good for that long: be woken in the middle of it.
+    func sleepBetweenRefreshes(_ granted: Duration) {
+        guard let client = sleep.client, sleep.parked != nil else { return }
+        // A server that grants little may force a refresh later than at half, but never after the end.
+        let least = client.minimumKeepAliveTimeout
+        let timeout = granted / 2 >= least ? granted / 2 : min(least, granted * 9 / 10)
+        do throws(NightbellError) {
+            if sleep.keepAliveTimeout != timeout {
+                try client.setKeepAliveTimeout(timeout) { [weak self] in
+                    MainActor.assumeIsolated { self?.keepAliveDue() }
+                }
+                sleep.keepAliveTimeout = timeout
+                sleep.keepAliveSince = .now
+            }
+            if !sleep.isInBackground {
+                try client.enterBackground()
+                sleep.isInBackground = true
+            }
+        } catch {
+            stayAwake(because: error)
+        }
+    }
+
+    func holdAwake(forCall callID: String) {
+        sleep.callTasks[callID] = beginTask("call")
+    }
+
+    func endTask(ofCall callID: String) {
+        endTask(sleep.callTasks.removeValue(forKey: callID))
+    }
+
+    func holdAwakeForRegistration() {
+        if sleep.registrationTask == nil { sleep.registrationTask = beginTask("registration") }
+    }
+
+    func endRegistrationTask() {
+        endTask(sleep.registrationTask)
+        sleep.registrationTask = nil
+    }
+
+    private func beginTask(_ name: String) -> BackgroundTask? {
+        // An invalid task means that the time is up: the phone goes on for as long as it is left running.
+        guard let task = try? sleep.client?.beginBackgroundTask(name), task.isValid else { return nil }
+        return task
+    }
+
+    private func endTask(_ task: BackgroundTask?) {
+        if let task { try? sleep.client?.end(task) }
+    }
+}

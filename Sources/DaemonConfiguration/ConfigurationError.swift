@@ -1,0 +1,33 @@
+/// Why the configuration is refused: where it was found, which key, and what was expected instead.
+package struct ConfigurationError: Error, Sendable, Equatable, CustomStringConvertible {
+    /// Where a value came from.
+    package enum Source: Sendable, Equatable {
+        case defaults
+        case file(path: String, line: Int?)
+        case environment
+        case flags
+    }
+
+    package var source: Source
+    /// The key as it is written there; empty when no single key is at fault.
+    package var key: String
+    package var problem: String
+
+    package init(source: Source, key: String, problem: String) {
+        self.source = source
+        self.key = key
+        self.problem = problem
+    }
+
+    package var description: String {
+        let place =
+            switch source {
+            case .defaults: "defaults"
+            case .file(let path, let line?): "\(path):\(line)"
+            case .file(let path, nil): path
+            case .environment: "environment"
+            case .flags: "command line"
+            }
+        return key.isEmpty ? "\(place): \(problem)" : "\(place): \(key) \(problem)"
+    }
+}

@@ -1,0 +1,123 @@
+import Glibc
+import Yams
+
+/// A YAML file, flattened to dotted keys, with the line of each.
+struct ConfigurationFile: Sendable, Equatable {
+    struct Entry: Sendable, Equatable {
+        var key: String
+        var text: String
+        var line: Int
+    }
+
+    /// A file longer than this is none of ours.
+    private static let sizeLimit = 1 << 20
+
+    let path: String
+    let entries: [Entry]
+
+    /// Reads a file.
+    ///
+    /// - Returns: nil if there is no such file.
+    static func read(path: String) throws(ConfigurationError) -> ConfigurationFile? {
+        do {
+            guard let text = try contents(of: path) else { return nil }
+            return try ConfigurationFile(path: path, text: text)
+        } catch let failure as ReadFailure {
+            throw ConfigurationError(
+                source: .file(path: path, line: nil), key: "", problem: failure.description)
+        } catch let error as ConfigurationError {
+            throw error
+        } catch {
+            throw ConfigurationError(source: .file(path: path, line: nil), key: "", problem: "\(error)")
+        }
+    }
+
+    init(path: String, text: String) throws(ConfigurationError) {
+        self.path = path
+        let root: Node?
+        do {
+            root = try compose(yaml: text)
+        } catch let error as YamlError {
+            throw Self.syntaxError(error, path: path)
+        } catch {
+            throw ConfigurationError(source: .file(path: path, line: nil), key: "", problem: "\(error)")
+        }
+        var entries: [Entry] = []
+        // A file without any value, such as one of comments only, is composed to nothing or to a null scalar.
+        if let root, root.scalar?.string != "" {
+            try Self.flatten(root, prefix: "", path: path, into: &entries)
+        }
+        self.entries = entries
+    }
+
+    private static func flatten(
+        _ node: Node, prefix: String, path: String, into entries: inout [Entry]
+    ) throws(ConfigurationError) {
+        let line = node.mark?.line
+        switch node {
+        case .scalar(let scalar) where !prefix.isEmpty:
+            entries.append(Entry(key: prefix, text: scalar.string, line: line ?? 0))
+        case .mapping(let mapping):
+            for (key, value) in mapping {
+                let place = ConfigurationError.Source.file(path: path, line: key.mark?.line)
+                guard let name = key.scalar?.string, !name.isEmpty else {
+                    throw ConfigurationError(source: place, key: prefix, problem: "has a key that is not a name")
+                }
+                let full = prefix.isEmpty ? name : "\(prefix).\(name)"
+                if value.scalar?.string == "", Keys.all.contains(where: { $0.name.hasPrefix(full + ".") }) {
+                    continue  // a section whose keys are all commented out
+                }
+                try flatten(value, prefix: full, path: path, into: &entries)
+            }
+        case .scalar, .sequence, .alias:
+            throw ConfigurationError(
+                source: .file(path: path, line: line), key: prefix,
+                problem: prefix.isEmpty ? "expected keys with values" : "expected a single value, not a list")
+        }
+    }
+
+    private static func syntaxError(_ error: YamlError, path: String) -> ConfigurationError {
+        switch error {
+        case .scanner(_, let problem, let mark, _), .parser(_, let problem, let mark, _),
+            .composer(_, let problem, let mark, _):
+            ConfigurationError(source: .file(path: path, line: mark.line), key: "", problem: problem)
+        case .duplicatedKeysInMapping(let duplicates, let context):
+            ConfigurationError(
+                source: .file(path: path, line: context.mark.line), key: "",
+                problem: "written twice: \(duplicates.sorted().joined(separator: ", "))")
+        case .no, .memory, .reader, .writer, .emitter, .representer, .dataCouldNotBeDecoded:
+            ConfigurationError(source: .file(path: path, line: nil), key: "", problem: "\(error)")
+        }
+    }
+
+    private struct ReadFailure: Error, CustomStringConvertible {
+        var description: String
+        init(errno code: CInt) { description = unsafe String(cString: strerror(code)) }
+        init(_ description: String) { self.description = description }
+    }
+
+    private static func contents(of path: String) throws(ReadFailure) -> String? {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            if errno == ENOENT { return nil }
+            throw ReadFailure(errno: errno)
+        }
+        defer { _ = close(descriptor) }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 16_384)
+        while true {
+            let count = unsafe Glibc.read(descriptor, &chunk, chunk.count)
+            if count < 0 && errno == EINTR { continue }
+            guard count >= 0 else { throw ReadFailure(errno: errno) }
+            if count == 0 { break }
+            bytes.append(contentsOf: chunk[..<count])
+            guard bytes.count <= sizeLimit else {
+                throw ReadFailure("is longer than \(sizeLimit) bytes")
+            }
+        }
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw ReadFailure("is not UTF-8")
+        }
+        return text
+    }
+}

@@ -1,0 +1,83 @@
+package import Logging
+package import NightbellCore
+
+/// Everything that `nightbelld` can be told, after defaults, file, environment and flags were put together.
+package struct DaemonSettings: Sendable, Equatable {
+    /// Where the control socket is.
+    package var socket: String
+    /// Who may connect: the permission bits of the control socket.
+    package var socketMode: UInt32
+    /// Where the supervisor keeps what the next run must know, such as which processes it has stopped.
+    package var runtimeDirectory: String
+    /// How clients are stopped.
+    package var suspensionMethod: Method = .auto
+    /// Where in the cgroup hierarchy clients are put; empty: below the supervisor's own cgroup.
+    package var cgroupParent = ""
+    /// What is logged.
+    package var logLevel: Logger.Level = .info
+    /// How many control connections one uid may have, clients and administration together.
+    package var connectionsPerUser: Int = 4_352
+    /// How many messages of one connection are handled before it is the others' turn.
+    package var messagesPerTurn: Int = 32
+    /// How many bytes may wait for a connection that does not read.
+    package var outgoingBytesPerConnection: Int = 256 * 1_024
+    /// The numbers that decide how clients are treated.
+    package var supervision = Settings()
+
+    /// The defaults of one kind of supervisor.
+    package init(mode: Mode) {
+        socket = mode.runtimeDirectory + "/nightbell.sock"
+        socketMode = mode.socketMode
+        runtimeDirectory = mode.runtimeDirectory
+    }
+
+    /// How clients are stopped.
+    package enum Method: String, Sendable, CaseIterable {
+        case auto, cgroup, signal, none
+    }
+}
+
+/// Whom a supervisor is for. It decides the defaults of the paths, and nothing else.
+package enum Mode: Sendable, Equatable {
+    /// One for the whole machine, run by root or by a user of its own.
+    case system
+    /// One for a single user, below `$XDG_RUNTIME_DIR`.
+    case user(runtimeDirectory: String, configurationDirectory: String)
+
+    /// The mode of a per-user supervisor.
+    ///
+    /// - Throws: `ConfigurationError` if the environment has no `XDG_RUNTIME_DIR`.
+    package static func user(environment: [String: String]) throws(ConfigurationError) -> Mode {
+        guard let runtime = environment["XDG_RUNTIME_DIR"], runtime.hasPrefix("/") else {
+            throw ConfigurationError(
+                source: .environment, key: "XDG_RUNTIME_DIR",
+                problem: "is needed for a per-user supervisor; set it, or give --runtime-directory and --socket")
+        }
+        let home = environment["XDG_CONFIG_HOME"] ?? (environment["HOME"] ?? "") + "/.config"
+        return .user(
+            runtimeDirectory: runtime + "/nightbell", configurationDirectory: home + "/nightbell")
+    }
+
+    package var runtimeDirectory: String {
+        switch self {
+        case .system: "/run/nightbell"
+        case .user(let runtimeDirectory, _): runtimeDirectory
+        }
+    }
+
+    /// The file that is read, if it exists, when none is named.
+    package var configurationFile: String {
+        switch self {
+        case .system: "/etc/nightbell/nightbelld.yaml"
+        case .user(_, let configurationDirectory): configurationDirectory + "/nightbelld.yaml"
+        }
+    }
+
+    /// Everybody may connect to a system-wide supervisor: what they may do is decided by their uid.
+    var socketMode: UInt32 {
+        switch self {
+        case .system: 0o666
+        case .user: 0o600
+        }
+    }
+}

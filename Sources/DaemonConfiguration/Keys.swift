@@ -1,0 +1,116 @@
+import Logging
+import NightbellCore
+
+/// All configuration keys, in the order in which they are documented.
+package enum Keys {
+    package static let all: [Key] = paths + budgets + keepAlive + suspension + wakes + quotas + rest
+
+    /// Names the key, or nil if there is none of that name.
+    package static func named(_ name: String) -> Key? { all.first { $0.name == name } }
+
+    private static let paths: [Key] = [
+        .file("socket", \.socket, limit: 107, "Where the control socket is."),
+        .permissions(
+            "socketMode", \.socketMode,
+            "Permission bits of the control socket. What a caller may do is decided by its uid."),
+        .file(
+            "runtimeDirectory", \.runtimeDirectory, limit: 4_000,
+            "What the next run must know is kept here, such as which processes are stopped."),
+        .choice("logLevel", \.logLevel, "What is logged."),
+    ]
+
+    private static let budgets: [Key] = [
+        .duration(
+            "budgets.enteringBackground", \.supervision.budgets.enteringBackground, atLeast: .milliseconds(10),
+            "What a client may take to enter the background."),
+        .duration(
+            "budgets.prepareToSuspend", \.supervision.budgets.prepareToSuspend, atLeast: .milliseconds(10),
+            "What a client may take to get ready; afterwards it is suspended all the same."),
+        .duration(
+            "budgets.wake", \.supervision.budgets.wake, atLeast: .milliseconds(10),
+            "What a woken client may take, keep-alive handlers included."),
+        .duration(
+            "budgets.backgroundTasks", \.supervision.budgets.backgroundTasks, atLeast: .milliseconds(10),
+            "What all background tasks of one client may take together."),
+        .duration(
+            "budgets.expirationNotice", \.supervision.budgets.expirationNotice,
+            "How long before the end of the background time its holder is told."),
+        .duration(
+            "budgets.termination", \.supervision.budgets.termination,
+            "From the notice of termination to the kill."),
+        .duration(
+            "budgets.mediaLapse", \.supervision.budgets.mediaLapse,
+            "How long media counts as playing after its last sign."),
+    ]
+
+    private static let keepAlive: [Key] = [
+        .duration(
+            "keepAlive.minimumTimeout", \.supervision.keepAlive.minimumTimeout, atLeast: .milliseconds(10),
+            "The shortest keep-alive timeout that is accepted."),
+        .share(
+            "keepAlive.tolerance", \.supervision.keepAlive.tolerance,
+            "The width of the window, as a share of the timeout; the window ends with the timeout."),
+        .duration(
+            "keepAlive.lead", \.supervision.keepAlive.lead,
+            "The timer aims this long before the end of a window, so that scheduling does not make it late."),
+    ]
+
+    private static let suspension: [Key] = [
+        .choice(
+            "suspension.method", \.suspensionMethod,
+            "How clients are stopped: by the cgroup v2 freezer, by SIGSTOP, not at all, or the best that works."),
+        .file(
+            "suspension.cgroupParent", \.cgroupParent, limit: 2_000, mayBeEmpty: true,
+            "The cgroup below which clients are put, such as /nightbell.slice; nothing: the supervisor's own."),
+        .duration(
+            "suspension.confirmation", \.supervision.suspension.confirmation, atLeast: .milliseconds(10),
+            "How long the kernel has to confirm that a client is stopped."),
+        .duration(
+            "suspension.retry", \.supervision.suspension.retry, atLeast: .milliseconds(1),
+            "The pause after a suspension that failed or was not idle; doubles each time in a row."),
+        .duration(
+            "suspension.retryMaximum", \.supervision.suspension.retryMaximum, atLeast: .milliseconds(1),
+            "The longest such pause."),
+    ]
+
+    private static let wakes: [Key] = [
+        .duration(
+            "wakes.linger", \.supervision.wakes.linger,
+            "How long a client stays awake after it has dealt with a wake."),
+        .duration(
+            "wakes.lingerMaximum", \.supervision.wakes.lingerMaximum,
+            "The longest linger; it doubles with each wake over the limit."),
+        .count(
+            "wakes.limit", \.supervision.wakes.limit, 1...1_000_000,
+            "More wakes of one client in a period are too many."),
+        .count(
+            "wakes.limitPerUser", \.supervision.wakes.limitPerUser, 1...1_000_000_000,
+            "More wakes of all clients of one uid in a period are too many."),
+        .duration("wakes.period", \.supervision.wakes.period, atLeast: .seconds(1), "The period of these limits."),
+    ]
+
+    private static let quotas: [Key] = [
+        .count(
+            "quotas.clientsPerUser", \.supervision.quotas.clientsPerUser, 1...1_000_000, "Clients of one uid."),
+        .count(
+            "quotas.socketsPerClient", \.supervision.quotas.socketsPerClient, 1...1_000_000,
+            "Sockets of one client."),
+        .count(
+            "quotas.socketsPerUser", \.supervision.quotas.socketsPerUser, 1...1_000_000, "Sockets of one uid."),
+        .count(
+            "quotas.backgroundTasksPerClient", \.supervision.quotas.backgroundTasksPerClient, 1...1_000_000,
+            "Open background tasks of one client."),
+    ]
+
+    private static let rest: [Key] = [
+        .count(
+            "connectionsPerUser", \.connectionsPerUser, 1...1_000_000,
+            "Control connections of one uid, clients and administration together."),
+        .count(
+            "messagesPerTurn", \.messagesPerTurn, 1...65_536,
+            "Messages of one connection that are handled before it is the others' turn."),
+        .count(
+            "outgoingBytesPerConnection", \.outgoingBytesPerConnection, 65_536...1_073_741_824,
+            "Bytes that may wait for a connection that does not read; more, and it is closed."),
+    ]
+}

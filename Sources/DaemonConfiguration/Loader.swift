@@ -1,0 +1,200 @@
+import Configuration
+import NightbellCore
+import Synchronization
+
+/// What the command line says about the configuration.
+package struct Flags: Sendable, Equatable {
+    /// `--config`: this file must exist, unlike the default one.
+    package var file: String?
+    /// Keys with values, in the order given; the last one of a key counts.
+    package var values: [(key: String, text: String)] = []
+
+    package init(file: String? = nil, values: [(key: String, text: String)] = []) {
+        self.file = file
+        self.values = values
+    }
+
+    package static func == (one: Flags, other: Flags) -> Bool {
+        one.file == other.file && one.values.elementsEqual(other.values, by: ==)
+    }
+}
+
+/// The outcome: settings, and where they came from.
+package struct LoadedConfiguration: Sendable, Equatable {
+    package var settings: DaemonSettings
+    /// The file that was read; nil if there was none.
+    package var file: String?
+    /// What is odd but no reason to refuse to start.
+    package var warnings: [String] = []
+    /// Where each key's value came from: `defaults`, the path of the file, `environment` or `command line`.
+    package var origins: [String: String] = [:]
+}
+
+/// Puts the configuration together: flags before environment before file before defaults.
+package enum Loader {
+    /// Variables of the same prefix that are not configuration of the supervisor.
+    private static let foreignVariables: Set<String> = ["NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH"]
+
+    package static func load(
+        flags: Flags, environment: [String: String], mode: Mode
+    ) throws(ConfigurationError) -> LoadedConfiguration {
+        let file = try readFile(flags: flags, mode: mode)
+        try refuseUnknown(flags: flags, file: file)
+
+        let recorder = OriginRecorder()
+        let reader = ConfigReader(
+            providers: [
+                InMemoryProvider(name: Origin.flags, values: table(flags.values.map { ($0.key, $0.text) })),
+                EnvironmentVariablesProvider(environmentVariables: environment).prefixKeys(with: "nightbell"),
+                InMemoryProvider(
+                    name: Origin.file, values: table((file?.entries ?? []).map { ($0.key, $0.text) })),
+            ],
+            accessReporter: recorder)
+
+        var result = LoadedConfiguration(settings: DaemonSettings(mode: mode), file: file?.path)
+        for key in Keys.all {
+            guard let text = reader.string(forKey: ConfigKey(key.name)) else {
+                result.origins[key.name] = "defaults"
+                continue
+            }
+            let source = recorder.source(of: key.name, in: file)
+            guard key.store(text, &result.settings) else {
+                let written = source == .environment ? key.environmentVariable : key.name
+                throw ConfigurationError(
+                    source: source, key: written, problem: "expected \(key.expected), not '\(text)'")
+            }
+            result.origins[key.name] = recorder.origin(of: key.name, file: file)
+        }
+        // Where the sockets lie follows the runtime directory unless both are given.
+        if result.origins["socket"] == "defaults" {
+            result.settings.socket = result.settings.runtimeDirectory + "/nightbell.sock"
+        }
+        result.warnings = unknownVariables(in: environment)
+        try checkRelations(result, recorder: recorder, file: file)
+        return result
+    }
+
+    private static func readFile(flags: Flags, mode: Mode) throws(ConfigurationError) -> ConfigurationFile? {
+        let path = flags.file ?? mode.configurationFile
+        let file = try ConfigurationFile.read(path: path)
+        if file == nil, flags.file != nil {
+            throw ConfigurationError(
+                source: .flags, key: "--config", problem: "names a file that does not exist: \(path)")
+        }
+        return file
+    }
+
+    private static func refuseUnknown(flags: Flags, file: ConfigurationFile?) throws(ConfigurationError) {
+        if let file {
+            for entry in file.entries where Keys.named(entry.key) == nil {
+                throw unknown(entry.key, .file(path: file.path, line: entry.line))
+            }
+        }
+        for (key, _) in flags.values where Keys.named(key) == nil {
+            throw unknown(key, .flags)
+        }
+    }
+
+    private static func unknown(_ key: String, _ source: ConfigurationError.Source) -> ConfigurationError {
+        let lowered = key.lowercased()
+        let last = lowered.split(separator: ".").last.map(String.init) ?? lowered
+        let similar =
+            Keys.all.first { $0.name.lowercased() == lowered }
+            ?? Keys.all.first { $0.name.lowercased().split(separator: ".").last.map(String.init) == last }
+        let hint = similar.map { "did you mean \($0.name)?" } ?? "see nightbelld --print-configuration for all keys"
+        return ConfigurationError(source: source, key: key, problem: "is not a key; \(hint)")
+    }
+
+    private static func unknownVariables(in environment: [String: String]) -> [String] {
+        let known = Set(Keys.all.map(\.environmentVariable)).union(foreignVariables)
+        return environment.keys
+            .filter { $0.hasPrefix("NIGHTBELL_") && !known.contains($0) }
+            .sorted()
+            .map { "environment variable \($0) is no configuration key and has no effect" }
+    }
+
+    /// Values that are fine one by one, but not together.
+    private static func checkRelations(
+        _ result: LoadedConfiguration, recorder: OriginRecorder, file: ConfigurationFile?
+    ) throws(ConfigurationError) {
+        let supervision = result.settings.supervision
+        let relations: [(holds: Bool, shorter: String, longer: String)] = [
+            (
+                supervision.budgets.expirationNotice <= supervision.budgets.backgroundTasks,
+                "budgets.expirationNotice", "budgets.backgroundTasks"
+            ),
+            (
+                supervision.keepAlive.lead < supervision.keepAlive.minimumTimeout,
+                "keepAlive.lead", "keepAlive.minimumTimeout"
+            ),
+            (
+                supervision.suspension.retry <= supervision.suspension.retryMaximum,
+                "suspension.retry", "suspension.retryMaximum"
+            ),
+            (
+                supervision.wakes.linger <= supervision.wakes.lingerMaximum,
+                "wakes.linger", "wakes.lingerMaximum"
+            ),
+        ]
+        for relation in relations where !relation.holds {
+            // Blame what somebody wrote, not a default.
+            let source = recorder.source(of: relation.shorter, in: file)
+            let (lower, upper) = (value(relation.shorter, result), value(relation.longer, result))
+            if source == .defaults {
+                throw ConfigurationError(
+                    source: recorder.source(of: relation.longer, in: file), key: relation.longer,
+                    problem: "(\(upper)) is too short for \(relation.shorter) (\(lower))")
+            }
+            throw ConfigurationError(
+                source: source, key: relation.shorter,
+                problem: "(\(lower)) is too long for \(relation.longer) (\(upper))")
+        }
+    }
+
+    private static func value(_ name: String, _ result: LoadedConfiguration) -> String {
+        Keys.named(name)?.value(in: result.settings) ?? ""
+    }
+
+    private static func table(_ values: [(key: String, text: String)]) -> [AbsoluteConfigKey: ConfigValue] {
+        Dictionary(
+            values.map { key, text in
+                let parts = key.split(separator: ".").map(String.init)
+                return (AbsoluteConfigKey(parts), ConfigValue(.string(text), isSecret: false))
+            },
+            uniquingKeysWith: { _, last in last })
+    }
+}
+
+private enum Origin {
+    static let flags = "command line"
+    static let file = "file"
+}
+
+/// Notes which provider answered for a key, so that a bad value can be blamed on where it is written.
+private final class OriginRecorder: AccessReporter {
+    private let providers = Mutex<[String: String]>([:])
+
+    func report(_ event: AccessEvent) {
+        let answered = event.providerResults.first { result in
+            if case .success(let lookup) = result.result { lookup.value != nil } else { false }
+        }
+        guard let answered else { return }
+        providers.withLock { $0[event.metadata.key.components.joined(separator: ".")] = answered.providerName }
+    }
+
+    func source(of key: String, in file: ConfigurationFile?) -> ConfigurationError.Source {
+        guard let provider = providers.withLock({ $0[key] }) else { return .defaults }
+        if provider.contains("[\(Origin.flags)]") { return .flags }
+        guard let file, provider.contains("[\(Origin.file)]") else { return .environment }
+        return .file(path: file.path, line: file.entries.last { $0.key == key }?.line)
+    }
+
+    func origin(of key: String, file: ConfigurationFile?) -> String {
+        switch source(of: key, in: file) {
+        case .defaults: "defaults"
+        case .flags: "command line"
+        case .environment: "environment"
+        case .file(let path, let line): line.map { "\(path):\($0)" } ?? path
+        }
+    }
+}

@@ -1,0 +1,80 @@
+import CLinux
+import Glibc
+
+/// Time that goes on while the machine sleeps: timers of ours are about the world outside.
+package enum BootClock {
+    /// Nanoseconds since the machine was started.
+    package static func now() -> Int64 {
+        var time = timespec()
+        let result = unsafe clock_gettime(CLOCK_BOOTTIME, &time)
+        precondition(result == 0, "CLOCK_BOOTTIME exists on every Linux we run on")
+        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    }
+}
+
+/// A timer as a descriptor: readable once its instant has come.
+package struct TimerDescriptor: ~Copyable, Sendable {
+    private let descriptor: OwnedDescriptor
+
+    package init() throws(SystemError) {
+        descriptor = OwnedDescriptor(
+            adopting: try systemCall("timerfd_create") {
+                timerfd_create(CLOCK_BOOTTIME, CInt(TFD_NONBLOCK | TFD_CLOEXEC))
+            })
+    }
+
+    package var rawValue: CInt { descriptor.rawValue }
+
+    /// Sets the instant of `BootClock` to fire at; one that is over fires at once, nil means never.
+    package borrowing func set(absoluteNanoseconds: Int64?) throws(SystemError) {
+        var specification = itimerspec()
+        if let absoluteNanoseconds {
+            // All zero would mean "never".
+            let instant = max(1, absoluteNanoseconds)
+            specification.it_value.tv_sec = time_t(instant / 1_000_000_000)
+            specification.it_value.tv_nsec = Int(instant % 1_000_000_000)
+        }
+        let rawValue = descriptor.rawValue
+        let absolute = CInt(TFD_TIMER_ABSTIME)
+        _ = try systemCall("timerfd_settime") {
+            unsafe timerfd_settime(rawValue, absolute, &specification, nil)
+        }
+    }
+
+    /// Makes it unreadable again after it has fired.
+    package borrowing func clear() throws(SystemError) {
+        try drainCounter(descriptor.rawValue)
+    }
+}
+
+/// A flag as a descriptor: readable from `signal` to `clear`.
+package struct EventDescriptor: ~Copyable, Sendable {
+    private let descriptor: OwnedDescriptor
+
+    package init() throws(SystemError) {
+        descriptor = OwnedDescriptor(
+            adopting: try systemCall("eventfd") {
+                eventfd(0, CInt(EFD_NONBLOCK | EFD_CLOEXEC))
+            })
+    }
+
+    package var rawValue: CInt { descriptor.rawValue }
+
+    /// From any thread. A full counter (`EAGAIN`) is readable already, which is all that is wanted.
+    package borrowing func signal() throws(SystemError) {
+        let rawValue = descriptor.rawValue
+        _ = try nonblockingSystemCall("eventfd_write") { eventfd_write(rawValue, 1) }
+    }
+
+    package borrowing func clear() throws(SystemError) {
+        try drainCounter(descriptor.rawValue)
+    }
+}
+
+/// Reads the eight bytes a timerfd or an eventfd has to offer.
+private func drainCounter(_ descriptor: CInt) throws(SystemError) {
+    var count: UInt64 = 0
+    _ = try nonblockingSystemCall("read") {
+        unsafe read(descriptor, &count, MemoryLayout<UInt64>.size)
+    }
+}

@@ -1,0 +1,93 @@
+package import CLinux
+import Glibc
+
+/// What `/proc` tells about processes. A process that is gone, or hidden from us, gives nil.
+package enum ProcFS {
+    /// The fields of `/proc/PID/stat` that are asked for here.
+    package struct Statistics: Sendable, Hashable {
+        /// R, S, D, T (stopped), t (traced), Z (zombie), X (dead), I.
+        package let state: Character
+        package let parent: pid_t
+        package let threads: Int
+        /// In clock ticks since the machine was started. Together with the pid it names a process for good.
+        package let startTime: UInt64
+    }
+
+    /// The process's, or with `thread` one of its threads'.
+    package static func statistics(_ pid: pid_t, thread: pid_t? = nil) -> Statistics? {
+        let path = thread.map { "/proc/\(pid)/task/\($0)/stat" } ?? "/proc/\(pid)/stat"
+        guard let text = try? SmallFile.readText(path),
+            // The second field is the program's name in parentheses, which may itself contain anything.
+            let end = text.lastIndex(of: ")")
+        else { return nil }
+        let fields = text[text.index(after: end)...].split(separator: " ")
+        guard fields.count > 19, let state = fields[0].first, let parent = pid_t(fields[1]),
+            let threads = Int(fields[17]), let startTime = UInt64(fields[19])
+        else { return nil }
+        return Statistics(state: state, parent: parent, threads: threads, startTime: startTime)
+    }
+
+    package static func state(_ pid: pid_t) -> Character? { statistics(pid)?.state }
+
+    package static func startTime(_ pid: pid_t) -> UInt64? { statistics(pid)?.startTime }
+
+    package static func threads(_ pid: pid_t) -> Int? { statistics(pid)?.threads }
+
+    /// The ids of a process's threads, in no order.
+    package static func threadIdentifiers(_ pid: pid_t) -> [pid_t] {
+        guard let names = try? SmallFile.names(in: "/proc/\(pid)/task") else { return [] }
+        return names.compactMap { pid_t($0) }
+    }
+
+    /// The real user.
+    package static func uid(_ pid: pid_t) -> uid_t? {
+        status(pid, "Uid").flatMap { $0.split(separator: "\t").first }.flatMap { uid_t($0) }
+    }
+
+    /// Who traces the process, such as a debugger; nil when nobody does.
+    package static func tracerPID(_ pid: pid_t) -> pid_t? {
+        guard let tracer = status(pid, "TracerPid").flatMap({ pid_t($0) }), tracer != 0 else { return nil }
+        return tracer
+    }
+
+    package static func residentBytes(_ pid: pid_t) -> Int? {
+        guard let text = try? SmallFile.readText("/proc/\(pid)/statm"),
+            let pages = text.split(separator: " ").dropFirst().first.flatMap({ Int($0) })
+        else { return nil }
+        return pages * sysconf(CInt(_SC_PAGESIZE))
+    }
+
+    package static func openDescriptors(_ pid: pid_t) -> Int? {
+        try? SmallFile.names(in: "/proc/\(pid)/fd").count
+    }
+
+    /// The name the program runs under, at most 15 bytes.
+    package static func name(_ pid: pid_t) -> String? {
+        guard let text = try? SmallFile.readText("/proc/\(pid)/comm") else { return nil }
+        return text.hasSuffix("\n") ? String(text.dropLast()) : text
+    }
+
+    /// How many file locks the process holds. Locks of open file descriptions (`OFDLCK`) are nobody's; those
+    /// waited for do not count.
+    package static func fileLocksHeld(_ pid: pid_t) -> Int {
+        guard let text = try? SmallFile.readText("/proc/locks") else { return 0 }
+        return locksHeld(pid, in: text)
+    }
+
+    /// `1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF`; with `->` after the number it is waited for.
+    static func locksHeld(_ pid: pid_t, in locks: String) -> Int {
+        locks.split(separator: "\n").count { line in
+            let fields = line.split(separator: " ")
+            return fields.count > 4 && fields[1] != "->" && pid_t(fields[4]) == pid
+        }
+    }
+
+    /// A line of `/proc/PID/status`.
+    private static func status(_ pid: pid_t, _ key: String) -> Substring? {
+        guard let text = try? SmallFile.readText("/proc/\(pid)/status") else { return nil }
+        for line in text.split(separator: "\n") where line.hasPrefix(key + ":\t") {
+            return line.dropFirst(key.count + 2)
+        }
+        return nil
+    }
+}

@@ -1,0 +1,38 @@
+package import CLinux
+import Glibc
+
+/// A process, held by a pidfd: never another one that was given the same number later.
+package struct ProcessHandle: ~Copyable, Sendable {
+    private let pidfd: OwnedDescriptor
+    package let pid: pid_t
+
+    package init(pidfd: consuming OwnedDescriptor, pid: pid_t) {
+        self.pidfd = pidfd
+        self.pid = pid
+    }
+
+    /// Whoever has the number now. It is the caller's knowledge that this is who is meant.
+    package init(opening pid: pid_t) throws(SystemError) {
+        self.init(pidfd: try Self.openPidfd(pid), pid: pid)
+    }
+
+    /// Readable, for `poll` and its like, once the process has ended.
+    package var rawValue: CInt { pidfd.rawValue }
+
+    package borrowing func duplicate() throws(SystemError) -> ProcessHandle {
+        ProcessHandle(pidfd: try pidfd.duplicate(), pid: pid)
+    }
+
+    /// `ESRCH`: it has ended and was waited for; `EPERM`: it is somebody else's.
+    package borrowing func signal(_ number: CInt) throws(SystemError) {
+        let rawValue = pidfd.rawValue
+        _ = try systemCall("pidfd_send_signal") { clinux_pidfd_send_signal(rawValue, number) }
+    }
+
+    /// Whether it has ended, waited for or not.
+    package var hasExited: Bool { Poll.now(pidfd.rawValue).contains(.readable) }
+
+    static func openPidfd(_ pid: pid_t) throws(SystemError) -> OwnedDescriptor {
+        OwnedDescriptor(adopting: try systemCall("pidfd_open") { clinux_pidfd_open(pid) })
+    }
+}

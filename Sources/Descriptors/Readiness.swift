@@ -1,0 +1,68 @@
+import CLinux
+import Glibc
+
+/// What a descriptor is ready for, or what has happened to it.
+package struct Readiness: OptionSet, Sendable, Hashable {
+    package let rawValue: UInt8
+    package init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    /// There is something to read, or the end of it.
+    package static let readable = Readiness(rawValue: 1 << 0)
+    /// The peer will send no more; there may be bytes before the end.
+    package static let peerClosed = Readiness(rawValue: 1 << 1)
+    /// Both directions are closed.
+    package static let hangUp = Readiness(rawValue: 1 << 2)
+    /// An error is pending. Looking at it does not consume it.
+    package static let error = Readiness(rawValue: 1 << 3)
+    package static let writable = Readiness(rawValue: 1 << 4)
+    /// Not an open descriptor.
+    package static let invalid = Readiness(rawValue: 1 << 5)
+}
+
+/// `poll(2)` for one descriptor.
+package enum Poll {
+    /// What is true of the descriptor at this moment. Never blocks and changes nothing.
+    package static func now(_ descriptor: CInt) -> Readiness {
+        wait(descriptor, timeoutMilliseconds: 0)
+    }
+
+    /// Waits until something of `interest` (or a hang-up or error, which always count) is true of the
+    /// descriptor, or for the time given; -1 waits for ever. Empty when the time is over.
+    package static func wait(
+        _ descriptor: CInt, for interest: Readiness = [.readable, .peerClosed, .writable],
+        timeoutMilliseconds: CInt
+    ) -> Readiness {
+        var entry = pollfd(fd: descriptor, events: events(of: interest), revents: 0)
+        let deadline =
+            timeoutMilliseconds > 0 ? BootClock.now() + Int64(timeoutMilliseconds) * 1_000_000 : 0
+        var remaining = timeoutMilliseconds
+        while unsafe poll(&entry, 1, remaining) == -1 {
+            // Only an interruption is left as a reason: the arguments are right and there is one entry.
+            precondition(errno == EINTR || errno == ENOMEM, "poll: errno \(errno)")
+            if timeoutMilliseconds > 0 {
+                remaining = CInt(max(0, (deadline - BootClock.now() + 999_999) / 1_000_000))
+            }
+        }
+        return readiness(of: entry.revents)
+    }
+
+    private static func events(of interest: Readiness) -> CShort {
+        var events: CInt = 0
+        if interest.contains(.readable) { events |= POLLIN }
+        if interest.contains(.peerClosed) { events |= CLINUX_POLLRDHUP }
+        if interest.contains(.writable) { events |= POLLOUT }
+        return CShort(events)
+    }
+
+    private static func readiness(of events: CShort) -> Readiness {
+        let events = CInt(events)
+        var readiness: Readiness = []
+        if events & POLLIN != 0 { readiness.insert(.readable) }
+        if events & CLINUX_POLLRDHUP != 0 { readiness.insert(.peerClosed) }
+        if events & POLLHUP != 0 { readiness.insert(.hangUp) }
+        if events & POLLERR != 0 { readiness.insert(.error) }
+        if events & POLLOUT != 0 { readiness.insert(.writable) }
+        if events & POLLNVAL != 0 { readiness.insert(.invalid) }
+        return readiness
+    }
+}

@@ -1,0 +1,118 @@
+import CLinux
+import Glibc
+
+extension SeqPacketSocket {
+    /// Sends one packet with descriptors, which stay the caller's. False: the receiver's queue is full, nothing
+    /// was sent. `EPIPE` or `ECONNRESET`: the other end is closed.
+    package borrowing func send(
+        _ bytes: UnsafeRawBufferPointer, descriptors: [CInt] = []
+    ) throws(SystemError) -> Bool {
+        guard descriptors.count <= Self.maximumDescriptors else {
+            throw SystemError(code: EINVAL, call: "sendmsg with \(descriptors.count) descriptors")
+        }
+        let rawValue = descriptor.rawValue
+        let flags = CInt(MSG_DONTWAIT | MSG_NOSIGNAL)
+        // The kernel does not write through this pointer: the type of `iovec` serves both directions.
+        let base = unsafe UnsafeMutableRawPointer(mutating: bytes.baseAddress)
+        let sent = try unsafe Self.withControl(carrying: descriptors) { control throws(SystemError) in
+            try unsafe Self.withMessage(base, bytes.count, control: control) { message throws(SystemError) in
+                try nonblockingSystemCall("sendmsg") { unsafe sendmsg(rawValue, &message, flags) }
+            }
+        }
+        return sent != nil
+    }
+
+    package borrowing func send(_ bytes: [UInt8], descriptors: [CInt] = []) throws(SystemError) -> Bool {
+        try unsafe bytes.span.withUnsafeBytes { bytes throws(SystemError) in
+            try unsafe send(bytes, descriptors: descriptors)
+        }
+    }
+
+    /// Receives one packet into the buffer. Descriptors of the packet before that were not taken are closed.
+    package borrowing func receive(into buffer: inout PacketBuffer) throws(SystemError) -> Reception {
+        buffer.discardDescriptors()
+        buffer.count = 0
+        let rawValue = descriptor.rawValue
+        let flags = CInt(MSG_DONTWAIT | MSG_CMSG_CLOEXEC)
+        return try unsafe Self.withMessage(
+            buffer.storage.baseAddress, buffer.storage.count, control: buffer.control
+        ) { message throws(SystemError) in
+            let received: Int?
+            do throws(SystemError) {
+                received = try nonblockingSystemCall("recvmsg") { unsafe recvmsg(rawValue, &message, flags) }
+            } catch {
+                guard error.code == ECONNRESET else { throw error }
+                // It closed without having read everything we sent: an end like any other.
+                return .end
+            }
+            guard let received else { return .wouldBlock }
+            unsafe Self.collectDescriptors(of: &message, into: &buffer)
+            // A packet can be empty but for its descriptors.
+            if received == 0, buffer.descriptorCount == 0 { return .end }
+            buffer.count = received
+            let flags = unsafe message.msg_flags
+            return .packet(
+                length: received, truncated: flags & CInt(MSG_TRUNC) != 0,
+                controlTruncated: flags & CInt(MSG_CTRUNC) != 0)
+        }
+    }
+
+    /// Describes one buffer and room for ancillary data to `sendmsg` and `recvmsg`.
+    private static func withMessage<Result>(
+        _ base: UnsafeMutableRawPointer?, _ count: Int, control: UnsafeMutableRawBufferPointer,
+        _ body: (inout msghdr) throws(SystemError) -> Result
+    ) throws(SystemError) -> Result {
+        var vector = unsafe iovec(iov_base: base, iov_len: count)
+        return try unsafe withUnsafeMutablePointer(to: &vector) { vector throws(SystemError) in
+            var message = unsafe msghdr()
+            unsafe message.msg_iov = vector
+            unsafe message.msg_iovlen = 1
+            unsafe message.msg_control = control.baseAddress
+            unsafe message.msg_controllen = control.count
+            return try unsafe body(&message)
+        }
+    }
+
+    /// Builds the ancillary data that carries descriptors; none at all for none.
+    private static func withControl<Result>(
+        carrying descriptors: [CInt],
+        _ body: (UnsafeMutableRawBufferPointer) throws(SystemError) -> Result
+    ) throws(SystemError) -> Result {
+        guard !descriptors.isEmpty else {
+            return try unsafe body(UnsafeMutableRawBufferPointer(start: nil, count: 0))
+        }
+        let payload = descriptors.count * MemoryLayout<CInt>.size
+        let control = UnsafeMutableRawBufferPointer.allocate(
+            byteCount: clinux_cmsg_space(payload), alignment: MemoryLayout<cmsghdr>.alignment)
+        defer { unsafe control.deallocate() }
+        unsafe control.initializeMemory(as: UInt8.self, repeating: 0)
+        var header = cmsghdr()
+        header.cmsg_level = SOL_SOCKET
+        header.cmsg_type = CInt(SCM_RIGHTS)
+        header.cmsg_len = clinux_cmsg_header_length() + payload
+        unsafe control.storeBytes(of: header, as: cmsghdr.self)
+        unsafe descriptors.withUnsafeBytes { descriptors in
+            let target = unsafe UnsafeMutableRawBufferPointer(
+                rebasing: control[clinux_cmsg_header_length()...])
+            unsafe target.copyMemory(from: descriptors)
+        }
+        return try unsafe body(control)
+    }
+
+    /// Puts every descriptor that arrived into the buffer, whatever number of headers they came under.
+    private static func collectDescriptors(of message: inout msghdr, into buffer: inout PacketBuffer) {
+        var next = unsafe clinux_cmsg_first(&message)
+        while let header = unsafe next {
+            if unsafe header.pointee.cmsg_level == SOL_SOCKET,
+                unsafe header.pointee.cmsg_type == CInt(SCM_RIGHTS),
+                let data = unsafe clinux_cmsg_data(header)
+            {
+                let length = unsafe Int(header.pointee.cmsg_len) - clinux_cmsg_header_length()
+                for offset in stride(from: 0, to: length, by: MemoryLayout<CInt>.size) {
+                    buffer.hold(unsafe data.loadUnaligned(fromByteOffset: offset, as: CInt.self))
+                }
+            }
+            unsafe next = clinux_cmsg_next(&message, header)
+        }
+    }
+}

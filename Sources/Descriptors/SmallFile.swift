@@ -1,0 +1,65 @@
+import CLinux
+import Glibc
+
+/// Files of the kernel's: read and written whole.
+package enum SmallFile {
+    /// The content, read until its end.
+    package static func read(_ path: String, in directory: CInt = AT_FDCWD) throws(SystemError) -> [UInt8] {
+        let file = try OwnedDescriptor(opening: path, O_RDONLY, in: directory)
+        let rawValue = file.rawValue
+        var content = [UInt8](repeating: 0, count: 4096)
+        var length = 0
+        while true {
+            if length == content.count {
+                content.append(contentsOf: repeatElement(0, count: content.count))
+            }
+            let count = try systemCall("read \(path)") {
+                unsafe content.withUnsafeMutableBytes { buffer in
+                    let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[length...])
+                    return unsafe Glibc.read(rawValue, rest.baseAddress, rest.count)
+                }
+            }
+            if count == 0 { break }
+            length += count
+        }
+        content.removeSubrange(length...)
+        return content
+    }
+
+    package static func readText(
+        _ path: String, in directory: CInt = AT_FDCWD
+    ) throws(SystemError) -> String {
+        String(decoding: try read(path, in: directory), as: UTF8.self)
+    }
+
+    /// Writes in one call, as the kernel's control files want it.
+    package static func write(
+        _ text: String, to path: String, in directory: CInt = AT_FDCWD
+    ) throws(SystemError) {
+        let file = try OwnedDescriptor(opening: path, O_WRONLY, in: directory)
+        let rawValue = file.rawValue
+        let bytes = Array(text.utf8)
+        _ = try systemCall("write \(path)") { unsafe Glibc.write(rawValue, bytes, bytes.count) }
+    }
+
+    /// The names in a directory, without `.` and `..`, in no order.
+    package static func names(in path: String) throws(SystemError) -> [String] {
+        guard let stream = unsafe opendir(path) else { throw SystemError("opendir \(path)") }
+        defer { unsafe closedir(stream) }
+        var names: [String] = []
+        while let entry = unsafe readdir(stream) {
+            let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+                unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        return names
+    }
+}
+
+/// Where a symbolic link leads.
+func readLink(_ path: String) throws(SystemError) -> String {
+    var target = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let length = try systemCall("readlink \(path)") { unsafe readlink(path, &target, target.count) }
+    return String(decoding: target.prefix(length).map(UInt8.init(bitPattern:)), as: UTF8.self)
+}

@@ -1,0 +1,120 @@
+import CLinux
+import Glibc
+
+/// What a descriptor is and how it stands, found out without changing anything: no byte is read, no pending
+/// error consumed, no option set.
+package struct SocketFacts: Sendable, Hashable {
+    package enum Kind: Sendable, Hashable {
+        case tcp
+        case udp
+        case unixStream
+        case unixDatagram
+        case unixSeqPacket
+        case otherSocket
+        /// A pipe or a FIFO.
+        case pipe
+        case device
+        /// A descriptor without a file, with the kernel's name for it, such as `[timerfd]`.
+        case anonymous(String)
+        case regularFile
+        case directory
+    }
+
+    package let kind: Kind
+    package let isListening: Bool
+    /// Whether it has a peer. A stream that was reset has none any more.
+    package let isConnected: Bool
+    package let readiness: Readiness
+    /// Whether it can be watched at all: files and directories are always ready and cannot.
+    package let isPollable: Bool
+    /// `127.0.0.1:5060`, `[::1]:5060`, `/run/x.sock`, `@abstract`; nil for no socket and for no address.
+    package let local: String?
+    package let peer: String?
+
+    package var isSocket: Bool {
+        switch kind {
+        case .tcp, .udp, .unixStream, .unixDatagram, .unixSeqPacket, .otherSocket: true
+        case .pipe, .device, .anonymous, .regularFile, .directory: false
+        }
+    }
+
+    /// Bytes without boundaries: an end of it is the end for good.
+    package var isStream: Bool {
+        switch kind {
+        case .tcp, .unixStream, .pipe: true
+        case .udp, .unixDatagram, .unixSeqPacket, .otherSocket, .device, .anonymous, .regularFile, .directory:
+            false
+        }
+    }
+
+    /// `EBADF`: it is not open.
+    package init(inspecting descriptor: CInt) throws(SystemError) {
+        var status = stat()
+        _ = try systemCall("fstat") { unsafe fstat(descriptor, &status) }
+        kind = try Self.kind(of: descriptor, mode: status.st_mode)
+        readiness = Poll.now(descriptor)
+        switch kind {
+        case .tcp, .udp, .unixStream, .unixDatagram, .unixSeqPacket, .otherSocket:
+            isPollable = true
+            isListening = Self.option(SO_ACCEPTCONN, of: descriptor) == 1
+            local = SocketAddressText.local(of: descriptor)
+            peer = SocketAddressText.peer(of: descriptor)
+            isConnected = SocketAddressText.hasPeer(descriptor)
+        case .pipe, .device, .anonymous, .regularFile, .directory:
+            isPollable = try Self.canBeWatched(descriptor)
+            isListening = false
+            local = nil
+            peer = nil
+            isConnected = false
+        }
+    }
+
+    private static func kind(of descriptor: CInt, mode: mode_t) throws(SystemError) -> Kind {
+        switch mode & S_IFMT {
+        case S_IFSOCK: return socketKind(of: descriptor)
+        case S_IFIFO: return .pipe
+        case S_IFCHR, S_IFBLK: return .device
+        case S_IFDIR: return .directory
+        case S_IFREG: return .regularFile
+        default:
+            // timerfd, eventfd, epoll, pidfd (of older kernels) and their like: `anon_inode:[eventfd]`.
+            let link = try readLink("/proc/self/fd/\(descriptor)")
+            let prefix = "anon_inode:"
+            return .anonymous(link.hasPrefix(prefix) ? String(link.dropFirst(prefix.count)) : link)
+        }
+    }
+
+    private static func socketKind(of descriptor: CInt) -> Kind {
+        let type = option(SO_TYPE, of: descriptor)
+        let streams = CInt(SOCK_STREAM.rawValue)
+        let datagrams = CInt(SOCK_DGRAM.rawValue)
+        switch option(SO_DOMAIN, of: descriptor) {
+        case AF_UNIX where type == streams: return .unixStream
+        case AF_UNIX where type == datagrams: return .unixDatagram
+        case AF_UNIX where type == CInt(SOCK_SEQPACKET.rawValue): return .unixSeqPacket
+        case AF_INET where type == streams, AF_INET6 where type == streams:
+            let multipathTCP: CInt = 262
+            let transport = option(SO_PROTOCOL, of: descriptor)
+            return transport == CInt(IPPROTO_TCP) || transport == multipathTCP ? .tcp : .otherSocket
+        case AF_INET where type == datagrams, AF_INET6 where type == datagrams:
+            return option(SO_PROTOCOL, of: descriptor) == CInt(IPPROTO_UDP) ? .udp : .otherSocket
+        default: return .otherSocket
+        }
+    }
+
+    private static func option(_ name: CInt, of descriptor: CInt) -> CInt? {
+        var value: CInt = 0
+        var length = socklen_t(MemoryLayout<CInt>.size)
+        guard unsafe getsockopt(descriptor, SOL_SOCKET, name, &value, &length) == 0 else { return nil }
+        return value
+    }
+
+    /// Tries it on an epoll instance of its own: only the kernel knows.
+    private static func canBeWatched(_ descriptor: CInt) throws(SystemError) -> Bool {
+        let closeOnExec = CInt(EPOLL_CLOEXEC)
+        let created = try systemCall("epoll_create1") { epoll_create1(closeOnExec) }
+        let scratch = OwnedDescriptor(adopting: created)
+        var event = unsafe epoll_event()
+        return unsafe epoll_ctl(scratch.rawValue, EPOLL_CTL_ADD, descriptor, &event) == 0
+    }
+}

@@ -1,0 +1,182 @@
+import CLibevent
+import Descriptors
+import Glibc
+import Synchronization
+
+/// One libevent loop on one thread, which is at the same time the serial executor of the actors that live there.
+///
+/// libevent's callbacks do nothing but note what happened. Once per turn the jobs that wait are run, and then
+/// `turn` is called with everything noted: the actor is entered once per turn, not once per event, and no `Task`
+/// is made. With nothing due the thread sleeps in `epoll_wait` without a timeout.
+///
+/// The executor outlives its actors and its watches: both hold it.
+///
+/// Sendable: the inbox and `owner` are made for all threads. All else is confined to the loop's thread, or, while
+/// the loop does not run, to the thread that makes the watches and calls `run` afterwards.
+@safe
+package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
+    private let base: OpaquePointer
+    private let gathering: UnsafeMutablePointer<Gathering>
+    private let inbox = Inbox()
+    /// Readable when another thread put something into the inbox.
+    private let bell: EventDescriptor
+    private let bellEvent: UnsafeMutablePointer<event>
+    /// The thread inside `run`, 0 when there is none.
+    private let owner = Atomic<UInt>(0)
+    /// Empty between turns; kept for its capacity.
+    private var jobs: [UnownedJob] = []
+
+    package init() throws(LoopError) {
+        do {
+            bell = try EventDescriptor()
+        } catch {
+            throw LoopError(code: .cannotCreate, underlying: error)
+        }
+        guard let base = unsafe Self.makeBase() else {
+            throw LoopError(code: .cannotCreate, underlying: SystemError("event_base_new_with_config"))
+        }
+        unsafe self.base = base
+        unsafe gathering = .allocate(capacity: 1)
+        unsafe gathering.initialize(to: Gathering())
+        unsafe bellEvent = .allocate(capacity: 1)
+        unsafe bellEvent.initialize(to: event())
+        unsafe event_assign(
+            bellEvent, base, bell.rawValue, CShort(EV_READ | EV_PERSIST), gatherBell, gathering)
+        guard unsafe event_add(bellEvent, nil) == 0 else {
+            throw LoopError(code: .cannotCreate, underlying: SystemError("event_add"))
+        }
+    }
+
+    deinit {
+        unsafe event_del(bellEvent)
+        unsafe event_base_free(base)
+        unsafe bellEvent.deallocate()
+        unsafe gathering.deinitialize(count: 1)
+        unsafe gathering.deallocate()
+    }
+
+    /// A loop for one thread. The changelist would merge what duplicates of a descriptor need kept apart, and the
+    /// environment can switch it on, so that is ignored.
+    private static func makeBase() -> OpaquePointer? {
+        guard let config = unsafe event_config_new() else { return nil }
+        defer { unsafe event_config_free(config) }
+        let flags = EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
+        unsafe event_config_set_flag(config, CInt(flags))
+        let features = EV_FEATURE_EARLY_CLOSE.rawValue | EV_FEATURE_O1.rawValue
+        unsafe event_config_require_features(config, CInt(features))
+        return unsafe event_base_new_with_config(config)
+    }
+
+    // MARK: Running
+
+    /// Runs the loop on the calling thread until `stop`, calling `turn` once per turn with what happened (nothing,
+    /// if only jobs ran). Jobs that were enqueued before it returns have run; later ones wait for another `run`.
+    package func run(turn: (_ batch: [Ready]) -> Void) throws(LoopError) {
+        let (isFree, _) = owner.compareExchange(
+            expected: 0, desired: UInt(pthread_self()), ordering: .relaxed)
+        precondition(isFree, "a loop runs once at a time")
+        defer { owner.store(0, ordering: .relaxed) }
+        while !inbox.isStopRequested {
+            // The loop's own thread rings no bell, so jobs it left for this turn must be asked for.
+            let wait = inbox.isEmpty ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK
+            guard unsafe event_base_loop(base, wait) >= 0 else {
+                throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
+            }
+            ringOff()
+            runJobs()
+            deliver(to: turn)
+        }
+        while inbox.hasJobs {
+            runJobs()
+            deliver(to: turn)
+        }
+        inbox.forgetStop()
+    }
+
+    /// Ends `run` after the turn it is in and the jobs that wait. From any thread; before `run` it ends the next
+    /// one at once.
+    package func stop() {
+        if inbox.requestStop() { ring() }
+    }
+
+    private func runJobs() {
+        inbox.take(into: &jobs)
+        let executor = unsafe asUnownedSerialExecutor()
+        for job in jobs { unsafe job.runSynchronously(on: executor) }
+        jobs.removeAll(keepingCapacity: true)
+    }
+
+    private func deliver(to turn: (_ batch: [Ready]) -> Void) {
+        let batch = unsafe gathering.pointee.take()
+        turn(batch)
+        unsafe gathering.pointee.recycle(batch)
+    }
+
+    // MARK: The executor
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        if inbox.append(UnownedJob(job)) { ring() }
+    }
+
+    package func isIsolatingCurrentContext() -> Bool? { isOnLoop }
+
+    package func checkIsolated() {
+        precondition(isOnLoop, "this is not the thread of the event loop")
+    }
+
+    /// Whether the caller is on the thread inside `run`. Only that thread could have stored its own identity, so
+    /// no ordering is needed.
+    private var isOnLoop: Bool { owner.load(ordering: .relaxed) == UInt(pthread_self()) }
+
+    private func ring() {
+        // The next turn of our own thread looks into the inbox before it waits.
+        if isOnLoop { return }
+        do {
+            try bell.signal()
+        } catch {
+            preconditionFailure("the loop cannot be woken: \(error)")
+        }
+    }
+
+    private func ringOff() {
+        guard unsafe gathering.pointee.bellRang else { return }
+        unsafe gathering.pointee.bellRang = false
+        do {
+            try bell.clear()
+        } catch {
+            preconditionFailure("the loop's bell is broken: \(error)")
+        }
+    }
+
+    // MARK: Watches
+
+    /// A watch for a descriptor, which stays the caller's and must stay open until the watch is disarmed or gone.
+    /// It is not armed yet. Several watches may share a descriptor.
+    package func watch(
+        _ descriptor: CInt, _ interest: Interest, _ mode: WatchMode, token: UInt64
+    ) throws(LoopError) -> Watch {
+        precondition(!interest.isDisjoint(with: [.read, .write]), "`closed` alone would not see errors")
+        var what: CInt = mode == .persistent ? EV_PERSIST : 0
+        if interest.contains(.read) { what |= EV_READ }
+        if interest.contains(.write) { what |= EV_WRITE }
+        if interest.contains(.closed) { what |= EV_CLOSED }
+        return try makeWatch(descriptor, what, token: token)
+    }
+
+    /// A watch that reports a signal as readable; not armed yet. One loop of a process can watch signals.
+    package func watchSignal(_ number: CInt, token: UInt64) throws(LoopError) -> Watch {
+        try makeWatch(number, EV_SIGNAL | EV_PERSIST, token: token)
+    }
+
+    private func makeWatch(_ subject: CInt, _ what: CInt, token: UInt64) throws(LoopError) -> Watch {
+        let record = UnsafeMutablePointer<WatchRecord>.allocate(capacity: 1)
+        unsafe record.initialize(to: WatchRecord(event: event(), gathering: gathering, token: token))
+        let result = unsafe event_assign(
+            &record.pointee.event, base, subject, CShort(what), gatherEvent, record)
+        guard result == 0 else {
+            unsafe record.deallocate()
+            throw LoopError(code: .cannotWatch, underlying: SystemError(code: EINVAL, call: "event_assign"))
+        }
+        return unsafe Watch(record: record, executor: self)
+    }
+}

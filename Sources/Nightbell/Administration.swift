@@ -1,0 +1,155 @@
+import Descriptors
+import NightbellWire
+import SwiftProtobuf
+
+/// Looks after a supervisor: asks what it does, and wakes, suspends or quits clients.
+///
+/// Every call blocks until the supervisor has answered. Root and the supervisor's own user see and touch every
+/// client, others only their own. One `Administration` is one connection; it belongs to one thread at a time.
+public struct Administration: ~Copyable {
+    /// Where the supervisor was found.
+    public let socketPath: String
+    private var connection: AdministrationConnection
+
+    /// Connects to a supervisor.
+    ///
+    /// - Parameters:
+    ///   - socketPath: where it listens; nil looks in the usual places, see
+    ///     ``Client/Configuration/defaultSocketPath()``.
+    ///   - requestTimeout: how long each call waits for the answer.
+    /// - Throws: ``NightbellError/Code/cannotConnect`` with the `errno` of `connect(2)`: `ENOENT` or
+    ///   `ECONNREFUSED` when no supervisor is there, `EACCES` when the socket's permissions forbid it.
+    public init(
+        socketPath: String? = nil, requestTimeout: Duration = .seconds(5)
+    ) throws(NightbellError) {
+        let path = socketPath ?? Client.Configuration.defaultSocketPath()
+        self.socketPath = path
+        connection = try AdministrationConnection(path: path, requestTimeout: requestTimeout)
+    }
+
+    /// How the supervisor itself does.
+    public mutating func status() throws(NightbellError) -> SupervisorStatus {
+        guard case .supervisorStatus(let status)? = try connection.ask(.status(WireStatus())) else {
+            throw .unexpectedAnswer(to: "Status")
+        }
+        return SupervisorStatus(status)
+    }
+
+    /// All clients that the caller may see, without their sockets, in the supervisor's order.
+    public mutating func list() throws(NightbellError) -> [ClientInfo] {
+        var clients: [ClientInfo] = []
+        let request = try connection.send(.list(WireList()))
+        while true {
+            switch try connection.answer(to: request) {
+            case .clientInfo(let info)?: clients.append(ClientInfo(info))
+            case .done?: return clients
+            default: throw .unexpectedAnswer(to: "List")
+            }
+        }
+    }
+
+    /// Everything about one client.
+    ///
+    /// - Throws: ``NightbellError/Code/noSuchClient`` or ``NightbellError/Code/permissionDenied``, as do all calls
+    ///   that name a client.
+    public mutating func show(_ identifier: String) throws(NightbellError) -> ClientInfo {
+        var message = WireShow()
+        message.identifier = identifier
+        guard case .clientInfo(let info)? = try connection.ask(.show(message)) else {
+            throw .unexpectedAnswer(to: "Show")
+        }
+        return ClientInfo(info)
+    }
+
+    /// Wakes a suspended client, or tells a running one that it was asked to wake.
+    public mutating func wake(_ identifier: String) throws(NightbellError) {
+        var message = WireWakeClient()
+        message.identifier = identifier
+        try connection.expectDone(.wakeClient(message), "WakeClient")
+    }
+
+    /// Begins the suspension of a client in the background without waiting for its linger time. It returns when
+    /// the suspension has begun, not when it is complete; background tasks still hold it off.
+    public mutating func suspend(_ identifier: String) throws(NightbellError) {
+        var message = WireSuspendClient()
+        message.identifier = identifier
+        try connection.expectDone(.suspendClient(message), "SuspendClient")
+    }
+
+    /// Ends a client as its user would: with notice if it runs, without if it is suspended.
+    public mutating func quit(_ identifier: String) throws(NightbellError) {
+        var message = WireQuitClient()
+        message.identifier = identifier
+        try connection.expectDone(.quitClient(message), "QuitClient")
+    }
+
+    /// Turns the connection into a stream of what happens from now on.
+    ///
+    /// - Parameter identifier: only this client's events; nil: everybody's.
+    public consuming func watch(_ identifier: String? = nil) throws(NightbellError) -> ClientEvents {
+        var connection = self.connection
+        var message = WireWatch()
+        message.identifier = identifier ?? ""
+        let request = try connection.send(.watch(message))
+        guard case .done? = try connection.answer(to: request) else { throw .unexpectedAnswer(to: "Watch") }
+        return ClientEvents(connection: connection)
+    }
+}
+
+/// What happens to clients, as it happens. It belongs to one thread at a time.
+public struct ClientEvents: ~Copyable {
+    private var connection: AdministrationConnection
+
+    init(connection: consuming AdministrationConnection) {
+        self.connection = connection
+    }
+
+    /// Readable when ``nextPending()`` has something to tell. Do not read from it.
+    public var fileDescriptor: CInt { connection.rawValue }
+
+    /// Waits for the next event; nil when the supervisor has ended.
+    public mutating func next() throws(NightbellError) -> ClientEvent? {
+        while true {
+            switch try connection.receive() {
+            case .message(let message): if let event = try event(in: message) { return event }
+            case .nothing: connection.waitUntilReadable()
+            case .end: return nil
+            }
+        }
+    }
+
+    /// What ``nextPending()`` found.
+    public enum Pending: Sendable, Hashable {
+        case event(ClientEvent)
+        /// Nothing has happened since.
+        case nothing
+        /// The supervisor has ended: nothing will happen any more.
+        case end
+    }
+
+    /// The next event if it has already arrived. Never blocks.
+    public mutating func nextPending() throws(NightbellError) -> Pending {
+        while true {
+            switch try connection.receive() {
+            case .message(let message): if let event = try event(in: message) { return .event(event) }
+            case .nothing: return .nothing
+            case .end: return .end
+            }
+        }
+    }
+
+    /// Messages other than events are for later versions of this library to understand.
+    private func event(in message: WireSupervisorMessage) throws(NightbellError) -> ClientEvent? {
+        switch message.body {
+        case .watchEvent(let event)?: return ClientEvent(event)
+        case .error(let error)?: throw NightbellError(error)
+        default: return nil
+        }
+    }
+}
+
+extension NightbellError {
+    fileprivate static func unexpectedAnswer(to request: String) -> NightbellError {
+        NightbellError(.malformedAnswer, "the answer to \(request) is of another kind")
+    }
+}

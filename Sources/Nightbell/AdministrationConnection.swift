@@ -1,0 +1,143 @@
+import Descriptors
+import Glibc
+import NightbellWire
+import SwiftProtobuf
+
+/// One connection that asks one thing at a time and waits for the answer.
+struct AdministrationConnection: ~Copyable {
+    enum Arrival {
+        case message(WireSupervisorMessage)
+        case nothing
+        case end
+    }
+
+    private let socket: SeqPacketSocket
+    private var buffer = PacketBuffer(capacity: 65_536)
+    private let requestTimeout: Duration
+    private var lastRequest: UInt64 = 0
+
+    var rawValue: CInt { socket.rawValue }
+
+    init(path: String, requestTimeout: Duration) throws(NightbellError) {
+        self.requestTimeout = requestTimeout
+        let deadline = Deadline(requestTimeout)
+        while true {
+            do {
+                socket = try SeqPacketSocket.connect(path: path)
+                return
+            } catch where error.code == EAGAIN && !deadline.isOver {
+                // Its queue of connections is full: the supervisor is there, but busy. No descriptor tells when
+                // there is room, so look again soon.
+                usleep(5_000)
+            } catch {
+                throw NightbellError(
+                    .cannotConnect, "\(path): \(SystemError.message(for: error.code))", errorNumber: error.code)
+            }
+        }
+    }
+
+    /// Sends a request and returns its number.
+    mutating func send(_ body: WireClientMessage.OneOf_Body) throws(NightbellError) -> UInt64 {
+        lastRequest += 1
+        var message = WireClientMessage()
+        message.request = lastRequest
+        message.body = body
+        let deadline = Deadline(requestTimeout)
+        do {
+            let bytes: [UInt8] = try message.serializedBytes()
+            while try !socket.send(bytes) {
+                let readiness = Poll.wait(
+                    rawValue, for: .writable, timeoutMilliseconds: deadline.remainingMilliseconds)
+                if readiness.isEmpty { throw NightbellError(.requestTimedOut, "it does not read") }
+            }
+        } catch let error as NightbellError {
+            throw error
+        } catch let error as SystemError where error.code == EPIPE || error.code == ECONNRESET {
+            // Why it closed the connection may wait to be read.
+            return lastRequest
+        } catch let error as SystemError {
+            throw NightbellError(.system, error.description, errorNumber: error.code)
+        } catch {
+            throw NightbellError(.invalidArgument, "\(error)")
+        }
+        return lastRequest
+    }
+
+    /// Waits for the next message that answers this request. What the supervisor says of its own accord is
+    /// passed over, except an error: it ends the connection.
+    mutating func answer(to request: UInt64) throws(NightbellError) -> WireSupervisorMessage.OneOf_Body? {
+        let deadline = Deadline(requestTimeout)
+        while true {
+            switch try receive() {
+            case .message(let message):
+                if case .error(let error)? = message.body, message.request == request || message.request == 0 {
+                    throw NightbellError(error)
+                }
+                if message.request == request { return message.body }
+            case .nothing:
+                guard !deadline.isOver else { throw NightbellError(.requestTimedOut, "") }
+                _ = Poll.wait(
+                    rawValue, for: .readable, timeoutMilliseconds: deadline.remainingMilliseconds)
+            case .end:
+                throw NightbellError(.connectionLost, "before it answered")
+            }
+        }
+    }
+
+    mutating func ask(
+        _ body: WireClientMessage.OneOf_Body
+    ) throws(NightbellError) -> WireSupervisorMessage.OneOf_Body? {
+        try answer(to: try send(body))
+    }
+
+    mutating func expectDone(_ body: WireClientMessage.OneOf_Body, _ name: String) throws(NightbellError) {
+        guard case .done? = try ask(body) else {
+            throw NightbellError(.malformedAnswer, "the answer to \(name) is of another kind")
+        }
+    }
+
+    /// Takes one message if one has arrived.
+    mutating func receive() throws(NightbellError) -> Arrival {
+        do {
+            switch try socket.receive(into: &buffer) {
+            case .wouldBlock: return .nothing
+            case .end: return .end
+            case .packet(_, truncated: true, _):
+                throw NightbellError(.malformedAnswer, "a packet is longer than 65,536 bytes")
+            case .packet:
+                return .message(try WireSupervisorMessage(serializedBytes: buffer.bytes))
+            }
+        } catch let error as NightbellError {
+            throw error
+        } catch let error as SystemError {
+            throw NightbellError(.connectionLost, error.description, errorNumber: error.code)
+        } catch {
+            throw NightbellError(.malformedAnswer, "a packet does not decode")
+        }
+    }
+
+    /// Waits, for ever if need be.
+    func waitUntilReadable() {
+        _ = Poll.wait(rawValue, for: .readable, timeoutMilliseconds: -1)
+    }
+}
+
+/// An instant after which waiting is given up.
+private struct Deadline {
+    private let instant: Int64
+
+    init(_ timeout: Duration) {
+        let (seconds, attoseconds) = timeout.components
+        // A hundred years are as good as for ever and overflow nothing.
+        let capped = min(max(0, seconds), 100 * 366 * 86_400)
+        instant = BootClock.now() + capped * 1_000_000_000 + max(0, attoseconds / 1_000_000_000)
+    }
+
+    var isOver: Bool { BootClock.now() >= instant }
+
+    /// Rounded up, so that waiting this long ends after the deadline.
+    var remainingMilliseconds: CInt {
+        let remaining = (instant - BootClock.now() + 999_999) / 1_000_000
+        return CInt(clamping: max(0, remaining))
+    }
+}

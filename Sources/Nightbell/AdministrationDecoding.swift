@@ -1,0 +1,150 @@
+package import NightbellWire
+
+extension SupervisorStatus {
+    package init(_ wire: WireSupervisorStatus) {
+        version = wire.version
+        processID = Int32(clamping: wire.processID)
+        uptime = .milliseconds(Int64(clamping: wire.uptimeMs))
+        suspension = wire.suspension
+        suspensionDetail = wire.suspensionDetail
+        configurationFile = wire.configurationFile.isEmpty ? nil : wire.configurationFile
+        clientsByState = wire.clientsByState.mapValues(Int.init(clamping:))
+        sockets = Int(clamping: wire.sockets)
+        connections = Int(clamping: wire.connections)
+        counters = SupervisionCounters(wire.counters)
+        users = wire.users.map(User.init)
+        descriptorsOpen = Int(clamping: wire.descriptorsOpen)
+        descriptorsLimit = Int(clamping: wire.descriptorsLimit)
+        nextDeadline = wire.noDeadline ? nil : .milliseconds(Int64(clamping: wire.nextDeadlineMs))
+        isStopping = wire.stopping
+        memoryBytes = wire.memoryBytes
+    }
+}
+
+extension SupervisorStatus.User {
+    init(_ wire: WireUserCounters) {
+        uid = wire.uid
+        clients = Int(clamping: wire.clients)
+        sockets = Int(clamping: wire.sockets)
+        wakes = Int(clamping: wire.wakes)
+    }
+}
+
+extension SupervisionCounters {
+    init(_ wire: WireCounters) {
+        wakes = Int(clamping: wire.wakes)
+        wakesSocket = Int(clamping: wire.wakesSocket)
+        wakesKeepAlive = Int(clamping: wire.wakesKeepAlive)
+        wakesRequest = Int(clamping: wire.wakesRequest)
+        wakesClientMessage = Int(clamping: wire.wakesClientMessage)
+        suspensions = Int(clamping: wire.suspensions)
+        suspensionsForced = Int(clamping: wire.suspensionsForced)
+        suspensionsCancelled = Int(clamping: wire.suspensionsCancelled)
+        suspensionsFailed = Int(clamping: wire.suspensionsFailed)
+        keepAliveRuns = Int(clamping: wire.keepAliveRuns)
+        keepAliveLate = Int(clamping: wire.keepAliveLate)
+        overrunsEnteringBackground = Int(clamping: wire.overrunsEnteringBackground)
+        overrunsPrepare = Int(clamping: wire.overrunsPrepare)
+        overrunsWake = Int(clamping: wire.overrunsWake)
+        overrunsBackgroundTasks = Int(clamping: wire.overrunsBackgroundTasks)
+        wakeLimitExceeded = Int(clamping: wire.wakeLimitExceeded)
+        socketsAdopted = Int(clamping: wire.socketsAdopted)
+        socketsRefused = Int(clamping: wire.socketsRefused)
+        protocolErrors = Int(clamping: wire.protocolErrors)
+        asleep = .nanoseconds(Int64(clamping: wire.asleepNs))
+    }
+}
+
+extension ClientInfo {
+    package init(_ wire: WireClientInfo) {
+        identifier = wire.identifier
+        clientID = wire.clientID
+        processID = Int32(clamping: wire.processID)
+        uid = wire.uid
+        state = State(wire.state)
+        stateDetail = wire.stateDetail
+        inState = .milliseconds(Int64(clamping: wire.inStateMs))
+        connected = .milliseconds(Int64(clamping: wire.connectedMs))
+        modes = Set(wire.modes.compactMap(Mode.init(decoding:)))
+        socketCount = Int(clamping: wire.socketCount)
+        sockets = wire.sockets.map(Socket.init)
+        keepAliveTimeout =
+            wire.keepAliveTimeoutMs == 0 ? nil : .milliseconds(Int64(clamping: wire.keepAliveTimeoutMs))
+        keepAliveDueIn =
+            wire.keepAliveDueInMs == 0 ? nil : .milliseconds(Int64(clamping: wire.keepAliveDueInMs))
+        backgroundTasks = wire.backgroundTasks
+        isMediaActive = wire.mediaActive
+        counters = SupervisionCounters(wire.counters)
+        launch = wire.hasLaunch ? Launch(wire.launch) : nil
+        suspension = wire.suspension
+        warnings = wire.warnings
+    }
+}
+
+extension ClientInfo.State {
+    init(_ wire: WireClientState) {
+        self =
+            switch wire {
+            case .notRunning: .notRunning
+            case .inactive: .inactive
+            case .active: .active
+            case .background: .background
+            case .suspending: .suspending
+            case .suspended: .suspended
+            case .terminating: .terminating
+            case .unspecified, .UNRECOGNIZED: .unknown
+            }
+    }
+}
+
+extension ClientInfo.Socket {
+    init(_ wire: WireClientInfo.Socket) {
+        token = wire.token
+        tag = SocketTag(decoding: wire.tag)
+        name = wire.name
+        kind = wire.kind
+        local = wire.local
+        peer = wire.peer
+        condition = wire.condition
+    }
+}
+
+extension ClientInfo.Launch {
+    init(_ wire: WireLaunchSpecification) {
+        arguments = wire.arguments
+        directory = wire.directory
+        environment = wire.environment
+    }
+}
+
+extension ClientEvent {
+    package init(_ wire: WireWatchEvent) {
+        unixNanoseconds = wire.atUnixNs
+        identifier = wire.identifier
+        kind = wire.kind
+        detail = wire.detail
+        state = ClientInfo.State(wire.state)
+        dropped = Int(clamping: wire.dropped)
+    }
+}
+
+extension Mode {
+    fileprivate init?(decoding wire: WireMode) {
+        switch wire {
+        case .voip: self = .voip
+        case .audio: self = .audio
+        case .unspecified, .UNRECOGNIZED: return nil
+        }
+    }
+}
+
+extension SocketTag {
+    fileprivate init?(decoding wire: WireSocketTag) {
+        switch wire {
+        case .voip: self = .voip
+        case .listener: self = .listener
+        case .device: self = .device
+        case .unspecified, .UNRECOGNIZED: return nil
+        }
+    }
+}

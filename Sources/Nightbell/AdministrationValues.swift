@@ -1,0 +1,139 @@
+/// How a supervisor does.
+public struct SupervisorStatus: Sendable, Hashable {
+    public var version: String
+    public var processID: Int32
+    public var uptime: Duration
+    /// How clients are suspended: `cgroup`, `signal` or `none`.
+    public var suspension: String
+    /// Where the cgroups are, or why another way is not used.
+    public var suspensionDetail: String
+    /// The file that its configuration came from; nil if none was read.
+    public var configurationFile: String?
+    /// How many clients are in which state; states that no client is in may be missing.
+    public var clientsByState: [String: Int]
+    /// Parked sockets.
+    public var sockets: Int
+    /// Control connections, this one included.
+    public var connections: Int
+    public var counters: SupervisionCounters
+    public var users: [User]
+    public var descriptorsOpen: Int
+    public var descriptorsLimit: Int
+    /// Until the next timer; nil when none is set.
+    public var nextDeadline: Duration?
+    /// Whether it is shutting down.
+    public var isStopping: Bool
+    /// Resident set, in bytes.
+    public var memoryBytes: UInt64
+
+    /// What one user has.
+    public struct User: Sendable, Hashable {
+        public var uid: UInt32
+        public var clients: Int
+        public var sockets: Int
+        public var wakes: Int
+    }
+}
+
+/// How often things happened: to one client, or to all of one supervisor since it started.
+public struct SupervisionCounters: Sendable, Hashable {
+    /// All wakes; the four below say why, and one wake can have several reasons.
+    public var wakes = 0
+    public var wakesSocket = 0
+    public var wakesKeepAlive = 0
+    public var wakesRequest = 0
+    public var wakesClientMessage = 0
+    public var suspensions = 0
+    /// The client had not said in time that it was ready.
+    public var suspensionsForced = 0
+    public var suspensionsCancelled = 0
+    /// The kernel did not confirm in time.
+    public var suspensionsFailed = 0
+    public var keepAliveRuns = 0
+    public var keepAliveLate = 0
+    public var overrunsEnteringBackground = 0
+    public var overrunsPrepare = 0
+    public var overrunsWake = 0
+    public var overrunsBackgroundTasks = 0
+    public var wakeLimitExceeded = 0
+    public var socketsAdopted = 0
+    public var socketsRefused = 0
+    public var protocolErrors = 0
+    public var asleep: Duration = .zero
+}
+
+/// One client, as the supervisor sees it.
+public struct ClientInfo: Sendable, Hashable {
+    /// Where a client is in its life.
+    public enum State: String, Sendable, Hashable, CaseIterable {
+        case notRunning, inactive, active, background, suspending, suspended, terminating
+        /// One that this version of the library does not know.
+        case unknown
+    }
+
+    /// A parked socket.
+    public struct Socket: Sendable, Hashable {
+        public var token: UInt64
+        /// Nil for one that this version of the library does not know.
+        public var tag: SocketTag?
+        public var name: String
+        /// `tcp`, `udp`, `unix stream`, `pipe`, …
+        public var kind: String
+        public var local: String
+        public var peer: String
+        /// `held`, `armed`, `fired` or `ended`.
+        public var condition: String
+    }
+
+    /// How the program was started.
+    public struct Launch: Sendable, Hashable {
+        public var arguments: [String]
+        public var directory: String
+        public var environment: [String: String]
+    }
+
+    public var identifier: String
+    public var clientID: String
+    public var processID: Int32
+    public var uid: UInt32
+    public var state: State
+    /// More about the state, for people; may be empty.
+    public var stateDetail: String
+    /// How long it has been in this state.
+    public var inState: Duration
+    /// How long it has been connected.
+    public var connected: Duration
+    public var modes: Set<Mode>
+    public var socketCount: Int
+    /// Only from ``Administration/show(_:)``.
+    public var sockets: [Socket]
+    /// The longest time between two runs of the keep-alive handler; nil when none is set.
+    public var keepAliveTimeout: Duration?
+    /// Until the end of the window in which the handler runs next; nil in the foreground.
+    public var keepAliveDueIn: Duration?
+    /// The names of the open background tasks.
+    public var backgroundTasks: [String]
+    public var isMediaActive: Bool
+    public var counters: SupervisionCounters
+    /// Only from ``Administration/show(_:)``, and only if the client told it.
+    public var launch: Launch?
+    /// How it is suspended: `cgroup`, `signal` or `none`.
+    public var suspension: String
+    /// What is odd about it, for people; such as that it holds file locks while asleep.
+    public var warnings: [String]
+}
+
+/// Something that happened to a client.
+public struct ClientEvent: Sendable, Hashable {
+    /// Wall-clock time: nanoseconds since 1970.
+    public var unixNanoseconds: UInt64
+    public var identifier: String
+    /// `state`, `wake`, `overrun`, `adopted`, `released`, `refused`, `connected`, `gone`, …
+    public var kind: String
+    /// For people.
+    public var detail: String
+    /// The client's state afterwards.
+    public var state: ClientInfo.State
+    /// How many events before this one were lost because they were not read fast enough.
+    public var dropped: Int
+}

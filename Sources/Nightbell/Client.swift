@@ -1,0 +1,257 @@
+import Descriptors
+
+/// A client of the Nightbell supervisor: a process that may be suspended while its connections stay alive.
+///
+/// All methods may be called from any thread and from inside handlers. Those that ask the supervisor block until
+/// it has answered, for at most ``Configuration/requestTimeout``.
+///
+/// The client belongs to the process that made it: in a child made by fork(2) every request throws
+/// ``NightbellError/Code/forked``, and the parent's connection is left alone.
+public final class Client: Sendable {
+    private let session: Session
+    private let driver: Configuration.Driver
+    /// The identifier that was registered.
+    public let identifier: String
+
+    /// Connects to the supervisor and registers. Blocks for at most the request timeout.
+    ///
+    /// With ``Configuration/Driver/ownThread`` handlers may run before this returns.
+    ///
+    /// - Throws: ``NightbellError/Code/cannotConnect`` if no supervisor is there, or what it has against this
+    ///   client, such as ``NightbellError/Code/identifierInUse``.
+    public init(_ configuration: Configuration, handlers: Handlers = Handlers()) throws(NightbellError) {
+        identifier = configuration.identifier
+        driver = configuration.driver
+        session = try Session(configuration, handlers)
+        try session.register()
+        switch driver {
+        case .ownThread: try session.startThread()
+        case .manual: break
+        }
+    }
+
+    deinit { session.close() }
+
+    // MARK: What the supervisor said
+
+    /// The shortest timeout that ``setKeepAliveTimeout(_:handler:)`` accepts.
+    public var minimumKeepAliveTimeout: Duration {
+        session.core.withLock { $0.state.welcome.minimumKeepAliveTimeout }
+    }
+
+    /// How this client is suspended: `cgroup`, `signal` or `none`.
+    public var suspensionMethod: String { session.core.withLock { $0.state.welcome.suspension } }
+
+    /// Whether there is a supervisor at the moment that knows all that was handed over and set.
+    public var isConnected: Bool { session.core.withLock { $0.state.isConnected } }
+
+    // MARK: Sockets
+
+    /// A descriptor for ``handOver(_:)``.
+    public struct SocketToPark: Sendable, Hashable {
+        public var descriptor: CInt
+        public var tag: SocketTag
+        /// For people to read; at most 64 bytes.
+        public var name: String
+
+        public init(_ descriptor: CInt, as tag: SocketTag, name: String = "") {
+            self.descriptor = descriptor
+            self.tag = tag
+            self.name = name
+        }
+    }
+
+    /// Hands a descriptor over: from now on the supervisor watches it while the client is suspended.
+    ///
+    /// The descriptor stays the caller's, options and all. The supervisor holds a duplicate of it, so closing
+    /// the descriptor alone tells the peer nothing: ``release(_:)`` it first, or use ``close(socket:)``. This
+    /// library keeps the number only, to hand it over again to a supervisor that comes back.
+    ///
+    /// - Parameters:
+    ///   - descriptor: any pollable descriptor.
+    ///   - tag: what it is.
+    ///   - name: for people to read; at most 64 bytes.
+    /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
+    ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected`` or
+    ///   ``NightbellError/Code/tooManySockets``; ``NightbellError/Code/disconnected`` while no supervisor is there.
+    public func handOver(
+        _ descriptor: CInt, as tag: SocketTag, name: String = ""
+    ) throws(NightbellError) -> ParkedSocket {
+        guard let result = try handOver([SocketToPark(descriptor, as: tag, name: name)]).first else {
+            throw NightbellError(.malformedAnswer, "no adoption")
+        }
+        return try result.get()
+    }
+
+    /// Hands many descriptors over, 250 in a packet. One result for each, in order; the call as a whole throws
+    /// only when nothing could be asked at all.
+    public func handOver(
+        _ sockets: [SocketToPark]
+    ) throws(NightbellError) -> [Result<ParkedSocket, NightbellError>] {
+        var results: [Result<ParkedSocket, NightbellError>] = []
+        for start in stride(from: 0, to: sockets.count, by: Request.socketsPerPacket) {
+            let batch = sockets[start..<min(start + Request.socketsPerPacket, sockets.count)]
+            do throws(NightbellError) {
+                results += try handOverBatch(batch)
+            } catch {
+                if start == 0 { throw error }
+                results += batch.map { _ in .failure(error) }
+            }
+        }
+        return results
+    }
+
+    private func handOverBatch(
+        _ batch: ArraySlice<SocketToPark>
+    ) throws(NightbellError) -> [Result<ParkedSocket, NightbellError>] {
+        let checked = batch.map { socket in Result { () throws(NightbellError) in try socket.checked() } }
+        let good = checked.compactMap { try? $0.get() }
+        guard !good.isEmpty else { return checked.map { $0.flatMap { _ in .failure(.wrongAnswer) } } }
+        guard case .sockets(let adopted) = try session.request(.handOver(good)) else {
+            throw NightbellError.wrongAnswer
+        }
+        var answers = adopted.makeIterator()
+        return checked.map { $0.flatMap { _ in answers.next() ?? .failure(.wrongAnswer) } }
+    }
+
+    /// Ends the adoption: the supervisor closes its duplicate. The descriptor stays open and the caller's.
+    ///
+    /// Succeeds without a supervisor too: then the socket is not handed over again.
+    ///
+    /// - Throws: ``NightbellError/Code/invalidToken`` if it was released before, or lost.
+    public func release(_ socket: ParkedSocket) throws(NightbellError) {
+        _ = try session.request(.release(socket))
+    }
+
+    /// Releases the socket, then closes its descriptor, in this order, so that the peer learns of it now.
+    ///
+    /// If the release fails, for which a handle must be void or the supervisor silent, the descriptor is left
+    /// open.
+    public func close(socket: ParkedSocket) throws(NightbellError) {
+        try release(socket)
+        OwnedDescriptor(adopting: socket.descriptor).close()
+    }
+
+    // MARK: Life cycle
+
+    /// The client leaves the foreground. ``Handlers/didEnterBackground`` follows; once it has returned and no
+    /// background task is held, the client may be suspended at any time.
+    public func enterBackground() throws(NightbellError) { _ = try session.request(.enterBackground) }
+
+    /// The client is in use: it is not suspended until ``enterBackground()``.
+    public func enterForeground() throws(NightbellError) { _ = try session.request(.enterForeground) }
+
+    // MARK: Keep-alive
+
+    /// Has `handler` run at least this often while the client is in the background, suspended or not: a little
+    /// early when it can share the moment with others, never late. Replaces an earlier one. Needs ``Mode/voip``.
+    ///
+    /// While no supervisor is there, the library itself runs the handler in time. After a supervisor was
+    /// replaced, the pause between two runs can once be up to half as long again.
+    ///
+    /// - Parameters:
+    ///   - timeout: at least ``minimumKeepAliveTimeout``; counted in whole milliseconds.
+    ///   - handler: run as all handlers are, after the wake handler. Its time is part of the wake's budget.
+    /// - Throws: ``NightbellError/Code/timeoutTooShort``, ``NightbellError/Code/modeRequired``.
+    public func setKeepAliveTimeout(
+        _ timeout: Duration, handler: @escaping @Sendable () -> Void
+    ) throws(NightbellError) {
+        let milliseconds = timeout.wholeNanoseconds / 1_000_000
+        guard milliseconds > 0 else {
+            throw NightbellError(.invalidArgument, "a keep-alive timeout of \(timeout)")
+        }
+        _ = try session.request(.setKeepAlive(milliseconds: UInt64(milliseconds), handler: handler))
+    }
+
+    /// Nothing happens if none is set.
+    public func clearKeepAliveTimeout() throws(NightbellError) { _ = try session.request(.clearKeepAlive) }
+
+    // MARK: Assertions
+
+    /// Asks not to be suspended until ``end(_:)``. All tasks of a client together have the supervisor's budget
+    /// (180 s by default): a client that has not ended them by then is terminated.
+    ///
+    /// - Parameter name: for people to read; at most 64 bytes.
+    /// - Returns: a task with ``BackgroundTask/isValid`` false when the time is up already.
+    public func beginBackgroundTask(_ name: String = "") throws(NightbellError) -> BackgroundTask {
+        try Self.check(name: name)
+        guard case .task(let task) = try session.request(.beginTask(name: name)) else {
+            throw NightbellError.wrongAnswer
+        }
+        return task
+    }
+
+    /// Ends a background task; with an invalid one nothing happens.
+    ///
+    /// - Throws: ``NightbellError/Code/invalidTask`` if it has ended before.
+    public func end(_ task: BackgroundTask) throws(NightbellError) {
+        _ = try session.request(.endTask(task))
+    }
+
+    /// How long background tasks may still run.
+    public func backgroundTimeRemaining() throws(NightbellError) -> BackgroundTimeRemaining {
+        guard case .time(let time) = try session.request(.timeRemaining) else {
+            throw NightbellError.wrongAnswer
+        }
+        return time
+    }
+
+    /// Tells that media plays or is recorded, which holds off suspension for 5 s by default: repeat it while it
+    /// lasts. Needs ``Mode/audio``.
+    public func mediaActivity() throws(NightbellError) { _ = try session.request(.media) }
+
+    // MARK: Driving
+
+    /// The client's wakes, for one consumer at a time.
+    ///
+    /// From the moment this is read, wakes are kept for the consumer, and none counts as done before the consumer
+    /// has asked for the one after it. Dropping the sequence or cancelling the task that iterates ends that.
+    public var wakes: Wakes { Wakes(Wakes.Subscription(session)) }
+
+    /// For ``Configuration/Driver/manual``: readable whenever ``processPending()`` has something to do. Poll it,
+    /// do not read it. It stays the same for the life of the client, also across reconnection.
+    public var fileDescriptor: CInt { session.watcher.rawValue }
+
+    /// For ``Configuration/Driver/manual``: reads what waits, runs handlers, reconnects when it is time to. Never
+    /// waits for the supervisor. Inside a handler it does nothing.
+    ///
+    /// - Throws: ``NightbellError/Code/closed`` once the client is closed or its connection has ended for good.
+    public func processPending() throws(NightbellError) {
+        if session.isForked { throw NightbellError(.forked, "") }
+        switch driver {
+        case .manual: session.processPending()
+        case .ownThread: break
+        }
+        let closure = session.core.withLock { $0.state.closure }
+        if let closure {
+            throw NightbellError(.closed, closure.code == .closed ? "" : closure.description.withoutFullStop)
+        }
+    }
+
+    /// Ends the connection: the supervisor lets go of all sockets, and the client is none any more. No handler
+    /// starts after this; one that runs on another thread may still be running.
+    public func close() { session.close() }
+
+    static func check(name: String) throws(NightbellError) {
+        guard name.utf8.count <= 64 else {
+            throw NightbellError(.invalidArgument, "a name of \(name.utf8.count) bytes; 64 are allowed")
+        }
+    }
+}
+
+extension Client.SocketToPark {
+    fileprivate func checked() throws(NightbellError) -> NewSocket {
+        try Client.check(name: name)
+        do {
+            return NewSocket(
+                descriptor: descriptor, tag: tag, name: name, file: try FileIdentity(of: descriptor))
+        } catch {
+            throw NightbellError(.system, error)
+        }
+    }
+}
+
+extension NightbellError {
+    /// `SessionState` has matched the answer with its request, so this tells of a mistake in this library.
+    fileprivate static let wrongAnswer = NightbellError(.malformedAnswer, "an answer of the wrong kind")
+}

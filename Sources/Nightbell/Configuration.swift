@@ -1,0 +1,71 @@
+extension Client {
+    /// Who the client is and how the library is driven.
+    public struct Configuration: Sendable {
+        /// Who runs the handlers.
+        public enum Driver: Sendable, Hashable {
+            /// A thread of the library's own reads what the supervisor sends and runs the handlers.
+            case ownThread
+            /// No thread: the program polls ``Client/fileDescriptor`` and calls ``Client/processPending()``.
+            case manual
+        }
+
+        /// Reverse-domain style, 1 to 128 characters out of `A-Z a-z 0-9 . _ -`, unique among running clients.
+        public var identifier: String
+        public var modes: Set<Mode>
+        /// Where the supervisor listens; nil looks it up, see ``defaultSocketPath()``.
+        public var socketPath: String?
+        public var wakeLimitPolicy: WakeLimitPolicy = .linger
+        public var driver: Driver = .ownThread
+        /// Whether to connect again when the supervisor went away, until it is back.
+        public var reconnects: Bool = true
+        /// How long a request waits for its answer. Time in which the process was suspended does not count.
+        public var requestTimeout: Duration = .seconds(5)
+
+        /// - Parameters:
+        ///   - identifier: nil takes `NIGHTBELL_IDENTIFIER` from the environment, which `nightbell run` sets;
+        ///     without either, ``Client/init(_:handlers:)`` throws ``NightbellError/Code/invalidIdentifier``.
+        ///   - modes: what the client does.
+        ///   - socketPath: where the supervisor listens; nil looks it up, see ``defaultSocketPath()``.
+        public init(identifier: String? = nil, modes: Set<Mode> = [.voip], socketPath: String? = nil) {
+            self.identifier = identifier ?? Environment.value("NIGHTBELL_IDENTIFIER") ?? ""
+            self.modes = modes
+            self.socketPath = socketPath
+        }
+
+        /// `NIGHTBELL_SOCKET` if set, else the user's own supervisor at
+        /// `$XDG_RUNTIME_DIR/nightbell/nightbell.sock` if that exists, else `/run/nightbell/nightbell.sock`.
+        public static func defaultSocketPath() -> String { Environment.socketPath() }
+    }
+
+    /// What the library calls, one at a time, on its own thread or inside ``Client/processPending()``.
+    ///
+    /// A handler may make requests. None is called again before it returned.
+    public struct Handlers: Sendable {
+        /// The client was woken. Return when what it asks for is done or a background task holds the client.
+        public var wake: @Sendable (Wake) -> Void = { _ in }
+        /// The client will be suspended: stop reading, and return the sockets with work left, such as bytes
+        /// that were read but not handled, TLS plaintext included. Any of them calls the suspension off.
+        public var prepareToSuspend: @Sendable () -> [ParkedSocket] = { [] }
+        /// The announced suspension does not take place now: read on.
+        public var suspendCancelled: @Sendable () -> Void = {}
+        /// The client left the foreground. Save what must be saved within the supervisor's budget (5 s).
+        public var didEnterBackground: @Sendable () -> Void = {}
+        /// Background tasks still run and their time is nearly up: end them, or be terminated.
+        public var backgroundTimeExpiring: @Sendable (_ remaining: Duration) -> Void = { _ in }
+        /// The process is about to be ended: exit within this time, or be killed.
+        public var willTerminate: @Sendable (_ budget: Duration) -> Void = { _ in }
+        /// The connection ended. Nothing is watched and nobody suspends until ``reconnected``.
+        public var connectionLost: @Sendable (NightbellError) -> Void = { _ in }
+        /// The supervisor is back, and everything has been handed over and set again.
+        public var reconnected: @Sendable () -> Void = {}
+        /// The supervisor that came back refused this socket: its handle is void, its descriptor the caller's.
+        public var socketLost: @Sendable (ParkedSocket, NightbellError) -> Void = { _, _ in }
+        /// The supervisor that came back refused the keep-alive timeout: none is set now.
+        public var keepAliveLost: @Sendable (NightbellError) -> Void = { _ in }
+
+        public init() {}
+
+        /// Handlers for a client that only wants to know when it is woken.
+        public init(wake: @escaping @Sendable (Wake) -> Void) { self.wake = wake }
+    }
+}

@@ -1,0 +1,21 @@
+import Glibc
+
+/// What the surroundings say about where the supervisor is and who this process is.
+package enum Environment {
+    /// nil when it is not set, or empty.
+    package static func value(_ name: String) -> String? {
+        guard let text = unsafe getenv(name) else { return nil }
+        let value = unsafe String(cString: text)
+        return value.isEmpty ? nil : value
+    }
+
+    /// See ``Client/Configuration/defaultSocketPath()``.
+    package static func socketPath() -> String {
+        if let path = value("NIGHTBELL_SOCKET") { return path }
+        if let directory = value("XDG_RUNTIME_DIR") {
+            let own = directory + "/nightbell/nightbell.sock"
+            if unsafe access(own, F_OK) == 0 { return own }
+        }
+        return "/run/nightbell/nightbell.sock"
+    }
+}

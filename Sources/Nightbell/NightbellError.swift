@@ -1,0 +1,216 @@
+package import Descriptors
+package import NightbellWire
+
+/// What went wrong, as a code for programs and a sentence for people.
+///
+/// Codes up to ``Code/truncatedDescriptors`` are the supervisor's answers; the others arise in this library.
+/// ``errorNumber`` is the `errno` of the system call that failed, where one did.
+public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible {
+    public enum Code: String, Sendable, Hashable, CaseIterable {
+        // The supervisor refused what was sent and closed the connection.
+
+        /// A packet did not decode, was too long, or carried descriptors it must not.
+        case malformedPacket
+        /// The supervisor does not know this kind of message.
+        case unknownMessage
+        /// The supervisor speaks another version of the protocol.
+        case unsupportedVersion
+        /// Something was asked for before the client had said who it is.
+        case helloRequired
+        /// The client said twice who it is.
+        case alreadyRegistered
+        /// Identifiers have 1 to 128 characters out of `A-Z a-z 0-9 . _ -`.
+        case invalidIdentifier
+        /// Another running client has this identifier.
+        case identifierInUse
+        /// Another user was the first to use this identifier.
+        case identifierOfOtherUser
+        /// This user has as many clients as it may have.
+        case tooManyClients
+        /// The supervisor is going away.
+        case shuttingDown
+        /// The client did not read what it was sent.
+        case tooSlow
+        /// The process that connected could not be identified, or has ended.
+        case processGone
+        /// The supervisor has as many connections as it may have.
+        case tooManyConnections
+
+        // The supervisor refused one request.
+
+        /// The client did not declare the ``Mode`` that this needs.
+        case modeRequired
+        /// The keep-alive timeout is shorter than ``Client/minimumKeepAliveTimeout``.
+        case timeoutTooShort
+        /// No parked socket of this client is meant by this handle, or no longer.
+        case invalidToken
+        /// No background task of this client is meant by this handle, or no longer.
+        case invalidTask
+        /// Not in this state; the message names it.
+        case illegalState
+        /// A regular file or directory cannot be watched.
+        case notPollable
+        /// A listening socket cannot be handed over as ``SocketTag/voip``.
+        case listeningSocket
+        /// Handed over as ``SocketTag/listener``, but it does not listen.
+        case notAListener
+        /// Handed over as ``SocketTag/voip``, but it is not a socket.
+        case notASocket
+        /// Handed over as ``SocketTag/voip``: a stream socket without a peer.
+        case notConnected
+        /// The socket has a pending error.
+        case socketError
+        /// This client or this user has as many parked sockets as it may have.
+        case tooManySockets
+        /// The supervisor has no descriptor left.
+        case outOfDescriptors
+        /// This user may not do that.
+        case permissionDenied
+        /// No client has this identifier.
+        case noSuchClient
+        /// An argument is out of its range, such as a name that is too long.
+        case invalidArgument
+        /// The kernel dropped descriptors on the way to the supervisor.
+        case truncatedDescriptors
+
+        // Between this library and the supervisor.
+
+        /// No supervisor could be reached; ``NightbellError/errorNumber`` says why.
+        case cannotConnect
+        /// The connection ended.
+        case connectionLost
+        /// There is no connection at the moment; the library is trying to get one.
+        case disconnected
+        /// The supervisor did not answer within ``Client/Configuration/requestTimeout``.
+        case requestTimedOut
+        /// ``Client/close()`` was called, or the connection ended for good.
+        case closed
+        /// The supervisor sent something that is not part of the protocol.
+        case malformedAnswer
+        /// The supervisor answered with a code that this version of the library does not know.
+        case unrecognized
+        /// A descriptor that was handed over had been closed, or its number used again, before its release.
+        case descriptorGone
+        /// The client was made in another process: this one is a fork of it.
+        case forked
+        /// A system call failed; ``NightbellError/errorNumber`` says why.
+        case system
+    }
+
+    /// What went wrong, for programs.
+    public let code: Code
+    /// What went wrong, for people: the supervisor's own words, or the library's.
+    public let message: String
+    /// `errno` of the system call that failed, or 0.
+    public let errorNumber: CInt
+
+    package init(_ code: Code, _ message: String, errorNumber: CInt = 0) {
+        self.code = code
+        self.message = message
+        self.errorNumber = errorNumber
+    }
+
+    /// Such as “The keep-alive timeout is too short: 1 s is less than 600 s.”
+    public var description: String {
+        message.isEmpty ? "\(code.summary)." : "\(code.summary): \(message)."
+    }
+}
+
+extension NightbellError {
+    /// A system call that failed.
+    package init(_ code: Code, _ error: SystemError) {
+        self.init(code, error.description, errorNumber: error.code)
+    }
+
+    /// The supervisor's answer.
+    package init(_ wire: WireError) {
+        let code = Code(wire.code)
+        var message = wire.message
+        while message.hasSuffix(".") { message.removeLast() }
+        self.init(code ?? .unrecognized, code == nil ? "code \(wire.code.rawValue), \(message)" : message)
+    }
+}
+
+extension NightbellError.Code {
+    package init?(_ wire: WireErrorCode) {
+        switch wire {
+        case .malformedPacket: self = .malformedPacket
+        case .unknownMessage: self = .unknownMessage
+        case .unsupportedVersion: self = .unsupportedVersion
+        case .helloRequired: self = .helloRequired
+        case .alreadyRegistered: self = .alreadyRegistered
+        case .invalidIdentifier: self = .invalidIdentifier
+        case .identifierInUse: self = .identifierInUse
+        case .identifierOfOtherUser: self = .identifierOfOtherUser
+        case .tooManyClients: self = .tooManyClients
+        case .shuttingDown: self = .shuttingDown
+        case .tooSlow: self = .tooSlow
+        case .processGone: self = .processGone
+        case .tooManyConnections: self = .tooManyConnections
+        case .modeRequired: self = .modeRequired
+        case .timeoutTooShort: self = .timeoutTooShort
+        case .invalidToken: self = .invalidToken
+        case .invalidTask: self = .invalidTask
+        case .illegalState: self = .illegalState
+        case .notPollable: self = .notPollable
+        case .listeningSocket: self = .listeningSocket
+        case .notAListener: self = .notAListener
+        case .notASocket: self = .notASocket
+        case .notConnected: self = .notConnected
+        case .socketError: self = .socketError
+        case .tooManySockets: self = .tooManySockets
+        case .outOfDescriptors: self = .outOfDescriptors
+        case .permissionDenied: self = .permissionDenied
+        case .noSuchClient: self = .noSuchClient
+        case .invalidArgument: self = .invalidArgument
+        case .truncatedDescriptors: self = .truncatedDescriptors
+        case .unspecified, .UNRECOGNIZED: return nil
+        }
+    }
+
+    /// A clause that a message can follow.
+    var summary: String {
+        switch self {
+        case .malformedPacket: "The supervisor could not read a packet"
+        case .unknownMessage: "The supervisor does not know this kind of message"
+        case .unsupportedVersion: "The supervisor speaks another version of the protocol"
+        case .helloRequired: "The client has not said who it is"
+        case .alreadyRegistered: "The client has already said who it is"
+        case .invalidIdentifier: "The identifier is not valid"
+        case .identifierInUse: "Another running client has this identifier"
+        case .identifierOfOtherUser: "The identifier belongs to another user"
+        case .tooManyClients: "This user has too many clients"
+        case .shuttingDown: "The supervisor is going away"
+        case .tooSlow: "The client did not read what it was sent"
+        case .processGone: "The supervisor could not identify this process"
+        case .tooManyConnections: "The supervisor has too many connections"
+        case .modeRequired: "The client did not declare the mode that this needs"
+        case .timeoutTooShort: "The keep-alive timeout is too short"
+        case .invalidToken: "No such parked socket"
+        case .invalidTask: "No such background task"
+        case .illegalState: "Not possible in this state"
+        case .notPollable: "The descriptor cannot be watched"
+        case .listeningSocket: "A listening socket cannot be a voip socket"
+        case .notAListener: "The socket does not listen"
+        case .notASocket: "The descriptor is not a socket"
+        case .notConnected: "The socket has no peer"
+        case .socketError: "The socket has a pending error"
+        case .tooManySockets: "Too many parked sockets"
+        case .outOfDescriptors: "The supervisor has no descriptor left"
+        case .permissionDenied: "Permission denied"
+        case .noSuchClient: "No such client"
+        case .invalidArgument: "An argument is not valid"
+        case .truncatedDescriptors: "The kernel dropped descriptors"
+        case .cannotConnect: "No supervisor can be reached"
+        case .connectionLost: "The connection to the supervisor ended"
+        case .disconnected: "There is no connection to the supervisor now"
+        case .requestTimedOut: "The supervisor did not answer in time"
+        case .closed: "The client is closed"
+        case .malformedAnswer: "The supervisor sent something unintelligible"
+        case .unrecognized: "The supervisor answered with an unknown error"
+        case .descriptorGone: "The descriptor was closed before its release"
+        case .forked: "The client belongs to the parent process"
+        case .system: "A system call failed"
+        }
+    }
+}

@@ -1,0 +1,90 @@
+/// What the client has handed over and set: all that a supervisor that comes back must be given again. Pure.
+package struct Holdings {
+    package struct Parked {
+        package var socket: ParkedSocket
+        package var file: FileIdentity
+        /// The supervisor's name for it; nil while there is no supervisor that knows it.
+        package var token: UInt64?
+    }
+
+    package struct KeepAlive {
+        package var milliseconds: UInt64
+        package var handler: @Sendable () -> Void
+        /// When the handler ran last, or the timeout was set.
+        package var lastRun: Int64
+
+        /// When it has to run at the latest, in nanoseconds.
+        package var due: Int64 { lastRun &+ Int64(clamping: milliseconds).multipliedClamping(1_000_000) }
+    }
+
+    package struct Task {
+        package var name: String
+        package var wireID: UInt64?
+    }
+
+    package enum Ground { case undeclared, foreground, leaving, background }
+
+    package private(set) var sockets: [UInt64: Parked] = [:]
+    private var socketsByToken: [UInt64: UInt64] = [:]
+    package var tasks: [UInt64: Task] = [:]
+    package var keepAlive: KeepAlive?
+    /// `leaving`: the background was asked for, but the client's handler for entering it has not run yet.
+    package var ground = Ground.undeclared
+    private var lastID: UInt64 = 0
+
+    package mutating func park(_ new: NewSocket, token: UInt64) -> ParkedSocket {
+        let socket = ParkedSocket(id: nextID(), descriptor: new.descriptor, tag: new.tag, name: new.name)
+        sockets[socket.id] = Parked(socket: socket, file: new.file, token: token)
+        socketsByToken[token] = socket.id
+        return socket
+    }
+
+    package mutating func reparked(_ id: UInt64, token: UInt64) {
+        sockets[id]?.token = token
+        socketsByToken[token] = id
+    }
+
+    @discardableResult package mutating func remove(_ id: UInt64) -> ParkedSocket? {
+        guard let parked = sockets.removeValue(forKey: id) else { return nil }
+        if let token = parked.token { socketsByToken[token] = nil }
+        return parked.socket
+    }
+
+    package func socket(of token: UInt64) -> ParkedSocket? {
+        guard let id = socketsByToken[token] else { return nil }
+        return sockets[id]?.socket
+    }
+
+    package func token(of socket: ParkedSocket) -> UInt64? {
+        guard let parked = sockets[socket.id], parked.socket == socket else { return nil }
+        return parked.token
+    }
+
+    package func contains(_ socket: ParkedSocket) -> Bool { sockets[socket.id]?.socket == socket }
+
+    package mutating func begin(_ name: String, wireID: UInt64) -> BackgroundTask {
+        guard wireID != 0 else { return BackgroundTask(id: 0, name: name) }
+        let task = BackgroundTask(id: nextID(), name: name)
+        tasks[task.id] = Task(name: name, wireID: wireID)
+        return task
+    }
+
+    /// The supervisor is gone, and with it its names for everything.
+    package mutating func forgetNames() {
+        socketsByToken = [:]
+        for id in sockets.keys { sockets[id]?.token = nil }
+        for id in tasks.keys { tasks[id]?.wireID = nil }
+    }
+
+    private mutating func nextID() -> UInt64 {
+        lastID += 1
+        return lastID
+    }
+}
+
+extension Int64 {
+    package func multipliedClamping(_ factor: Int64) -> Int64 {
+        let (product, overflow) = multipliedReportingOverflow(by: factor)
+        return overflow ? .max / 4 : Swift.min(product, .max / 4)
+    }
+}

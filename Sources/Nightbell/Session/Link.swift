@@ -1,0 +1,102 @@
+import Descriptors
+import Glibc
+import NightbellWire
+import SwiftProtobuf
+
+/// One connection to a supervisor. It closes when the last thread that uses it lets go of it.
+// @unchecked: the buffer is touched only by the thread that has the right to read, of which there is one
+// (`Session.Core.isReading`); the socket's calls are system calls.
+final class Link: @unchecked Sendable {
+    /// The protocol's limit.
+    static let packetCapacity = 65_536
+
+    private let socket: SeqPacketSocket
+    private var buffer = PacketBuffer(capacity: packetCapacity)
+
+    init(_ socket: consuming SeqPacketSocket) {
+        self.socket = socket
+    }
+
+    static func connect(path: String) throws(NightbellError) -> Link {
+        do {
+            return Link(try SeqPacketSocket.connect(path: path))
+        } catch {
+            throw NightbellError(.cannotConnect, error)
+        }
+    }
+
+    var rawValue: CInt { socket.rawValue }
+
+    /// False: the supervisor's queue is full now.
+    func send(_ message: WireClientMessage, descriptors: [CInt] = []) throws(NightbellError) -> Bool {
+        let bytes = Self.encode(message)
+        guard bytes.count <= Self.packetCapacity else {
+            throw NightbellError(.invalidArgument, "\(bytes.count) bytes are more than a packet may have")
+        }
+        do {
+            return try socket.send(bytes, descriptors: descriptors)
+        } catch {
+            switch error.code {
+            case EPIPE, ECONNRESET, ENOTCONN:
+                throw NightbellError(.connectionLost, error)
+            default:
+                throw NightbellError(.system, error)
+            }
+        }
+    }
+
+    enum Reception {
+        case message(WireSupervisorMessage)
+        case nothing
+    }
+
+    /// Takes one packet if there is one. Throws when the connection is of no more use.
+    func receive() throws(NightbellError) -> Reception {
+        let reception: Descriptors.Reception
+        do {
+            reception = try socket.receive(into: &buffer)
+        } catch {
+            throw NightbellError(.connectionLost, error)
+        }
+        switch reception {
+        case .wouldBlock:
+            return .nothing
+        case .end:
+            throw NightbellError(.connectionLost, "the supervisor closed it")
+        case .packet(_, let truncated, _):
+            guard !truncated else { throw NightbellError(.malformedAnswer, "a packet that is too long") }
+            return .message(try Self.decode(buffer.bytes))
+        }
+    }
+
+    /// Ends it for whoever reads or writes at this moment, too.
+    func shutDown() {
+        _ = Glibc.shutdown(socket.rawValue, CInt(SHUT_RDWR))
+    }
+
+    private static func encode(_ message: WireClientMessage) -> [UInt8] {
+        do {
+            return try message.serializedBytes()
+        } catch {
+            // Only proto2's required fields and `Any` can fail, and the schema has neither.
+            preconditionFailure("the schema does not allow this message: \(error)")
+        }
+    }
+
+    private static func decode(_ bytes: [UInt8]) throws(NightbellError) -> WireSupervisorMessage {
+        do {
+            return try WireSupervisorMessage(serializedBytes: bytes)
+        } catch {
+            throw NightbellError(.malformedAnswer, "a packet of \(bytes.count) bytes does not decode")
+        }
+    }
+}
+
+extension FileIdentity {
+    /// Throws what `fstat` says: `EBADF` if nothing is open under this number.
+    init(of descriptor: CInt) throws(SystemError) {
+        var status = stat()
+        _ = try systemCall("fstat of descriptor \(descriptor)") { unsafe fstat(descriptor, &status) }
+        self.init(device: UInt64(status.st_dev), inode: UInt64(status.st_ino))
+    }
+}

@@ -1,0 +1,75 @@
+import NightbellWire
+import SwiftProtobuf
+
+extension Client.Configuration {
+    /// What the client says first.
+    func hello() throws(NightbellError) -> WireHello {
+        try Self.check(identifier: identifier)
+        var hello = WireHello()
+        hello.version = 1
+        hello.identifier = identifier
+        hello.modes = modes.map(\.wire).sorted { $0.rawValue < $1.rawValue }
+        hello.wakeLimitPolicy = wakeLimitPolicy.wire
+        if let launch = Environment.launch() { hello.launch = launch }
+        return hello
+    }
+
+    static func check(identifier: String) throws(NightbellError) {
+        guard (1...128).contains(identifier.utf8.count) else {
+            throw NightbellError(
+                .invalidIdentifier, "it has \(identifier.utf8.count) characters; 1 to 128 are allowed")
+        }
+        let isAllowed = identifier.utf8.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                UInt8(ascii: "-"):
+                true
+            default: false
+            }
+        }
+        guard isAllowed else {
+            throw NightbellError(.invalidIdentifier, "A-Z a-z 0-9 . _ - are allowed, not “\(identifier)”")
+        }
+    }
+}
+
+extension Environment {
+    /// How `nightbell run` started this program. What is unintelligible, or too long for a packet, counts as
+    /// absent: it is only shown, and a client is not to fail for it.
+    static func launch() -> WireLaunchSpecification? {
+        guard let text = value("NIGHTBELL_LAUNCH"), let bytes = decodeBase64(text), bytes.count <= 60_000
+        else { return nil }
+        return try? WireLaunchSpecification(serializedBytes: bytes)
+    }
+
+    /// RFC 4648, section 4; nil if it is not base64.
+    package static func decodeBase64(_ text: String) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var bits: UInt32 = 0
+        var count = 0
+        var padding = 0
+        for character in text.utf8 {
+            let value: UInt8
+            switch character {
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"): value = character - UInt8(ascii: "A")
+            case UInt8(ascii: "a")...UInt8(ascii: "z"): value = character - UInt8(ascii: "a") + 26
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = character - UInt8(ascii: "0") + 52
+            case UInt8(ascii: "+"): value = 62
+            case UInt8(ascii: "/"): value = 63
+            case UInt8(ascii: "="):
+                padding += 1
+                continue
+            default: return nil
+            }
+            if padding > 0 { return nil }
+            bits = bits << 6 | UInt32(value)
+            count += 1
+            if count % 4 != 1 {
+                bytes.append(UInt8(truncatingIfNeeded: bits >> (6 - 2 * UInt32((count - 1) % 4))))
+            }
+        }
+        guard (count + padding) % 4 == 0, padding <= 2 else { return nil }
+        return bytes
+    }
+}

@@ -1,0 +1,124 @@
+package import NightbellWire
+import SwiftProtobuf
+
+/// A socket on its way to the supervisor.
+package struct NewSocket: Sendable, Hashable {
+    package var descriptor: CInt
+    package var tag: SocketTag
+    package var name: String
+    /// Tells later whether the descriptor still means the same open file.
+    package var file: FileIdentity
+
+    package init(descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity) {
+        self.descriptor = descriptor
+        self.tag = tag
+        self.name = name
+        self.file = file
+    }
+}
+
+/// Which open file a descriptor meant when it was handed over.
+package struct FileIdentity: Sendable, Hashable {
+    package var device: UInt64
+    package var inode: UInt64
+
+    package init(device: UInt64, inode: UInt64) {
+        self.device = device
+        self.inode = inode
+    }
+}
+
+/// What a caller asks of the supervisor.
+package enum Request: Sendable {
+    case handOver([NewSocket])
+    case release(ParkedSocket)
+    case enterBackground
+    case enterForeground
+    case setKeepAlive(milliseconds: UInt64, handler: @Sendable () -> Void)
+    case clearKeepAlive
+    case beginTask(name: String)
+    case endTask(BackgroundTask)
+    case timeRemaining
+    case media
+}
+
+/// What the caller learns.
+package enum Answer: Sendable, Equatable {
+    case done
+    case sockets([Result<ParkedSocket, NightbellError>])
+    case task(BackgroundTask)
+    case time(BackgroundTimeRemaining)
+}
+
+extension Request {
+    /// The limit of the protocol for one packet.
+    package static let socketsPerPacket = 250
+
+    package var descriptors: [CInt] {
+        if case .handOver(let sockets) = self { sockets.map(\.descriptor) } else { [] }
+    }
+}
+
+extension WireClientMessage {
+    package init(_ body: OneOf_Body, request: UInt64 = 0) {
+        self.init()
+        self.request = request
+        self.body = body
+    }
+
+    package static func release(token: UInt64, request: UInt64 = 0) -> Self {
+        Self(.release(.with { $0.token = token }), request: request)
+    }
+
+    package static func endTask(_ id: UInt64, request: UInt64 = 0) -> Self {
+        Self(.endBackgroundTask(.with { $0.taskID = id }), request: request)
+    }
+
+    package static func beginTask(name: String, request: UInt64) -> Self {
+        Self(.beginBackgroundTask(.with { $0.name = name }), request: request)
+    }
+
+    package static func setKeepAlive(milliseconds: UInt64, request: UInt64) -> Self {
+        Self(.setKeepAliveTimeout(.with { $0.timeoutMs = milliseconds }), request: request)
+    }
+
+    package static func wakeDone(_ id: UInt64) -> Self { Self(.wakeDone(.with { $0.wakeID = id })) }
+
+    package static func handOver(_ sockets: [NewSocket], request: UInt64) -> Self {
+        let list = sockets.map { socket in
+            WireHandOver.Socket.with {
+                $0.tag = socket.tag.wire
+                $0.name = socket.name
+            }
+        }
+        return Self(.handOver(.with { $0.sockets = list }), request: request)
+    }
+}
+
+extension SocketTag {
+    package var wire: WireSocketTag {
+        switch self {
+        case .voip: .voip
+        case .listener: .listener
+        case .device: .device
+        }
+    }
+}
+
+extension Mode {
+    package var wire: WireMode {
+        switch self {
+        case .voip: .voip
+        case .audio: .audio
+        }
+    }
+}
+
+extension WakeLimitPolicy {
+    package var wire: WireWakeLimitPolicy {
+        switch self {
+        case .linger: .linger
+        case .terminate: .terminate
+        }
+    }
+}

@@ -1,0 +1,243 @@
+import Descriptors
+import Glibc
+import NightbellWire
+
+extension Session {
+    // MARK: A thread of the library's own
+
+    /// It has the signal mask of the thread that calls this, as every new thread has.
+    func startThread() throws(NightbellError) {
+        var thread = pthread_t()
+        let context = unsafe Unmanaged.passRetained(self)
+        let result = unsafe pthread_create(
+            &thread, nil,
+            { context in
+                guard let context = unsafe context else { return nil }
+                unsafe Unmanaged<Session>.fromOpaque(context).takeRetainedValue().runThread()
+                return nil
+            }, context.toOpaque())
+        guard result == 0 else {
+            unsafe context.release()
+            let error = SystemError(code: result, call: "pthread_create")
+            throw NightbellError(.system, error.description, errorNumber: result)
+        }
+        pthread_detach(thread)
+    }
+
+    private func runThread() {
+        enum Step { case wait, handle, end }
+        while true {
+            let step = core.turn { core in
+                if !core.notices.isEmpty { return .done(Step.handle) }
+                if core.state.closure != nil { return .done(Step.end) }
+                // Who reads now lets us look again when it is done.
+                if core.isReading { return .wait(.max) }
+                core.isReading = true
+                return .done(Step.wait)
+            }
+            switch step {
+            case .end:
+                return
+            case .wait:
+                watcher.wait()
+                core.withLock { $0.isReading = false }
+                core.changed()
+                processPending()
+            case .handle:
+                processPending()
+            }
+        }
+    }
+
+    // MARK: Handling what there is
+
+    /// Reads, connects and runs handlers until there is nothing left to do. Returns at once inside a handler.
+    func processPending() {
+        let isOurs = core.withLock { core in
+            if core.isRunning { return false }
+            core.isRunning = true
+            if core.isFlagRaised { watcher.lowerFlag() }
+            core.isFlagRaised = false
+            return true
+        }
+        guard isOurs else { return }
+        var mayRead = true
+        while let step = nextStep(mayRead) {
+            switch step {
+            case .handle(let notice):
+                handle(notice)
+                mayRead = true
+            case .connect:
+                reconnect()
+            case .read(let link):
+                mayRead = read(link)
+            }
+        }
+        wakeConsumerIfClosed()
+    }
+
+    private enum Step {
+        case handle(SessionState.Notice)
+        case connect
+        case read(Link)
+    }
+
+    /// nil: nothing is left, and somebody else may run handlers.
+    private func nextStep(_ mayRead: Bool) -> Step? {
+        core.withLock { core in
+            if core.notices.isEmpty {
+                switch core.state.tick(at: BootClock.now()) {
+                case .connect: return .connect
+                case .nothing(let actions): perform(actions, on: &core)
+                }
+                perform(flush(&core), on: &core)
+            }
+            if !core.notices.isEmpty { return .handle(core.notices.removeFirst()) }
+            if mayRead, !core.isReading, let link = core.link {
+                core.isReading = true
+                return .read(link)
+            }
+            core.isRunning = false
+            return nil
+        }
+    }
+
+    private func handle(_ notice: SessionState.Notice) {
+        switch notice {
+        case .wake(let wake, let connection):
+            core.withLock { $0.preparedEpoch = nil }
+            handlers.wake(wake)
+            if wake.reasons.contains(.keepAlive) { runKeepAliveHandler() }
+            handled(wake, connection)
+        case .keepAlive:
+            runKeepAliveHandler()
+        case .didEnterBackground:
+            handlers.didEnterBackground()
+            core.withLock { core in
+                // It may have returned to the foreground in between.
+                guard core.state.enteredBackground() else { return }
+                perform([.send(WireClientMessage(.backgroundEntered(.init())))], on: &core)
+            }
+        case .prepareToSuspend(let epoch, let connection):
+            prepare(epoch, connection)
+        case .suspendCancelled(let epoch):
+            let wasPrepared = core.withLock { core in
+                defer { core.preparedEpoch = nil }
+                return core.preparedEpoch == epoch
+            }
+            if wasPrepared { handlers.suspendCancelled() }
+        case .backgroundTimeExpiring(let remaining): handlers.backgroundTimeExpiring(remaining)
+        case .willTerminate(let budget): handlers.willTerminate(budget)
+        case .connectionLost(let error): handlers.connectionLost(error)
+        case .reconnected: handlers.reconnected()
+        case .socketLost(let socket, let error): handlers.socketLost(socket, error)
+        case .keepAliveLost(let error): handlers.keepAliveLost(error)
+        }
+    }
+
+    private func runKeepAliveHandler() {
+        let handler = core.withLock { $0.state.holdings.keepAlive?.handler }
+        handler?()
+    }
+
+    // MARK: Suspension
+
+    private func prepare(_ epoch: UInt64, _ connection: UInt64) {
+        if core.withLock({ Self.isOver(connection, $0) }) { return }
+        core.withLock { $0.preparedEpoch = epoch }
+        let notIdle = handlers.prepareToSuspend()
+        // If this took so long that the process was suspended and woken meanwhile, the answer is out of date.
+        readWhatIsThere()
+        core.withLock { core in
+            guard !Self.isOver(connection, core) else { return }
+            perform([.send(core.state.readyToSuspend(epoch: epoch, notIdle: notIdle))], on: &core)
+            core.ledger.suspensionAnswered()
+        }
+    }
+
+    private static func isOver(_ connection: UInt64, _ core: Core) -> Bool {
+        guard core.state.connection == connection else { return true }
+        return core.notices.contains { notice in
+            switch notice {
+            case .wake, .suspendCancelled: true
+            case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .willTerminate,
+                .connectionLost, .reconnected, .socketLost, .keepAliveLost:
+                false
+            }
+        }
+    }
+
+    private func readWhatIsThere() {
+        let link = core.withLock { core -> Link? in
+            guard !core.isReading, let link = core.link else { return nil }
+            core.isReading = true
+            return link
+        }
+        if let link { read(link) }
+    }
+
+    // MARK: The sequence of wakes
+
+    private func handled(_ wake: Wake, _ connection: UInt64) {
+        let (consumer, delivered) = core.withLock { core in
+            let outcome = core.ledger.handled(wake, connection: connection)
+            confirm(outcome.confirm, on: &core)
+            guard let delivered = outcome.deliver else {
+                return (nil as CheckedContinuation<Wake?, Never>?, nil as Wake?)
+            }
+            defer { core.consumer = nil }
+            return (core.consumer, delivered)
+        }
+        consumer?.resume(returning: delivered)
+    }
+
+    private func confirm(_ wakeID: UInt64?, on core: inout Core) {
+        if let wakeID { perform([.send(.wakeDone(wakeID))], on: &core) }
+    }
+
+    func subscribe() -> UInt64? { core.withLock { $0.ledger.subscribe() } }
+
+    func unsubscribe(_ subscription: UInt64) {
+        if isForked { return }
+        let consumer = core.withLock { core -> CheckedContinuation<Wake?, Never>? in
+            guard core.ledger.isConsumer(subscription) else { return nil }
+            confirm(core.ledger.unsubscribe(subscription), on: &core)
+            defer { core.consumer = nil }
+            return core.consumer
+        }
+        consumer?.resume(returning: nil)
+    }
+
+    func nextWake(_ subscription: UInt64) async -> Wake? {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let answer = core.withLock { core -> Wake?? in
+                    // Two tasks that share one iterator: the second gets nothing.
+                    if core.consumer != nil { return .some(nil) }
+                    let offer = core.ledger.next(subscription)
+                    confirm(offer.confirm, on: &core)
+                    switch offer.next {
+                    case .wake(let wake): return wake
+                    case .finished: return .some(nil)
+                    case .wait:
+                        core.consumer = continuation
+                        return nil
+                    }
+                }
+                if let answer { continuation.resume(returning: answer) }
+            }
+        } onCancel: {
+            unsubscribe(subscription)
+        }
+    }
+
+    /// The sequence ends with the client.
+    func wakeConsumerIfClosed() {
+        let consumer = core.withLock { core -> CheckedContinuation<Wake?, Never>? in
+            guard core.state.closure != nil, core.notices.isEmpty, !core.isRunning else { return nil }
+            defer { core.consumer = nil }
+            return core.consumer
+        }
+        consumer?.resume(returning: nil)
+    }
+}

@@ -1,0 +1,327 @@
+import Descriptors
+import Glibc
+import NightbellWire
+
+/// Does what `SessionState` decides: owns the connection, the lock and the right to read and to run handlers.
+///
+/// Whoever waits for an answer reads, unless somebody reads already: then it waits for that one to have read it.
+/// So requests can be made from every thread and from inside handlers, and with no thread of the library's own.
+final class Session: Sendable {
+    struct Core {
+        var state: SessionState
+        var ledger = WakeLedger()
+        var link: Link?
+        /// What does not fit into the supervisor's queue now.
+        var outbox: [(message: WireClientMessage, descriptors: [CInt])] = []
+        var watchesWritable = false
+        /// For the handlers, in order.
+        var notices: [SessionState.Notice] = []
+        /// Some thread has the right to read from the link.
+        var isReading = false
+        var isFlagRaised = false
+        /// Some thread runs handlers.
+        var isRunning = false
+        /// The epoch that the handlers were prepared for, until it is over.
+        var preparedEpoch: UInt64?
+        /// The timer is set to this.
+        var armed: Int64?
+        /// The consumer of the sequence, who waits.
+        var consumer: CheckedContinuation<Wake?, Never>?
+    }
+
+    let core: Monitor<Core>
+    let watcher: Watcher
+    let handlers: Client.Handlers
+    let path: String
+    private let requestTimeout: Int64
+    private let process = getpid()
+
+    init(_ configuration: Client.Configuration, _ handlers: Client.Handlers) throws(NightbellError) {
+        let timeout = configuration.requestTimeout.wholeNanoseconds
+        let state = SessionState(
+            hello: try configuration.hello(), reconnects: configuration.reconnects, requestTimeout: timeout)
+        core = Monitor(Core(state: state))
+        do {
+            watcher = try Watcher()
+        } catch {
+            throw NightbellError(.system, error)
+        }
+        self.handlers = handlers
+        path = configuration.socketPath ?? Environment.socketPath()
+        requestTimeout = timeout
+    }
+
+    /// A child of fork(2) shares the connection with its parent, whose it is.
+    var isForked: Bool { getpid() != process }
+
+    // MARK: Connecting
+
+    /// The first connection: made by the caller, who waits for it.
+    func register() throws(NightbellError) {
+        var patience = Patience(requestTimeout, from: BootClock.now())
+        let link = try connect(&patience)
+        let now = BootClock.now()
+        core.withLock { core in
+            attach(link, to: &core)
+            perform(core.state.connectionMade(at: now), on: &core)
+        }
+        let registered = try pump(&patience) { core throws(NightbellError) -> Bool? in
+            if let error = core.state.closure { throw error }
+            return core.state.isConnected ? true : nil
+        }
+        guard registered != nil else {
+            close()
+            throw NightbellError(.requestTimedOut, "while registering")
+        }
+    }
+
+    /// A queue that is full for the moment is waited for, as when very many clients start at once.
+    private func connect(_ patience: inout Patience) throws(NightbellError) -> Link {
+        while true {
+            do throws(NightbellError) {
+                return try Link.connect(path: path)
+            } catch {
+                guard error.errorNumber == EAGAIN, patience.next(at: BootClock.now()) != nil else {
+                    throw error
+                }
+            }
+            var waited = false
+            core.turn { _ in
+                defer { waited = true }
+                return waited ? .done(()) : .wait(20_000_000)
+            }
+        }
+    }
+
+    /// One of the later connections.
+    func reconnect() {
+        let parked = core.withLock { $0.state.holdings.sockets }
+        let gone = parked.filter { (try? FileIdentity(of: $0.value.socket.descriptor)) != $0.value.file }
+        let result = Result { () throws(NightbellError) in try Link.connect(path: path) }
+        let now = BootClock.now()
+        core.withLock { core in
+            switch result {
+            case .success(let link):
+                attach(link, to: &core)
+                perform(core.state.connectionMade(gone: Array(gone.keys), at: now), on: &core)
+            case .failure(let error):
+                core.state.connectionFailed(error, at: now)
+                perform([], on: &core)
+            }
+        }
+        core.changed()
+    }
+
+    private func attach(_ link: Link, to core: inout Core) {
+        core.link = link
+        do {
+            try watcher.add(link.rawValue)
+        } catch {
+            perform(core.state.lost(NightbellError(.system, error), at: BootClock.now()), on: &core)
+        }
+    }
+
+    // MARK: Doing
+
+    /// Does what the state wants, with the lock held.
+    func perform(_ actions: [SessionState.Action], on core: inout Core) {
+        var actions = actions[...]
+        while let action = actions.popFirst() {
+            switch action {
+            case .send(let message, let descriptors):
+                guard core.link != nil else { continue }
+                core.outbox.append((message, descriptors))
+                actions += flush(&core)
+            case .disconnect:
+                disconnect(&core)
+            case .notify(let notice):
+                actions += enqueue(notice, on: &core)
+            }
+        }
+        if core.state.closure != nil { core.ledger.close() }
+        let deadline = core.state.nextDeadline
+        if deadline != core.armed {
+            core.armed = deadline
+            watcher.setTimer(deadline)
+        }
+    }
+
+    /// Sends what can be sent. What goes wrong with one request is its caller's.
+    func flush(_ core: inout Core) -> [SessionState.Action] {
+        guard let link = core.link, !core.outbox.isEmpty else { return [] }
+        while let (message, descriptors) = core.outbox.first {
+            do throws(NightbellError) {
+                guard try link.send(message, descriptors: descriptors) else {
+                    watchWritable(true, link, &core)
+                    return []
+                }
+                core.outbox.removeFirst()
+            } catch {
+                core.outbox.removeFirst()
+                let isOneCallers = core.state.requests.recipient(of: message.request) != nil
+                guard error.code != .connectionLost, isOneCallers else {
+                    return core.state.lost(error, at: BootClock.now())
+                }
+                core.state.requests.settle(message.request, .failure(error))
+            }
+        }
+        watchWritable(false, link, &core)
+        return []
+    }
+
+    private func watchWritable(_ wanted: Bool, _ link: Link, _ core: inout Core) {
+        guard core.watchesWritable != wanted else { return }
+        core.watchesWritable = wanted
+        watcher.change(link.rawValue, writable: wanted)
+    }
+
+    private func disconnect(_ core: inout Core) {
+        core.outbox = []
+        core.watchesWritable = false
+        core.ledger.connectionLost()
+        core.preparedEpoch = nil
+        guard let link = core.link else { return }
+        watcher.remove(link.rawValue)
+        link.shutDown()
+        core.link = nil
+    }
+
+    private func enqueue(
+        _ notice: SessionState.Notice, on core: inout Core
+    ) -> [SessionState.Action] {
+        core.notices.append(notice)
+        callForAttention(&core)
+        switch notice {
+        case .wake:
+            core.ledger.woken()
+        case .suspendCancelled:
+            return core.ledger.suspensionCancelled().map { [.send(.wakeDone($0))] } ?? []
+        case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .willTerminate,
+            .connectionLost, .reconnected, .socketLost, .keepAliveLost:
+            break
+        }
+        return []
+    }
+
+    /// Whoever runs handlers looks at everything before it stops; if nobody does, somebody must begin.
+    private func callForAttention(_ core: inout Core) {
+        guard !core.isRunning, !core.isFlagRaised else { return }
+        core.isFlagRaised = true
+        watcher.raiseFlag()
+    }
+
+    // MARK: Reading
+
+    /// Reads what is there and gives up the right to read. False: nothing was there.
+    @discardableResult func read(_ link: Link) -> Bool {
+        var messages: [WireSupervisorMessage] = []
+        var failure: NightbellError?
+        do throws(NightbellError) {
+            while messages.count < 32, case .message(let message) = try link.receive() {
+                messages.append(message)
+            }
+        } catch {
+            failure = error
+        }
+        let now = BootClock.now()
+        core.withLock { core in
+            core.isReading = false
+            // Somebody else may have noticed the end of this link first.
+            guard core.link === link else { return }
+            for message in messages { perform(core.state.received(message, at: now), on: &core) }
+            if let failure, core.link === link { perform(core.state.lost(failure, at: now), on: &core) }
+            perform(flush(&core), on: &core)
+        }
+        core.changed()
+        wakeConsumerIfClosed()
+        return !messages.isEmpty || failure != nil
+    }
+
+    private enum PumpStep<Found> {
+        case found(Found)
+        case read(Link, interest: Readiness, nanoseconds: Int64)
+        case giveUp
+    }
+
+    /// Looks until it finds what it looks for, reading in between if nobody else does; nil: the patience is over.
+    func pump<Found>(
+        _ patience: inout Patience, _ look: (inout Core) throws(NightbellError) -> Found?
+    ) throws(NightbellError) -> Found? {
+        while true {
+            let step = try core.turn { core throws(NightbellError) -> Monitor<Core>.Turn<PumpStep<Found>> in
+                if let found = try look(&core) { return .done(.found(found)) }
+                guard let slice = patience.next(at: BootClock.now()) else { return .done(.giveUp) }
+                guard let link = core.link, !core.isReading else { return .wait(slice) }
+                core.isReading = true
+                let interest: Readiness = core.outbox.isEmpty ? .readable : [.readable, .writable]
+                return .done(.read(link, interest: interest, nanoseconds: slice))
+            }
+            switch step {
+            case .found(let found):
+                return found
+            case .giveUp:
+                return nil
+            case .read(let link, let interest, let nanoseconds):
+                let milliseconds = CInt(clamping: nanoseconds / 1_000_000 + 1)
+                _ = Poll.wait(link.rawValue, for: interest, timeoutMilliseconds: milliseconds)
+                read(link)
+            }
+        }
+    }
+
+    // MARK: Requests
+
+    func request(_ request: Request) throws(NightbellError) -> Answer {
+        if isForked { throw NightbellError(.forked, "") }
+        var patience = Patience(requestTimeout, from: BootClock.now())
+        var number: UInt64?
+        let outcome = try pump(&patience) { core throws(NightbellError) -> Result<Answer, NightbellError>? in
+            if let number { return core.state.requests.take(number) }
+            switch try core.state.submit(request, at: BootClock.now()) {
+            case .answered(let answer):
+                perform([], on: &core)
+                return .success(answer)
+            case .wait:
+                return nil
+            case .send(let opened, let message):
+                number = opened
+                perform([.send(message, descriptors: request.descriptors)], on: &core)
+                return core.state.requests.take(opened)
+            }
+        }
+        if let outcome { return try outcome.get() }
+        throw giveUp(number)
+    }
+
+    private func giveUp(_ number: UInt64?) -> NightbellError {
+        guard let number else { return NightbellError(.disconnected, "it is being made again") }
+        core.withLock { core in
+            let unsent = core.outbox.firstIndex { $0.message.request == number }
+            if let unsent { core.outbox.remove(at: unsent) }
+            core.state.requests.abandon(number, wasSent: unsent == nil)
+        }
+        return NightbellError(.requestTimedOut, "")
+    }
+
+    // MARK: The end
+
+    func close() {
+        if isForked { return }
+        core.withLock { core in
+            perform(core.state.close(), on: &core)
+            core.notices = []
+            callForAttention(&core)
+        }
+        core.changed()
+        wakeConsumerIfClosed()
+    }
+}
+
+extension Duration {
+    /// Nanoseconds, as many as fit.
+    var wholeNanoseconds: Int64 {
+        let (seconds, attoseconds) = components
+        guard seconds < Int64.max / 2_000_000_000 else { return .max / 2 }
+        return max(0, seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
+    }
+}

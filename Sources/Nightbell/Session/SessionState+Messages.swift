@@ -1,0 +1,109 @@
+package import NightbellWire
+import SwiftProtobuf
+
+extension SessionState {
+    /// A packet from the supervisor.
+    package mutating func received(_ message: WireSupervisorMessage, at now: Int64) -> [Action] {
+        switch phase {
+        case .connecting, .waiting, .closed:
+            // It was read before the connection ended and arrives here after.
+            return []
+        case .restoring(let restoration) where message.request != 0 && message.request == restoration.number:
+            return restored(restoration, message.body, at: now)
+        case .restoring, .connected:
+            break
+        }
+        if message.request != 0 { return answered(message.request, message.body, at: now) }
+        switch message.body {
+        case .error(let wire):
+            let error = NightbellError(wire)
+            announcedEnd = nil
+            return lost(error, at: now)
+        case .didEnterBackground:
+            return toldToEnterBackground()
+        case .prepareToSuspend(let prepare):
+            return [.notify(.prepareToSuspend(epoch: prepare.epoch, connection: connection))]
+        case .suspendCancelled(let cancelled):
+            return [.notify(.suspendCancelled(epoch: cancelled.epoch))]
+        case .wake(let wake):
+            return woken(wake, at: now)
+        case .backgroundTimeExpiring(let expiring):
+            return [.notify(.backgroundTimeExpiring(.wireMilliseconds(expiring.remainingMs)))]
+        case .willTerminate(let end):
+            return [.notify(.willTerminate(.wireMilliseconds(end.budgetMs)))]
+        case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .supervisorStatus,
+            .clientInfo,
+            .watchEvent:
+            return lost(NightbellError(.malformedAnswer, "an answer without a request"), at: now)
+        case nil:
+            // A newer supervisor's, or nothing at all: what is unknown is ignored.
+            return []
+        }
+    }
+
+    /// The handler for entering the background has returned. False: it is in the foreground again.
+    package mutating func enteredBackground() -> Bool {
+        switch holdings.ground {
+        case .leaving, .background:
+            holdings.ground = .background
+            return true
+        case .undeclared, .foreground:
+            return false
+        }
+    }
+
+    private mutating func toldToEnterBackground() -> [Action] {
+        if isReentering {
+            isReentering = false
+            return [.send(WireClientMessage(.backgroundEntered(.init())))]
+        }
+        return [.notify(.didEnterBackground)]
+    }
+
+    private mutating func woken(_ message: WireWake, at now: Int64) -> [Action] {
+        var wake = Wake(
+            id: message.wakeID, reasons: [], sockets: [], budget: .wireMilliseconds(message.budgetMs),
+            asleepFor: .wireNanoseconds(message.asleepNs))
+        for reason in message.reasons {
+            switch reason {
+            case .socket: wake.reasons.insert(.socket)
+            case .keepAlive: wake.reasons.insert(.keepAlive)
+            case .request: wake.reasons.insert(.request)
+            case .clientMessage: wake.reasons.insert(.clientMessage)
+            case .supervisorStopping: wake.reasons.insert(.supervisorStopping)
+            case .unspecified, .UNRECOGNIZED: break
+            }
+        }
+        for event in message.sockets {
+            // A socket that was released in the meantime is nobody's concern any more.
+            guard let socket = holdings.socket(of: event.token) else { continue }
+            wake.sockets.append(.init(socket: socket, conditions: event.conditions))
+        }
+        if wake.reasons.contains(.keepAlive) { holdings.keepAlive?.lastRun = now }
+        if wake.reasons.contains(.supervisorStopping) {
+            announcedEnd = NightbellError(.shuttingDown, "it said so")
+        }
+        return [.notify(.wake(wake, connection: connection))]
+    }
+
+    /// The tokens of the sockets that still have work, for `ReadyToSuspend`.
+    package func readyToSuspend(epoch: UInt64, notIdle: [ParkedSocket]) -> WireClientMessage {
+        WireClientMessage(
+            .readyToSuspend(
+                .with {
+                    $0.epoch = epoch
+                    $0.notIdle = notIdle.compactMap(holdings.token(of:))
+                }))
+    }
+}
+
+extension WireWake.Socket {
+    package var conditions: SocketConditions {
+        var conditions: SocketConditions = []
+        if readable { conditions.insert(.readable) }
+        if peerClosed { conditions.insert(.peerClosed) }
+        if hangUp { conditions.insert(.hangUp) }
+        if error { conditions.insert(.error) }
+        return conditions
+    }
+}

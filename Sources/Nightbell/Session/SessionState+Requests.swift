@@ -1,0 +1,218 @@
+package import NightbellWire
+
+extension SessionState {
+    package enum Submission {
+        /// Send it, then ask `requests` for the outcome.
+        case send(number: UInt64, WireClientMessage)
+        /// There is nothing to ask.
+        case answered(Answer)
+        /// The supervisor is being told what we had: try again when something has changed.
+        case wait
+    }
+
+    package mutating func submit(_ request: Request, at now: Int64) throws(NightbellError) -> Submission {
+        switch phase {
+        case .closed(let error):
+            throw NightbellError(.closed, error.code == .closed ? "" : error.description.withoutFullStop)
+        case .connecting, .waiting:
+            guard hasRegistered else { return .wait }
+            return .answered(try record(request))
+        case .restoring:
+            return .wait
+        case .connected:
+            break
+        }
+        switch request {
+        case .release(let socket) where holdings.token(of: socket) == nil:
+            throw NightbellError(.invalidToken, "it was released or lost")
+        case .endTask(let task) where !task.isValid:
+            return .answered(.done)
+        case .endTask(let task) where holdings.tasks[task.id]?.wireID == nil:
+            throw NightbellError(.invalidTask, "it was ended or lost")
+        default:
+            let number = requests.open(request)
+            return .send(number: number, message(for: request, number: number))
+        }
+    }
+
+    private func message(for request: Request, number: UInt64) -> WireClientMessage {
+        switch request {
+        case .handOver(let sockets): .handOver(sockets, request: number)
+        case .release(let socket): .release(token: holdings.token(of: socket) ?? 0, request: number)
+        case .enterBackground: WireClientMessage(.enterBackground(.init()), request: number)
+        case .enterForeground: WireClientMessage(.enterForeground(.init()), request: number)
+        case .setKeepAlive(let milliseconds, _): .setKeepAlive(milliseconds: milliseconds, request: number)
+        case .clearKeepAlive: WireClientMessage(.clearKeepAliveTimeout_p(.init()), request: number)
+        case .beginTask(let name): .beginTask(name: name, request: number)
+        case .endTask(let task): .endTask(holdings.tasks[task.id]?.wireID ?? 0, request: number)
+        case .timeRemaining: WireClientMessage(.backgroundTimeRemaining(.init()), request: number)
+        case .media: WireClientMessage(.mediaActivity(.init()), request: number)
+        }
+    }
+
+    /// Without a supervisor: what only takes something back or declares something is noted for the next one.
+    private mutating func record(_ request: Request) throws(NightbellError) -> Answer {
+        switch request {
+        case .release(let socket):
+            guard holdings.contains(socket) else {
+                throw NightbellError(.invalidToken, "it was released or lost")
+            }
+            holdings.remove(socket.id)
+        case .endTask(let task):
+            guard !task.isValid || holdings.tasks.removeValue(forKey: task.id) != nil else {
+                throw NightbellError(.invalidTask, "it was ended or lost")
+            }
+        case .clearKeepAlive:
+            holdings.keepAlive = nil
+        case .enterBackground:
+            if holdings.ground != .background { holdings.ground = .leaving }
+        case .enterForeground:
+            holdings.ground = .foreground
+        case .handOver, .setKeepAlive, .beginTask, .timeRemaining, .media:
+            throw NightbellError(.disconnected, "")
+        }
+        return .done
+    }
+
+    /// The connection ended before the answer: what was to be taken back is taken back all the same.
+    package mutating func outcome(
+        of request: Request, lostWith error: NightbellError
+    ) -> Result<Answer, NightbellError> {
+        switch request {
+        case .release, .endTask, .clearKeepAlive, .enterBackground, .enterForeground:
+            do {
+                return .success(try record(request))
+            } catch {
+                return .failure(error)
+            }
+        case .handOver, .setKeepAlive, .beginTask, .timeRemaining, .media:
+            return .failure(error)
+        }
+    }
+
+    // MARK: Answers
+
+    /// The answer to a request of a caller's.
+    package mutating func answered(
+        _ number: UInt64, _ body: WireSupervisorMessage.OneOf_Body?, at now: Int64
+    ) -> [Action] {
+        guard let recipient = requests.recipient(of: number) else {
+            return lost(NightbellError(.malformedAnswer, "an answer to no request"), at: now)
+        }
+        switch recipient {
+        case .nobody(let request):
+            requests.settle(number, .success(.done))
+            return giveBack(request, body)
+        case .caller(let request):
+            let outcome = outcome(of: request, body, at: now)
+            requests.settle(number, outcome)
+            if case .failure(let error) = outcome, error.code == .malformedAnswer {
+                return lost(error, at: now)
+            }
+            return []
+        }
+    }
+
+    private mutating func outcome(
+        of request: Request, _ body: WireSupervisorMessage.OneOf_Body?, at now: Int64
+    ) -> Result<Answer, NightbellError> {
+        switch (request, body) {
+        case (_, .error(let wire)):
+            let error = NightbellError(wire)
+            if wire.code.endsConnection { announcedEnd = error }
+            // The supervisor does not know it, so neither must we.
+            if case .release(let socket) = request, error.code == .invalidToken { holdings.remove(socket.id) }
+            if case .endTask(let task) = request, error.code == .invalidTask { holdings.tasks[task.id] = nil }
+            return .failure(error)
+        case (.handOver(let new), .handedOver(let answer)) where answer.adoptions.count == new.count:
+            return adopted(new, answer.adoptions)
+        case (.release(let socket), .done):
+            holdings.remove(socket.id)
+        case (.enterBackground, .done):
+            if holdings.ground != .background { holdings.ground = .leaving }
+        case (.enterForeground, .done):
+            holdings.ground = .foreground
+        case (.setKeepAlive(let milliseconds, let handler), .done):
+            holdings.keepAlive = .init(milliseconds: milliseconds, handler: handler, lastRun: now)
+        case (.clearKeepAlive, .done):
+            holdings.keepAlive = nil
+        case (.beginTask(let name), .backgroundTask(let answer)):
+            return .success(.task(holdings.begin(name, wireID: answer.taskID)))
+        case (.endTask(let task), .done):
+            holdings.tasks[task.id] = nil
+        case (.timeRemaining, .backgroundTimeLeft(let answer)):
+            return remaining(answer)
+        case (.media, .done):
+            break
+        default:
+            return .failure(NightbellError(.malformedAnswer, "an answer of the wrong kind"))
+        }
+        return .success(.done)
+    }
+
+    private func remaining(_ answer: WireBackgroundTimeLeft) -> Result<Answer, NightbellError> {
+        switch answer.left {
+        case .remainingMs(let milliseconds): .success(.time(.limited(.wireMilliseconds(milliseconds))))
+        case .unlimited(true): .success(.time(.unlimited))
+        case .unlimited(false), nil:
+            .failure(NightbellError(.malformedAnswer, "a background time that is neither limited nor not"))
+        }
+    }
+
+    private mutating func adopted(
+        _ new: [NewSocket], _ adoptions: [WireHandedOver.Adoption]
+    ) -> Result<Answer, NightbellError> {
+        var results: [Result<ParkedSocket, NightbellError>] = []
+        for (socket, adoption) in zip(new, adoptions) {
+            switch adoption.result {
+            case .token(let token): results.append(.success(holdings.park(socket, token: token)))
+            case .error(let error): results.append(.failure(NightbellError(error)))
+            case nil: return .failure(NightbellError(.malformedAnswer, "an adoption without a result"))
+            }
+        }
+        return .success(.sockets(results))
+    }
+
+    /// An answer came after its caller had given up: nothing must stay behind that nobody knows of.
+    private mutating func giveBack(
+        _ request: Request, _ body: WireSupervisorMessage.OneOf_Body?
+    ) -> [Action] {
+        switch (request, body) {
+        case (.handOver, .handedOver(let answer)):
+            answer.adoptions.compactMap { adoption in
+                if case .token(let token)? = adoption.result { .send(.release(token: token)) } else { nil }
+            }
+        case (.beginTask, .backgroundTask(let answer)) where answer.taskID != 0:
+            [.send(.endTask(answer.taskID))]
+        case (.release(let socket), .done):
+            forget(socket)
+        default:
+            []
+        }
+    }
+
+    private mutating func forget(_ socket: ParkedSocket) -> [Action] {
+        holdings.remove(socket.id)
+        return []
+    }
+}
+
+extension WireErrorCode {
+    /// The schema keeps the numbers below 32 for errors that close the connection.
+    package var endsConnection: Bool { rawValue < 32 }
+}
+
+extension Duration {
+    /// Lengths from the wire may be of any size.
+    package static func wireMilliseconds(_ value: UInt64) -> Duration {
+        .milliseconds(Int64(clamping: value))
+    }
+
+    package static func wireNanoseconds(_ value: UInt64) -> Duration {
+        .nanoseconds(Int64(clamping: value))
+    }
+}
+
+extension String {
+    package var withoutFullStop: String { hasSuffix(".") ? String(dropLast()) : self }
+}

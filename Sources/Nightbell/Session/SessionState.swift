@@ -1,0 +1,211 @@
+package import NightbellWire
+
+/// Everything the client library decides, and nothing it does: time and packets come in as values, and what is
+/// to be done goes out as actions. Pure.
+package struct SessionState {
+    /// What happened, for the handlers, in order.
+    package enum Notice {
+        case wake(Wake, connection: UInt64)
+        /// The keep-alive handler is due and no supervisor is there to say so.
+        case keepAlive
+        case didEnterBackground
+        case prepareToSuspend(epoch: UInt64, connection: UInt64)
+        case suspendCancelled(epoch: UInt64)
+        case backgroundTimeExpiring(Duration)
+        case willTerminate(Duration)
+        case connectionLost(NightbellError)
+        case reconnected
+        case socketLost(ParkedSocket, NightbellError)
+        case keepAliveLost(NightbellError)
+    }
+
+    package enum Action {
+        case send(WireClientMessage, descriptors: [CInt] = [])
+        case disconnect
+        case notify(Notice)
+    }
+
+    package enum Phase {
+        /// A connection is being made.
+        case connecting(attempt: Int)
+        /// There is one, and the supervisor is told who we are and what we had, one thing after the other.
+        case restoring(Restoration)
+        case connected(since: Int64)
+        /// There is none, and nothing is tried until then.
+        case waiting(attempt: Int, until: Int64)
+        case closed(NightbellError)
+    }
+
+    package struct Welcome: Sendable, Equatable {
+        package var minimumKeepAliveTimeout: Duration = .zero
+        package var suspension = ""
+    }
+
+    package static let firstPause: Int64 = 50_000_000
+    package static let longestPause: Int64 = 2_000_000_000
+
+    package let hello: WireHello
+    package let reconnects: Bool
+    package let requestTimeout: Int64
+
+    package var phase = Phase.connecting(attempt: 0)
+    package var requests = RequestTable()
+    package var holdings = Holdings()
+    package var welcome = Welcome()
+    /// Counts connections that ended, so that what arrived on an earlier one is known by it.
+    package var connection: UInt64 = 0
+    /// The first registration is the caller's own: its failure is thrown, not told to handlers.
+    package var hasRegistered = false
+    /// Why the supervisor is going to close the connection, if it said so.
+    package var announcedEnd: NightbellError?
+    /// `EnterBackground` was repeated for a new supervisor: the handlers have nothing to do with its echo.
+    package var isReentering = false
+
+    package init(hello: WireHello, reconnects: Bool, requestTimeout: Int64) {
+        self.hello = hello
+        self.reconnects = reconnects
+        self.requestTimeout = requestTimeout
+    }
+
+    package var isConnected: Bool {
+        if case .connected = phase { true } else { false }
+    }
+
+    package var closure: NightbellError? {
+        if case .closed(let error) = phase { error } else { nil }
+    }
+
+    // MARK: Time
+
+    /// When `tick` has something to do, in nanoseconds of the clock that counts while asleep; nil: never.
+    package var nextDeadline: Int64? {
+        switch phase {
+        case .connecting, .connected, .closed: nil
+        case .restoring(let restoration): restoration.deadline
+        case .waiting(_, let until): min(until, keepAliveDue ?? .max)
+        }
+    }
+
+    /// Without a supervisor the keep-alive handler is this side's to run, in the background as always.
+    private var keepAliveDue: Int64? {
+        switch holdings.ground {
+        case .leaving, .background: holdings.keepAlive?.due
+        case .undeclared, .foreground: nil
+        }
+    }
+
+    package enum Tick {
+        case nothing([Action])
+        /// Connect, then say `connectionMade` or `connectionFailed`.
+        case connect
+    }
+
+    package mutating func tick(at now: Int64) -> Tick {
+        switch phase {
+        case .connecting, .connected, .closed:
+            return .nothing([])
+        case .restoring(let restoration):
+            guard now >= restoration.deadline else { return .nothing([]) }
+            return .nothing(lost(NightbellError(.requestTimedOut, "while registering"), at: now))
+        case .waiting(let attempt, let until):
+            if let due = keepAliveDue, now >= due {
+                holdings.keepAlive?.lastRun = now
+                return .nothing([.notify(.keepAlive)])
+            }
+            guard now >= until else { return .nothing([]) }
+            phase = .connecting(attempt: attempt)
+            return .connect
+        }
+    }
+
+    // MARK: Connections
+
+    /// - Parameter gone: parked sockets whose descriptors no longer mean what was handed over.
+    package mutating func connectionMade(gone: [UInt64] = [], at now: Int64) -> [Action] {
+        switch phase {
+        case .connecting(let attempt):
+            announcedEnd = nil
+            isReentering = false
+            var actions: [Action] = []
+            for id in gone.sorted() {
+                guard let socket = holdings.remove(id) else { continue }
+                let error = NightbellError(.descriptorGone, "descriptor \(socket.descriptor)")
+                actions.append(.notify(.socketLost(socket, error)))
+            }
+            return actions + beginRestoration(attempt: attempt, at: now)
+        case .restoring, .connected, .waiting, .closed:
+            // Closed while the connection was being made.
+            return [.disconnect]
+        }
+    }
+
+    package mutating func connectionFailed(_ error: NightbellError, at now: Int64) {
+        switch phase {
+        case .connecting(let attempt):
+            phase = hasRegistered ? waiting(after: attempt, at: now) : .closed(error)
+        case .restoring, .connected, .waiting, .closed:
+            break
+        }
+    }
+
+    /// The connection ended, or has to.
+    package mutating func lost(_ reason: NightbellError, at now: Int64) -> [Action] {
+        let error = announcedEnd ?? reason
+        announcedEnd = nil
+        switch phase {
+        case .connected(let since):
+            // A supervisor that drops us as soon as it sees us is not run against again and again.
+            let attempt = now - since >= Self.longestPause ? 0 : 1
+            connectionEnded(error)
+            phase = error.isFinal || !reconnects ? .closed(error) : waiting(after: attempt, at: now)
+            return [.disconnect, .notify(.connectionLost(error))]
+        case .restoring(let restoration):
+            connectionEnded(error)
+            if !hasRegistered {
+                phase = .closed(error)
+                return [.disconnect]
+            }
+            if error.isFinal {
+                phase = .closed(error)
+                return [.disconnect, .notify(.connectionLost(error))]
+            }
+            // The handlers know already that there is no supervisor.
+            phase = waiting(after: restoration.attempt, at: now)
+            return [.disconnect]
+        case .connecting, .waiting, .closed:
+            return []
+        }
+    }
+
+    package mutating func close() -> [Action] {
+        if case .closed = phase { return [] }
+        let error = NightbellError(.closed, "")
+        connectionEnded(error)
+        phase = .closed(error)
+        return [.disconnect]
+    }
+
+    private func waiting(after attempt: Int, at now: Int64) -> Phase {
+        let pause = min(Self.longestPause, Self.firstPause << Int64(min(attempt, 16)))
+        return .waiting(attempt: attempt + 1, until: now + pause)
+    }
+
+    private mutating func connectionEnded(_ error: NightbellError) {
+        connection += 1
+        isReentering = false
+        for (number, request) in requests.orphan() {
+            requests.settle(number, outcome(of: request, lostWith: error))
+        }
+        holdings.forgetNames()
+    }
+}
+
+extension NightbellError {
+    /// Connecting again would end the same way for ever.
+    package var isFinal: Bool {
+        switch code {
+        case .unsupportedVersion, .invalidIdentifier, .identifierOfOtherUser: true
+        default: false
+        }
+    }
+}

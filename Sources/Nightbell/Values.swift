@@ -1,0 +1,133 @@
+/// What a client declares that it does; some requests need one.
+public enum Mode: String, Sendable, Hashable, CaseIterable {
+    /// May hand over ``SocketTag/voip`` sockets and set a keep-alive timeout.
+    case voip
+    /// May hold off suspension with ``Client/mediaActivity()``.
+    case audio
+}
+
+/// What happens to a client that is woken more often than the supervisor's limit (15 times in 300 s by default).
+public enum WakeLimitPolicy: String, Sendable, Hashable, CaseIterable {
+    /// It stays awake longer after each further wake.
+    case linger
+    /// It is terminated.
+    case terminate
+}
+
+/// What a handed-over descriptor is.
+public enum SocketTag: String, Sendable, Hashable, CaseIterable {
+    /// A connected stream socket or a datagram socket. Needs ``Mode/voip``.
+    case voip
+    /// A listening stream socket.
+    case listener
+    /// Any other pollable descriptor: a pipe, a tty, a timer, …
+    case device
+}
+
+/// Stands for a socket that was handed over. It stays valid when the supervisor is replaced.
+public struct ParkedSocket: Sendable, Hashable {
+    let id: UInt64
+    /// The caller's own descriptor. The library keeps this number only: release before you close it.
+    public let descriptor: CInt
+    public let tag: SocketTag
+    /// For people to read; may be empty.
+    public let name: String
+}
+
+/// A reason not to be suspended, from ``Client/beginBackgroundTask(_:)`` to ``Client/end(_:)``.
+public struct BackgroundTask: Sendable, Hashable {
+    let id: UInt64
+    /// For people to read; may be empty.
+    public let name: String
+    /// False when no task could be granted because the background time is up: be done quickly.
+    public var isValid: Bool { id != 0 }
+}
+
+/// How long a client in the background may still run on its background tasks.
+public enum BackgroundTimeRemaining: Sendable, Hashable {
+    /// Until then all background tasks must have ended, or the client is terminated.
+    case limited(Duration)
+    /// In the foreground, or while media plays.
+    case unlimited
+}
+
+/// Why a client was woken. One wake can have several reasons.
+public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertible {
+    public let rawValue: UInt8
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    /// Something happened to a parked socket: ``Wake/sockets`` says what.
+    public static let socket = WakeReasons(rawValue: 1 << 0)
+    /// The keep-alive handler is due; the library runs it.
+    public static let keepAlive = WakeReasons(rawValue: 1 << 1)
+    /// Somebody asked for it, for example by `nightbell wake`.
+    public static let request = WakeReasons(rawValue: 1 << 2)
+    /// The client itself had sent a message that arrived after its suspension.
+    public static let clientMessage = WakeReasons(rawValue: 1 << 3)
+    /// The supervisor goes away: nobody watches the sockets until it is back.
+    public static let supervisorStopping = WakeReasons(rawValue: 1 << 4)
+
+    public var description: String {
+        let names: [(WakeReasons, String)] = [
+            (.socket, "socket"), (.keepAlive, "keep-alive"), (.request, "request"),
+            (.clientMessage, "client-message"), (.supervisorStopping, "supervisor-stopping"),
+        ]
+        return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
+    }
+}
+
+/// What happened to a parked socket.
+public struct SocketConditions: OptionSet, Sendable, Hashable, CustomStringConvertible {
+    public let rawValue: UInt8
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    /// There is something to read (or to accept).
+    public static let readable = SocketConditions(rawValue: 1 << 0)
+    /// The peer closed its half. There may be bytes before the end.
+    public static let peerClosed = SocketConditions(rawValue: 1 << 1)
+    /// Both halves are closed.
+    public static let hangUp = SocketConditions(rawValue: 1 << 2)
+    /// The socket has an error; `SO_ERROR` still holds it.
+    public static let error = SocketConditions(rawValue: 1 << 3)
+
+    public var description: String {
+        let names: [(SocketConditions, String)] = [
+            (.readable, "readable"), (.peerClosed, "peerClosed"), (.hangUp, "hangUp"), (.error, "error"),
+        ]
+        return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
+    }
+}
+
+/// The client runs again, or ran anyway and something is due.
+public struct Wake: Sendable, Hashable {
+    /// What happened to one socket.
+    public struct SocketEvent: Sendable, Hashable {
+        public let socket: ParkedSocket
+        public var conditions: SocketConditions
+    }
+
+    /// The supervisor's number of this wake.
+    public internal(set) var id: UInt64
+    public internal(set) var reasons: WakeReasons
+    /// Each socket at most once; with ``WakeReasons/socket``.
+    public internal(set) var sockets: [SocketEvent]
+    /// The time that the wake handlers may take; longer work needs a background task.
+    public internal(set) var budget: Duration
+    /// How long the client was suspended; zero if it was not.
+    public internal(set) var asleepFor: Duration
+
+    package init(
+        id: UInt64, reasons: WakeReasons, sockets: [SocketEvent], budget: Duration, asleepFor: Duration
+    ) {
+        self.id = id
+        self.reasons = reasons
+        self.sockets = sockets
+        self.budget = budget
+        self.asleepFor = asleepFor
+    }
+
+    /// What happened to this socket; empty if nothing did.
+    public func conditions(of socket: ParkedSocket) -> SocketConditions {
+        sockets.first { $0.socket == socket }?.conditions ?? []
+    }
+}

@@ -1,0 +1,133 @@
+import Descriptors
+import EventLoop
+import NightbellCore
+import NightbellWire
+
+/// One connection to the control socket. Loop-confined.
+final class Connection {
+    /// Slot and generation, as in a `SocketToken`: never used again.
+    let key: UInt64
+    let socket: SeqPacketSocket
+    let credentials: PeerCredentials
+    /// Armed for as long as the connection lives.
+    let readable: Watch
+    /// Armed while messages wait.
+    let writable: Watch
+
+    var role = Role.stranger
+    /// Messages that the peer's full queue did not take, oldest first.
+    private(set) var outgoing: [[UInt8]] = []
+    private(set) var outgoingBytes = 0
+    /// A list that is being sent, as fast as it is read. Nothing else of this connection is read meanwhile.
+    var listing: Listing?
+    /// Events that a watcher missed because it did not read.
+    var droppedEvents: UInt64 = 0
+
+    struct Listing {
+        let request: UInt64
+        let clients: [ClientID]
+        var next = 0
+    }
+
+    enum Role {
+        /// Has not said Hello. May administrate.
+        case stranger
+        case client(ClientRecord)
+        /// Is told what happens: to everybody whose uid it may see, or to one client.
+        case watcher(identifier: String)
+    }
+
+    init(
+        key: UInt64, socket: consuming SeqPacketSocket, credentials: PeerCredentials, loop: LoopExecutor
+    ) throws(LoopError) {
+        self.key = key
+        self.credentials = credentials
+        readable = try loop.watch(
+            socket.rawValue, .read, .persistent, token: WatchToken(.connectionReadable, id: key).rawValue)
+        writable = try loop.watch(
+            socket.rawValue, .write, .oneShot, token: WatchToken(.connectionWritable, id: key).rawValue)
+        self.socket = socket
+        try readable.arm()
+    }
+
+    var slot: UInt32 { UInt32(truncatingIfNeeded: key) }
+
+    var client: ClientRecord? {
+        switch role {
+        case .client(let record): record
+        case .stranger, .watcher: nil
+        }
+    }
+
+    enum Sending {
+        case sent
+        /// It waits for the peer to read.
+        case queued
+        /// More waits than may.
+        case full
+        case failed
+    }
+
+    /// Sends a message, or lets it wait behind others.
+    func send(_ bytes: [UInt8], limit: Int) -> Sending {
+        if outgoing.isEmpty {
+            do {
+                if try socket.send(bytes) { return .sent }
+            } catch {
+                return .failed
+            }
+        }
+        guard outgoingBytes + bytes.count <= limit else { return .full }
+        outgoing.append(bytes)
+        outgoingBytes += bytes.count
+        return armWritable() ? .queued : .failed
+    }
+
+    /// Sends what waits, as far as the peer takes it. False: the connection is broken.
+    func flush() -> Bool {
+        var sent = 0
+        defer {
+            outgoingBytes -= outgoing[..<sent].reduce(0) { $0 + $1.count }
+            outgoing.removeFirst(sent)
+        }
+        do {
+            while sent < outgoing.count, try socket.send(outgoing[sent]) { sent += 1 }
+        } catch {
+            return false
+        }
+        return sent == outgoing.count || armWritable()
+    }
+
+    private func armWritable() -> Bool {
+        do {
+            try writable.arm()
+            return true
+        } catch {
+            return false
+        }
+    }
+}
+
+/// What the edge knows of a client beside the core.
+final class ClientRecord {
+    let id: ClientID
+    let identifier: String
+    let process: ProcessHandle
+    let exit: Watch
+    let launch: WireLaunchSpecification?
+    /// Whether it was warned about already that this client sleeps with file locks held.
+    var hasWarnedOfLocks = false
+
+    init(
+        id: ClientID, identifier: String, process: consuming ProcessHandle, launch: WireLaunchSpecification?,
+        connection key: UInt64, loop: LoopExecutor
+    ) throws(LoopError) {
+        self.id = id
+        self.identifier = identifier
+        self.launch = launch
+        exit = try loop.watch(
+            process.rawValue, .read, .oneShot, token: WatchToken(.processExit, id: key).rawValue)
+        self.process = process
+        try exit.arm()
+    }
+}

@@ -1,0 +1,191 @@
+import Descriptors
+import EventLoop
+import Glibc
+import Logging
+import NightbellCore
+import NightbellWire
+import Suspension
+
+/// What the core asks for, done.
+extension Supervisor {
+    /// Carries out the core's actions, in order. What comes of them is fed in later, so that the core never hears
+    /// of an action's outcome before the actions after it are done.
+    func perform() {
+        var work = ActionBuffer()
+        swap(&work, &buffer)
+        for action in work.actions { perform(action, work) }
+        work.removeAll()
+        swap(&work, &buffer)
+    }
+
+    private func perform(_ action: Action, _ work: ActionBuffer) {
+        switch action {
+        case .registered(let client, let key):
+            registered(client, key)
+        case .refuseRegistration(let refusal, let key):
+            guard let connection = connections[key.connection] else { return }
+            expel(connection, WireError(refusal), request: key.request)
+        case .answer(let answer, let client, let key):
+            tell(client, answer, key)
+        case .handedOver(let outcomes, let client, let key):
+            handedOver(work.adoptions[outcomes], client, key)
+        case .commandAnswer(let refusal, let key):
+            guard let connection = connections[key.connection] else { return }
+            answer(connection, key.request, refusal.map { .error(WireError($0)) } ?? .done(WireDone()))
+        case .notify(let client, let notice):
+            guard let connection = connection(of: client) else { return }
+            send(WireSupervisorMessage(notice, work), to: connection)
+        case .arm(let token):
+            arm(token)
+        case .close(let token):
+            parked.remove(token)
+        case .freeze(let client, let epoch):
+            freeze(client, epoch: epoch)
+        case .checkFreeze(let client, let epoch):
+            report(client, epoch) { () throws(SuspensionError) in try suspender.progress(slot: client.slot) }
+        case .thaw(let client):
+            thaw(client)
+        case .kill(let client, let reason):
+            kill(client, reason)
+        case .forget(let client):
+            suspender.detach(slot: client.slot)
+            if let connection = connection(of: client) { closeConnection(connection) }
+        case .trace(let client, let trace):
+            note(trace, of: client)
+        }
+    }
+
+    func connection(of client: ClientID) -> Connection? {
+        guard Int(client.slot) < clientConnections.count,
+            let connection = clientConnections[Int(client.slot)], connection.client?.id == client
+        else { return nil }
+        return connection
+    }
+
+    // MARK: Answers
+
+    private func registered(_ client: ClientID, _ key: RequestKey) {
+        guard let connection = connections[key.connection], let candidate = candidate.take() else {
+            preconditionFailure("a registration is answered while it is being handled")
+        }
+        let record: ClientRecord
+        do {
+            record = try ClientRecord(
+                id: client, identifier: candidate.identifier, process: candidate.process,
+                launch: candidate.launch, connection: connection.key, loop: loop)
+        } catch {
+            logger.error("cannot watch the process of \(name(of: connection)): \(error)")
+            followUps.append(.gone(client))
+            return expel(connection, WireError(.processGone, "\(error)"), request: key.request)
+        }
+        connection.role = .client(record)
+        while clientConnections.count <= Int(client.slot) { clientConnections.append(nil) }
+        clientConnections[Int(client.slot)] = connection
+        clientProcesses.insert(record.process.pid)
+
+        var welcome = WireWelcome()
+        welcome.version = 1
+        welcome.clientID = Self.text(of: client)
+        welcome.minimumKeepAliveTimeoutMs = supervision.settings.keepAlive.minimumTimeout.wireMilliseconds
+        welcome.suspension = suspender.method.rawValue
+        answer(connection, key.request, .welcome(welcome))
+    }
+
+    static func text(of client: ClientID) -> String { "c" + String(client.rawValue, radix: 16) }
+
+    private func tell(_ client: ClientID, _ answer: Answer, _ key: RequestKey) {
+        let isRefusal =
+            switch answer {
+            case .refused: true
+            case .done, .backgroundTask, .backgroundTimeLeft: false
+            }
+        guard key.request != 0 || isRefusal, let connection = connection(of: client) else { return }
+        send(WireSupervisorMessage(answer, request: key.request), to: connection)
+    }
+
+    private func handedOver(
+        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ client: ClientID, _ key: RequestKey
+    ) {
+        var message = WireHandedOver()
+        for outcome in outcomes {
+            message.adoptions.append(WireHandedOver.Adoption(outcome))
+            offered.takeNext { descriptor, name in
+                guard case .success(let token) = outcome else { return }
+                park(descriptor, as: token, name: name)
+            }
+        }
+        guard let connection = connection(of: client) else { return }
+        answer(connection, key.request, .handedOver(message))
+    }
+
+    // MARK: Sockets
+
+    private func park(_ descriptor: consuming OwnedDescriptor, as token: SocketToken, name: String) {
+        do {
+            try parked.insert(descriptor, as: token, name: name, loop: loop)
+        } catch {
+            // `arm` finds nothing to watch, and wakes the owner instead of letting it sleep on.
+            logger.error("cannot watch a socket: \(error)")
+        }
+    }
+
+    /// A socket that cannot be watched would never wake its owner: the owner is told at once instead.
+    private func arm(_ token: SocketToken) {
+        do {
+            guard parked.contains(token) else { return followUps.append(.fired(token, .error)) }
+            try parked.arm(token)
+        } catch {
+            logger.error("cannot watch a socket: \(error)")
+            followUps.append(.fired(token, .error))
+        }
+    }
+
+    // MARK: Processes
+
+    private func freeze(_ client: ClientID, epoch: UInt64) {
+        guard let record = connection(of: client)?.client else { return }
+        report(client, epoch) { () throws(SuspensionError) in
+            try suspender.attach(slot: client.slot, process: record.process)
+            return try suspender.freeze(slot: client.slot)
+        }
+    }
+
+    private func report(
+        _ client: ClientID, _ epoch: UInt64, _ attempt: () throws(SuspensionError) -> FreezeProgress
+    ) {
+        do {
+            switch try attempt() {
+            case .frozen: followUps.append(.frozen(client, epoch: epoch))
+            case .pending: followUps.append(.notFrozenYet(client, epoch: epoch))
+            }
+        } catch {
+            logger.warning("cannot suspend \(identifier(of: client)): \(error)")
+            followUps.append(.freezeFailed(client, epoch: epoch))
+        }
+    }
+
+    private func thaw(_ client: ClientID) {
+        do {
+            try suspender.thaw(slot: client.slot)
+        } catch {
+            // Whoever has ended needs no thaw; its end is reported by its pidfd.
+            guard error.code != .processGone else { return }
+            logger.error("cannot thaw \(identifier(of: client)): \(error)")
+        }
+    }
+
+    private func kill(_ client: ClientID, _ reason: TerminationReason) {
+        guard let record = connection(of: client)?.client else { return }
+        logger.notice("ending \(record.identifier), pid \(record.process.pid): \(reason.name)")
+        do {
+            try record.process.signal(SIGKILL)
+        } catch {
+            guard error.code != ESRCH else { return }
+            logger.error("cannot end \(record.identifier): \(error)")
+        }
+    }
+
+    func identifier(of client: ClientID) -> String {
+        supervision.identifier(of: client)?.description ?? Self.text(of: client)
+    }
+}

@@ -1,0 +1,234 @@
+import Descriptors
+import EventLoop
+import Glibc
+import Logging
+import NightbellCore
+import NightbellWire
+import Suspension
+
+/// What people ask: how things are, and a few things to be done.
+extension Supervisor {
+    func administrate(
+        _ body: WireClientMessage.OneOf_Body, _ connection: Connection, _ request: UInt64
+    ) {
+        switch body {
+        case .status:
+            answer(connection, request, .supervisorStatus(status(for: connection)))
+        case .list:
+            let visible = supervision.clientIDs.filter { isVisible($0, to: connection) }
+            connection.listing = Connection.Listing(request: request, clients: visible)
+            connection.readable.disarm()
+            goOnListing(connection)
+        case .show(let show):
+            guard let client = find(show.identifier, connection, request) else { return }
+            guard let info = info(of: client, inFull: true) else { return }
+            answer(connection, request, .clientInfo(info))
+        case .watch(let watch):
+            beginWatching(connection, watch.identifier, request)
+        case .wakeClient(let message):
+            command(.wake, message.identifier, connection, request)
+        case .suspendClient(let message):
+            command(.suspend, message.identifier, connection, request)
+        case .quitClient(let message):
+            command(.quit, message.identifier, connection, request)
+        case .hello, .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
+            .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
+            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone:
+            preconditionFailure("these are not administration")
+        }
+    }
+
+    /// Root and the supervisor's own user see and touch everything.
+    func isAdministrator(_ connection: Connection) -> Bool {
+        connection.credentials.uid == 0 || connection.credentials.uid == geteuid()
+    }
+
+    private func isVisible(_ client: ClientID, to connection: Connection) -> Bool {
+        isAdministrator(connection) || supervision.user(of: client) == connection.credentials.uid
+    }
+
+    private func find(_ identifier: String, _ connection: Connection, _ request: UInt64) -> ClientID? {
+        guard let name = ClientIdentifier(identifier), let client = supervision.client(named: name) else {
+            answer(connection, request, .error(WireError(.noSuchClient)))
+            return nil
+        }
+        guard isVisible(client, to: connection) else {
+            let error = WireError(.permissionDenied, "this client belongs to another user")
+            answer(connection, request, .error(error))
+            return nil
+        }
+        return client
+    }
+
+    private func command(
+        _ command: Command, _ identifier: String, _ connection: Connection, _ request: UInt64
+    ) {
+        guard let client = find(identifier, connection, request) else { return }
+        feed(.command(command, client, RequestKey(connection: connection.key, request: request)))
+    }
+
+    private func beginWatching(_ connection: Connection, _ identifier: String, _ request: UInt64) {
+        guard case .stranger = connection.role else {
+            let error = WireError(.alreadyRegistered, "this connection said Hello, or watches, already")
+            return breach(connection, error, request: request)
+        }
+        connection.role = .watcher(identifier: identifier)
+        watchers += 1
+        answer(connection, request, .done(WireDone()))
+    }
+
+    // MARK: Listing
+
+    /// Sends the next part of a list: as much as the reader takes, however many clients there are.
+    func goOnListing(_ connection: Connection) {
+        while let listing = connection.listing, connection.outgoing.isEmpty {
+            guard listing.next < listing.clients.count else {
+                connection.listing = nil
+                answer(connection, listing.request, .done(WireDone()))
+                return readAgain(connection)
+            }
+            connection.listing?.next += 1
+            guard let info = info(of: listing.clients[listing.next], inFull: false) else { continue }
+            answer(connection, listing.request, .clientInfo(info))
+        }
+    }
+
+    private func readAgain(_ connection: Connection) {
+        do {
+            try connection.readable.arm()
+        } catch {
+            logger.error("cannot watch \(name(of: connection)): \(error)")
+            dropLater(connection)
+        }
+    }
+
+    // MARK: How things are
+
+    private func status(for connection: Connection) -> WireSupervisorStatus {
+        var status = WireSupervisorStatus()
+        status.version = configuration.version
+        status.processID = UInt32(getpid())
+        status.uptimeMs = now.since(startedAt).wireMilliseconds
+        status.suspension = suspender.method.rawValue
+        status.suspensionDetail = suspender.detail
+        status.configurationFile = configuration.configurationFile
+        for client in supervision.clientIDs {
+            status.clientsByState[supervision.state(of: client).name, default: 0] += 1
+        }
+        status.sockets = UInt64(supervision.socketCount)
+        status.connections = UInt64(connections.count)
+        status.counters = WireCounters(supervision.counters)
+        status.counters.protocolErrors = protocolErrors
+        status.counters.asleepNs = supervision.clientIDs.reduce(into: status.counters.asleepNs) { sum, client in
+            guard supervision.state(of: client) == .suspended,
+                let view = supervision.view(of: client, at: now)
+            else { return }
+            sum += UInt64(max(0, now.since(view.enteredStateAt).nanoseconds))
+        }
+        for (user, usage) in supervision.usage
+        where isAdministrator(connection) || user == connection.credentials.uid {
+            var counters = WireUserCounters()
+            counters.uid = user
+            counters.clients = UInt64(usage.clients)
+            counters.sockets = UInt64(usage.sockets)
+            counters.wakes = usage.wakes
+            status.users.append(counters)
+        }
+        status.descriptorsOpen = UInt64(ProcFS.openDescriptors(getpid()) ?? 0)
+        status.descriptorsLimit = Self.descriptorLimit()
+        if let deadline = supervision.nextDeadline {
+            status.nextDeadlineMs = deadline.since(now).wireMilliseconds
+        } else {
+            status.noDeadline = true
+        }
+        status.stopping = supervision.isStopping
+        status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
+        return status
+    }
+
+    private static func descriptorLimit() -> UInt64 {
+        var limit = rlimit()
+        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 0 }
+        return UInt64(limit.rlim_cur)
+    }
+
+    private func info(of client: ClientID, inFull: Bool) -> WireClientInfo? {
+        guard let view = supervision.view(of: client, at: now),
+            let record = connection(of: client)?.client
+        else { return nil }
+        var info = WireClientInfo()
+        info.identifier = view.identifier.description
+        info.clientID = Self.text(of: client)
+        info.processID = UInt32(record.process.pid)
+        info.uid = view.user
+        info.state = view.state.wire
+        info.stateDetail = view.holds.names(view)
+        info.inStateMs = now.since(view.enteredStateAt).wireMilliseconds
+        info.modes = view.modes.wire
+        info.socketCount = UInt64(view.sockets.count)
+        info.keepAliveTimeoutMs = view.keepAliveTimeout?.wireMilliseconds ?? 0
+        if let window = view.keepAliveWindow {
+            info.keepAliveDueInMs = window.latest.since(now).wireMilliseconds
+        }
+        info.backgroundTasks = view.backgroundTasks
+        info.mediaActive = view.mediaPlays
+        info.counters = WireCounters(view.counters)
+        info.suspension = suspender.method.rawValue
+        info.connectedMs = now.since(view.registeredAt).wireMilliseconds
+        guard inFull else { return info }
+        info.sockets = view.sockets.map(describe)
+        if let launch = record.launch { info.launch = launch }
+        let locks = ProcFS.fileLocksHeld(record.process.pid)
+        if locks > 0 { info.warnings.append("holds \(locks) file locks, also while it sleeps") }
+        return info
+    }
+
+    private func describe(_ token: SocketToken) -> WireClientInfo.Socket {
+        var socket = WireClientInfo.Socket()
+        socket.token = token.rawValue
+        socket.name = parked.name(of: token)
+        if let tag = supervision.tag(of: token) { socket.tag = tag.wire }
+        if let condition = supervision.condition(of: token) { socket.condition = condition.name }
+        guard let descriptor = parked.descriptor(of: token) else { return socket }
+        do {
+            let facts = try SocketFacts(inspecting: descriptor)
+            socket.kind = facts.kind.name
+            socket.local = facts.local ?? ""
+            socket.peer = facts.peer ?? ""
+        } catch {
+            socket.kind = "unknown: \(error)"
+        }
+        return socket
+    }
+}
+
+extension SocketFacts.Kind {
+    fileprivate var name: String {
+        switch self {
+        case .tcp: "tcp"
+        case .udp: "udp"
+        case .unixStream: "unix stream"
+        case .unixDatagram: "unix datagram"
+        case .unixSeqPacket: "unix seqpacket"
+        case .otherSocket: "socket"
+        case .pipe: "pipe"
+        case .device: "device"
+        case .anonymous(let name): name
+        case .regularFile: "file"
+        case .directory: "directory"
+        }
+    }
+}
+
+extension ClientView.Holds {
+    /// What a client in the background is kept awake by.
+    fileprivate func names(_ view: ClientView) -> String {
+        var names: [String] = []
+        if contains(.enteringBackground) { names.append("entering the background") }
+        if contains(.openWake) { names.append("handling a wake") }
+        if contains(.linger) { names.append("lingering") }
+        if view.state == .background, !view.backgroundTasks.isEmpty { names.append("background tasks") }
+        if view.state == .background, view.mediaPlays { names.append("media") }
+        return names.joined(separator: ", ")
+    }
+}

@@ -1,0 +1,153 @@
+import Descriptors
+import EventLoop
+import Logging
+import NightbellCore
+import NightbellWire
+import SwiftProtobuf
+
+/// Who says Hello, while the core decides.
+struct Candidate: ~Copyable {
+    let process: ProcessHandle
+    let identifier: String
+    let launch: WireLaunchSpecification?
+}
+
+/// Connections come, are written to, and go.
+extension Supervisor {
+    /// Lets in who knocks; so many in a turn that a crowd does not keep others waiting.
+    func acceptConnections() {
+        for _ in 0..<64 {
+            do throws(SystemError) {
+                switch try acceptance.accept() {
+                case .nobody:
+                    return
+                case .somebody(let socket):
+                    letIn(socket)
+                case .noRoom(let socket):
+                    logger.error("no descriptor left for another connection")
+                    refuse(socket, WireError(.outOfDescriptors, "the supervisor has no descriptor left"))
+                    acceptance.refill()
+                case .exhausted:
+                    logger.error("no descriptor left: not listening until one is free")
+                    return listenerWatch.disarm()
+                }
+            } catch {
+                // The others of the crowd are not to blame; if it goes on, the next turn says so again.
+                return logger.error("cannot accept a connection: \(error)")
+            }
+        }
+    }
+
+    private func letIn(_ socket: consuming SeqPacketSocket) {
+        do {
+            let credentials = try socket.peerCredentials()
+            guard connections.count(ofUser: credentials.uid) < configuration.connectionsPerUser else {
+                let error = WireError(.tooManyConnections, "this user has as many connections as it may")
+                return refuse(socket, error)
+            }
+            let connection = try Connection(
+                key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
+            connections.insert(connection)
+        } catch {
+            logger.error("cannot serve a connection: \(error)")
+        }
+    }
+
+    private func refuse(_ socket: borrowing SeqPacketSocket, _ error: WireError) {
+        do {
+            let message = WireSupervisorMessage(.error(error))
+            _ = try socket.send(try message.serializedBytes())
+        } catch {
+            logger.debug("nobody waited to be refused: \(error)")
+        }
+    }
+
+    // MARK: Writing
+
+    /// Sends a message. A connection that cannot take it is dropped when the turn has come to an end with it.
+    func send(_ message: WireSupervisorMessage, to connection: Connection) {
+        let bytes: [UInt8]
+        do {
+            bytes = try message.serializedBytes()
+        } catch {
+            preconditionFailure("our own messages can be encoded: \(error)")
+        }
+        switch connection.send(bytes, limit: configuration.outgoingBytesPerConnection) {
+        case .sent, .queued:
+            break
+        case .full:
+            logger.warning("\(name(of: connection)) does not read what it is sent")
+            dropLater(connection)
+        case .failed:
+            dropLater(connection)
+        }
+    }
+
+    /// The peer has read something.
+    func goOnSending(_ connection: Connection) {
+        guard connection.flush() else { return drop(connection, "it hung up") }
+        if connection.outgoing.isEmpty, connection.listing != nil { goOnListing(connection) }
+    }
+
+    // MARK: The end of a connection
+
+    /// Answers with an error and closes the connection: for what is no mistake but a breach of the protocol.
+    func expel(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
+        logger.info("\(name(of: connection)) is expelled: \(error.message)")
+        send(WireSupervisorMessage(request: request, .error(error)), to: connection)
+        drop(connection, error.message)
+    }
+
+    /// While the core's actions are carried out, none of them may pull a client away from under the others.
+    func dropLater(_ connection: Connection) {
+        switch connection.role {
+        case .client(let record): followUps.append(.gone(record.id))
+        case .stranger, .watcher: closeConnection(connection)
+        }
+    }
+
+    /// The connection, or its process, has ended: so has the client.
+    func drop(_ connection: Connection, _ reason: String) {
+        switch connection.role {
+        case .client(let record):
+            logger.debug("\(record.identifier) is gone: \(reason)")
+            feed(.gone(record.id))
+        case .stranger, .watcher:
+            closeConnection(connection)
+        }
+    }
+
+    func closeConnection(_ connection: Connection) {
+        guard connections[connection.key] === connection else { return }
+        switch connection.role {
+        case .client(let record):
+            clientConnections[Int(record.id.slot)] = nil
+            clientProcesses.remove(record.process.pid)
+            record.exit.disarm()
+        case .watcher:
+            watchers -= 1
+        case .stranger:
+            break
+        }
+        connection.readable.disarm()
+        connection.writable.disarm()
+        connections.remove(connection)
+        connection.role = .stranger
+        resumeAccepting()
+    }
+
+    /// A descriptor has become free.
+    private func resumeAccepting() {
+        guard !supervision.isStopping, acceptance.refill(), !listenerWatch.isArmed else { return }
+        do {
+            try listenerWatch.arm()
+        } catch {
+            logger.error("cannot listen again: \(error)")
+        }
+    }
+
+    func name(of connection: Connection) -> String {
+        connection.client?.identifier
+            ?? "the connection of pid \(connection.credentials.pid), uid \(connection.credentials.uid)"
+    }
+}

@@ -1,0 +1,267 @@
+import Descriptors
+import EventLoop
+import Logging
+import NightbellCore
+import NightbellWire
+import Suspension
+import SwiftProtobuf
+
+/// What arrives from clients, decoded and checked before the core sees it.
+extension Supervisor {
+    /// Limits of what is only there for people to read, or to be kept.
+    private static let longestName = 64
+    private static let largestLaunchSpecification = 16 * 1024
+
+    /// Reads what a connection has sent; the rest of a flood waits for the next turn.
+    func receiveMessages(_ connection: Connection) {
+        for _ in 0..<configuration.messagesPerTurn {
+            guard connections[connection.key] === connection, connection.listing == nil else { return }
+            do {
+                switch try connection.socket.receive(into: &packet) {
+                case .wouldBlock:
+                    return
+                case .end:
+                    return drop(connection, "it hung up")
+                case .packet(_, let truncated, let controlTruncated):
+                    takePacket(connection, truncated: truncated, controlTruncated: controlTruncated)
+                }
+            } catch {
+                return drop(connection, "\(error)")
+            }
+        }
+    }
+
+    private func takePacket(_ connection: Connection, truncated: Bool, controlTruncated: Bool) {
+        guard !truncated else {
+            let limit = Self.maximumPacket
+            return breach(connection, WireError(.malformedPacket, "a packet holds at most \(limit) bytes"))
+        }
+        let message: WireClientMessage
+        do {
+            message = try WireClientMessage(serializedBytes: packet.bytes)
+        } catch {
+            return breach(connection, WireError(.malformedPacket, "the packet does not decode"))
+        }
+        guard let body = message.body else {
+            let error = WireError(.unknownMessage, "this kind of message is not known")
+            return breach(connection, error, request: message.request)
+        }
+        switch body {
+        case .handOver(let handOver):
+            takeOffered(handOver, connection, message.request, controlTruncated: controlTruncated)
+        default:
+            guard packet.descriptorCount == 0, !controlTruncated else {
+                let error = WireError(.malformedPacket, "only HandOver carries descriptors")
+                return breach(connection, error, request: message.request)
+            }
+            take(body, connection, message.request)
+        }
+    }
+
+    func breach(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
+        protocolErrors += 1
+        expel(connection, error, request: request)
+    }
+
+    /// Everything but HandOver.
+    private func take(
+        _ body: WireClientMessage.OneOf_Body, _ connection: Connection, _ request: UInt64
+    ) {
+        switch body {
+        case .hello(let hello):
+            takeHello(hello, connection, request)
+        case .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient:
+            administrate(body, connection, request)
+        case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
+            .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
+            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone:
+            guard let client = connection.client else {
+                return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
+            }
+            let key = RequestKey(connection: connection.key, request: request)
+            switch ClientMessage.make(body, longestName: Self.longestName) {
+            case .success(let message): feed(.message(message, from: client.id, key))
+            case .failure(let error): answer(connection, request, .error(error.wire))
+            }
+        }
+    }
+
+    func answer(
+        _ connection: Connection, _ request: UInt64, _ body: WireSupervisorMessage.OneOf_Body
+    ) {
+        send(WireSupervisorMessage(request: request, body), to: connection)
+    }
+
+    // MARK: Hello
+
+    private func takeHello(_ hello: WireHello, _ connection: Connection, _ request: UInt64) {
+        switch registration(hello, connection) {
+        case .failure(let error):
+            breach(connection, error.wire, request: request)
+        case .success(let registration):
+            do {
+                let process = ProcessHandle(
+                    pidfd: try connection.socket.peerProcess(), pid: connection.credentials.pid)
+                candidate = Candidate(
+                    process: process, identifier: hello.identifier,
+                    launch: hello.hasLaunch ? hello.launch : nil)
+            } catch {
+                let gone = WireError(.processGone, "the process that connected cannot be told: \(error)")
+                return breach(connection, gone, request: request)
+            }
+            feed(.registration(registration, RequestKey(connection: connection.key, request: request)))
+            candidate = nil
+        }
+    }
+
+    private func registration(
+        _ hello: WireHello, _ connection: Connection
+    ) -> Result<Registration, InvalidMessage> {
+        func refusal(_ code: WireErrorCode, _ message: String) -> Result<Registration, InvalidMessage> {
+            .failure(InvalidMessage(wire: WireError(code, message)))
+        }
+        guard case .stranger = connection.role else {
+            return refusal(.alreadyRegistered, "this connection said Hello, or watches, already")
+        }
+        guard hello.version == 1 else {
+            return refusal(.unsupportedVersion, "this supervisor speaks version 1 of the protocol")
+        }
+        guard let identifier = ClientIdentifier(hello.identifier) else {
+            return refusal(.invalidIdentifier, "1 to 128 characters out of A-Z a-z 0-9 . _ -")
+        }
+        guard let modes = Modes(hello.modes), let policy = WakeLimitPolicy(hello.wakeLimitPolicy) else {
+            return refusal(.invalidArgument, "a mode or policy is not known")
+        }
+        guard connection.credentials.pid > 0 else {
+            return refusal(.processGone, "the process that connected is not visible from here")
+        }
+        // Two clients in one process would suspend each other.
+        guard suspender.method == .none || !clientProcesses.contains(connection.credentials.pid) else {
+            return refusal(.alreadyRegistered, "this process is a client already")
+        }
+        guard !hello.hasLaunch || hello.launch.isWithin(Self.largestLaunchSpecification) else {
+            return refusal(.invalidArgument, "the launch specification is too large")
+        }
+        return .success(
+            Registration(
+                identifier: identifier, user: connection.credentials.uid, modes: modes,
+                wakeLimitPolicy: policy))
+    }
+
+    // MARK: HandOver
+
+    private func takeOffered(
+        _ handOver: WireHandOver, _ connection: Connection, _ request: UInt64, controlTruncated: Bool
+    ) {
+        guard let client = connection.client else {
+            return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
+        }
+        guard !controlTruncated else {
+            packet.discardDescriptors()
+            return answer(connection, request, .error(truncationError()))
+        }
+        guard packet.descriptorCount == handOver.sockets.count else {
+            let error = WireError(.malformedPacket, "one descriptor for each socket")
+            return breach(connection, error, request: request)
+        }
+        guard handOver.sockets.allSatisfy({ $0.name.utf8.count <= Self.longestName }) else {
+            packet.discardDescriptors()
+            let error = WireError(.invalidArgument, "a name has at most \(Self.longestName) bytes")
+            return answer(connection, request, .error(error))
+        }
+        var offers: [SocketOffer] = []
+        for socket in handOver.sockets {
+            guard let tag = SocketTag(socket.tag) else {
+                packet.discardDescriptors()
+                return answer(connection, request, .error(WireError(.invalidArgument, "a tag is not known")))
+            }
+            guard let descriptor = packet.takeDescriptor() else { break }
+            offers.append(SocketOffer(tag: tag, inspecting: descriptor.rawValue))
+            offered.append(descriptor, name: socket.name)
+        }
+        let key = RequestKey(connection: connection.key, request: request)
+        feed(.message(.handOver(offers), from: client.id, key))
+        offered.removeAll()
+    }
+
+    /// Why the kernel dropped descriptors: is it our table that is full, or was it the packet?
+    private func truncationError() -> WireError {
+        do {
+            _ = try EventDescriptor()
+            return WireError(.truncatedDescriptors, "the kernel dropped descriptors of this packet")
+        } catch {
+            return WireError(.outOfDescriptors, "the supervisor has no descriptor left")
+        }
+    }
+}
+
+/// A message that decodes but says something impossible.
+struct InvalidMessage: Error {
+    let wire: WireError
+}
+
+extension WireLaunchSpecification {
+    /// Whether it takes no more bytes than this.
+    func isWithin(_ limit: Int) -> Bool {
+        do {
+            return try (serializedBytes() as [UInt8]).count <= limit
+        } catch {
+            return false
+        }
+    }
+}
+
+extension ClientMessage {
+    fileprivate static func make(
+        _ body: WireClientMessage.OneOf_Body, longestName: Int
+    ) -> Result<ClientMessage, InvalidMessage> {
+        switch body {
+        case .release(let release):
+            return .success(.release(SocketToken(rawValue: release.token)))
+        case .enterBackground:
+            return .success(.enterBackground)
+        case .backgroundEntered:
+            return .success(.backgroundEntered)
+        case .enterForeground:
+            return .success(.enterForeground)
+        case .setKeepAliveTimeout(let message):
+            return .success(.setKeepAliveTimeout(Duration(wireMilliseconds: message.timeoutMs)))
+        case .clearKeepAliveTimeout_p:
+            return .success(.clearKeepAliveTimeout)
+        case .beginBackgroundTask(let message):
+            guard message.name.utf8.count <= longestName else {
+                let error = WireError(.invalidArgument, "a name has at most \(longestName) bytes")
+                return .failure(InvalidMessage(wire: error))
+            }
+            return .success(.beginBackgroundTask(name: message.name))
+        case .endBackgroundTask(let message):
+            return .success(.endBackgroundTask(message.taskID))
+        case .backgroundTimeRemaining:
+            return .success(.backgroundTimeRemaining)
+        case .mediaActivity:
+            return .success(.mediaActivity)
+        case .readyToSuspend(let message):
+            let notIdle = message.notIdle.map(SocketToken.init(rawValue:))
+            return .success(.readyToSuspend(epoch: message.epoch, notIdle: notIdle))
+        case .wakeDone(let message):
+            return .success(.wakeDone(wakeID: message.wakeID))
+        case .hello, .handOver, .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient:
+            preconditionFailure("these have paths of their own")
+        }
+    }
+}
+
+extension SocketOffer {
+    /// What the kernel tells of a descriptor. One that it tells nothing of cannot be watched either.
+    fileprivate init(tag: SocketTag, inspecting descriptor: CInt) {
+        do {
+            let facts = try SocketFacts(inspecting: descriptor)
+            self.init(
+                tag: tag, isPollable: facts.isPollable, isSocket: facts.isSocket, isStream: facts.isStream,
+                isListening: facts.isListening, isConnected: facts.isConnected,
+                hasPendingError: facts.readiness.contains(.error))
+        } catch {
+            self.init(tag: tag, isPollable: false)
+        }
+    }
+}

@@ -1,0 +1,97 @@
+import Descriptors
+import Logging
+import NightbellCore
+import NightbellWire
+
+/// What happens, told to the log and to those who watch.
+extension Supervisor {
+    func note(_ trace: Trace, of client: ClientID) {
+        let identifier = identifier(of: client)
+        switch trace {
+        case .registered, .gone, .state, .woken, .adopted, .released, .suspensionCancelled:
+            logger.debug("\(identifier): \(trace.kind) \(trace.detail)")
+        case .overran, .suspendedByForce, .suspensionFailed, .refusedSocket, .tooManyWakes, .terminated:
+            logger.notice("\(identifier): \(trace.kind) \(trace.detail)")
+        case .keepAliveLate:
+            logger.warning("\(identifier): \(trace.kind) \(trace.detail)")
+        }
+        if case .state(_, to: .suspended) = trace { warnOfLocks(client) }
+        if watchers > 0 { tellWatchers(trace, of: client, identifier) }
+    }
+
+    /// Who sleeps with a lock held keeps others waiting for as long as it sleeps.
+    private func warnOfLocks(_ client: ClientID) {
+        guard let record = connection(of: client)?.client, !record.hasWarnedOfLocks else { return }
+        let locks = ProcFS.fileLocksHeld(record.process.pid)
+        guard locks > 0 else { return }
+        record.hasWarnedOfLocks = true
+        logger.warning("\(record.identifier) sleeps with \(locks) file locks held")
+    }
+
+    private func tellWatchers(_ trace: Trace, of client: ClientID, _ identifier: String) {
+        var event = WireWatchEvent()
+        event.atUnixNs = WallClock.now()
+        event.identifier = identifier
+        event.kind = trace.kind
+        event.detail = trace.detail
+        event.state = supervision.state(of: client).wire
+        let user = supervision.user(of: client) ?? connection(of: client)?.credentials.uid
+        for connection in connections.all {
+            guard case .watcher(let wanted) = connection.role, wanted.isEmpty || wanted == identifier,
+                isAdministrator(connection) || connection.credentials.uid == user
+            else { continue }
+            tell(event, to: connection)
+        }
+    }
+
+    /// A watcher that does not keep up misses events, and is told how many.
+    private func tell(_ event: WireWatchEvent, to connection: Connection) {
+        guard connection.outgoingBytes < configuration.outgoingBytesPerConnection / 2 else {
+            connection.droppedEvents += 1
+            return
+        }
+        var event = event
+        event.dropped = connection.droppedEvents
+        connection.droppedEvents = 0
+        send(WireSupervisorMessage(.watchEvent(event)), to: connection)
+    }
+}
+
+extension Trace {
+    /// One word for programs to tell traces apart by.
+    var kind: String {
+        switch self {
+        case .registered: "registered"
+        case .gone: "gone"
+        case .state: "state"
+        case .woken: "wake"
+        case .overran: "overrun"
+        case .suspendedByForce: "forced"
+        case .suspensionCancelled: "cancelled"
+        case .suspensionFailed: "failed"
+        case .adopted: "adopted"
+        case .refusedSocket: "refused"
+        case .released: "released"
+        case .keepAliveLate: "late"
+        case .tooManyWakes: "limit"
+        case .terminated: "terminated"
+        }
+    }
+
+    var detail: String {
+        switch self {
+        case .registered, .gone: ""
+        case .state(let from, let to): "\(from.name) → \(to.name)"
+        case .woken(let reasons): reasons.names
+        case .overran(let step): step.name
+        case .suspendedByForce: "did not answer in time"
+        case .suspensionCancelled: "runs on"
+        case .suspensionFailed: "the kernel did not confirm"
+        case .adopted(let token), .released(let token): String(token.rawValue, radix: 16)
+        case .refusedSocket(let refusal): WireError(refusal).message
+        case .keepAliveLate(let lateness): "by \(lateness)"
+        case .tooManyWakes: "woken too often"
+        case .terminated(let reason): reason.name
+        }
+    }
+}

@@ -1,0 +1,238 @@
+import Descriptors
+import EventLoop
+import Glibc
+public import Logging
+import NightbellCore
+import NightbellWire
+import Suspension
+
+/// The supervisor: adopts sockets, suspends their owners, and wakes them when something happens.
+///
+/// It lives on one thread, the one that calls `run()`, whose libevent loop is the actor's executor: what the loop
+/// reports and what is called from elsewhere never run at the same time. Each turn of the loop is fed to the core
+/// as a whole; the core's actions are carried out here.
+public actor Supervisor {
+    nonisolated let loop: LoopExecutor
+    private nonisolated let stopRequest: EventDescriptor
+    let configuration: SupervisorConfiguration
+    let logger: Logger
+    let startedAt: Instant
+
+    var supervision: Supervision
+    var connections = ConnectionTable()
+    var parked = ParkedTable()
+    /// The connections of clients, by the slot of their ID.
+    var clientConnections: [Connection?] = []
+    /// The clients' processes, while there is one client to a process.
+    var clientProcesses: Set<pid_t> = []
+    let suspender: any Suspender
+
+    /// Used again for each event.
+    var buffer = ActionBuffer()
+    /// What carrying out actions led to, to be fed in next.
+    var followUps: [Event] = []
+    var packet = PacketBuffer(capacity: Supervisor.maximumPacket)
+    /// What arrived with the HandOver that is being handled.
+    var offered = Offered()
+    /// Who says Hello at the moment.
+    var candidate: Candidate?
+    var now: Instant
+    var watchers = 0
+    var protocolErrors: UInt64 = 0
+
+    var acceptance: Acceptance
+    var listenerWatch: Watch
+    let timer: TimerDescriptor
+    let timerWatch: Watch
+    private var armedDeadline: Instant?
+    private let stopWatch: Watch
+    private let signalWatches: SignalWatches
+    private var phase = Phase.running
+
+    enum Phase {
+        case running
+        /// Everybody is thawed; messages are being delivered, at the longest until then.
+        case lameDuck(until: Instant)
+        case stopped
+    }
+
+    /// The longest packet of the protocol.
+    static let maximumPacket = 65_536
+    /// How long the last messages may take.
+    private static let lameDuck: Duration = .seconds(2)
+
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    /// Makes the runtime directory, thaws whatever an earlier run left frozen, and listens. Clients that connect
+    /// are served once `run()` is called.
+    ///
+    /// - Throws: `SupervisorError`; nothing is left behind then.
+    public init(_ configuration: SupervisorConfiguration, logger: Logger) throws(SupervisorError) {
+        self.configuration = configuration
+        self.logger = logger
+        supervision = Supervision(settings: configuration.settings)
+        now = Instant(nanoseconds: BootClock.now())
+        startedAt = now
+        try Self.refuseIfServed(configuration)
+        suspender = try Self.prepareSuspension(configuration, logger)
+        do {
+            loop = try LoopExecutor()
+            timer = try TimerDescriptor()
+            stopRequest = try EventDescriptor()
+            acceptance = try Acceptance(configuration)
+            timerWatch = try loop.watch(
+                timer.rawValue, .read, .persistent, token: WatchToken(.timer).rawValue)
+            stopWatch = try loop.watch(
+                stopRequest.rawValue, .read, .persistent, token: WatchToken(.signal).rawValue)
+            listenerWatch = try loop.watch(
+                acceptance.listener.rawValue, .read, .persistent, token: WatchToken(.listener).rawValue)
+            signalWatches = try SignalWatches(configuration.stopSignals, loop)
+            try timerWatch.arm()
+            try stopWatch.arm()
+            try listenerWatch.arm()
+        } catch let error as LoopError {
+            throw SupervisorError(error)
+        } catch let error as SystemError {
+            throw SupervisorError(.loop, error, "cannot set up")
+        } catch let error as SupervisorError {
+            throw error
+        } catch {
+            preconditionFailure("\(error)")
+        }
+    }
+
+    /// Serves until `stop()`, or one of the configured signals, on the calling thread. On the way out everybody
+    /// is thawed and told that the supervisor goes away.
+    public nonisolated func run() throws(SupervisorError) {
+        do {
+            try loop.run { batch in
+                assumeIsolated { $0.turn(batch) }
+            }
+        } catch {
+            throw SupervisorError(error)
+        }
+    }
+
+    /// Ends `run()` in an orderly way. From any thread, also from a signal handler.
+    public nonisolated func stop() {
+        do {
+            try stopRequest.signal()
+        } catch {
+            preconditionFailure("an eventfd of our own can be written to: \(error)")
+        }
+    }
+
+    /// The time of a client's keep-alive, of a budget or of the end: there is one timer for all.
+    func setTimer() {
+        var deadline = supervision.nextDeadline
+        if case .lameDuck(let until) = phase { deadline = until }
+        guard deadline != armedDeadline else { return }
+        armedDeadline = deadline
+        do {
+            try timer.set(absoluteNanoseconds: deadline?.nanoseconds)
+        } catch {
+            preconditionFailure("a timer of our own can be set: \(error)")
+        }
+    }
+
+    // MARK: One turn of the loop
+
+    private func turn(_ batch: [Ready]) {
+        guard !batch.isEmpty else { return }
+        now = Instant(nanoseconds: BootClock.now())
+        for ready in batch { take(ready) }
+        if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
+        endTurn()
+        if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
+        setTimer()
+    }
+
+    private func take(_ ready: Ready) {
+        let token = WatchToken(rawValue: ready.token)
+        switch token.kind {
+        case .listener:
+            acceptConnections()
+        case .timer:
+            clearTimer()
+        case .signal:
+            beginLameDuck()
+        case .connectionReadable:
+            if let connection = connections[token] { receiveMessages(connection) }
+        case .connectionWritable:
+            if let connection = connections[token] { goOnSending(connection) }
+        case .processExit:
+            if let connection = connections[token] { drop(connection, "its process ended") }
+        case .socket:
+            if let socket = parked.token(for: token) { socketFired(socket) }
+        case nil:
+            preconditionFailure("the loop made up a token")
+        }
+    }
+
+    private func clearTimer() {
+        armedDeadline = nil
+        do {
+            try timer.clear()
+        } catch {
+            preconditionFailure("a timer of our own can be read: \(error)")
+        }
+    }
+
+    /// Finds out what has happened, without reading or clearing anything.
+    private func socketFired(_ token: SocketToken) {
+        guard let descriptor = parked.descriptor(of: token) else { return }
+        feed(.fired(token, Conditions(Poll.now(descriptor))))
+    }
+
+    /// Feeds one event to the core and carries out what it asks for.
+    func feed(_ event: Event) {
+        supervision.handle(event, at: now, into: &buffer)
+        perform()
+    }
+
+    /// Lets the core end the turn, and feeds in what came of its actions until nothing does.
+    func endTurn() {
+        repeat {
+            while !followUps.isEmpty {
+                let events = followUps
+                followUps.removeAll(keepingCapacity: true)
+                for event in events { feed(event) }
+            }
+            supervision.endTurn(at: now, into: &buffer)
+            perform()
+        } while !followUps.isEmpty
+    }
+
+    // MARK: The end
+
+    private var hasOutgoing: Bool { connections.all.contains { !$0.outgoing.isEmpty } }
+
+    /// Thaws everybody and tells them; nobody new is let in.
+    private func beginLameDuck() {
+        guard case .running = phase else { return }
+        logger.notice("stopping: thawing everybody")
+        phase = .lameDuck(until: now + Self.lameDuck)
+        listenerWatch.disarm()
+        acceptance.unlink()
+        feed(.stop)
+    }
+
+    private func finish() {
+        phase = .stopped
+        for client in supervision.clientIDs { suspender.detach(slot: client.slot) }
+        for connection in Array(connections.all) { closeConnection(connection) }
+        loop.stop()
+    }
+}
+
+extension Conditions {
+    init(_ readiness: Readiness) {
+        self = []
+        if readiness.contains(.readable) { insert(.readable) }
+        if readiness.contains(.peerClosed) { insert(.peerClosed) }
+        if readiness.contains(.hangUp) { insert(.hangUp) }
+        if !readiness.isDisjoint(with: [.error, .invalid]) { insert(.error) }
+    }
+}

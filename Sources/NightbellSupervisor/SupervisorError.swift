@@ -1,0 +1,40 @@
+import Descriptors
+import EventLoop
+import Suspension
+
+/// Why a supervisor could not be set up, or had to give up.
+public struct SupervisorError: Error, Sendable, CustomStringConvertible {
+    public enum Code: Sendable, Hashable {
+        /// The runtime directory cannot be made or used.
+        case runtimeDirectory
+        /// The control socket cannot be listened on. `errno` `EADDRINUSE`: another supervisor does.
+        case socket
+        /// No event loop, timer or descriptor could be had.
+        case loop
+        /// The way of suspension that was asked for does not work here.
+        case suspension
+    }
+
+    public let code: Code
+    /// The `errno` of the call that failed; 0 if none did.
+    public let errorNumber: Int32
+    public let description: String
+
+    init(_ code: Code, _ error: SystemError, _ what: String) {
+        self.code = code
+        errorNumber = error.code
+        description = "\(what): \(error)"
+    }
+
+    init(_ error: LoopError) {
+        code = .loop
+        errorNumber = error.underlying.code
+        description = "\(error)"
+    }
+
+    init(_ error: SuspensionError) {
+        code = .suspension
+        errorNumber = 0
+        description = "\(error)"
+    }
+}

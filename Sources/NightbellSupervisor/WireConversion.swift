@@ -1,0 +1,310 @@
+import NightbellCore
+import NightbellWire
+
+/// The words of the core as those of the wire.
+extension Duration {
+    /// Whole milliseconds, rounded up, so that nobody is told that a time is over before it is.
+    var wireMilliseconds: UInt64 {
+        let nanoseconds = nanoseconds
+        return nanoseconds <= 0 ? 0 : UInt64(nanoseconds / 1_000_000 + (nanoseconds % 1_000_000 == 0 ? 0 : 1))
+    }
+
+    /// A duration that a client gave; more than 292 years is for ever.
+    init(wireMilliseconds: UInt64) {
+        self = .milliseconds(Int64(clamping: min(wireMilliseconds, UInt64(Int64.max / 1_000_000))))
+    }
+}
+
+extension Modes {
+    /// `nil` if one of them is unknown.
+    init?(_ modes: [WireMode]) {
+        self = []
+        for mode in modes {
+            switch mode {
+            case .voip: insert(.voip)
+            case .audio: insert(.audio)
+            case .unspecified, .UNRECOGNIZED: return nil
+            }
+        }
+    }
+
+    var wire: [WireMode] {
+        var modes: [WireMode] = []
+        if contains(.voip) { modes.append(.voip) }
+        if contains(.audio) { modes.append(.audio) }
+        return modes
+    }
+}
+
+extension WakeLimitPolicy {
+    init?(_ policy: WireWakeLimitPolicy) {
+        switch policy {
+        case .unspecified, .linger: self = .linger
+        case .terminate: self = .terminate
+        case .UNRECOGNIZED: return nil
+        }
+    }
+}
+
+extension SocketTag {
+    init?(_ tag: WireSocketTag) {
+        switch tag {
+        case .voip: self = .voip
+        case .listener: self = .listener
+        case .device: self = .device
+        case .unspecified, .UNRECOGNIZED: return nil
+        }
+    }
+
+    var wire: WireSocketTag {
+        switch self {
+        case .voip: .voip
+        case .listener: .listener
+        case .device: .device
+        }
+    }
+}
+
+extension ClientState {
+    var wire: WireClientState {
+        switch self {
+        case .notRunning: .notRunning
+        case .inactive: .inactive
+        case .active: .active
+        case .background: .background
+        case .suspending: .suspending
+        case .suspended: .suspended
+        case .terminating: .terminating
+        }
+    }
+
+    /// As people read it.
+    var name: String {
+        switch self {
+        case .notRunning: "not running"
+        case .inactive: "inactive"
+        case .active: "active"
+        case .background: "background"
+        case .suspending: "suspending"
+        case .suspended: "suspended"
+        case .terminating: "terminating"
+        }
+    }
+}
+
+extension SocketCondition {
+    var name: String {
+        switch self {
+        case .held: "held"
+        case .armed: "armed"
+        case .ended: "ended"
+        }
+    }
+}
+
+extension WakeReasons {
+    var wire: [WireWakeReason] {
+        var reasons: [WireWakeReason] = []
+        if contains(.socket) { reasons.append(.socket) }
+        if contains(.keepAlive) { reasons.append(.keepAlive) }
+        if contains(.request) { reasons.append(.request) }
+        if contains(.clientMessage) { reasons.append(.clientMessage) }
+        if contains(.supervisorStopping) { reasons.append(.supervisorStopping) }
+        return reasons
+    }
+
+    var names: String {
+        var names: [String] = []
+        if contains(.socket) { names.append("socket") }
+        if contains(.keepAlive) { names.append("keep-alive") }
+        if contains(.request) { names.append("request") }
+        if contains(.clientMessage) { names.append("client message") }
+        if contains(.supervisorStopping) { names.append("supervisor stopping") }
+        return names.joined(separator: ", ")
+    }
+}
+
+extension TerminationReason {
+    var name: String {
+        switch self {
+        case .quitByUser: "quit by the user"
+        case .backgroundTasksOverran: "background tasks not ended in time"
+        case .tooManyWakes: "woken too often"
+        }
+    }
+}
+
+extension Step {
+    var name: String {
+        switch self {
+        case .enteringBackground: "entering the background"
+        case .prepareToSuspend: "prepare to suspend"
+        case .wake: "wake"
+        case .backgroundTasks: "background tasks"
+        case .termination: "termination"
+        }
+    }
+}
+
+extension WireError {
+    init(_ code: WireErrorCode, _ message: String) {
+        self.init()
+        self.code = code
+        self.message = message
+    }
+
+    init(_ refusal: Refusal) {
+        let (code, message): (WireErrorCode, String) =
+            switch refusal {
+            case .identifierInUse:
+                (.identifierInUse, "a running client has this identifier")
+            case .identifierOfOtherUser:
+                (.identifierOfOtherUser, "this identifier belongs to another user")
+            case .tooManyClients:
+                (.tooManyClients, "this user has as many clients, or identifiers, as it may")
+            case .shuttingDown:
+                (.shuttingDown, "the supervisor is stopping")
+            case .modeRequired(let mode):
+                (.modeRequired, mode == .audio ? "needs the mode audio" : "needs the mode voip")
+            case .timeoutTooShort(let minimum):
+                (.timeoutTooShort, "the shortest keep-alive timeout is \(minimum)")
+            case .invalidToken:
+                (.invalidToken, "no socket of this client has this token")
+            case .invalidTask:
+                (.invalidTask, "no background task of this client has this number")
+            case .illegalState(let state):
+                (.illegalState, "not possible while the client is \(state.name)")
+            case .notPollable:
+                (.notPollable, "files and directories cannot be watched")
+            case .listeningSocket:
+                (.listeningSocket, "a listening socket is handed over with the tag listener only")
+            case .notAListener:
+                (.notAListener, "the tag listener is for listening sockets")
+            case .notASocket:
+                (.notASocket, "the tag voip is for sockets")
+            case .notConnected:
+                (.notConnected, "the stream is not connected")
+            case .socketError:
+                (.socketError, "the socket has a pending error")
+            case .tooManySockets:
+                (.tooManySockets, "this client, or user, has as many sockets as it may")
+            case .tooManyTasks:
+                (.invalidArgument, "this client holds as many background tasks as it may")
+            case .noSuchClient:
+                (.noSuchClient, "no running client has this identifier")
+            }
+        self.init(code, message)
+    }
+}
+
+extension WireCounters {
+    init(_ counters: Counters) {
+        self.init()
+        wakes = counters.wakes
+        wakesSocket = counters.wakesSocket
+        wakesKeepAlive = counters.wakesKeepAlive
+        wakesRequest = counters.wakesRequest
+        wakesClientMessage = counters.wakesClientMessage
+        suspensions = counters.suspensions
+        suspensionsForced = counters.suspensionsForced
+        suspensionsCancelled = counters.suspensionsCancelled
+        suspensionsFailed = counters.suspensionsFailed
+        keepAliveRuns = counters.keepAliveRuns
+        keepAliveLate = counters.keepAliveLate
+        overrunsEnteringBackground = counters.overrunsEnteringBackground
+        overrunsPrepare = counters.overrunsPrepare
+        overrunsWake = counters.overrunsWake
+        overrunsBackgroundTasks = counters.overrunsBackgroundTasks
+        wakeLimitExceeded = counters.wakeLimitExceeded
+        socketsAdopted = counters.socketsAdopted
+        socketsRefused = counters.socketsRefused
+        asleepNs = counters.asleepNanoseconds
+    }
+}
+
+extension WireHandedOver.Adoption {
+    init(_ outcome: Result<SocketToken, Refusal>) {
+        self.init()
+        switch outcome {
+        case .success(let token): result = .token(token.rawValue)
+        case .failure(let refusal): result = .error(WireError(refusal))
+        }
+    }
+}
+
+extension WireWake {
+    init(_ wake: Wake, _ fired: ArraySlice<FiredSocket>) {
+        self.init()
+        wakeID = wake.wakeID
+        reasons = wake.reasons.wire
+        budgetMs = wake.budget.wireMilliseconds
+        asleepNs = UInt64(max(0, wake.asleepFor.nanoseconds))
+        sockets = fired.map { fired in
+            var socket = WireWake.Socket()
+            socket.token = fired.token.rawValue
+            socket.readable = fired.conditions.contains(.readable)
+            socket.peerClosed = fired.conditions.contains(.peerClosed)
+            socket.hangUp = fired.conditions.contains(.hangUp)
+            socket.error = fired.conditions.contains(.error)
+            return socket
+        }
+    }
+}
+
+extension WireSupervisorMessage {
+    init(request: UInt64 = 0, _ body: OneOf_Body) {
+        self.init()
+        self.request = request
+        self.body = body
+    }
+
+    init(_ answer: Answer, request: UInt64) {
+        let body: OneOf_Body
+        switch answer {
+        case .done:
+            body = .done(WireDone())
+        case .refused(let refusal):
+            body = .error(WireError(refusal))
+        case .backgroundTask(let task):
+            var granted = WireBackgroundTask()
+            granted.taskID = task ?? 0
+            body = .backgroundTask(granted)
+        case .backgroundTimeLeft(let left):
+            var message = WireBackgroundTimeLeft()
+            message.left = left.map { .remainingMs($0.wireMilliseconds) } ?? .unlimited(true)
+            body = .backgroundTimeLeft(message)
+        }
+        self.init(request: request, body)
+    }
+
+    init(_ notice: Notice, _ buffer: ActionBuffer) {
+        let body: OneOf_Body
+        switch notice {
+        case .didEnterBackground(let budget):
+            var message = WireDidEnterBackground()
+            message.budgetMs = budget.wireMilliseconds
+            body = .didEnterBackground(message)
+        case .prepareToSuspend(let epoch, let budget):
+            var message = WirePrepareToSuspend()
+            message.epoch = epoch
+            message.budgetMs = budget.wireMilliseconds
+            body = .prepareToSuspend(message)
+        case .suspendCancelled(let epoch):
+            var message = WireSuspendCancelled()
+            message.epoch = epoch
+            body = .suspendCancelled(message)
+        case .wake(let wake):
+            body = .wake(WireWake(wake, buffer.firedSockets[wake.sockets]))
+        case .backgroundTimeExpiring(let remaining):
+            var message = WireBackgroundTimeExpiring()
+            message.remainingMs = remaining.wireMilliseconds
+            body = .backgroundTimeExpiring(message)
+        case .willTerminate(let budget, let reason):
+            var message = WireWillTerminate()
+            message.budgetMs = budget.wireMilliseconds
+            message.reason = reason.name
+            body = .willTerminate(message)
+        }
+        self.init(body)
+    }
+}

@@ -1,0 +1,112 @@
+import CLinux
+import Descriptors
+import Glibc
+
+/// One cgroup: a directory with the kernel's files in it.
+struct Cgroup: Hashable {
+    let directory: String
+
+    /// Where its processes came from is noted on the directory itself: that survives us, and nobody has to keep
+    /// it in step with anything.
+    private static let originAttribute = "user.nightbell.origin"
+
+    var parent: Cgroup {
+        Cgroup(directory: String(directory[..<(directory.lastIndex(of: "/") ?? directory.endIndex)]))
+    }
+
+    /// Makes the directory, or takes over one that exists.
+    func create() throws(SystemError) {
+        do {
+            _ = try systemCall("mkdir \(directory)") { unsafe mkdir(directory, 0o755) }
+        } catch {
+            guard error.code == EEXIST else { throw error }
+        }
+    }
+
+    /// Whether the kernel offers a freezer here. The root cgroup has none.
+    var hasFreezer: Bool { unsafe access(directory + "/cgroup.freeze", F_OK) == 0 }
+
+    func openFreezer() throws(SystemError) -> OwnedDescriptor {
+        try OwnedDescriptor(opening: directory + "/cgroup.freeze", O_WRONLY)
+    }
+
+    /// What was asked of the freezer, not what came of it.
+    var isToBeFrozen: Bool {
+        (try? SmallFile.readText(directory + "/cgroup.freeze"))?.hasPrefix("1") ?? false
+    }
+
+    func setFrozen(_ frozen: Bool) throws(SystemError) {
+        try SmallFile.write(frozen ? "1" : "0", to: directory + "/cgroup.freeze")
+    }
+
+    struct State: Hashable {
+        /// Every process in it is stopped.
+        var isFrozen = false
+        /// There is a living process in it.
+        var isPopulated = false
+    }
+
+    func state() throws(SystemError) -> State {
+        Self.state(inEvents: try SmallFile.readText(directory + "/cgroup.events"))
+    }
+
+    static func state(inEvents text: String) -> State {
+        var state = State()
+        for line in text.split(separator: "\n") {
+            if line == "frozen 1" { state.isFrozen = true }
+            if line == "populated 1" { state.isPopulated = true }
+        }
+        return state
+    }
+
+    func processes() throws(SystemError) -> [pid_t] {
+        try SmallFile.readText(directory + "/cgroup.procs").split(separator: "\n").compactMap { pid_t($0) }
+    }
+
+    /// Moves a process, with all of its threads and none of its children, into this cgroup.
+    func add(_ pid: pid_t) throws(SystemError) {
+        try SmallFile.write("\(pid)", to: directory + "/cgroup.procs")
+    }
+
+    // MARK: Coming and going
+
+    /// Notes where the processes in here came from. A file system that takes no notes is no reason to fail: they
+    /// go to a cgroup of ours then.
+    func note(origin: Cgroup) {
+        let bytes = Array(origin.directory.utf8)
+        _ = unsafe setxattr(directory, Self.originAttribute, bytes, bytes.count, 0)
+    }
+
+    /// What `note` noted.
+    var origin: Cgroup? {
+        var bytes = [UInt8](repeating: 0, count: Int(PATH_MAX))
+        let length = unsafe getxattr(directory, Self.originAttribute, &bytes, bytes.count)
+        guard length > 0 else { return nil }
+        return Cgroup(directory: String(decoding: bytes.prefix(length), as: UTF8.self))
+    }
+
+    /// Thaws what is in here, moves it out and removes the cgroup. What cannot be moved to `origin`, because
+    /// that is gone or not ours to fill, goes to `fallback`. False: something is still in here, such as a process
+    /// that is about to die.
+    func dissolve(into origin: Cgroup?, else fallback: Cgroup) -> Bool {
+        try? setFrozen(false)
+        // Whoever forks while being moved leaves a child here, so it is looked at again.
+        for _ in 0..<4 {
+            for pid in (try? processes()) ?? [] where !(origin?.accepts(pid) ?? false) {
+                _ = fallback.accepts(pid)
+            }
+            if unsafe rmdir(directory) == 0 || errno == ENOENT { return true }
+        }
+        return false
+    }
+
+    private func accepts(_ pid: pid_t) -> Bool {
+        do {
+            try add(pid)
+            return true
+        } catch {
+            // It has ended: there is nothing left to move.
+            return error.code == ESRCH
+        }
+    }
+}

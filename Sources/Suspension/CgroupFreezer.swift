@@ -1,0 +1,134 @@
+import CLinux
+import Descriptors
+import Glibc
+
+/// The kernel's freezer: a cgroup per client, `nightbell-NAME/client-SLOT`. The process does not notice, nor does
+/// its parent, and a thaw takes effect in microseconds.
+final class CgroupFreezer: Suspender {
+    private final class Client {
+        let pid: pid_t
+        let startTime: UInt64
+        let cgroup: Cgroup
+        let origin: Cgroup?
+        /// `cgroup.freeze`, kept open: a thaw is one system call.
+        let freezer: OwnedDescriptor
+
+        init(
+            pid: pid_t, startTime: UInt64, cgroup: Cgroup, origin: Cgroup?, freezer: consuming OwnedDescriptor
+        ) {
+            self.pid = pid
+            self.startTime = startTime
+            self.cgroup = cgroup
+            self.origin = origin
+            self.freezer = freezer
+        }
+
+        func set(frozen: Bool) throws(SystemError) {
+            let rawValue = freezer.rawValue
+            let digit: [UInt8] = [UInt8(ascii: frozen ? "1" : "0")]
+            _ = try systemCall("pwrite cgroup.freeze") { unsafe pwrite(rawValue, digit, 1, 0) }
+        }
+    }
+
+    private let place: InstanceCgroup
+    private let instance: InstancePaths
+    private var clients: [UInt32: Client] = [:]
+
+    init(instance: InstancePaths) throws(SuspensionError) {
+        self.instance = instance
+        place = try InstanceCgroup(instance: instance)
+        try place.create()
+    }
+
+    var method: SuspensionMethod { .cgroup }
+
+    var detail: String { "cgroup v2 freezer at \(place.cgroup.directory)" }
+
+    var parentDirectory: String { place.parent.directory }
+
+    func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {
+        let pid = process.pid
+        let attempt = "attach \(pid)"
+        guard let startTime = ProcFS.startTime(pid), !process.hasExited else {
+            throw SuspensionError(.processGone, attempt)
+        }
+        if let client = clients[slot] {
+            if client.pid == pid, client.startTime == startTime { return }
+            detach(slot: slot)
+        }
+        let cgroup = place.client(slot)
+        let origin = place.origin(of: pid)
+        do throws(SystemError) {
+            try cgroup.create()
+            // A crash may have left it frozen.
+            try cgroup.setFrozen(false)
+            if let origin { cgroup.note(origin: origin) }
+            try cgroup.add(pid)
+            let freezer = try cgroup.openFreezer()
+            // Alive after the move, it was the one the number meant during the move.
+            guard !process.hasExited else { throw SystemError(code: ESRCH, call: "pidfd") }
+            clients[slot] = Client(
+                pid: pid, startTime: startTime, cgroup: cgroup, origin: origin, freezer: freezer)
+        } catch {
+            _ = cgroup.dissolve(into: origin, else: place.parent)
+            throw SuspensionError(attempt, error)
+        }
+    }
+
+    func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress {
+        let client = try client(slot, "freeze")
+        do {
+            try client.set(frozen: true)
+        } catch {
+            throw SuspensionError("freeze \(client.pid)", error)
+        }
+        return try progress(slot: slot)
+    }
+
+    func progress(slot: UInt32) throws(SuspensionError) -> FreezeProgress {
+        let client = try client(slot, "freeze")
+        let state: Cgroup.State
+        do {
+            state = try client.cgroup.state()
+        } catch {
+            throw SuspensionError("freeze \(client.pid)", error)
+        }
+        // An empty cgroup freezes too, and nobody with it.
+        guard state.isPopulated else {
+            let statistics = ProcFS.statistics(client.pid)
+            let lives = statistics?.startTime == client.startTime && statistics?.state != "Z"
+            throw SuspensionError(lives ? .processMoved : .processGone, "freeze \(client.pid)")
+        }
+        return state.isFrozen ? .frozen : .pending
+    }
+
+    func thaw(slot: UInt32) throws(SuspensionError) {
+        let client = try client(slot, "thaw")
+        do {
+            try client.set(frozen: false)
+        } catch {
+            // The cgroup was removed by somebody else, which takes an empty one.
+            if error.code == ENODEV { return }
+            throw SuspensionError("thaw \(client.pid)", error)
+        }
+    }
+
+    func detach(slot: UInt32) {
+        guard let client = clients.removeValue(forKey: slot) else { return }
+        _ = client.cgroup.dissolve(into: client.origin, else: place.parent)
+    }
+
+    func detachAll() {
+        for slot in clients.keys.sorted() { detach(slot: slot) }
+        place.remove()
+    }
+
+    func thawLeftovers() -> [LeftoverReport] {
+        Leftovers.thaw(of: instance)
+    }
+
+    private func client(_ slot: UInt32, _ attempt: String) throws(SuspensionError) -> Client {
+        if let client = clients[slot] { return client }
+        throw SuspensionError(.notAttached, "\(attempt) slot \(slot)")
+    }
+}

@@ -1,0 +1,73 @@
+package import CLinux
+import Descriptors
+import Glibc
+
+/// Where the cgroup v2 hierarchy is mounted. On machines that still use v1 as well it is not at `/sys/fs/cgroup`
+/// but somewhere below.
+package struct CgroupMount: Hashable {
+    /// Without a slash at the end.
+    package let path: String
+    /// The cgroup that is seen at `path`: `/`, or another one in a container.
+    package let root: String
+
+    package static func find() -> CgroupMount? {
+        guard let text = try? SmallFile.readText("/proc/self/mountinfo") else { return nil }
+        return find(in: text)
+    }
+
+    /// `38 31 0:35 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw`: the fourth field is the root, the
+    /// fifth the place; the type follows the lone dash.
+    package static func find(in mountinfo: String) -> CgroupMount? {
+        for line in mountinfo.split(separator: "\n") {
+            let fields = line.split(separator: " ")
+            guard let dash = fields.firstIndex(of: "-"), dash > 4, fields.count > dash + 1,
+                fields[dash + 1] == "cgroup2"
+            else { continue }
+            return CgroupMount(path: unescape(fields[4]), root: unescape(fields[3]))
+        }
+        return nil
+    }
+
+    /// The directory of the cgroup a process is in; nil if it is gone, or its cgroup is not to be seen from here.
+    package func directory(of pid: pid_t) -> String? {
+        guard let text = try? SmallFile.readText("/proc/\(pid)/cgroup") else { return nil }
+        return directory(inProcCgroup: text)
+    }
+
+    /// The line of the v2 hierarchy is `0::/path`.
+    package func directory(inProcCgroup text: String) -> String? {
+        for line in text.split(separator: "\n") where line.hasPrefix("0::/") {
+            let cgroup = String(line.dropFirst(3))
+            // From inside a cgroup namespace, what is outside looks like this.
+            if cgroup.hasPrefix("/..") { return nil }
+            if root == "/" { return directory(for: cgroup) }
+            guard cgroup == root || cgroup.hasPrefix(root + "/") else { return nil }
+            return directory(for: String(cgroup.dropFirst(root.count)))
+        }
+        return nil
+    }
+
+    /// The directory of a cgroup named from the top of what is mounted.
+    package func directory(for cgroup: String) -> String {
+        var directory = path
+        for part in cgroup.split(separator: "/") { directory += "/" + part }
+        return directory
+    }
+
+    /// Spaces and the like are written `\040` there.
+    private static func unescape(_ field: Substring) -> String {
+        var bytes: [UInt8] = []
+        var rest = Array(field.utf8)[...]
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "\\"), rest.count >= 3,
+                let code = UInt8(String(decoding: rest.prefix(3), as: UTF8.self), radix: 8)
+            {
+                bytes.append(code)
+                rest = rest.dropFirst(3)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}

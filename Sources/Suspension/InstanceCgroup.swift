@@ -1,0 +1,83 @@
+import CLinux
+import Descriptors
+import Glibc
+
+/// The cgroup under which an instance makes those of its clients.
+struct InstanceCgroup {
+    let mount: CgroupMount
+    /// Ours is made in it, and processes without a place to return to are put there.
+    let parent: Cgroup
+    let cgroup: Cgroup
+    private let instance: InstancePaths
+
+    /// Finds the place; makes nothing.
+    init(instance: InstancePaths) throws(SuspensionError) {
+        self.instance = instance
+        guard let mount = CgroupMount.find() else { throw SuspensionError(.freezerMissing, "find cgroup2") }
+        self.mount = mount
+        let directory =
+            instance.cgroupParent.map { mount.directory(for: $0) } ?? mount.directory(of: getpid())
+        guard let directory else { throw SuspensionError(.freezerMissing, "find our own cgroup") }
+        guard !instance.name.isEmpty, !instance.name.contains("/"), !instance.name.utf8.contains(0) else {
+            throw SuspensionError(.systemError, "use the instance name “\(instance.name)”")
+        }
+        parent = Cgroup(directory: directory)
+        cgroup = Cgroup(directory: directory + "/nightbell-" + instance.name)
+    }
+
+    /// Makes it, and notes where it is for whoever has to tidy up after us.
+    func create() throws(SuspensionError) {
+        do {
+            try cgroup.create()
+            try Leftovers.note(cgroup, of: instance)
+        } catch {
+            throw SuspensionError("make \(cgroup.directory)", error)
+        }
+        guard cgroup.hasFreezer else {
+            remove()
+            throw SuspensionError(.freezerMissing, "freeze \(cgroup.directory)")
+        }
+    }
+
+    func client(_ slot: UInt32) -> Cgroup {
+        Cgroup(directory: cgroup.directory + "/client-\(slot)")
+    }
+
+    /// Where a process is and belongs. A child of a client starts in the client's cgroup, which is not for long:
+    /// it belongs where the client came from.
+    func origin(of pid: pid_t) -> Cgroup? {
+        guard let directory = mount.directory(of: pid) else { return nil }
+        let current = Cgroup(directory: directory)
+        return directory.hasPrefix(cgroup.directory + "/") ? current.origin ?? parent : current
+    }
+
+    /// Dissolves what is left of the clients' cgroups, removes ours and forgets the note.
+    func remove() {
+        Self.dissolveClients(in: cgroup)
+        if unsafe rmdir(cgroup.directory) == 0 { Leftovers.forget(cgroup, of: instance) }
+    }
+
+    /// Dissolves whatever is below; returns who was frozen.
+    @discardableResult
+    static func dissolveClients(in cgroup: Cgroup) -> [LeftoverReport] {
+        var reports: [LeftoverReport] = []
+        for name in ((try? SmallFile.names(in: cgroup.directory)) ?? []).sorted()
+        where name.hasPrefix("client-") {
+            let client = Cgroup(directory: cgroup.directory + "/" + name)
+            if client.isToBeFrozen { reports += thaw(client) }
+            _ = client.dissolve(into: client.origin, else: cgroup.parent)
+        }
+        return reports
+    }
+
+    private static func thaw(_ client: Cgroup) -> [LeftoverReport] {
+        var outcome = LeftoverReport.Outcome.thawed
+        do {
+            try client.setFrozen(false)
+        } catch {
+            outcome = .failed(error)
+        }
+        let pids = (try? client.processes()) ?? []
+        return pids.map { LeftoverReport(pid: $0, method: .cgroup, outcome: outcome) }
+    }
+}

@@ -1,0 +1,21 @@
+import Descriptors
+
+/// Nothing is stopped: clients are treated as if they slept.
+final class NoSuspension: Suspender {
+    private let instance: InstancePaths
+
+    init(instance: InstancePaths) {
+        self.instance = instance
+    }
+
+    var method: SuspensionMethod { .none }
+    var detail: String { "clients are not stopped" }
+
+    func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {}
+    func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress { .frozen }
+    func progress(slot: UInt32) throws(SuspensionError) -> FreezeProgress { .frozen }
+    func thaw(slot: UInt32) throws(SuspensionError) {}
+    func detach(slot: UInt32) {}
+    func detachAll() {}
+    func thawLeftovers() -> [LeftoverReport] { Leftovers.thaw(of: instance) }
+}

@@ -1,0 +1,66 @@
+import Descriptors
+
+/// The freezer, and signals for those clients that it cannot have: a supervisor without privileges may make cgroups
+/// but move only processes that already live in its part of the hierarchy.
+final class PreferredSuspender: Suspender {
+    private let preferred: CgroupFreezer
+    private let fallback: StopSignal
+    private var inFallback: Set<UInt32> = []
+
+    init(_ preferred: CgroupFreezer, else fallback: StopSignal) {
+        self.preferred = preferred
+        self.fallback = fallback
+    }
+
+    var method: SuspensionMethod { preferred.method }
+
+    var detail: String {
+        inFallback.isEmpty
+            ? preferred.detail : "\(preferred.detail); \(fallback.detail) for \(inFallback.count) clients"
+    }
+
+    func method(slot: UInt32) -> SuspensionMethod { chosen(slot).method }
+
+    func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {
+        if inFallback.contains(slot) { return try fallback.attach(slot: slot, process: process) }
+        do {
+            try preferred.attach(slot: slot, process: process)
+        } catch {
+            switch error.code {
+            case .processGone, .notAttached: throw error
+            case .freezerMissing, .notPermitted, .processMoved, .systemError:
+                try fallback.attach(slot: slot, process: process)
+                inFallback.insert(slot)
+            }
+        }
+    }
+
+    func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress {
+        try chosen(slot).freeze(slot: slot)
+    }
+
+    func progress(slot: UInt32) throws(SuspensionError) -> FreezeProgress {
+        try chosen(slot).progress(slot: slot)
+    }
+
+    func thaw(slot: UInt32) throws(SuspensionError) {
+        try chosen(slot).thaw(slot: slot)
+    }
+
+    func detach(slot: UInt32) {
+        chosen(slot).detach(slot: slot)
+        inFallback.remove(slot)
+    }
+
+    func detachAll() {
+        fallback.detachAll()
+        preferred.detachAll()
+        inFallback = []
+    }
+
+    func thawLeftovers() -> [LeftoverReport] { preferred.thawLeftovers() }
+
+    private func chosen(_ slot: UInt32) -> any Suspender {
+        inFallback.contains(slot) ? fallback : preferred
+    }
+}

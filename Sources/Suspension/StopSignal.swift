@@ -1,0 +1,143 @@
+import CLinux
+import Descriptors
+import Glibc
+
+/// `SIGSTOP` and `SIGCONT`: works everywhere and without privileges, but the process's parent sees it, and
+/// anybody's `SIGCONT` ends it.
+final class StopSignal: Suspender {
+    private final class Client {
+        enum State {
+            case running
+            /// By us, so we continue it.
+            case stopped
+            /// It was stopped already when we came (`^Z`), so we leave it so.
+            case stoppedByOthers
+        }
+
+        let process: ProcessHandle
+        let startTime: UInt64
+        var state = State.running
+
+        init(process: consuming ProcessHandle, startTime: UInt64) {
+            self.process = process
+            self.startTime = startTime
+        }
+    }
+
+    private let instance: InstancePaths
+    private let record: StoppedRecord
+    private var clients: [UInt32: Client] = [:]
+
+    /// Why something better was not used; part of `detail`.
+    var reason: String?
+
+    init(instance: InstancePaths) throws(SuspensionError) {
+        self.instance = instance
+        record = try StoppedRecord(instance: instance)
+    }
+
+    var method: SuspensionMethod { .signal }
+
+    var detail: String { reason.map { "SIGSTOP and SIGCONT; \($0)" } ?? "SIGSTOP and SIGCONT" }
+
+    func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {
+        let attempt = "attach \(process.pid)"
+        guard let startTime = ProcFS.startTime(process.pid), !process.hasExited else {
+            throw SuspensionError(.processGone, attempt)
+        }
+        if let client = clients[slot] {
+            if client.process.pid == process.pid, client.startTime == startTime { return }
+            detach(slot: slot)
+        }
+        do {
+            // Signal 0 only asks whether we may.
+            try process.signal(0)
+            clients[slot] = Client(process: try process.duplicate(), startTime: startTime)
+        } catch {
+            throw SuspensionError(attempt, error)
+        }
+    }
+
+    func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress {
+        let client = try client(slot, "freeze")
+        let attempt = "freeze \(client.process.pid)"
+        switch client.state {
+        case .stopped, .stoppedByOthers: return try progress(slot: slot)
+        case .running: break
+        }
+        if try Self.isStopped(client, "T") {
+            client.state = .stoppedByOthers
+            return .frozen
+        }
+        do {
+            // Noted first: if we die in between, the next start continues a process that runs, which is harmless.
+            try record.set(slot, pid: client.process.pid, startTime: client.startTime)
+            client.state = .stopped
+            try client.process.signal(SIGSTOP)
+        } catch {
+            client.state = .running
+            record.clear(slot)
+            throw SuspensionError(attempt, error)
+        }
+        return try progress(slot: slot)
+    }
+
+    func progress(slot: UInt32) throws(SuspensionError) -> FreezeProgress {
+        let client = try client(slot, "freeze")
+        switch client.state {
+        case .running: return .pending
+        case .stopped, .stoppedByOthers: return try Self.isStopped(client, "T", "t") ? .frozen : .pending
+        }
+    }
+
+    func thaw(slot: UInt32) throws(SuspensionError) {
+        let client = try client(slot, "thaw")
+        switch client.state {
+        case .running: return
+        case .stoppedByOthers: client.state = .running
+        case .stopped:
+            do {
+                try client.process.signal(SIGCONT)
+            } catch {
+                guard error.code == ESRCH else {
+                    throw SuspensionError("thaw \(client.process.pid)", error)
+                }
+            }
+            client.state = .running
+            record.clear(slot)
+        }
+    }
+
+    func detach(slot: UInt32) {
+        // Failing, it stays on record for the next start.
+        try? thaw(slot: slot)
+        clients[slot] = nil
+    }
+
+    func detachAll() {
+        for slot in clients.keys.sorted() { detach(slot: slot) }
+    }
+
+    func thawLeftovers() -> [LeftoverReport] {
+        Leftovers.thaw(of: instance)
+    }
+
+    private func client(_ slot: UInt32, _ attempt: String) throws(SuspensionError) -> Client {
+        if let client = clients[slot] { return client }
+        throw SuspensionError(.notAttached, "\(attempt) slot \(slot)")
+    }
+
+    /// Whether every thread is in one of the states given: the leader stops before the others do.
+    private static func isStopped(_ client: Client, _ states: Character...) throws(SuspensionError) -> Bool {
+        let pid = client.process.pid
+        guard let leader = ProcFS.statistics(pid), leader.startTime == client.startTime,
+            !client.process.hasExited
+        else { throw SuspensionError(.processGone, "freeze \(pid)") }
+        if leader.threads == 1 { return states.contains(leader.state) }
+        return ProcFS.threadIdentifiers(pid).allSatisfy { thread in
+            // A thread that is gone since, or is about to be, runs no more; a leader may end before the others.
+            guard let state = ProcFS.statistics(pid, thread: thread)?.state else { return true }
+            return states.contains(state) || state == "Z" || state == "X"
+        }
+    }
+}

@@ -1,0 +1,98 @@
+import ArgumentParser
+import Glibc
+import Nightbell
+import Presentation
+
+struct StatusCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status", abstract: "How the supervisor does.")
+
+    @OptionGroup var options: SupervisorOptions
+
+    func run() throws {
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
+            let status = try administration.status()
+            if options.json {
+                emit(status.json)
+            } else {
+                let path = administration.socketPath
+                emit(Report.status(status, socketPath: path, width: terminalWidth))
+            }
+        }
+    }
+}
+
+struct ListCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list", abstract: "All clients, with their states.",
+        discussion: "With --json: one array of objects.")
+
+    @OptionGroup var options: SupervisorOptions
+
+    func run() throws {
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
+            let clients = try administration.list()
+            if options.json {
+                emit(.array(clients.map { $0.json(detailed: false) }))
+            } else {
+                emit(Report.list(clients, width: terminalWidth))
+            }
+        }
+    }
+}
+
+struct ShowCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show", abstract: "Everything about one client, its sockets included.")
+
+    @Argument(help: "The client's identifier.") var client: String
+    @OptionGroup var options: SupervisorOptions
+
+    func run() throws {
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
+            let info = try administration.show(client)
+            if options.json {
+                emit(info.json(detailed: true))
+            } else {
+                emit(Report.show(info, width: terminalWidth))
+            }
+        }
+    }
+}
+
+struct WatchCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "watch", abstract: "What happens to clients, as it happens.",
+        discussion: "With --json: one object a line. It ends with exit code 3 when the supervisor does.")
+
+    @Argument(help: "Only this client.") var client: String?
+    @OptionGroup var options: SupervisorOptions
+
+    func run() throws {
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
+            var events = try administration.watch(client)
+            while let event = try events.next() {
+                if options.json {
+                    emit(event.json)
+                } else {
+                    emit(Report.event(event, clock: timeOfDay(event.unixNanoseconds), width: terminalWidth))
+                }
+            }
+            throw NightbellError(.connectionLost, "it has ended")
+        }
+    }
+}
+
+/// `15:04:05.123` in the local time zone.
+private func timeOfDay(_ unixNanoseconds: UInt64) -> String {
+    var seconds = time_t(unixNanoseconds / 1_000_000_000)
+    var broken = unsafe tm()
+    guard unsafe localtime_r(&seconds, &broken) != nil else { return "--:--:--" }
+    let clock = unsafe [broken.tm_hour, broken.tm_min, broken.tm_sec].map { padded(Int($0), 2) }
+    return clock.joined(separator: ":") + "." + padded(Int(unixNanoseconds / 1_000_000 % 1_000), 3)
+}
+
+private func padded(_ number: Int, _ width: Int) -> String {
+    let digits = String(number)
+    return String(repeating: "0", count: max(0, width - digits.count)) + digits
+}

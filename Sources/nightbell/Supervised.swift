@@ -1,0 +1,69 @@
+import ArgumentParser
+import Glibc
+import Nightbell
+import Presentation
+
+/// Options of every command that talks to a supervisor.
+struct SupervisorOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("The supervisor's control socket.", valueName: "path"))
+    var socket: String?
+
+    @Flag(help: "Print JSON for programs.")
+    var json = false
+
+    /// Connects, hands the connection over, and turns what goes wrong into a sentence and an exit code.
+    func withSupervisor(
+        _ body: (consuming Administration) throws(NightbellError) -> Void
+    ) throws(ExitCode) {
+        do {
+            try body(try Administration(socketPath: socket))
+        } catch {
+            complain(error.description)
+            throw ExitCode(error.exitCode)
+        }
+    }
+}
+
+extension NightbellError {
+    var exitCode: Int32 {
+        switch code {
+        case .cannotConnect where errorNumber == EACCES || errorNumber == EPERM: 5
+        case .cannotConnect, .connectionLost, .disconnected, .requestTimedOut, .closed: 3
+        case .noSuchClient: 4
+        case .permissionDenied: 5
+        default: 1
+        }
+    }
+}
+
+/// Writes lines to the standard output at once, so that a reader of a pipe sees them as they come.
+func emit(_ lines: [String]) {
+    write(lines.map { $0 + "\n" }.joined(), to: STDOUT_FILENO)
+}
+
+func emit(_ json: JSON) {
+    emit([json.text])
+}
+
+/// Tells the user on the standard error what went wrong.
+func complain(_ message: String) {
+    write("nightbell: \(printable(message))\n", to: STDERR_FILENO)
+}
+
+private func write(_ text: String, to descriptor: CInt) {
+    var bytes = Array(text.utf8)[...]
+    while !bytes.isEmpty {
+        let count = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(descriptor, $0.baseAddress, $0.count) }
+        if count < 0 && errno == EINTR { continue }
+        guard count > 0 else { return }
+        bytes = bytes.dropFirst(count)
+    }
+}
+
+/// The width of the terminal that the standard output is; nil if it is none.
+var terminalWidth: Int? {
+    guard isatty(STDOUT_FILENO) == 1 else { return nil }
+    var size = winsize()
+    guard unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
+    return Int(size.ws_col)
+}

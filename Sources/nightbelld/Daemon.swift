@@ -1,0 +1,93 @@
+import ArgumentParser
+import DaemonConfiguration
+import Glibc
+import Logging
+import NightbellSupervisor
+
+/// A supervisor as a process of its own, from its configuration to its end.
+struct Daemon {
+    private let loaded: LoadedConfiguration
+    private let logger: Logger
+
+    init(_ loaded: LoadedConfiguration) {
+        self.loaded = loaded
+        let level = loaded.settings.logLevel
+        let forJournal = unsafe getenv("JOURNAL_STREAM") != nil
+        logger = Logger(label: "nightbelld") { _ in StandardErrorLog(logLevel: level, forJournal: forJournal) }
+    }
+
+    /// Serves until a signal says stop.
+    func run() throws {
+        let manager = ServiceManager.fromEnvironment()
+        // A reader of our log that goes away must not take every client with it.
+        signal(SIGPIPE, SIG_IGN)
+        let limit = Process.raiseDescriptorLimit()
+        for warning in loaded.warnings { logger.warning("\(warning)") }
+        do {
+            let supervisor = try Supervisor(supervisorConfiguration, logger: logger)
+            let logger = self.logger
+            let waiting = StopSignals.start { number in
+                logger.notice("stopping", metadata: ["signal": "\(number)"])
+                manager.stopping()
+                supervisor.stop()
+            }
+            guard waiting else {
+                logger.critical("cannot start a thread that waits for signals")
+                throw ExitCode(EX_OSERR)
+            }
+            logger.notice(
+                "ready",
+                metadata: [
+                    "socket": "\(loaded.settings.socket)", "configuration": "\(loaded.file ?? "defaults")",
+                    "descriptors": "\(limit)", "version": "\(nightbelldVersion)",
+                ])
+            manager.ready(status: "Listening on \(loaded.settings.socket)")
+            Process.releaseStartUpCode()
+            try supervisor.run()
+            logger.notice("stopped")
+        } catch let error as SupervisorError {
+            logger.critical("\(error)")
+            manager.failed(errno: error.errorNumber, status: error.description)
+            throw ExitCode(error.exitCode)
+        }
+    }
+
+    /// Lets everything run that a supervisor with this configuration has left stopped.
+    func thawLeftovers() throws(ExitCode) {
+        do {
+            try Supervisor.thawLeftovers(of: supervisorConfiguration, logger: logger)
+        } catch {
+            logger.critical("\(error)")
+            throw ExitCode(error.exitCode)
+        }
+    }
+
+    private var supervisorConfiguration: SupervisorConfiguration {
+        let settings = loaded.settings
+        var result = SupervisorConfiguration(
+            socketPath: settings.socket, runtimeDirectory: settings.runtimeDirectory)
+        result.socketMode = settings.socketMode
+        result.suspension =
+            switch settings.suspensionMethod {
+            case .auto: .auto
+            case .cgroup: .cgroup
+            case .signal: .signal
+            case .none: .none
+            }
+        result.cgroupParent = settings.cgroupParent.isEmpty ? nil : settings.cgroupParent
+        result.settings = settings.supervision
+        result.messagesPerTurn = settings.messagesPerTurn
+        result.connectionsPerUser = settings.connectionsPerUser
+        result.outgoingBytesPerConnection = settings.outgoingBytesPerConnection
+        result.version = nightbelldVersion
+        result.configurationFile = loaded.file ?? ""
+        return result
+    }
+}
+
+extension SupervisorError {
+    /// As in sysexits.h.
+    fileprivate var exitCode: Int32 {
+        errorNumber == EACCES || errorNumber == EPERM ? EX_NOPERM : EX_OSERR
+    }
+}

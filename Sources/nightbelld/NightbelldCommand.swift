@@ -1,0 +1,107 @@
+import ArgumentParser
+import DaemonConfiguration
+import Glibc
+
+@main
+struct NightbelldCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "nightbelld",
+        abstract: "Lets processes sleep while their connections stay alive.",
+        discussion: """
+            Configuration is taken from flags, else the environment, else a YAML file, else defaults. \
+            --print-configuration shows every key, its value and where it came from. The environment variable \
+            of a key is its name in capitals: keepAlive.minimumTimeout is NIGHTBELL_KEEP_ALIVE_MINIMUM_TIMEOUT.
+
+            Exit codes: 0 after a stop by SIGTERM, SIGINT or SIGHUP; 64 the command line is wrong; 71 the \
+            system refused what is needed; 77 it may not do what is needed; 78 the configuration is wrong.
+            """,
+        version: nightbelldVersion)
+
+    @Option(help: ArgumentHelp("The configuration file.", valueName: "path"))
+    var config: String?
+
+    @Flag(help: "Run for this user only, below $XDG_RUNTIME_DIR. The default for everybody but root.")
+    var user = false
+
+    @Flag(help: "Run for the whole machine, below /run/nightbell. The default for root.")
+    var system = false
+
+    @Option(help: ArgumentHelp("Where the control socket is.", valueName: "path"))
+    var socket: String?
+
+    @Option(help: ArgumentHelp("Where to keep what the next run must know.", valueName: "path"))
+    var runtimeDirectory: String?
+
+    @Option(help: ArgumentHelp("How clients are stopped: auto, cgroup, signal or none.", valueName: "method"))
+    var suspend: String?
+
+    @Option(help: ArgumentHelp("What is logged: trace, debug, info, notice, warning, error.", valueName: "level"))
+    var logLevel: String?
+
+    @Option(help: ArgumentHelp("The shortest keep-alive timeout, such as 600s.", valueName: "duration"))
+    var keepAliveMinimumTimeout: String?
+
+    @Option(name: .customLong("set"), help: ArgumentHelp("Set any key.", valueName: "key=value"))
+    var assignments: [String] = []
+
+    @Flag(help: "Print the whole configuration as a file, and exit.")
+    var printConfiguration = false
+
+    @Flag(help: "Let everything run that a supervisor which died has left stopped, and exit.")
+    var thawLeftovers = false
+
+    func validate() throws {
+        if user && system { throw ValidationError("--user and --system exclude each other") }
+        for assignment in assignments where !assignment.dropFirst().contains("=") {
+            throw ValidationError("--set needs a key and a value, such as --set wakes.linger=1s")
+        }
+    }
+
+    func run() throws {
+        StopSignals.block()
+        let loaded: LoadedConfiguration
+        let mode: Mode
+        do throws(ConfigurationError) {
+            let environment = Process.environment()
+            mode = try chooseMode(environment)
+            loaded = try Loader.load(flags: flags, environment: environment, mode: mode)
+        } catch {
+            writeToStandardError("nightbelld: \(error)")
+            throw ExitCode(78)
+        }
+        if printConfiguration {
+            print(loaded.printed, terminator: "")
+        } else if thawLeftovers {
+            try Daemon(loaded).thawLeftovers()
+        } else {
+            try Daemon(loaded).run()
+        }
+    }
+
+    private func chooseMode(_ environment: [String: String]) throws(ConfigurationError) -> Mode {
+        if system || (!user && geteuid() == 0) { return .system }
+        // Who names both paths needs no XDG_RUNTIME_DIR.
+        if let runtimeDirectory, environment["XDG_RUNTIME_DIR"] == nil {
+            return try .user(environment: environment.merging(["XDG_RUNTIME_DIR": runtimeDirectory]) { $1 })
+        }
+        return try .user(environment: environment)
+    }
+
+    /// What the flags say, as keys. `--set` comes last, so it counts.
+    private var flags: Flags {
+        let named: [(key: String, text: String?)] = [
+            ("socket", socket), ("runtimeDirectory", runtimeDirectory), ("suspension.method", suspend),
+            ("logLevel", logLevel), ("keepAlive.minimumTimeout", keepAliveMinimumTimeout),
+        ]
+        let assigned = assignments.map { assignment in
+            let parts = assignment.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            return (key: String(parts[0]), text: String(parts[1]))
+        }
+        return Flags(
+            file: config,
+            values: named.compactMap { key, text in text.map { (key: key, text: $0) } } + assigned)
+    }
+}
+
+/// The version of this daemon.
+let nightbelldVersion = "0.1.0"

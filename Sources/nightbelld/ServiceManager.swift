@@ -1,0 +1,42 @@
+import Glibc
+
+/// Tells the service manager how far we are: the protocol of sd_notify(3), one datagram a message, to the socket
+/// that `NOTIFY_SOCKET` names. Without the variable nobody wants to know.
+struct ServiceManager: Sendable {
+    private let address: String?
+
+    /// Takes the address from the environment, so that processes we start do not find it there.
+    static func fromEnvironment() -> ServiceManager {
+        defer { unsafe unsetenv("NOTIFY_SOCKET") }
+        guard let value = unsafe getenv("NOTIFY_SOCKET") else { return ServiceManager(address: nil) }
+        return ServiceManager(address: unsafe String(cString: value))
+    }
+
+    func ready(status: String) { send("READY=1\nSTATUS=\(status)") }
+    func stopping() { send("STOPPING=1\nSTATUS=Stopping: everybody is thawed") }
+    func failed(errno code: Int32, status: String) { send("STATUS=\(status)\nERRNO=\(code)") }
+
+    /// Failures are ignored: the supervisor does its work without a service manager as well.
+    private func send(_ message: String) {
+        guard let address, let first = address.first, first == "/" || first == "@" else { return }
+        var name = Array(address.utf8)
+        // An abstract address starts with a zero byte, which the environment cannot hold.
+        if first == "@" { name[0] = 0 }
+        var socketAddress = sockaddr_un()
+        socketAddress.sun_family = sa_family_t(AF_UNIX)
+        let capacity = MemoryLayout.size(ofValue: socketAddress.sun_path)
+        guard name.count < capacity else { return }
+        unsafe withUnsafeMutableBytes(of: &socketAddress.sun_path) { unsafe $0.copyBytes(from: name) }
+        let length = socklen_t(MemoryLayout<sockaddr_un>.size - capacity + name.count)
+
+        let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        guard descriptor >= 0 else { return }
+        defer { _ = close(descriptor) }
+        let bytes = Array(message.utf8)
+        unsafe withUnsafePointer(to: &socketAddress) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                _ = unsafe sendto(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL), pointer, length)
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+import Descriptors
+import Glibc
+import Nightbell
+import NightbellWire
+import Synchronization
+import Testing
+
+@Suite("Administration")
+struct AdministrationTests {
+    @Test("Status, list and show are decoded")
+    func looks() throws {
+        let supervisor = try ScriptedSupervisor { request in
+            switch request.body {
+            case .status:
+                var status = WireSupervisorStatus()
+                status.version = "9.9"
+                status.clientsByState = ["suspended": 3]
+                status.nextDeadlineMs = 1_500
+                return [answer(request, .supervisorStatus(status))]
+            case .list:
+                var first = WireClientInfo()
+                first.identifier = "alice"
+                var second = WireClientInfo()
+                second.identifier = "bob"
+                second.state = .suspended
+                return [
+                    answer(request, .clientInfo(first)), answer(request, .clientInfo(second)),
+                    answer(request, .done(WireDone())),
+                ]
+            case .show(let show):
+                var info = WireClientInfo()
+                info.identifier = show.identifier
+                info.launch.arguments = ["softphone"]
+                return [answer(request, .clientInfo(info))]
+            default: return nil
+            }
+        }
+        defer { #expect(throws: Never.self) { try supervisor.end() } }
+        var administration = try Administration(socketPath: supervisor.path)
+        let status = try administration.status()
+        #expect(status.version == "9.9")
+        #expect(status.clientsByState == ["suspended": 3])
+        #expect(status.nextDeadline == .milliseconds(1_500))
+        let clients = try administration.list()
+        #expect(clients.map(\.identifier) == ["alice", "bob"])
+        #expect(clients.map(\.state) == [.unknown, .suspended])
+        #expect(try administration.show("carol").identifier == "carol")
+        #expect(try administration.show("carol").launch?.arguments == ["softphone"])
+    }
+
+    @Test("Wake, suspend and quit name the client, each by a request of its own")
+    func acts() throws {
+        let supervisor = try ScriptedSupervisor { [answer($0, .done(WireDone()))] }
+        defer { #expect(throws: Never.self) { try supervisor.end() } }
+        var administration = try Administration(socketPath: supervisor.path)
+        try administration.wake("a")
+        try administration.suspend("b")
+        try administration.quit("c")
+        let received = supervisor.received.withLock { $0 }
+        #expect(received.map(\.wakeClient.identifier) == ["a", "", ""])
+        #expect(received.map(\.suspendClient.identifier) == ["", "b", ""])
+        #expect(received.map(\.quitClient.identifier) == ["", "", "c"])
+        #expect(Set(received.map(\.request)).count == 3)
+        #expect(!received.map(\.request).contains(0))
+    }
+
+    @Test(
+        "A refusal is thrown with its code, and the connection goes on",
+        arguments: [
+            (WireErrorCode.noSuchClient, NightbellError.Code.noSuchClient),
+            (.permissionDenied, .permissionDenied), (.illegalState, .illegalState),
+        ])
+    func refused(wire: WireErrorCode, code: NightbellError.Code) throws {
+        let supervisor = try ScriptedSupervisor { request in
+            if case .status? = request.body { return [answer(request, .supervisorStatus(.init()))] }
+            return [answer(request, refusal(wire, "no"))]
+        }
+        defer { #expect(throws: Never.self) { try supervisor.end() } }
+        var administration = try Administration(socketPath: supervisor.path)
+        do {
+            try administration.wake("a")
+            Issue.record("it was not refused")
+        } catch {
+            #expect(error.code == code)
+        }
+        _ = try administration.status()
+    }
+
+    @Test("A refusal in the middle of a list ends it")
+    func refusedList() throws {
+        let supervisor = try ScriptedSupervisor { request in
+            [answer(request, .clientInfo(.init())), answer(request, refusal(.permissionDenied, ""))]
+        }
+        defer { #expect(throws: Never.self) { try supervisor.end() } }
+        var administration = try Administration(socketPath: supervisor.path)
+        do {
+            _ = try administration.list()
+            Issue.record("it was not refused")
+        } catch {
+            #expect(error.code == .permissionDenied)
+        }
+    }
+
+    @Test("A supervisor that closes the connection, answers nothing, or answers something else")
+    func badAnswers() throws {
+        let cases: [(ScriptedSupervisor.Script, NightbellError.Code)] = [
+            ({ _ in nil }, .connectionLost),
+            ({ _ in [] }, .requestTimedOut),
+            ({ [answer($0, .handedOver(.init()))] }, .malformedAnswer),
+            ({ _ in [answer(.init(), refusal(.tooManyConnections, "full"))] }, .tooManyConnections),
+        ]
+        for (script, code) in cases {
+            let supervisor = try ScriptedSupervisor(script)
+            defer { #expect(throws: Never.self) { try supervisor.end() } }
+            var administration = try Administration(
+                socketPath: supervisor.path, requestTimeout: .milliseconds(200))
+            do {
+                _ = try administration.status()
+                Issue.record("it was not refused: \(code)")
+            } catch {
+                #expect(error.code == code)
+            }
+        }
+    }
+
+    @Test("What the supervisor says of its own accord is passed over")
+    func unasked() throws {
+        let supervisor = try ScriptedSupervisor { request in
+            [answer(.init(), .suspendCancelled(.init())), answer(request, .done(WireDone()))]
+        }
+        defer { #expect(throws: Never.self) { try supervisor.end() } }
+        var administration = try Administration(socketPath: supervisor.path)
+        try administration.wake("a")
+    }
+
+    @Test("Nobody listens")
+    func nobody() {
+        do {
+            _ = try Administration(socketPath: "/tmp/nightbell-nobody-\(getpid())")
+            Issue.record("it connected")
+        } catch {
+            #expect(error.code == .cannotConnect)
+            #expect(error.errorNumber == ENOENT)
+        }
+    }
+
+    @Test("Events come in order, by waiting and by looking, until the supervisor ends")
+    func watches() throws {
+        let supervisor = try ScriptedSupervisor { request in
+            let events = (1...3).map { number in
+                var event = WireWatchEvent()
+                event.identifier = request.watch.identifier
+                event.kind = "wake"
+                event.detail = String(number)
+                event.state = .background
+                return answer(.init(), .watchEvent(event))
+            }
+            return [answer(request, .done(WireDone()))] + events
+        }
+        var events = try Administration(socketPath: supervisor.path).watch("alice")
+        let first = try #require(try events.next())
+        #expect(first.detail == "1")
+        #expect(first.identifier == "alice")
+        #expect(first.state == .background)
+        _ = Poll.wait(events.fileDescriptor, for: .readable, timeoutMilliseconds: 5_000)
+        guard case .event(let second) = try events.nextPending() else {
+            Issue.record("the second event is missing")
+            return
+        }
+        #expect(second.detail == "2")
+        #expect(try events.next()?.detail == "3")
+        #expect(try events.nextPending() == .nothing)
+        try supervisor.end()
+        #expect(try events.next() == nil)
+        #expect(try events.nextPending() == .end)
+    }
+
+    @Test("Who may not watch is told why")
+    func watchRefused() throws {
+        let supervisor = try ScriptedSupervisor { [answer($0, refusal(.noSuchClient, "x"))] }
+        defer { #expect(throws: Never.self) { try supervisor.end() } }
+        do {
+            _ = try Administration(socketPath: supervisor.path).watch("x")
+            Issue.record("it was not refused")
+        } catch {
+            #expect(error.code == .noSuchClient)
+        }
+    }
+}

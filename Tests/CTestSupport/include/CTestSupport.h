@@ -1,0 +1,24 @@
+// What tests need and Swift cannot call.
+#pragma once
+
+#include <sys/ptrace.h>
+#include <sys/types.h>
+
+// ptrace(2) has variable arguments. 0, or -1 and errno. The tracer is the calling thread.
+static inline int ctest_trace(pid_t pid) {
+    return (int)ptrace(PTRACE_SEIZE, pid, (void *)0, (void *)0);
+}
+
+static inline int ctest_trace_interrupt(pid_t pid) {
+    return (int)ptrace(PTRACE_INTERRUPT, pid, (void *)0, (void *)0);
+}
+
+static inline int ctest_trace_end(pid_t pid) {
+    return (int)ptrace(PTRACE_DETACH, pid, (void *)0, (void *)0);
+}
+
+// Makes the calling thread, and it alone, act as another user without privileges. There is no way back.
+int ctest_become(uid_t uid);
+
+// Forks a process that does nothing with as many threads. The pid, or -1 and errno.
+pid_t ctest_fork_threads(int count);

@@ -1,0 +1,201 @@
+import DaemonConfiguration
+import NightbellCore
+import Testing
+
+@Suite("Putting the configuration together")
+struct LoaderTests {
+    @Test("Without anything, the defaults hold")
+    func defaults() throws {
+        let loaded = try load()
+        #expect(loaded.settings == DaemonSettings(mode: .system))
+        #expect(loaded.settings.supervision == Settings())
+        #expect(loaded.file == nil)
+        #expect(loaded.warnings.isEmpty)
+        #expect(loaded.origins.values.allSatisfy { $0 == "defaults" })
+    }
+
+    @Test("Flags count before the environment, that before the file, that before the defaults")
+    func precedence() throws {
+        let file = try TemporaryFile("wakes:\n    limit: 2\n    linger: 2s\n    period: 20s\n")
+        let loaded = try load(
+            file: file, flags: [("wakes.limit", "4")],
+            environment: ["NIGHTBELL_WAKES_LIMIT": "3", "NIGHTBELL_WAKES_LINGER": "3s"])
+        #expect(loaded.settings.supervision.wakes.limit == 4)
+        #expect(loaded.settings.supervision.wakes.linger == .seconds(3))
+        #expect(loaded.settings.supervision.wakes.period == .seconds(20))
+        #expect(loaded.settings.supervision.wakes.lingerMaximum == .seconds(60))
+        #expect(loaded.origins["wakes.limit"] == "command line")
+        #expect(loaded.origins["wakes.linger"] == "environment")
+        #expect(loaded.origins["wakes.period"] == "\(file.path):4")
+        #expect(loaded.origins["wakes.lingerMaximum"] == "defaults")
+    }
+
+    @Test("Of a flag given twice, the last one counts")
+    func lastFlag() throws {
+        let loaded = try load(flags: [("wakes.limit", "4"), ("wakes.limit", "5")])
+        #expect(loaded.settings.supervision.wakes.limit == 5)
+    }
+
+    @Test("Every key reaches the settings from the file, the environment and the flags", arguments: Keys.all)
+    func everyKey(key: Key) throws {
+        let defaults = DaemonSettings(mode: .system)
+        let text = otherValue(for: key)
+        let quoted = text.replacing("'", with: "''")
+        let ways: [LoadedConfiguration] = [
+            try load(file: try TemporaryFile("\(key.name.nested): '\(quoted)'\n")),
+            try load(environment: [key.environmentVariable: text]),
+            try load(flags: [(key.name, text)]),
+        ]
+        for loaded in ways {
+            #expect(loaded.settings != defaults)
+            #expect(key.value(in: loaded.settings) != key.value(in: defaults))
+            for other in Keys.all where other.name != key.name && other.name != "socket" {
+                #expect(other.value(in: loaded.settings) == other.value(in: defaults))
+            }
+        }
+    }
+
+    @Test("Every key refuses nonsense and names itself", arguments: Keys.all)
+    func nonsense(key: Key) {
+        let error = #expect(throws: ConfigurationError.self) { try load(flags: [(key.name, "\u{1F514}")]) }
+        #expect(error?.key == key.name)
+        #expect(error?.source == .flags)
+        #expect(error?.problem.contains(key.expected) == true)
+    }
+
+    @Test("There is a key for every number of the settings")
+    func complete() {
+        var names: [String] = []
+        let settings = Mirror(reflecting: Settings())
+        for section in settings.children {
+            for setting in Mirror(reflecting: section.value).children {
+                names.append("\(section.label ?? "?").\(setting.label ?? "?")")
+            }
+        }
+        #expect(names.count > 20)
+        for name in names {
+            #expect(Keys.named(name) != nil, "\(name) is no configuration key")
+        }
+        #expect(Set(Keys.all.map(\.name)).count == Keys.all.count)
+        #expect(Set(Keys.all.map(\.environmentVariable)).count == Keys.all.count)
+    }
+
+    @Test("An unknown key in the file is refused with its line")
+    func unknownKey() throws {
+        let file = try TemporaryFile("# a comment\n\nwakes:\n    limit: 3\n    limits: 4\n")
+        let error = #expect(throws: ConfigurationError.self) { try load(file: file) }
+        #expect(error?.source == .file(path: file.path, line: 5))
+        #expect(error?.key == "wakes.limits")
+    }
+
+    @Test(
+        "What is wrong with a file is said with the line",
+        arguments: [
+            ("wakes:\n    limit: many\n", 2), ("wakes:\n    limit: [1, 2]\n", 2),
+            ("wakes:\n    limit: 1\n    limit: 2\n", 1), ("wakes: 3\n", 1), ("just text\n", 1),
+            ("wakes:\n  limit: {a: b}\n", 2), ("- wakes\n", 1), ("1: 2\n", 1), ("wakes: [\n", nil), ("\"", nil),
+        ] as [(String, Int?)])
+    func wrongFile(text: String, line: Int?) throws {
+        let file = try TemporaryFile(text)
+        let error = #expect(throws: ConfigurationError.self) { try load(file: file) }
+        guard case .file(let path, let found)? = error?.source else {
+            Issue.record("blamed \(String(describing: error))")
+            return
+        }
+        #expect(path == file.path)
+        if let line { #expect(found == line || text.contains("limit: 2"), "\(String(describing: error))") }
+    }
+
+    @Test("A file of comments, an empty one and an empty section say nothing", arguments: ["", "# c\n", "wakes:\n"])
+    func emptyFile(text: String) throws {
+        let loaded = try load(file: try TemporaryFile(text))
+        #expect(loaded.settings == DaemonSettings(mode: .system))
+        #expect(loaded.file != nil)
+    }
+
+    @Test("A file that is named must exist and be text")
+    func unreadable() throws {
+        #expect(throws: ConfigurationError.self) {
+            try Loader.load(flags: Flags(file: "/nonexistent/nightbelld.yaml"), environment: [:], mode: .system)
+        }
+        #expect(throws: ConfigurationError.self) {
+            try Loader.load(flags: Flags(file: "/"), environment: [:], mode: .system)
+        }
+        #expect(throws: ConfigurationError.self) { try load(file: try TemporaryFile(bytes: [0xFF, 0xFE, 0x00])) }
+    }
+
+    @Test("Values that contradict each other are refused")
+    func relations() throws {
+        let file = try TemporaryFile("keepAlive:\n    minimumTimeout: 100ms\n")
+        let error = #expect(throws: ConfigurationError.self) { try load(file: file) }
+        #expect(error?.source == .file(path: file.path, line: 2), "what was written is blamed, not a default")
+        #expect(throws: ConfigurationError.self) { try load(flags: [("wakes.linger", "2h")]) }
+        #expect(throws: ConfigurationError.self) { try load(flags: [("budgets.expirationNotice", "1h")]) }
+        #expect(throws: ConfigurationError.self) { try load(flags: [("suspension.retry", "1h")]) }
+        #expect(throws: ConfigurationError.self) { try load(flags: [("keepAlive.minimumTimeout", "100ms")]) }
+    }
+
+    @Test("The control socket follows the runtime directory unless it is named")
+    func socketFollows() throws {
+        let moved = try load(flags: [("runtimeDirectory", "/tmp/elsewhere")])
+        #expect(moved.settings.socket == "/tmp/elsewhere/nightbell.sock")
+        let named = try load(flags: [("runtimeDirectory", "/tmp/elsewhere"), ("socket", "/tmp/s")])
+        #expect(named.settings.socket == "/tmp/s")
+    }
+
+    @Test("A per-user supervisor lives below XDG_RUNTIME_DIR and is closed to others")
+    func perUser() throws {
+        let mode = try Mode.user(environment: ["XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"])
+        let settings = try Loader.load(flags: Flags(), environment: [:], mode: mode).settings
+        #expect(settings.socket == "/run/user/7/nightbell/nightbell.sock")
+        #expect(settings.socketMode == 0o600)
+        #expect(mode.configurationFile == "/home/u/.config/nightbell/nightbelld.yaml")
+        #expect(throws: ConfigurationError.self) { try Mode.user(environment: [:]) }
+    }
+
+    @Test("A variable that only looks like a key is warned of, those of other tools are not")
+    func strangeVariables() throws {
+        let loaded = try load(
+            environment: ["NIGHTBELL_WAKE_LIMIT": "3", "NIGHTBELL_IDENTIFIER": "x", "NIGHTBELL_LAUNCH": "y"])
+        #expect(loaded.warnings.count == 1)
+        #expect(loaded.warnings.first?.contains("NIGHTBELL_WAKE_LIMIT") == true)
+    }
+
+    @Test("What is printed can be read back")
+    func printed() throws {
+        let flags = Keys.all.map { ($0.name, otherValue(for: $0)) }
+        let first = try load(flags: flags)
+        let second = try load(file: try TemporaryFile(first.printed))
+        #expect(second.settings == first.settings)
+    }
+}
+
+/// A value that the key takes and that is not its default.
+private func otherValue(for key: Key) -> String {
+    switch key.name {
+    case "socket", "runtimeDirectory", "suspension.cgroupParent": "/tmp/with 'quotes' and : # signs"
+    case "socketMode": "0640"
+    case "logLevel": "debug"
+    case "suspension.method": "signal"
+    case "keepAlive.tolerance": "25%"
+    case "wakes.period", "wakes.lingerMaximum", "suspension.retryMaximum", "budgets.backgroundTasks",
+        "keepAlive.minimumTimeout":
+        "90s"
+    case "outgoingBytesPerConnection": "100000"
+    default: key.expected.hasPrefix("a duration") ? "123ms" : "77"
+    }
+}
+
+private func load(
+    file: TemporaryFile? = nil, flags: [(key: String, text: String)] = [], environment: [String: String] = [:]
+) throws -> LoadedConfiguration {
+    try Loader.load(flags: Flags(file: file?.path, values: flags), environment: environment, mode: .system)
+}
+
+extension String {
+    /// `a.b` as the YAML mapping `{a: {b` would need, on one line.
+    fileprivate var nested: String {
+        let parts = split(separator: ".")
+        return parts.count == 2 ? "\(parts[0]):\n    \(parts[1])" : self
+    }
+}

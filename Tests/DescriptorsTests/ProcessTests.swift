@@ -1,0 +1,70 @@
+import CLinux
+import Descriptors
+import EdgeTestSupport
+import Glibc
+import Testing
+
+@Suite struct ProcessTests {
+    @Test func aHandleSeesTheEnd() throws {
+        let child = try Child.echo()
+        let handle = try child.handle()
+        let hadExited = handle.hasExited
+        #expect(!hadExited)
+        try handle.signal(SIGKILL)
+        #expect(Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000).contains(.readable))
+        let hasExited = handle.hasExited
+        #expect(hasExited)
+        #expect(ProcFS.state(child.pid) == "Z")
+        child.reap()
+        let stillHasExited = handle.hasExited
+        #expect(stillHasExited)
+        let error = #expect(throws: SystemError.self) { try handle.signal(SIGKILL) }
+        #expect(error?.code == ESRCH)
+        #expect(ProcFS.state(child.pid) == nil)
+    }
+
+    @Test func statistics() throws {
+        let child = try Child.echo()
+        #expect(try child.answers())
+        #expect(eventually { ProcFS.state(child.pid) == "S" })
+        let statistics = try #require(ProcFS.statistics(child.pid))
+        #expect(statistics.parent == getpid())
+        #expect(statistics.threads == 1)
+        #expect(statistics.startTime > 0)
+        #expect(ProcFS.startTime(child.pid) == statistics.startTime)
+        #expect(ProcFS.uid(child.pid) == getuid())
+        #expect(ProcFS.tracerPID(child.pid) == nil)
+        #expect(ProcFS.name(child.pid) == "cat")
+        #expect(try #require(ProcFS.residentBytes(child.pid)) > 100_000)
+        #expect(try #require(ProcFS.openDescriptors(child.pid)) >= 2)
+        #expect(ProcFS.threadIdentifiers(child.pid) == [child.pid])
+    }
+
+    /// The name may contain what looks like the fields after it.
+    @Test func namesDoNotConfuse() throws {
+        let directory = try TemporaryDirectory()
+        let program = directory.file(") Z 1 (x")
+        #expect(symlink("/bin/cat", program) == 0)
+        let child = try Child(program)
+        #expect(try child.answers())
+        #expect(ProcFS.name(child.pid) == ") Z 1 (x")
+        #expect(ProcFS.statistics(child.pid)?.parent == getpid())
+    }
+
+    @Test func fileLocksAreCounted() throws {
+        let directory = try TemporaryDirectory()
+        let file = try OwnedDescriptor(opening: directory.file("lock"), O_RDWR | O_CREAT, mode: 0o600)
+        let before = ProcFS.fileLocksHeld(getpid())
+        #expect(flock(file.rawValue, LOCK_EX) == 0)
+        #expect(ProcFS.fileLocksHeld(getpid()) == before + 1)
+    }
+
+    @Test func whoIsGoneHasNoFacts() {
+        let nobody = pid_t.max
+        #expect(ProcFS.statistics(nobody) == nil)
+        #expect(ProcFS.uid(nobody) == nil)
+        #expect(ProcFS.residentBytes(nobody) == nil)
+        #expect(ProcFS.openDescriptors(nobody) == nil)
+        #expect(ProcFS.threadIdentifiers(nobody) == [])
+    }
+}

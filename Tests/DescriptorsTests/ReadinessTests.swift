@@ -1,0 +1,73 @@
+import CLinux
+import Descriptors
+import EdgeTestSupport
+import Glibc
+import Testing
+
+@Suite struct ReadinessTests {
+    @Test func tellsTheConditionsApart() throws {
+        let pair = try SeqPacketSocket.pair()
+        #expect(Poll.now(pair.first.rawValue) == .writable)
+        #expect(try pair.second.send([1]))
+        #expect(Poll.now(pair.first.rawValue) == [.readable, .writable])
+        shutdown(pair.second.rawValue, CInt(SHUT_WR))
+        #expect(Poll.now(pair.first.rawValue) == [.readable, .peerClosed, .writable])
+        shutdown(pair.first.rawValue, CInt(SHUT_WR))
+        #expect(Poll.now(pair.first.rawValue).contains(.hangUp))
+    }
+
+    @Test func aPipeWithoutReaderHasAnError() throws {
+        let (reader, writer) = try makePipe()
+        reader.close()
+        #expect(Poll.now(writer.rawValue).contains(.error))
+    }
+
+    @Test func aNumberThatIsNotOpenIsInvalid() {
+        #expect(Poll.now(1 << 20) == .invalid)
+    }
+
+    @Test func waitingEndsWithTheTime() throws {
+        let (reader, writer) = try makePipe()
+        defer { writer.close() }
+        let start = BootClock.now()
+        #expect(Poll.wait(reader.rawValue, for: .readable, timeoutMilliseconds: 20) == [])
+        #expect(BootClock.now() - start >= 20_000_000)
+    }
+}
+
+@Suite struct ClockTests {
+    @Test func aTimerFiresAtItsInstantAndNotBefore() throws {
+        let timer = try TimerDescriptor()
+        let instant = BootClock.now() + 20_000_000
+        try timer.set(absoluteNanoseconds: instant)
+        #expect(Poll.wait(timer.rawValue, for: .readable, timeoutMilliseconds: 10_000) == .readable)
+        #expect(BootClock.now() >= instant)
+        try timer.clear()
+        #expect(Poll.now(timer.rawValue) == [])
+    }
+
+    @Test(arguments: [Int64.min, -1, 0, 1]) func anInstantThatIsOverFiresAtOnce(instant: Int64) throws {
+        let timer = try TimerDescriptor()
+        try timer.set(absoluteNanoseconds: instant)
+        #expect(Poll.wait(timer.rawValue, for: .readable, timeoutMilliseconds: 10_000) == .readable)
+    }
+
+    @Test func nilDisarms() throws {
+        let timer = try TimerDescriptor()
+        try timer.set(absoluteNanoseconds: 1)
+        #expect(Poll.wait(timer.rawValue, for: .readable, timeoutMilliseconds: 10_000) == .readable)
+        try timer.set(absoluteNanoseconds: nil)
+        #expect(Poll.now(timer.rawValue) == [])
+    }
+
+    @Test func aFlagIsRaisedUntilItIsCleared() throws {
+        let flag = try EventDescriptor()
+        #expect(!Poll.now(flag.rawValue).contains(.readable))
+        try flag.signal()
+        try flag.signal()
+        #expect(Poll.now(flag.rawValue).contains(.readable))
+        try flag.clear()
+        #expect(!Poll.now(flag.rawValue).contains(.readable))
+        try flag.clear()
+    }
+}

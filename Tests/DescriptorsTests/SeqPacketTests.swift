@@ -1,0 +1,154 @@
+import CLinux
+import Descriptors
+import EdgeTestSupport
+import Glibc
+import Testing
+
+@Suite struct SeqPacketTests {
+    @Test func packetsStayApart() throws {
+        let pair = try SeqPacketSocket.pair()
+        var buffer = PacketBuffer()
+        #expect(try pair.second.receive(into: &buffer) == .wouldBlock)
+        #expect(try pair.first.send([1, 2, 3]))
+        #expect(try pair.first.send([4]))
+        #expect(
+            try pair.second.receive(into: &buffer)
+                == .packet(length: 3, truncated: false, controlTruncated: false))
+        #expect(buffer.bytes == [1, 2, 3])
+        #expect(
+            try pair.second.receive(into: &buffer)
+                == .packet(length: 1, truncated: false, controlTruncated: false))
+        #expect(buffer.bytes == [4])
+        #expect(try pair.second.receive(into: &buffer) == .wouldBlock)
+    }
+
+    @Test func aPacketTooLongIsReported() throws {
+        let pair = try SeqPacketSocket.pair()
+        var buffer = PacketBuffer(capacity: 4)
+        #expect(try pair.first.send([1, 2, 3, 4, 5]))
+        #expect(
+            try pair.second.receive(into: &buffer)
+                == .packet(length: 4, truncated: true, controlTruncated: false))
+        #expect(buffer.bytes == [1, 2, 3, 4])
+    }
+
+    @Test func aFullQueueIsNoError() throws {
+        let pair = try SeqPacketSocket.pair()
+        var sent = 0
+        while try pair.first.send([UInt8](repeating: 7, count: 10_000)) { sent += 1 }
+        #expect(sent > 0)
+        var buffer = PacketBuffer()
+        for _ in 0..<sent { #expect(try pair.second.receive(into: &buffer) != .wouldBlock) }
+        #expect(try pair.second.receive(into: &buffer) == .wouldBlock)
+    }
+
+    @Test func theEndIsTheEnd() throws {
+        try SeqPacketSocket.pair().separate { first, second throws in
+            var buffer = PacketBuffer()
+            #expect(try first.send([9]))
+            _ = consume first
+            #expect(
+                try second.receive(into: &buffer)
+                    == .packet(length: 1, truncated: false, controlTruncated: false))
+            #expect(try second.receive(into: &buffer) == .end)
+            let error = #expect(throws: SystemError.self) { try second.send([1]) }
+            #expect(error?.code == EPIPE)
+        }
+    }
+
+    /// The kernel says `ECONNRESET` when the other end closes with packets unread.
+    @Test func anEndWithUnreadPacketsIsAnEnd() throws {
+        try SeqPacketSocket.pair().separate { first, second throws in
+            var buffer = PacketBuffer()
+            #expect(try second.send([9]))
+            _ = consume first
+            #expect(try second.receive(into: &buffer) == .end)
+        }
+    }
+
+    @Test(arguments: [1, 2, 253]) func descriptorsArriveInOrder(count: Int) throws {
+        let pair = try SeqPacketSocket.pair()
+        let pipes = try (0..<count).map { _ in try makePipe() }
+        #expect(try pair.first.send([1], descriptors: pipes.map(\.writer.rawValue)))
+        var buffer = PacketBuffer()
+        _ = try pair.second.receive(into: &buffer)
+        #expect(buffer.descriptorCount == count)
+        for (index, pipe) in pipes.enumerated() {
+            let descriptor = try require(buffer.takeDescriptor())
+            #expect(fcntl(descriptor.rawValue, F_GETFD) & FD_CLOEXEC != 0)
+            #expect(write(descriptor.rawValue, "x", 1) == 1)
+            #expect(Poll.now(pipe.reader.rawValue) == .readable, "number \(index)")
+        }
+        let isEmpty = isMissing(buffer.takeDescriptor())
+        #expect(isEmpty)
+    }
+
+    @Test func moreDescriptorsThanAMessageHoldsAreRefused() throws {
+        let pair = try SeqPacketSocket.pair()
+        let error = #expect(throws: SystemError.self) {
+            try pair.first.send([1], descriptors: Array(repeating: 0, count: 254))
+        }
+        #expect(error?.code == EINVAL)
+    }
+
+    @Test func descriptorsNobodyTakesAreClosed() throws {
+        let pair = try SeqPacketSocket.pair()
+        let (reader, writer) = try makePipe()
+        #expect(try pair.first.send([1], descriptors: [writer.rawValue, writer.rawValue]))
+        writer.close()
+        #expect(Poll.now(reader.rawValue) == [])
+        var buffer = PacketBuffer()
+        _ = try pair.second.receive(into: &buffer)
+        // One is taken and closed here, the other one forgotten.
+        buffer.takeDescriptor()?.close()
+        #expect(Poll.now(reader.rawValue) == [])
+        #expect(try pair.second.receive(into: &buffer) == .wouldBlock)
+        #expect(Poll.now(reader.rawValue) == .hangUp)
+    }
+
+    @Test func descriptorsAreClosedWithTheBuffer() throws {
+        let pair = try SeqPacketSocket.pair()
+        let (reader, writer) = try makePipe()
+        #expect(try pair.first.send([1], descriptors: [writer.rawValue]))
+        writer.close()
+        do {
+            var buffer = PacketBuffer()
+            _ = try pair.second.receive(into: &buffer)
+            #expect(Poll.now(reader.rawValue) == [])
+        }
+        #expect(Poll.now(reader.rawValue) == .hangUp)
+    }
+
+    @Test func aPacketOfNothingButADescriptorIsNoEnd() throws {
+        let pair = try SeqPacketSocket.pair()
+        #expect(try pair.first.send([], descriptors: [pair.first.rawValue]))
+        var buffer = PacketBuffer()
+        #expect(
+            try pair.second.receive(into: &buffer)
+                == .packet(length: 0, truncated: false, controlTruncated: false))
+        #expect(buffer.descriptorCount == 1)
+    }
+
+    /// In a process of its own, because the limit is the process's.
+    @Test func descriptorsWithoutRoomAreReported() async {
+        await #expect(processExitsWith: .success) {
+            let pair = try SeqPacketSocket.pair()
+            #expect(try pair.first.send([1], descriptors: [0, 0, 0]))
+            var buffer = PacketBuffer()
+            let next = try OwnedDescriptor(duplicating: 0)
+            let number = next.rawValue
+            next.close()
+            try limitDescriptors(to: number + 1)
+            #expect(
+                try pair.second.receive(into: &buffer)
+                    == .packet(length: 1, truncated: false, controlTruncated: true))
+            #expect(buffer.descriptorCount == 1)
+        }
+    }
+}
+
+/// The lowest number that is refused.
+func limitDescriptors(to number: CInt) throws {
+    var limit = rlimit(rlim_cur: rlim_t(number), rlim_max: rlim_t(number))
+    _ = try systemCall("setrlimit") { setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) }
+}

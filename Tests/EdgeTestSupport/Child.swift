@@ -1,0 +1,83 @@
+package import CLinux
+import CTestSupport
+package import Descriptors
+import Glibc
+
+/// A child process with one end of a socket as its standard input and output. Killed and waited for when the
+/// test lets go of it.
+package final class Child {
+    package let pid: pid_t
+    /// The other end: bytes to and from the child.
+    package let channel: OwnedDescriptor
+    private var isReaped = false
+
+    /// `cat` sends back whatever it gets: whoever answers runs.
+    package static func echo() throws(SystemError) -> Child { try Child("/bin/cat") }
+
+    package init(_ program: String, _ arguments: String...) throws(SystemError) {
+        var ends: [CInt] = [-1, -1]
+        let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+        _ = try systemCall("socketpair") { socketpair(AF_UNIX, type, 0, &ends) }
+        channel = OwnedDescriptor(adopting: ends[0])
+        let theirs = OwnedDescriptor(adopting: ends[1])
+
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_adddup2(&actions, theirs.rawValue, 0)
+        posix_spawn_file_actions_adddup2(&actions, theirs.rawValue, 1)
+        var argv: [UnsafeMutablePointer<CChar>?] = ([program] + arguments).map { strdup($0) } + [nil]
+        defer { for argument in argv { free(argument) } }
+        var environment: [UnsafeMutablePointer<CChar>?] = [nil]
+        var pid: pid_t = 0
+        let code = posix_spawn(&pid, program, &actions, nil, &argv, &environment)
+        guard code == 0 else { throw SystemError(code: code, call: "posix_spawn \(program)") }
+        self.pid = pid
+    }
+
+    /// A child with threads, which says nothing and does nothing.
+    package init(threads: CInt) throws(SystemError) {
+        pid = try systemCall("fork") { ctest_fork_threads(threads) }
+        channel = try OwnedDescriptor(opening: "/dev/null", O_RDWR)
+    }
+
+    deinit { end() }
+
+    package func handle() throws(SystemError) -> ProcessHandle { try ProcessHandle(opening: pid) }
+
+    /// Kills and waits for it.
+    package func end() {
+        guard !isReaped else { return }
+        kill(pid, SIGKILL)
+        reap()
+    }
+
+    package func reap() {
+        guard !isReaped else { return }
+        isReaped = true
+        var status: CInt = 0
+        while waitpid(pid, &status, 0) == -1, errno == EINTR {}
+    }
+
+    package func send(_ text: String) throws(SystemError) {
+        let rawValue = channel.rawValue
+        let bytes = Array(text.utf8)
+        _ = try systemCall("send") { Glibc.send(rawValue, bytes, bytes.count, CInt(MSG_NOSIGNAL)) }
+    }
+
+    /// What it says within the time given; nil if nothing.
+    package func hear(within milliseconds: CInt = 10_000) throws(SystemError) -> String? {
+        let rawValue = channel.rawValue
+        let readiness = Poll.wait(rawValue, for: .readable, timeoutMilliseconds: milliseconds)
+        if readiness.isEmpty { return nil }
+        var bytes = [UInt8](repeating: 0, count: 4096)
+        let count = try systemCall("read") { read(rawValue, &bytes, bytes.count) }
+        return String(decoding: bytes.prefix(count), as: UTF8.self)
+    }
+
+    /// Whether it runs: it is asked, and answers.
+    package func answers(within milliseconds: CInt = 10_000) throws(SystemError) -> Bool {
+        try send("?")
+        return try hear(within: milliseconds) != nil
+    }
+}

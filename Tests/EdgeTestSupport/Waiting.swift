@@ -1,0 +1,49 @@
+import Descriptors
+import Glibc
+
+/// Looks until the condition holds, giving way to others in between; false when the time is over.
+package func eventually(
+    within milliseconds: Int64 = 10_000, _ condition: () throws -> Bool
+) rethrows -> Bool {
+    let deadline = BootClock.now() + milliseconds * 1_000_000
+    while true {
+        if try condition() { return true }
+        if BootClock.now() > deadline { return false }
+        sched_yield()
+    }
+}
+
+/// A thread with a result.
+package final class OwnThread<Value: Sendable>: @unchecked Sendable {
+    // Sendable: `outcome` is written by the thread and read after it was joined.
+    private var outcome: Result<Value, any Error>?
+    private var thread: pthread_t = 0
+
+    package init(_ body: @escaping @Sendable () throws -> Value) {
+        let box = OwnThreadBody { self.outcome = Result { try body() } }
+        let created = pthread_create(
+            &thread, nil,
+            { argument in
+                guard let argument else { return nil }
+                Unmanaged<OwnThreadBody>.fromOpaque(argument).takeRetainedValue().run()
+                return nil
+            }, Unmanaged.passRetained(box).toOpaque())
+        precondition(created == 0, "a thread can be made")
+    }
+
+    package func join() throws -> Value {
+        pthread_join(thread, nil)
+        guard let outcome else { preconditionFailure("the thread has run") }
+        return try outcome.get()
+    }
+}
+
+private final class OwnThreadBody {
+    let run: () -> Void
+    init(_ run: @escaping () -> Void) { self.run = run }
+}
+
+/// Runs the body on a thread of its own and returns when it is done.
+package func onOwnThread<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) throws -> Value {
+    try OwnThread(body).join()
+}

@@ -1,0 +1,91 @@
+import Descriptors
+import EdgeTestSupport
+import EventLoop
+import Testing
+
+/// Token of the deadline that ends a test's loop when what it waits for does not come.
+let deadlineToken = UInt64.max
+
+extension LoopExecutor {
+    /// Runs on the calling thread until `isDone` says so of a turn's batch; false when ten seconds are over.
+    func runUntil(_ isDone: (_ batch: [Ready]) -> Bool) throws -> Bool {
+        let timer = try TimerDescriptor()
+        try timer.set(absoluteNanoseconds: BootClock.now() + 10_000_000_000)
+        let deadline = try watch(timer.rawValue, .read, .oneShot, token: deadlineToken)
+        try deadline.arm()
+        var result = true
+        try run { batch in
+            if batch.contains(where: { $0.token == deadlineToken }) {
+                result = false
+                stop()
+            } else if isDone(batch) {
+                stop()
+            }
+        }
+        return result
+    }
+
+    /// The next batch that is not empty.
+    func nextBatch() throws -> [Ready] {
+        var next: [Ready] = []
+        let came = try runUntil { batch in
+            // Whatever comes with the stop is the same turn's.
+            if next.isEmpty { next = batch }
+            return !next.isEmpty
+        }
+        try #require(came, "nothing came within ten seconds")
+        return next
+    }
+
+    /// What comes in the next turns though nothing new happens.
+    func turnsWhileQuiet(_ count: Int) throws -> [Ready] {
+        var seen: [Ready] = []
+        for _ in 0..<count {
+            // A bell of our own makes the loop turn though nothing else happens.
+            let bell = try EventDescriptor()
+            try bell.signal()
+            let watch = try watch(bell.rawValue, .read, .oneShot, token: deadlineToken - 1)
+            try watch.arm()
+            seen += try nextBatch().filter { $0.token != deadlineToken - 1 }
+        }
+        return seen
+    }
+}
+
+/// A loop on a thread of its own, with an actor that lives there.
+final class LoopThread: Sendable {
+    let loop: LoopExecutor
+    let resident: Resident
+    private let thread: OwnThread<Int>
+
+    init() throws {
+        let loop = try LoopExecutor()
+        self.loop = loop
+        resident = Resident(loop)
+        // The result is how many turns there were.
+        thread = OwnThread {
+            var turns = 0
+            try loop.run { _ in turns += 1 }
+            return turns
+        }
+    }
+
+    func join() throws -> Int { try thread.join() }
+}
+
+/// Counts, on the loop's thread.
+actor Resident {
+    private let loop: LoopExecutor
+    private(set) var values: [Int] = []
+
+    init(_ loop: LoopExecutor) { self.loop = loop }
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    func append(_ value: Int) { values.append(value) }
+
+    /// What the supervisor does: it is entered from the loop's callback, without a task.
+    nonisolated func enterSynchronously(_ value: Int) {
+        assumeIsolated { $0.append(value) }
+    }
+}

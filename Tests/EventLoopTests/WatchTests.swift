@@ -1,0 +1,242 @@
+import Descriptors
+import EdgeTestSupport
+import EventLoop
+import Glibc
+import Testing
+
+/// A connected pair of streams.
+final class Stream {
+    let near: OwnedDescriptor
+    private var far: OwnedDescriptor?
+
+    init() throws {
+        var ends: [CInt] = [-1, -1]
+        let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+        _ = try systemCall("socketpair") { socketpair(AF_UNIX, type, 0, &ends) }
+        near = OwnedDescriptor(adopting: ends[0])
+        far = OwnedDescriptor(adopting: ends[1])
+    }
+
+    var rawValue: CInt { near.rawValue }
+
+    func send() { #expect(write(far?.rawValue ?? -1, "x", 1) == 1) }
+    func endOutput() { #expect(shutdown(far?.rawValue ?? -1, CInt(SHUT_WR)) == 0) }
+    func close() { far = nil }
+
+    func drain() {
+        var bytes = [UInt8](repeating: 0, count: 16)
+        _ = recv(near.rawValue, &bytes, bytes.count, CInt(MSG_DONTWAIT))
+    }
+}
+
+@Suite struct WatchTests {
+    private let loop: LoopExecutor
+
+    init() throws { loop = try LoopExecutor() }
+
+    @Test func aWatchIsNotArmedUntilItIs() throws {
+        let stream = try Stream()
+        stream.send()
+        let watch = try loop.watch(stream.rawValue, .read, .persistent, token: 7)
+        expectArmed(watch, false)
+        #expect(try loop.turnsWhileQuiet(2) == [])
+        try watch.arm()
+        expectArmed(watch, true)
+        #expect(try loop.nextBatch() == [Ready(token: 7, readable: true)])
+    }
+
+    @Test func oneShotFiresOnceAndForWhatIsUnreadAgain() throws {
+        let stream = try Stream()
+        let watch = try loop.watch(stream.rawValue, [.read, .closed], .oneShot, token: 1)
+        try watch.arm()
+        stream.send()
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
+        expectArmed(watch, false)
+        #expect(try loop.turnsWhileQuiet(3) == [])
+        try watch.arm()
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
+    }
+
+    @Test func persistentFiresEveryTurnUntilThereIsNothing() throws {
+        let stream = try Stream()
+        let watch = try loop.watch(stream.rawValue, .read, .persistent, token: 1)
+        try watch.arm()
+        stream.send()
+        #expect(try loop.turnsWhileQuiet(3).count == 3)
+        expectArmed(watch, true)
+        stream.drain()
+        #expect(try loop.turnsWhileQuiet(2) == [])
+        stream.send()
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
+        watch.disarm()
+        #expect(try loop.turnsWhileQuiet(2) == [])
+    }
+
+    @Test func armingTwiceIsArmingOnce() throws {
+        let stream = try Stream()
+        let watch = try loop.watch(stream.rawValue, .read, .oneShot, token: 1)
+        try watch.arm()
+        try watch.arm()
+        stream.send()
+        #expect(try loop.nextBatch().count == 1)
+        watch.disarm()
+        watch.disarm()
+    }
+
+    @Test func thePeersEndIsToldFromData() throws {
+        let stream = try Stream()
+        let watch = try loop.watch(stream.rawValue, [.read, .closed], .oneShot, token: 1)
+        try watch.arm()
+        stream.endOutput()
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true, closed: true)])
+        let another = try Stream()
+        another.send()
+        another.endOutput()
+        let both = try loop.watch(another.rawValue, [.read, .closed], .oneShot, token: 2)
+        try both.arm()
+        #expect(try loop.nextBatch() == [Ready(token: 2, readable: true, closed: true)])
+    }
+
+    @Test func withoutInterestInItTheEndIsReadable() throws {
+        let stream = try Stream()
+        let watch = try loop.watch(stream.rawValue, .read, .oneShot, token: 1)
+        try watch.arm()
+        stream.endOutput()
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
+    }
+
+    @Test func aHangUpWakes() throws {
+        let stream = try Stream()
+        let watch = try loop.watch(stream.rawValue, [.read, .closed], .oneShot, token: 1)
+        try watch.arm()
+        stream.close()
+        let ready = try #require(try loop.nextBatch().first)
+        #expect(ready.token == 1 && ready.readable)
+    }
+
+    @Test func roomToWrite() throws {
+        let stream = try Stream()
+        let watch = try loop.watch(stream.rawValue, [.read, .write], .oneShot, token: 1)
+        try watch.arm()
+        #expect(try loop.nextBatch() == [Ready(token: 1, writable: true)])
+    }
+
+    @Test func oneTurnHasEverythingThatIsReady() throws {
+        // More than libevent asks the kernel for at first.
+        let streams = try (0..<20).map { _ in try Stream() }
+        let watches = try WatchList(streams.enumerated().map { (UInt64($0), $1.rawValue) }, in: loop)
+        try watches.arm()
+        for stream in streams { stream.send() }
+        #expect(try Set(loop.nextBatch().map(\.token)) == Set(0..<20))
+    }
+
+    /// Duplicates share an open file, and closing one end must not disturb the other.
+    @Test func duplicatesAreWatchedApart() throws {
+        let stream = try Stream()
+        let duplicate = try stream.near.duplicate()
+        let first = try loop.watch(stream.rawValue, .read, .oneShot, token: 1)
+        try first.arm()
+        stream.send()
+        do {
+            let second = try loop.watch(duplicate.rawValue, .read, .oneShot, token: 2)
+            try second.arm()
+            #expect(try Set(loop.nextBatch().map(\.token)) == [1, 2])
+            try second.arm()
+        }
+        duplicate.close()
+        // The number is used again for something that has nothing to say.
+        let another = try Stream()
+        #expect(try loop.turnsWhileQuiet(2) == [])
+        try first.arm()
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
+        _ = another.rawValue
+    }
+
+    @Test func severalWatchesOfOneDescriptor() throws {
+        let stream = try Stream()
+        let read = try loop.watch(stream.rawValue, .read, .oneShot, token: 1)
+        let write = try loop.watch(stream.rawValue, .write, .oneShot, token: 2)
+        try read.arm()
+        try write.arm()
+        #expect(try loop.nextBatch() == [Ready(token: 2, writable: true)])
+        stream.send()
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
+    }
+
+    @Test func lettingGoOfAWatchEndsIt() throws {
+        let stream = try Stream()
+        do {
+            let watch = try loop.watch(stream.rawValue, .read, .persistent, token: 1)
+            try watch.arm()
+        }
+        stream.send()
+        #expect(try loop.turnsWhileQuiet(2) == [])
+    }
+
+    @Test func whatCannotBeWatchedIsRefused() throws {
+        let directory = try TemporaryDirectory()
+        let file = try OwnedDescriptor(opening: directory.file("file"), O_RDWR | O_CREAT, mode: 0o600)
+        let watch = try loop.watch(file.rawValue, .read, .persistent, token: 1)
+        let error = #expect(throws: LoopError.self) { try watch.arm() }
+        #expect(error?.code == .cannotArm)
+        #expect(error?.underlying.code == EPERM)
+        expectArmed(watch, false)
+        #expect(try loop.turnsWhileQuiet(1) == [])
+    }
+
+    @Test func aTimerIsAWatchLikeAnyOther() throws {
+        let timer = try TimerDescriptor()
+        let watch = try loop.watch(timer.rawValue, .read, .persistent, token: 1)
+        try watch.arm()
+        let instant = BootClock.now() + 10_000_000
+        try timer.set(absoluteNanoseconds: instant)
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
+        #expect(BootClock.now() >= instant)
+        try timer.clear()
+        #expect(try loop.turnsWhileQuiet(2) == [])
+    }
+
+    @Test func signalsAreReady() async {
+        // In a process of its own: signals are the whole process's.
+        await #expect(processExitsWith: .success) {
+            let loop = try LoopExecutor()
+            let watch = try loop.watchSignal(SIGUSR1, token: 5)
+            try watch.arm()
+            kill(getpid(), SIGUSR1)
+            #expect(try loop.nextBatch() == [Ready(token: 5, readable: true)])
+            kill(getpid(), SIGUSR1)
+            #expect(try loop.nextBatch() == [Ready(token: 5, readable: true)])
+        }
+    }
+
+    @Test func aWatchIsSmall() {
+        #expect(Watch.byteCount <= 144)
+    }
+
+    private func expectArmed(
+        _ watch: borrowing Watch, _ expected: Bool, sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        let isArmed = watch.isArmed
+        #expect(isArmed == expected, sourceLocation: sourceLocation)
+    }
+}
+
+/// Watches in a row: an array cannot hold what cannot be copied.
+private final class WatchList {
+    private final class Item {
+        let watch: Watch
+        init(_ watch: consuming Watch) { self.watch = watch }
+    }
+
+    private let items: [Item]
+
+    init(_ descriptors: [(token: UInt64, descriptor: CInt)], in loop: LoopExecutor) throws {
+        items = try descriptors.map {
+            Item(try loop.watch($0.descriptor, .read, .oneShot, token: $0.token))
+        }
+    }
+
+    func arm() throws {
+        for item in items { try item.watch.arm() }
+    }
+}

@@ -1,0 +1,223 @@
+import Descriptors
+import Foundation
+import NightbellWire
+import SwiftProtobuf
+
+/// A client that speaks the bare protocol, so that tests can also say what the library never would.
+final class WireClient {
+    let socket: SeqPacketSocket
+    private var buffer = PacketBuffer()
+    private var lastRequest: UInt64 = 0
+    /// What the supervisor said of its own accord and nobody has looked at yet.
+    private var notices: [WireSupervisorMessage] = []
+
+    static let patience: Int32 = 10_000
+
+    init(_ supervisor: TestSupervisor) throws {
+        socket = try SeqPacketSocket.connect(path: supervisor.socketPath)
+    }
+
+    /// Connects and says Hello.
+    convenience init(
+        _ supervisor: TestSupervisor, _ identifier: String, modes: [WireMode] = [.voip],
+        policy: WireWakeLimitPolicy = .linger
+    ) throws {
+        try self.init(supervisor)
+        var hello = WireHello()
+        hello.version = 1
+        hello.identifier = identifier
+        hello.modes = modes
+        hello.wakeLimitPolicy = policy
+        guard case .welcome = try ask(.hello(hello)) else { throw TestFailure("no welcome") }
+    }
+
+    // MARK: Speaking
+
+    func sendRaw(_ bytes: [UInt8], descriptors: [Int32] = []) throws {
+        while try !socket.send(bytes, descriptors: descriptors) {
+            guard Poll.wait(socket.rawValue, for: .writable, timeoutMilliseconds: Self.patience).isEmpty == false
+            else { throw TestFailure("the supervisor does not read") }
+        }
+    }
+
+    func send(
+        _ body: WireClientMessage.OneOf_Body, request: UInt64 = 0, descriptors: [Int32] = []
+    ) throws {
+        var message = WireClientMessage()
+        message.request = request
+        message.body = body
+        try sendRaw(try message.serializedBytes(), descriptors: descriptors)
+    }
+
+    /// Sends a request and waits for its answer.
+    @discardableResult
+    func ask(
+        _ body: WireClientMessage.OneOf_Body, descriptors: [Int32] = []
+    ) throws -> WireSupervisorMessage.OneOf_Body {
+        lastRequest += 1
+        try send(body, request: lastRequest, descriptors: descriptors)
+        return try answer(to: lastRequest)
+    }
+
+    func answer(to request: UInt64) throws -> WireSupervisorMessage.OneOf_Body {
+        while true {
+            let message = try receive()
+            if message.request == request, let body = message.body { return body }
+            // An error that closes the connection may belong to no request.
+            if case .error = message.body, message.request == 0 { notices.append(message); continue }
+            notices.append(message)
+        }
+    }
+
+    // MARK: Listening
+
+    /// The next message; fails when none comes in time.
+    func receive(within milliseconds: Int32 = patience) throws -> WireSupervisorMessage {
+        guard let message = try receiveIfAny(within: milliseconds) else {
+            throw TestFailure("no message within \(milliseconds) ms")
+        }
+        return message
+    }
+
+    func receiveIfAny(within milliseconds: Int32) throws -> WireSupervisorMessage? {
+        let ready = Poll.wait(socket.rawValue, for: .readable, timeoutMilliseconds: milliseconds)
+        guard !ready.isEmpty else { return nil }
+        switch try socket.receive(into: &buffer) {
+        case .packet: return try WireSupervisorMessage(serializedBytes: buffer.bytes)
+        case .wouldBlock: return nil
+        case .end: throw EndOfConnection()
+        }
+    }
+
+    struct EndOfConnection: Error {}
+
+    /// The next notice for which `pick` gives something; others before it are passed over.
+    func notice<Result>(
+        within milliseconds: Int32 = patience, _ pick: (WireSupervisorMessage.OneOf_Body) -> Result?
+    ) throws -> Result {
+        let deadline = BootClock.now() + Int64(milliseconds) * 1_000_000
+        while true {
+            let message: WireSupervisorMessage
+            if notices.isEmpty {
+                let left = Int32(max(0, (deadline - BootClock.now()) / 1_000_000))
+                message = try receive(within: left)
+            } else {
+                message = notices.removeFirst()
+            }
+            if let body = message.body, let result = pick(body) { return result }
+        }
+    }
+
+    /// Waits for the end of the connection; gives the last error before it.
+    func end() throws -> WireError? {
+        var last: WireError?
+        for case .error(let error)? in notices.map(\.body) { last = error }
+        do {
+            while true {
+                if case .error(let error)? = try receive().body { last = error }
+            }
+        } catch is EndOfConnection {
+            return last
+        }
+    }
+
+    // MARK: What most tests do
+
+    func handOver(_ descriptor: Int32, _ tag: WireSocketTag = .voip, name: String = "") throws -> UInt64 {
+        switch try handOverAny([descriptor], tag, name: name)[0].result {
+        case .token(let token)?: return token
+        case .error(let error)?: throw error
+        case nil: throw TestFailure("an adoption without a result")
+        }
+    }
+
+    func handOverAny(
+        _ descriptors: [Int32], _ tag: WireSocketTag = .voip, name: String = ""
+    ) throws -> [WireHandedOver.Adoption] {
+        var message = WireHandOver()
+        message.sockets = descriptors.map { _ in
+            var socket = WireHandOver.Socket()
+            socket.tag = tag
+            socket.name = name
+            return socket
+        }
+        switch try ask(.handOver(message), descriptors: descriptors) {
+        case .handedOver(let handedOver): return handedOver.adoptions
+        case .error(let error): throw error
+        case let other: throw TestFailure("\(other)")
+        }
+    }
+
+    func enterBackground() throws {
+        guard case .done = try ask(.enterBackground(WireEnterBackground())) else {
+            throw TestFailure("not in the background")
+        }
+        _ = try notice { body in if case .didEnterBackground = body { true } else { nil } }
+        try send(.backgroundEntered(WireBackgroundEntered()))
+    }
+
+    func prepare() throws -> UInt64 {
+        try notice { body in
+            guard case .prepareToSuspend(let prepare) = body else { return nil }
+            return prepare.epoch
+        }
+    }
+
+    func ready(_ epoch: UInt64, notIdle: [UInt64] = []) throws {
+        var message = WireReadyToSuspend()
+        message.epoch = epoch
+        message.notIdle = notIdle
+        try send(.readyToSuspend(message))
+    }
+
+    /// Goes to the background and answers the supervisor, so that it is suspended.
+    func sleep() throws {
+        try enterBackground()
+        try ready(try prepare())
+    }
+
+    func wake(within milliseconds: Int32 = patience) throws -> WireWake {
+        try notice(within: milliseconds) { body in
+            guard case .wake(let wake) = body else { return nil }
+            return wake
+        }
+    }
+
+    func finish(_ wake: WireWake) throws {
+        var message = WireWakeDone()
+        message.wakeID = wake.wakeID
+        try send(.wakeDone(message))
+    }
+
+    func show(_ identifier: String) throws -> WireClientInfo {
+        var message = WireShow()
+        message.identifier = identifier
+        switch try ask(.show(message)) {
+        case .clientInfo(let info): return info
+        case .error(let error): throw error
+        case let other: throw TestFailure("\(other)")
+        }
+    }
+
+    func status() throws -> WireSupervisorStatus {
+        guard case .supervisorStatus(let status) = try ask(.status(WireStatus())) else {
+            throw TestFailure("no status")
+        }
+        return status
+    }
+
+    /// Waits until a client is in `state`, told by the supervisor's own events.
+    func wait(for identifier: String, toBe state: WireClientState, _ supervisor: TestSupervisor) throws {
+        let watcher = try WireClient(supervisor)
+        var watch = WireWatch()
+        watch.identifier = identifier
+        guard case .done = try watcher.ask(.watch(watch)) else { throw TestFailure("cannot watch") }
+        if try show(identifier).state == state { return }
+        _ = try watcher.notice { body -> Bool? in
+            guard case .watchEvent(let event) = body else { return nil }
+            return event.state == state ? true : nil
+        }
+    }
+}
+
+extension WireError: Error {}

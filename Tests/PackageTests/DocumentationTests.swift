@@ -1,0 +1,46 @@
+import DaemonConfiguration
+import Testing
+
+@Suite("What is documented is what is built")
+struct DocumentationTests {
+    private static let example = "scripts/nightbelld.yaml"
+
+    @Test("The example configuration is the defaults, and names every key")
+    func exampleIsDefaults() throws {
+        let path = Repository.path(Self.example)
+        let loaded = try Loader.load(flags: Flags(file: path), environment: [:], mode: .system)
+        #expect(loaded.settings == DaemonSettings(mode: .system))
+        for key in Keys.all {
+            #expect(
+                loaded.origins[key.name]?.hasPrefix(path) == true, "\(key.name) is missing from \(Self.example)")
+        }
+    }
+
+    @Test("Every key in the example is explained as in the code", arguments: Keys.all)
+    func exampleExplains(key: Key) throws {
+        #expect(try Repository.text(Self.example).contains("# \(key.summary)"))
+    }
+
+    @Test("The README's table has every key with its default", arguments: Keys.all)
+    func readmeTable(key: Key) throws {
+        let value = key.value(in: DaemonSettings(mode: .system))
+        #expect(try Repository.text("README.md").contains("| `\(key.name)` | `\(value)` | \(key.summary) |"))
+    }
+
+    @Test("The README's first screen has the two commands and a client")
+    func firstScreen() throws {
+        let lines = try Repository.text("README.md").split(separator: "\n", omittingEmptySubsequences: false)
+        let screen = lines.prefix(60).joined(separator: "\n")
+        for part in ["scripts/demo", "scripts/test", "import Nightbell", "handOver"] {
+            #expect(screen.contains(part), "\(part) is not on the first screen")
+        }
+    }
+
+    @Test("Every script can be executed")
+    func scripts() throws {
+        for name in ["scripts/test", "scripts/install", ".ci/run"] {
+            let text = try Repository.text(name)
+            #expect(text.hasPrefix("#!/"), "\(name)")
+        }
+    }
+}

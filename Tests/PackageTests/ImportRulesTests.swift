@@ -1,0 +1,88 @@
+import Testing
+
+/// Arrows point down only: executables, then Supervisor or Nightbell, then the edge, then the pure core.
+@Suite("What each target may import")
+struct ImportRulesTests {
+    private static let pure: Set = ["DequeModule", "HeapModule", "OrderedCollections"]
+    private static let edge: Set = ["CLinux", "Glibc", "Synchronization"]
+
+    static let allowed: [String: Set<String>] = [
+        "NightbellCore": pure,
+        "NightbellProfiles": pure,
+        "Simulation": pure.union(["NightbellCore", "NightbellProfiles"]),
+        "NightbellWire": ["SwiftProtobuf"],
+        "Descriptors": edge,
+        "EventLoop": edge.union(["CLibevent", "Descriptors"]),
+        "Suspension": edge.union(["Descriptors"]),
+        "NightbellSupervisor": edge.union([
+            "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
+            "Logging", "SwiftProtobuf", "BasicContainers",
+        ]),
+        "Nightbell": edge.union(["NightbellWire", "Descriptors", "SwiftProtobuf", "DequeModule"]),
+        "DaemonConfiguration": [
+            "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
+        ],
+        "Presentation": ["Nightbell"],
+        "nightbelld": [
+            "ArgumentParser", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore", "NightbellSupervisor",
+        ],
+        "nightbell": [
+            "ArgumentParser", "Descriptors", "Glibc", "Nightbell", "NightbellWire", "Presentation", "Suspension",
+            "SwiftProtobuf",
+        ],
+    ]
+    /// Targets of C: their headers include what they wrap.
+    private static let headers: Set = ["CLibevent", "CLinux"]
+
+    static var targets: [String] {
+        get throws { try Repository.directories(in: "Sources").filter { !headers.contains($0) } }
+    }
+
+    @Test("No target imports what it may not", arguments: try targets)
+    func imports(target: String) throws {
+        let allowed = try #require(Self.allowed[target], "\(target) is new: say here what it may import")
+        let files = try Repository.files(in: "Sources/\(target)", suffix: ".swift")
+        #expect(!files.isEmpty)
+        for file in files {
+            let forbidden = try Repository.imports(of: file).subtracting(allowed)
+            #expect(forbidden.isEmpty, "\(file) imports \(forbidden.sorted().joined(separator: ", "))")
+        }
+    }
+
+    @Test("Foundation is in none of the targets that run in the daemon or in a client")
+    func foundation() throws {
+        let names: Set = ["Foundation", "FoundationEssentials"]
+        #expect(Self.allowed.values.allSatisfy { $0.isDisjoint(with: names) })
+    }
+
+    @Test("The core and the profiles know no clock and no input or output")
+    func pureTargets() throws {
+        let forbidden = ["ContinuousClock", "SuspendingClock", "SystemRandomNumberGenerator", "print(", ".random("]
+        for target in ["NightbellCore", "NightbellProfiles"] where try Self.targets.contains(target) {
+            for file in try Repository.files(in: "Sources/\(target)", suffix: ".swift") {
+                let text = try Repository.text(file)
+                for word in forbidden where text.contains(word) {
+                    #expect(Bool(false), "\(file) has \(word)")
+                }
+            }
+        }
+    }
+
+    @Test("The package description gives no target more than it may import")
+    func dependencies() throws {
+        // A dependency that nobody may import would be dead weight; `pure` targets must not reach further.
+        let description = try Repository.text("Package.swift")
+        let core = try #require(description.firstRange(of: "name: \"NightbellCore\""))
+        let end = try #require(description[core.upperBound...].firstRange(of: "swiftSettings"))
+        let text = description[core.upperBound..<end.lowerBound]
+        #expect(!text.contains("package: \"swift-") || text.contains("swift-collections"))
+        #expect(!text.contains("Logging") && !text.contains("SwiftProtobuf"))
+    }
+
+    @Test("The reader of imports understands every form")
+    func reader() throws {
+        let own = try Repository.imports(of: "Tests/PackageTests/Repository.swift")
+        #expect(own == ["Foundation"])
+        #expect(try Repository.imports(of: "Sources/nightbell/NightbellCommand.swift") == ["ArgumentParser"])
+    }
+}

@@ -1,0 +1,53 @@
+import Foundation
+
+/// The checkout that these tests were built from.
+enum Repository {
+    static let root = URL(fileURLWithPath: #filePath)
+        .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+
+    static func path(_ path: String) -> String { root.appendingPathComponent(path).path }
+
+    static func text(_ path: String) throws -> String {
+        try String(contentsOf: root.appendingPathComponent(path), encoding: .utf8)
+    }
+
+    /// The names of the directories in a directory.
+    static func directories(in path: String) throws -> [String] {
+        try FileManager.default.contentsOfDirectory(
+            at: root.appendingPathComponent(path), includingPropertiesForKeys: [.isDirectoryKey]
+        )
+        .filter { try $0.resourceValues(forKeys: [.isDirectoryKey]).isDirectory == true }
+        .map(\.lastPathComponent)
+        .sorted()
+    }
+
+    /// The paths of all files below a directory whose names end so.
+    static func files(in path: String, suffix: String) throws -> [String] {
+        try FileManager.default.subpathsOfDirectory(atPath: self.path(path))
+            .filter { $0.hasSuffix(suffix) }
+            .map { "\(path)/\($0)" }
+            .sorted()
+    }
+
+    /// The modules that a source file imports, whatever the access level or attributes.
+    static func imports(of path: String) throws -> Set<String> {
+        var modules: Set<String> = []
+        for line in try text(path).split(whereSeparator: \.isNewline) {
+            var words = line.split(whereSeparator: \.isWhitespace)[...]
+            while let word = words.first, word.hasPrefix("@") || accessLevels.contains(String(word)) {
+                words.removeFirst()
+            }
+            guard words.first == "import" else { continue }
+            words.removeFirst()
+            if let word = words.first, declarationKinds.contains(String(word)) { words.removeFirst() }
+            guard let module = words.first?.split(separator: ".").first else { continue }
+            modules.insert(String(module))
+        }
+        return modules
+    }
+
+    private static let accessLevels: Set = ["public", "package", "internal", "fileprivate", "private"]
+    private static let declarationKinds: Set = [
+        "struct", "class", "enum", "protocol", "func", "var", "let", "typealias",
+    ]
+}

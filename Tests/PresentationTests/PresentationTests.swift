@@ -1,0 +1,106 @@
+import Nightbell
+import Presentation
+import Testing
+
+@Suite("Tables")
+struct TableTests {
+    private func table() -> Table {
+        var table = Table([.init("CLIENT", shrinks: true), .init("PID", .right), .init("NOTE", shrinks: true)])
+        table.add(["org.example.phone.alice", "7", "ok"])
+        table.add(["b", "12345", "a rather long remark about it"])
+        return table
+    }
+
+    @Test("Columns are as wide as their longest cell; numbers stand on the right")
+    func natural() {
+        #expect(
+            table().lines(width: nil) == [
+                "CLIENT                     PID  NOTE",
+                "org.example.phone.alice      7  ok",
+                "b                        12345  a rather long remark about it",
+            ])
+    }
+
+    @Test("No line is longer than the terminal, whatever its width", arguments: 0...90)
+    func fits(width: Int) {
+        let lines = table().lines(width: width)
+        #expect(lines.count == 3)
+        #expect(lines.allSatisfy { $0.count <= width })
+    }
+
+    @Test("What is cut says so, and columns that must not shrink stay whole")
+    func cut() {
+        let lines = table().lines(width: 40)
+        #expect(lines[1].contains("…"))
+        #expect(lines[1].contains("      7"))
+        #expect(lines[2].contains("12345"))
+    }
+
+    @Test("A name cannot move the cursor")
+    func controls() {
+        var table = Table([.init("A")])
+        table.add(["x\u{1B}[2Jy\nz\u{202E}"])
+        #expect(table.lines(width: nil)[1] == "x?[2Jy?z?")
+    }
+
+    @Test("Rows with too few or too many cells")
+    func ragged() {
+        var table = Table([.init("A"), .init("B")])
+        table.add(["1"])
+        table.add(["1", "2", "3"])
+        #expect(table.lines(width: nil) == ["A  B", "1", "1  2"])
+    }
+}
+
+@Suite("Quantities for people")
+struct HumanTests {
+    @Test(
+        "Durations",
+        arguments: [
+            (Duration.zero, "0s"), (.microseconds(7), "7us"), (.milliseconds(380), "380ms"),
+            (.milliseconds(4_250), "4.2s"), (.seconds(59), "59s"), (.seconds(60), "1m"), (.seconds(725), "12m 5s"),
+            (.seconds(13_200), "3h 40m"), (.seconds(8 * 86_400 + 7_300), "8d 2h"), (.milliseconds(-1_500), "-1.5s"),
+        ])
+    func durations(duration: Duration, text: String) {
+        #expect(Human.duration(duration) == text)
+    }
+
+    @Test(
+        "Bytes",
+        arguments: [
+            (UInt64(0), "0 B"), (1_023, "1023 B"), (1_024, "1.0 KiB"), (11_744_051, "11.1 MiB"),
+            (.max, "1677721.5 TiB"),
+        ])
+    func bytes(count: UInt64, text: String) {
+        #expect(Human.bytes(count) == text)
+    }
+}
+
+@Suite("JSON and base 64")
+struct EncodingTests {
+    @Test("Values of every kind")
+    func values() {
+        let value: JSON = [
+            "n": .null, "t": true, "i": .integer(-3), "u": .unsigned(.max), "d": .number(0.5),
+            "nan": .number(.nan), "s": "a\"b\\c\n\u{1}é🔔", "a": [.integer(1), "x"], "o": [:],
+        ]
+        #expect(
+            value.text == #"{"n":null,"t":true,"i":-3,"u":18446744073709551615,"d":0.5,"nan":null,"#
+                + #""s":"a\"b\\c\n\u0001é🔔","a":[1,"x"],"o":{}}"#)
+    }
+
+    @Test(
+        "The test vectors of RFC 4648",
+        arguments: [
+            ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ])
+    func base64Vectors(text: String, encoded: String) {
+        #expect(base64(Array(text.utf8)) == encoded)
+    }
+
+    @Test("Bytes with the top bit set")
+    func highBytes() {
+        #expect(base64([0xFF, 0xFE, 0xFD, 0x80]) == "//79gA==")
+    }
+}
