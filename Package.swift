@@ -109,9 +109,10 @@ let package = Package(
 
         // The edge's tests.
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .executableTarget(name: "nightbell-threads", path: "Tests/Threads"),
         .target(
             name: "EdgeTestSupport",
-            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
+            dependencies: ["CLinux", "Descriptors"],
             path: "Tests/EdgeTestSupport",
             swiftSettings: settings),
         .testTarget(
@@ -124,7 +125,9 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "SuspensionTests",
-            dependencies: ["CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport"],
+            dependencies: [
+                "CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport", "nightbell-threads",
+            ],
             swiftSettings: settings),
     ]
 )
