@@ -42,7 +42,6 @@ let package = Package(
             exclude: ["nightbell.proto"],
             swiftSettings: settings),
 
-        // The edge: descriptors, the loop, and the ways to stop a process.
         .target(name: "Descriptors", dependencies: ["CLinux"], swiftSettings: strict),
         .target(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
@@ -118,7 +117,48 @@ let package = Package(
             path: "Examples/Demo",
             swiftSettings: settings),
 
-        // Tests of the tools.
+        // What the tests share and what they run.
+        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .target(
+            name: "EdgeTestSupport",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
+            path: "Tests/EdgeTestSupport",
+            swiftSettings: settings),
+        .executableTarget(
+            name: "puppet",
+            dependencies: ["Nightbell", "Descriptors"],
+            path: "Tests/Puppet",
+            swiftSettings: settings),
+
+        .testTarget(name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
+        .testTarget(
+            name: "DescriptorsTests",
+            dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "EventLoopTests",
+            dependencies: ["Descriptors", "EventLoop", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "SuspensionTests",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "NightbellSupervisorTests",
+            dependencies: [
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "CTestSupport",
+                "EdgeTestSupport", "nightbelld", "puppet",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "NightbellTests",
+            dependencies: [
+                "Nightbell", "NightbellWire", "Descriptors",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
         .testTarget(
             name: "AdministrationTests",
             dependencies: [
@@ -133,50 +173,6 @@ let package = Package(
         .testTarget(
             name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
             swiftSettings: settings),
-
-        .testTarget(
-            name: "NightbellSupervisorTests",
-            dependencies: [
-                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors",
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
-            ],
-            swiftSettings: settings),
-
-        // The edge's tests.
-        .target(name: "CTestSupport", path: "Tests/CTestSupport"),
-        .target(
-            name: "EdgeTestSupport",
-            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
-            path: "Tests/EdgeTestSupport",
-            swiftSettings: settings),
-        .testTarget(
-            name: "DescriptorsTests",
-            dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
-            swiftSettings: settings),
-        .testTarget(
-            name: "EventLoopTests",
-            dependencies: ["Descriptors", "EventLoop", "EdgeTestSupport"],
-            swiftSettings: settings),
-        .testTarget(
-            name: "SuspensionTests",
-            dependencies: ["CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport"],
-            swiftSettings: settings),
-
-        // Tests, and what they run.
-        .executableTarget(
-            name: "puppet",
-            dependencies: ["Nightbell", "Descriptors"],
-            path: "Tests/Puppet",
-            swiftSettings: settings),
-        .testTarget(
-            name: "NightbellTests",
-            dependencies: [
-                "Nightbell", "NightbellWire", "Descriptors",
-                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
-            ],
-            swiftSettings: settings),
-        .testTarget(name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
         .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
     ]
 )

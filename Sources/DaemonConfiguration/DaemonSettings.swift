@@ -11,6 +11,8 @@ package struct DaemonSettings: Sendable, Equatable {
     package var runtimeDirectory: String
     /// How clients are stopped.
     package var suspensionMethod: Method = .auto
+    /// Where in the cgroup hierarchy clients are put; empty: below the supervisor's own cgroup.
+    package var cgroupParent = ""
     /// What is logged.
     package var logLevel: Logger.Level = .info
     /// How many control connections one uid may have, clients and administration together.

@@ -80,11 +80,14 @@ extension Key {
     }
 
     /// A path name. `limit` counts bytes: `sun_path` holds 108 with its terminating zero.
-    static func file(_ name: String, _ path: any Path<String>, limit: Int, _ summary: String) -> Key {
-        Key(
-            name: name, expected: "an absolute path of at most \(limit) bytes", summary: summary,
+    static func file(
+        _ name: String, _ path: any Path<String>, limit: Int, mayBeEmpty: Bool = false, _ summary: String
+    ) -> Key {
+        let orNothing = mayBeEmpty ? ", or nothing" : ""
+        return Key(
+            name: name, expected: "an absolute path of at most \(limit) bytes\(orNothing)", summary: summary,
             store: { text, settings in
-                guard text.hasPrefix("/"), text.utf8.count <= limit, !text.utf8.contains(0) else { return false }
+                guard text.hasPrefix("/") || (mayBeEmpty && text.isEmpty), text.utf8.count <= limit, !text.utf8.contains(0) else { return false }
                 settings[keyPath: path] = text
                 return true
             },

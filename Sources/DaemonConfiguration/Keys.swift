@@ -59,6 +59,9 @@ package enum Keys {
         .choice(
             "suspension.method", \.suspensionMethod,
             "How clients are stopped: by the cgroup v2 freezer, by SIGSTOP, not at all, or the best that works."),
+        .file(
+            "suspension.cgroupParent", \.cgroupParent, limit: 2_000, mayBeEmpty: true,
+            "The cgroup below which clients are put, such as /nightbell.slice; nothing: the supervisor's own."),
         .duration(
             "suspension.confirmation", \.supervision.suspension.confirmation, atLeast: .milliseconds(10),
             "How long the kernel has to confirm that a client is stopped."),

@@ -28,7 +28,7 @@ extension LoadedConfiguration {
             default: false
             }
         }
-        if plain { return text }
+        if plain && !text.isEmpty { return text }
         return "'" + text.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''") + "'"
     }
 }

@@ -75,6 +75,7 @@ public actor Supervisor {
         supervision = Supervision(settings: configuration.settings)
         now = Instant(nanoseconds: BootClock.now())
         startedAt = now
+        try Self.refuseIfServed(configuration)
         suspender = try Self.prepareSuspension(configuration, logger)
         do {
             loop = try LoopExecutor()

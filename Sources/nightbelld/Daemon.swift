@@ -53,7 +53,13 @@ struct Daemon {
     }
 
     /// Lets everything run that a supervisor with this configuration has left stopped.
-    func thawLeftovers() throws {
+    func thawLeftovers() throws(ExitCode) {
+        do {
+            try Supervisor.thawLeftovers(of: supervisorConfiguration, logger: logger)
+        } catch {
+            logger.critical("\(error)")
+            throw ExitCode(error.exitCode)
+        }
     }
 
     private var supervisorConfiguration: SupervisorConfiguration {
@@ -68,6 +74,7 @@ struct Daemon {
             case .signal: .signal
             case .none: .none
             }
+        result.cgroupParent = settings.cgroupParent.isEmpty ? nil : settings.cgroupParent
         result.settings = settings.supervision
         result.messagesPerTurn = settings.messagesPerTurn
         result.connectionsPerUser = settings.connectionsPerUser

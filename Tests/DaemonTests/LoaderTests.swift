@@ -173,7 +173,7 @@ struct LoaderTests {
 /// A value that the key takes and that is not its default.
 private func otherValue(for key: Key) -> String {
     switch key.name {
-    case "socket", "runtimeDirectory": "/tmp/with 'quotes' and : # signs"
+    case "socket", "runtimeDirectory", "suspension.cgroupParent": "/tmp/with 'quotes' and : # signs"
     case "socketMode": "0640"
     case "logLevel": "debug"
     case "suspension.method": "signal"

@@ -1,4 +1,5 @@
 package import CLinux
+import CTestSupport
 package import Descriptors
 import Glibc
 
@@ -34,6 +35,12 @@ package final class Child {
         self.pid = pid
     }
 
+    /// A child with threads, which says nothing and does nothing.
+    package init(threads: CInt) throws(SystemError) {
+        pid = try systemCall("fork") { ctest_fork_threads(threads) }
+        channel = try OwnedDescriptor(opening: "/dev/null", O_RDWR)
+    }
+
     deinit { end() }
 
     package func handle() throws(SystemError) -> ProcessHandle { try ProcessHandle(opening: pid) }
@@ -61,7 +68,8 @@ package final class Child {
     /// What it says within the time given; nil if nothing.
     package func hear(within milliseconds: CInt = 10_000) throws(SystemError) -> String? {
         let rawValue = channel.rawValue
-        guard !Poll.wait(rawValue, for: .readable, timeoutMilliseconds: milliseconds).isEmpty else { return nil }
+        let readiness = Poll.wait(rawValue, for: .readable, timeoutMilliseconds: milliseconds)
+        if readiness.isEmpty { return nil }
         var bytes = [UInt8](repeating: 0, count: 4096)
         let count = try systemCall("read") { read(rawValue, &bytes, bytes.count) }
         return String(decoding: bytes.prefix(count), as: UTF8.self)

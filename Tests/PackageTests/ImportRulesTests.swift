@@ -16,7 +16,7 @@ struct ImportRulesTests {
         "Suspension": edge.union(["Descriptors"]),
         "NightbellSupervisor": edge.union([
             "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
-            "Logging", "SwiftProtobuf", "DequeModule",
+            "Logging", "SwiftProtobuf", "BasicContainers",
         ]),
         "Nightbell": edge.union(["NightbellWire", "Descriptors", "SwiftProtobuf", "DequeModule"]),
         "DaemonConfiguration": [

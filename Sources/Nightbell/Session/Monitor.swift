@@ -7,8 +7,8 @@ import Glibc
 /// understands it.
 // @unchecked: `value` is only touched between lock and unlock.
 @safe
-final class Monitor<Value>: @unchecked Sendable {
-    enum Turn<Result> {
+package final class Monitor<Value>: @unchecked Sendable {
+    package enum Turn<Result> {
         case done(Result)
         /// Look again when somebody has called `changed`, or after this many nanoseconds.
         case wait(Int64)
@@ -18,7 +18,7 @@ final class Monitor<Value>: @unchecked Sendable {
     private let condition: UnsafeMutablePointer<pthread_cond_t>
     private var value: Value
 
-    init(_ value: Value) {
+    package init(_ value: Value) {
         self.value = value
         unsafe mutex = .allocate(capacity: 1)
         unsafe condition = .allocate(capacity: 1)
@@ -38,7 +38,7 @@ final class Monitor<Value>: @unchecked Sendable {
     }
 
     /// Nobody who calls this holds the lock already: nothing in here calls out.
-    func withLock<Result, Failure: Error>(
+    package func withLock<Result, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         unsafe pthread_mutex_lock(mutex)
@@ -47,7 +47,7 @@ final class Monitor<Value>: @unchecked Sendable {
     }
 
     /// Calls `body` again after each change until it is done.
-    func turn<Result, Failure: Error>(
+    package func turn<Result, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Turn<Result>
     ) throws(Failure) -> Result {
         unsafe pthread_mutex_lock(mutex)
@@ -61,7 +61,7 @@ final class Monitor<Value>: @unchecked Sendable {
     }
 
     /// Lets all who wait look again.
-    func changed() {
+    package func changed() {
         unsafe pthread_cond_broadcast(condition)
     }
 

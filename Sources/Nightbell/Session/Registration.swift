@@ -22,7 +22,8 @@ extension Client.Configuration {
         let isAllowed = identifier.utf8.allSatisfy { byte in
             switch byte {
             case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "-"):
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                UInt8(ascii: "-"):
                 true
             default: false
             }
@@ -34,8 +35,8 @@ extension Client.Configuration {
 }
 
 extension Environment {
-    /// How `nightbell run` started this program. Something unintelligible, or longer than leaves room in a packet,
-    /// counts as absent: it is only shown, and a client is not to fail for it.
+    /// How `nightbell run` started this program. What is unintelligible, or too long for a packet, counts as
+    /// absent: it is only shown, and a client is not to fail for it.
     static func launch() -> WireLaunchSpecification? {
         guard let text = value("NIGHTBELL_LAUNCH"), let bytes = decodeBase64(text), bytes.count <= 60_000
         else { return nil }
@@ -43,7 +44,7 @@ extension Environment {
     }
 
     /// RFC 4648, section 4; nil if it is not base64.
-    static func decodeBase64(_ text: String) -> [UInt8]? {
+    package static func decodeBase64(_ text: String) -> [UInt8]? {
         var bytes: [UInt8] = []
         var bits: UInt32 = 0
         var count = 0
@@ -64,7 +65,9 @@ extension Environment {
             if padding > 0 { return nil }
             bits = bits << 6 | UInt32(value)
             count += 1
-            if count % 4 != 1 { bytes.append(UInt8(truncatingIfNeeded: bits >> (6 - 2 * UInt32((count - 1) % 4)))) }
+            if count % 4 != 1 {
+                bytes.append(UInt8(truncatingIfNeeded: bits >> (6 - 2 * UInt32((count - 1) % 4))))
+            }
         }
         guard (count + padding) % 4 == 0, padding <= 2 else { return nil }
         return bytes

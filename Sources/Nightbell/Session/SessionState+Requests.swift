@@ -106,7 +106,9 @@ extension SessionState {
         case .caller(let request):
             let outcome = outcome(of: request, body, at: now)
             requests.settle(number, outcome)
-            if case .failure(let error) = outcome, error.code == .malformedAnswer { return lost(error, at: now) }
+            if case .failure(let error) = outcome, error.code == .malformedAnswer {
+                return lost(error, at: now)
+            }
             return []
         }
     }

@@ -95,7 +95,8 @@ extension SessionState {
             let sockets = ids.compactMap { id in
                 holdings.sockets[id].map {
                     NewSocket(
-                        descriptor: $0.socket.descriptor, tag: $0.socket.tag, name: $0.socket.name, file: $0.file)
+                        descriptor: $0.socket.descriptor, tag: $0.socket.tag, name: $0.socket.name,
+                        file: $0.file)
                 }
             }
             return .send(.handOver(sockets, request: number), descriptors: sockets.map(\.descriptor))

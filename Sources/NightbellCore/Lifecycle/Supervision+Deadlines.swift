@@ -10,11 +10,11 @@ extension Supervision {
     }
 
     /// Time goes before whatever else happens to a client: an answer after the end of its budget is too late, and
-    /// a new wake does not cover up an old one, also when the loop has not come to the timer yet.
+    /// a new wake does not cover up an old one, also when the loop has not come to the timer yet. `settle` follows
+    /// the event itself.
     mutating func catchUp(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard !isStopping, let due = deadlines[client.slot], due <= now else { return }
         reachDeadline(client, at: now, into: &actions)
-        settle(client, at: now, into: &actions)
     }
 
     private mutating func reachDeadline(

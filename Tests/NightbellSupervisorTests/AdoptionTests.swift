@@ -1,0 +1,178 @@
+import Foundation
+import NightbellCore
+import NightbellSupervisor
+import NightbellWire
+import Testing
+
+/// Descriptors of the right and the wrong kind, and too many of them.
+@Suite struct AdoptionTests {
+    private func expectRefusal(
+        _ code: WireErrorCode, _ descriptor: Int32, _ tag: WireSocketTag, modes: [WireMode] = [.voip]
+    ) throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone", modes: modes)
+        let adoption = try client.handOverAny([descriptor], tag)[0]
+        #expect(adoption.error.code == code)
+        #expect(try client.status().sockets == 0)
+        try supervisor.stop()
+    }
+
+    @Test func regularFile() throws {
+        let path = NSTemporaryDirectory() + "nightbell-file-\(UUID().uuidString)"
+        let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        defer {
+            close(file)
+            unlink(path)
+        }
+        for tag in [WireSocketTag.voip, .device, .listener] { try expectRefusal(.notPollable, file, tag) }
+    }
+
+    @Test func directory() throws {
+        let directory = open("/", O_RDONLY | O_CLOEXEC)
+        defer { close(directory) }
+        try expectRefusal(.notPollable, directory, .device)
+    }
+
+    @Test func listenerTaggedVoip() throws {
+        let (listener, _) = try Pair.listener()
+        defer { close(listener) }
+        try expectRefusal(.listeningSocket, listener, .voip)
+        try expectRefusal(.listeningSocket, listener, .device)
+    }
+
+    @Test func connectionTaggedListener() throws {
+        let pair = try Pair.tcp()
+        defer { withExtendedLifetime(pair) {} }
+        try expectRefusal(.notAListener, pair.near, .listener)
+    }
+
+    @Test func pipeTaggedVoip() throws {
+        let pair = try Pair.pipe()
+        defer { withExtendedLifetime(pair) {} }
+        try expectRefusal(.notASocket, pair.near, .voip)
+    }
+
+    @Test func streamWithoutPeer() throws {
+        let stream = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(stream) }
+        try expectRefusal(.notConnected, stream, .voip)
+    }
+
+    @Test func resetStream() throws {
+        let pair = try Pair.tcp()
+        pair.reset()
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let code = try client.handOverAny([pair.near])[0].error.code
+        // A reset stream has an error pending and no peer any more; either is named.
+        #expect(code == .socketError || code == .notConnected)
+        try supervisor.stop()
+    }
+
+    @Test func modeNotDeclared() throws {
+        let pair = try Pair.tcp()
+        defer { withExtendedLifetime(pair) {} }
+        try expectRefusal(.modeRequired, pair.near, .voip, modes: [])
+    }
+
+    @Test func eachOfManyIsJudgedByItself() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let good = try (0..<249).map { _ in try Pair.unix() }
+        let bad = try Pair.pipe()
+        defer { withExtendedLifetime((good, bad)) {} }
+        let adoptions = try client.handOverAny(good.map(\.near) + [bad.near])
+        #expect(adoptions.count == 250)
+        #expect(adoptions.dropLast().allSatisfy { $0.token != 0 })
+        #expect(Set(adoptions.dropLast().map(\.token)).count == 249)
+        #expect(adoptions.last?.error.code == .notASocket)
+        #expect(try client.status().sockets == 249)
+        try supervisor.stop()
+    }
+
+    @Test func quotaOfTheClient() throws {
+        let supervisor = try TestSupervisor { $0.settings.quotas.socketsPerClient = 2 }
+        let client = try WireClient(supervisor, "org.example.phone")
+        let pairs = try (0..<3).map { _ in try Pair.unix() }
+        defer { withExtendedLifetime(pairs) {} }
+        let adoptions = try client.handOverAny(pairs.map(\.near))
+        #expect(adoptions[2].error.code == .tooManySockets)
+        var release = WireRelease()
+        release.token = adoptions[0].token
+        #expect(try client.ask(.release(release)) == .done(WireDone()))
+        _ = try client.handOver(pairs[2].near)
+        try supervisor.stop()
+    }
+
+    @Test func quotaOfTheUserCountsAllItsClients() throws {
+        let supervisor = try TestSupervisor { $0.settings.quotas.socketsPerUser = 3 }
+        let pairs = try (0..<4).map { _ in try Pair.unix() }
+        defer { withExtendedLifetime(pairs) {} }
+        let first = try WireClient(supervisor, "org.example.first")
+        let second = try WireClient(supervisor, "org.example.second")
+        _ = try first.handOverAny([pairs[0].near, pairs[1].near])
+        let adoptions = try second.handOverAny([pairs[2].near, pairs[3].near])
+        #expect(adoptions[0].token != 0)
+        #expect(adoptions[1].error.code == .tooManySockets)
+        try supervisor.stop()
+    }
+
+    @Test func clientsPerUser() throws {
+        let supervisor = try TestSupervisor { $0.settings.quotas.clientsPerUser = 1 }
+        let first = try WireClient(supervisor, "org.example.first")
+        let second = try WireClient(supervisor)
+        var hello = WireHello()
+        hello.version = 1
+        hello.identifier = "org.example.second"
+        try second.send(.hello(hello), request: 1)
+        #expect(try second.end()?.code == .tooManyClients)
+        #expect(try first.status().clientsByState["inactive"] == 1)
+        try supervisor.stop()
+    }
+
+    @Test func connectionsPerUser() throws {
+        let supervisor = try TestSupervisor { $0.connectionsPerUser = 2 }
+        let first = try WireClient(supervisor)
+        _ = try first.status()
+        let second = try WireClient(supervisor)
+        _ = try second.status()
+        #expect(try WireClient(supervisor).end()?.code == .tooManyConnections)
+        #expect(try second.status().connections == 2)
+        try supervisor.stop()
+    }
+
+    @Test func tokensOfOthersAreNobodysBusiness() throws {
+        let supervisor = try TestSupervisor()
+        let owner = try WireClient(supervisor, "org.example.owner")
+        let thief = try WireClient(supervisor, "org.example.thief")
+        let pair = try Pair.unix()
+        defer { withExtendedLifetime(pair) {} }
+        var release = WireRelease()
+        release.token = try owner.handOver(pair.near)
+        guard case .error(let error) = try thief.ask(.release(release)) else { throw TestFailure("stolen") }
+        #expect(error.code == .invalidToken)
+        for token in [0, 1, UInt64.max, release.token ^ 1 << 32] {
+            release.token = token
+            guard case .error(let error) = try owner.ask(.release(release)) else { throw TestFailure("found") }
+            #expect(error.code == .invalidToken)
+        }
+        #expect(try owner.status().sockets == 1)
+        try supervisor.stop()
+    }
+
+    @Test func socketsGoWithTheirOwner() throws {
+        let supervisor = try TestSupervisor()
+        let observer = try WireClient(supervisor)
+        let pair = try Pair.tcp()
+        var client: WireClient? = try WireClient(supervisor, "org.example.phone")
+        _ = try client?.handOver(pair.near)
+        #expect(try observer.status().sockets == 1)
+        client = nil
+        close(pair.near)
+        // The peer sees the end as soon as the supervisor has closed its duplicate.
+        var byte: UInt8 = 0
+        #expect(recv(pair.far, &byte, 1, 0) == 0)
+        #expect(try observer.status().sockets == 0)
+        try supervisor.stop()
+    }
+}

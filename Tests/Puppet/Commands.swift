@@ -1,0 +1,225 @@
+import Descriptors
+import Glibc
+import Nightbell
+
+extension Puppet {
+    static let help = [
+        "hello ID [voip] [audio] [socket=PATH] [terminate] [no-reconnect] [timeout=MS]", "goodbye",
+        "connect-tcp PORT NAME", "listen-tcp NAME", "bind-udp NAME", "connected-udp PORT NAME",
+        "connect-unix PATH NAME", "unix-pair NAME", "pipe NAME", "timer MS NAME", "open PATH NAME",
+        "handover NAME voip|listener|device", "release NAME", "close NAME", "close-released NAME",
+        "write NAME TEXT", "read NAME", "shutdown NAME", "background", "foreground", "keepalive MS",
+        "clear-keepalive", "begin NAME", "end NAME", "remaining", "media", "auto-read on|off",
+        "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
+        "hang-wake [MS]",
+        "hang-enter [MS]", "hang-keepalive [MS]", "unhang", "spin MS", "lock PATH", "stop", "crash",
+        "exit CODE", "echo TEXT", "help",
+    ]
+
+    /// What to say after `ok`.
+    func perform(_ command: String, _ words: [String]) throws(Refusal) -> String {
+        do {
+            return try performCommand(command, words)
+        } catch let error as NightbellError {
+            throw Refusal(error)
+        } catch let error as SystemError {
+            throw Refusal(error)
+        } catch let error as Refusal {
+            throw error
+        } catch {
+            throw Refusal("unknown", "\(error)")
+        }
+    }
+
+    private func performCommand(_ command: String, _ words: [String]) throws -> String {
+        let arguments = Arguments(words)
+        switch command {
+        case "connect-tcp", "listen-tcp", "bind-udp", "connected-udp", "connect-unix", "unix-pair", "pipe",
+            "timer", "open":
+            return try openDescriptor(command, arguments)
+        case "handover", "release", "close", "close-released", "write", "read", "shutdown":
+            return try useDescriptor(command, arguments)
+        case "auto-read", "auto-echo", "task-in-wake", "not-idle", "unhang":
+            return try behave(command, arguments)
+        case "spin", "lock", "stop", "crash", "exit":
+            return try live(command, arguments)
+        case "hang-prepare", "hang-wake", "hang-enter", "hang-keepalive":
+            let moment = Moment(rawValue: String(command.dropFirst("hang-".count))) ?? .wake
+            let milliseconds = words.isEmpty ? 3_600_000 : try arguments.number(0)
+            state.withLock { $0.hangs[moment] = milliseconds }
+            return ""
+        case "echo": return words.joined(separator: " ")
+        case "help": return Self.help.joined(separator: " | ")
+        default: return try ask(command, arguments)
+        }
+    }
+
+    // MARK: The supervisor
+
+    private func ask(_ command: String, _ arguments: Arguments) throws -> String {
+        switch command {
+        case "hello": return try hello(arguments)
+        case "goodbye": try client().close()
+        case "background": try client().enterBackground()
+        case "foreground": try client().enterForeground()
+        case "keepalive":
+            try client().setKeepAliveTimeout(.milliseconds(arguments.number(0))) { self.keepAlive() }
+        case "clear-keepalive": try client().clearKeepAliveTimeout()
+        case "begin":
+            let task = try client().beginBackgroundTask(arguments.text(0))
+            try state.withLock { $0.tasks[try arguments.text(0)] = task }
+            return "valid=\(task.isValid)"
+        case "end":
+            let name = try arguments.text(0)
+            guard let task = state.withLock({ $0.tasks.removeValue(forKey: name) }) else {
+                throw Refusal("usage", "no task is named \(name)")
+            }
+            try client().end(task)
+        case "remaining":
+            switch try client().backgroundTimeRemaining() {
+            case .limited(let duration): return "remaining_ms=\(duration.milliseconds)"
+            case .unlimited: return "unlimited"
+            }
+        case "media": try client().mediaActivity()
+        default: throw Refusal("usage", "no such command: \(command)")
+        }
+        return ""
+    }
+
+    private func hello(_ arguments: Arguments) throws -> String {
+        var configuration = Client.Configuration(identifier: try arguments.text(0), modes: [])
+        for word in arguments.words.dropFirst() {
+            if let mode = Mode(rawValue: word) {
+                configuration.modes.insert(mode)
+            } else if word.hasPrefix("socket=") {
+                configuration.socketPath = String(word.dropFirst("socket=".count))
+            } else if word.hasPrefix("timeout="), let milliseconds = Int(word.dropFirst("timeout=".count)) {
+                configuration.requestTimeout = .milliseconds(milliseconds)
+            } else if word == "terminate" {
+                configuration.wakeLimitPolicy = .terminate
+            } else if word == "no-reconnect" {
+                configuration.reconnects = false
+            } else {
+                throw Refusal("usage", "hello: \(word)")
+            }
+        }
+        let client = try Client(configuration, handlers: handlers())
+        state.withLock { $0.client = client }
+        return "suspension=\(client.suspensionMethod) "
+            + "minimum_keepalive_ms=\(client.minimumKeepAliveTimeout.milliseconds)"
+    }
+
+    // MARK: Descriptors
+
+    private func useDescriptor(_ command: String, _ arguments: Arguments) throws -> String {
+        let name = try arguments.text(0)
+        switch command {
+        case "handover":
+            guard let tag = SocketTag(rawValue: try arguments.text(1)) else {
+                throw Refusal("usage", "voip, listener or device")
+            }
+            let parked = try client().handOver(descriptor(name), as: tag, name: name)
+            state.withLock { $0.parked[name] = parked }
+        case "release":
+            try client().release(parked(name))
+            state.withLock { $0.parked[name] = nil }
+        case "close-released":
+            try client().close(socket: parked(name))
+            state.withLock {
+                $0.parked[name] = nil
+                $0.descriptors[name] = nil
+            }
+        case "close":
+            _ = try systemCall("close") { [descriptor = try descriptor(name)] in close(descriptor) }
+            state.withLock { $0.descriptors[name] = nil }
+        case "write":
+            let bytes = Array(arguments.words.dropFirst().joined(separator: " ").utf8)
+            let descriptor = try descriptor(name)
+            return "\(try systemCall("write") { write(descriptor, bytes, bytes.count) })"
+        case "read":
+            let descriptor = try descriptor(name)
+            guard Poll.now(descriptor).contains(.readable) else { return "nothing" }
+            _ = readOnce(descriptor, name)
+        case "shutdown":
+            _ = try systemCall("shutdown") { [descriptor = try descriptor(name)] in
+                shutdown(descriptor, CInt(SHUT_WR))
+            }
+        default: throw Refusal("usage", "no such command: \(command)")
+        }
+        return ""
+    }
+
+    // MARK: Behaviour
+
+    private func behave(_ command: String, _ arguments: Arguments) throws -> String {
+        switch command {
+        case "auto-read":
+            let on = try arguments.isOn(0)
+            state.withLock { $0.readsByItself = on }
+        case "auto-echo":
+            let on = try arguments.isOn(0)
+            state.withLock { $0.echoes = on }
+        case "task-in-wake":
+            let on = try arguments.isOn(0)
+            state.withLock { $0.beginsTaskInWake = on }
+        case "not-idle":
+            let (name, count) = (try arguments.text(0), try arguments.number(1))
+            state.withLock { $0.notIdle[name] = count }
+        case "unhang":
+            state.withLock {
+                $0.releases += 1
+                $0.hangs = [:]
+            }
+            state.changed()
+        default: throw Refusal("usage", "no such command: \(command)")
+        }
+        return ""
+    }
+
+    private func live(_ command: String, _ arguments: Arguments) throws -> String {
+        switch command {
+        case "spin":
+            let end = BootClock.now() + Int64(try arguments.number(0)) * 1_000_000
+            while BootClock.now() < end {}
+        case "lock":
+            let file = try OwnedDescriptor(opening: try arguments.text(0), O_RDWR | O_CREAT, mode: 0o600)
+            let descriptor = file.rawValue
+            _ = try systemCall("flock") { flock(descriptor, LOCK_EX | LOCK_NB) }
+            // Kept, and with it the lock.
+            let name = try "lock:" + arguments.text(0)
+            let kept = file.take()
+            state.withLock { $0.descriptors[name] = kept }
+        case "stop": raise(SIGSTOP)
+        case "crash": abort()
+        case "exit": exit(CInt(try arguments.number(0)))
+        default: throw Refusal("usage", "no such command: \(command)")
+        }
+        return ""
+    }
+}
+
+/// The words of a command.
+struct Arguments {
+    let words: [String]
+
+    init(_ words: [String]) { self.words = words }
+
+    func text(_ index: Int) throws(Refusal) -> String {
+        guard index < words.count else { throw Refusal("usage", "word \(index + 1) is missing") }
+        return words[index]
+    }
+
+    func number(_ index: Int) throws(Refusal) -> Int {
+        guard let number = Int(try text(index)), number >= 0 else {
+            throw Refusal("usage", "\(words[index]) is no number")
+        }
+        return number
+    }
+
+    func port(_ index: Int) throws(Refusal) -> UInt16 {
+        guard let port = UInt16(try text(index)) else { throw Refusal("usage", "\(words[index]) is no port") }
+        return port
+    }
+
+    func isOn(_ index: Int) throws(Refusal) -> Bool { try text(index) == "on" }
+}

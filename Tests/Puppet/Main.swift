@@ -1,0 +1,24 @@
+// A client process for tests: it does what the lines on its standard input say and tells on its standard output
+// what happens, one line each. Being a process of its own it can be frozen, stopped and killed; while it is, it
+// reads no lines, and that is what it is for.
+//
+// Each line of input is answered by one line `ok …` or `error CODE message`; lines about events come in between.
+// `help` lists the commands.
+
+@main
+struct Main {
+    static func main() {
+        let puppet = Puppet()
+        puppet.say("ready pid=\(puppet.processID)")
+        while let line = readLine() {
+            let words = line.split(separator: " ").map(String.init)
+            guard let command = words.first else { continue }
+            do throws(Refusal) {
+                let answer = try puppet.perform(command, Array(words.dropFirst()))
+                puppet.say(answer.isEmpty ? "ok" : "ok \(answer)")
+            } catch {
+                puppet.say("error \(error.code) \(error.message)")
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+import Descriptors
+import Glibc
+import Nightbell
+
+/// Why a command was not carried out.
+struct Refusal: Error {
+    var code: String
+    var message: String
+
+    init(_ code: String, _ message: String) {
+        self.code = code
+        self.message = message
+    }
+
+    init(_ error: NightbellError) { self.init(error.code.rawValue, error.message) }
+    init(_ error: SystemError) { self.init("system", error.description) }
+}
+
+/// What the puppet has and how it is to behave.
+final class Puppet: Sendable {
+    struct State {
+        var client: Client?
+        /// Open descriptors by name; `NAME.peer` is the other end of a pair or pipe.
+        var descriptors: [String: CInt] = [:]
+        var parked: [String: ParkedSocket] = [:]
+        var tasks: [String: BackgroundTask] = [:]
+        var readsByItself = false
+        var echoes = false
+        var beginsTaskInWake = false
+        /// How many more preparations report this name as not idle.
+        var notIdle: [String: Int] = [:]
+        /// For how many milliseconds the next call of this handler hangs.
+        var hangs: [Moment: Int] = [:]
+        /// Raised to let everything that hangs go on.
+        var releases = 0
+    }
+
+    enum Moment: String, CaseIterable { case prepare, wake, enter, keepalive }
+
+    let state = Monitor(State())
+    private let output = Monitor(())
+    let processID = getpid()
+
+    /// One line, whole, at once.
+    func say(_ line: String) {
+        output.withLock { _ in
+            let bytes = Array((line + "\n").utf8)
+            var written = 0
+            while written < bytes.count {
+                let count = bytes[written...].withUnsafeBytes { write(1, $0.baseAddress, $0.count) }
+                // Nobody listens any more.
+                if count < 0, errno != EINTR { _exit(0) }
+                written += max(0, count)
+            }
+        }
+    }
+
+    func client() throws(Refusal) -> Client {
+        guard let client = state.withLock({ $0.client }) else { throw Refusal("usage", "hello first") }
+        return client
+    }
+
+    func descriptor(_ name: String) throws(Refusal) -> CInt {
+        guard let descriptor = state.withLock({ $0.descriptors[name] }) else {
+            throw Refusal("usage", "no descriptor is named \(name)")
+        }
+        return descriptor
+    }
+
+    func parked(_ name: String) throws(Refusal) -> ParkedSocket {
+        guard let socket = state.withLock({ $0.parked[name] }) else {
+            throw Refusal("usage", "\(name) is not handed over")
+        }
+        return socket
+    }
+
+    // MARK: Handlers
+
+    func handlers() -> Client.Handlers {
+        var handlers = Client.Handlers()
+        handlers.wake = { self.woken($0) }
+        handlers.prepareToSuspend = { self.prepare() }
+        handlers.suspendCancelled = { self.say("cancelled at=\(BootClock.now())") }
+        handlers.didEnterBackground = {
+            self.say("did-enter-background at=\(BootClock.now())")
+            self.hang(.enter)
+        }
+        handlers.backgroundTimeExpiring = { self.say("expiring remaining_ms=\($0.milliseconds)") }
+        handlers.willTerminate = { self.say("will-terminate budget_ms=\($0.milliseconds)") }
+        handlers.connectionLost = { self.say("lost \($0.code.rawValue) \($0.message)") }
+        handlers.reconnected = { self.say("reconnected") }
+        handlers.socketLost = { self.say("socket-lost \($0.name) \($1.code.rawValue)") }
+        handlers.keepAliveLost = { self.say("keepalive-lost \($0.code.rawValue)") }
+        return handlers
+    }
+
+    func keepAlive() {
+        say("keepalive at=\(BootClock.now())")
+        hang(.keepalive)
+    }
+
+    private func woken(_ wake: Wake) {
+        let now = BootClock.now()
+        let sockets = wake.sockets.map { "\($0.socket.name):\($0.conditions)" }.joined(separator: ",")
+        say(
+            "wake id=\(wake.id) reasons=\(wake.reasons) sockets=\(sockets.isEmpty ? "-" : sockets) "
+                + "asleep_ns=\(wake.asleepFor.nanoseconds) budget_ms=\(wake.budget.milliseconds) at=\(now)")
+        if state.withLock({ $0.beginsTaskInWake }) { beginTaskInWake(wake) }
+        if state.withLock({ $0.readsByItself }) {
+            for event in wake.sockets { drain(event.socket) }
+        }
+        hang(.wake)
+    }
+
+    private func beginTaskInWake(_ wake: Wake) {
+        guard let client = try? client() else { return }
+        let name = "wake-\(wake.id)"
+        do throws(NightbellError) {
+            let task = try client.beginBackgroundTask(name)
+            state.withLock { $0.tasks[name] = task }
+            say("began \(name) valid=\(task.isValid)")
+        } catch {
+            say("began \(name) \(error.code.rawValue)")
+        }
+    }
+
+    private func prepare() -> [ParkedSocket] {
+        say("prepare at=\(BootClock.now())")
+        hang(.prepare)
+        return state.withLock { state in
+            var busy: [ParkedSocket] = []
+            for (name, count) in state.notIdle where count > 0 {
+                state.notIdle[name] = count - 1
+                if let socket = state.parked[name] { busy.append(socket) }
+            }
+            return busy
+        }
+    }
+
+    /// Misbehaves, if it was told to: until the time is over or `unhang` comes.
+    private func hang(_ moment: Moment) {
+        let (milliseconds, releases) = state.withLock { ($0.hangs.removeValue(forKey: moment), $0.releases) }
+        guard let milliseconds else { return }
+        let deadline = BootClock.now() + Int64(milliseconds) * 1_000_000
+        state.turn { state in
+            let left = deadline - BootClock.now()
+            return left <= 0 || state.releases != releases ? .done(()) : .wait(left)
+        }
+        say("unhung \(moment.rawValue) at=\(BootClock.now())")
+    }
+
+    // MARK: Reading
+
+    /// Reads all that is there, or accepts all that wait.
+    func drain(_ socket: ParkedSocket) {
+        let name = socket.name
+        while !Poll.now(socket.descriptor).isDisjoint(with: [.readable, .hangUp, .error]) {
+            if socket.tag == .listener {
+                let accepted = accept(socket.descriptor, nil, nil)
+                guard accepted >= 0 else { return }
+                say("accepted \(name) \(BootClock.now())")
+                close(accepted)
+                continue
+            }
+            guard readOnce(socket.descriptor, name) else { return }
+        }
+    }
+
+    /// False: there is no more to come.
+    func readOnce(_ descriptor: CInt, _ name: String) -> Bool {
+        var bytes = [UInt8](repeating: 0, count: 65_536)
+        let count = read(descriptor, &bytes, bytes.count)
+        let now = BootClock.now()
+        if count < 0 {
+            let code = errno
+            say("read-error \(name) \(SystemError.message(for: code)) errno=\(code) \(now)")
+            return false
+        }
+        if count == 0 {
+            say("eof \(name) \(now)")
+            return false
+        }
+        say("read \(name) \(count) \(now)")
+        if state.withLock({ $0.echoes }) { _ = write(descriptor, bytes, count) }
+        return true
+    }
+}
+
+extension Duration {
+    var nanoseconds: Int64 { components.seconds * 1_000_000_000 + components.attoseconds / 1_000_000_000 }
+    var milliseconds: Int64 { nanoseconds / 1_000_000 }
+}
