@@ -56,6 +56,13 @@ final class BuiltinServer {
         server.flowEnded(flow)
     }
 
+    /// Closes every connection, as a server that is restarted does. Returns how many there were.
+    func closeConnections() -> Int {
+        let flows = Array(connections.keys)
+        for flow in flows { end(flow) }
+        return flows.count
+    }
+
     private func receiveDatagrams() {
         for (message, sender) in datagrams.receive() {
             let flow = flows[sender] ?? newFlow()

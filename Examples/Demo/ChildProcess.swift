@@ -34,7 +34,8 @@ final class ChildProcess {
 
         // util-linux's setpriv asks the kernel to end the child with its parent, then becomes the child.
         let guardian = "/usr/bin/setpriv"
-        let command = access(guardian, X_OK) == 0 ? [guardian, "--pdeathsig", "TERM", "--"] + arguments : arguments
+        let command =
+            access(guardian, X_OK) == 0 ? [guardian, "--pdeathsig", "TERM", "--"] + arguments : arguments
         var variables = Self.inheritedEnvironment()
         variables.merge(environment) { $1 }
         var pointers = command.map { strdup($0) } + [nil]
@@ -95,5 +96,7 @@ func write(_ text: String, to path: String) throws {
     guard descriptor >= 0 else { throw DemoError.system(path, code: errno) }
     defer { close(descriptor) }
     let bytes = Array(text.utf8)
-    guard write(descriptor, bytes, bytes.count) == bytes.count else { throw DemoError.system(path, code: errno) }
+    guard write(descriptor, bytes, bytes.count) == bytes.count else {
+        throw DemoError.system(path, code: errno)
+    }
 }

@@ -44,7 +44,11 @@ final class Demo {
         let server = try startServer()
         try startSupervisor()
         try startPhones(server)
-        let before = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep")
+        var before = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep")
+        for disturbance in options.disturb {
+            try disturb(disturbance)
+            before = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep once more")
+        }
         events.reset()
         let counts = try call(server)
         let after = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep again")
@@ -111,6 +115,30 @@ final class Demo {
         say("\(events.registered.count) phones registered")
     }
 
+    // MARK: Disturbing
+
+    /// Does to the sleeping phones what networks and administrators do.
+    private func disturb(_ disturbance: DemoCommand.Disturbance) throws {
+        switch disturbance {
+        case .connections:
+            guard let builtinServer else {
+                throw DemoError.missing("only the builtin server can be disturbed")
+            }
+            events.forgetRegistrations()
+            let closed = builtinServer.closeConnections()
+            say("the server closes \(closed) connections")
+            try wait(for: "the phones to connect again", atMost: .seconds(30)) {
+                events.registered.count >= closed
+            }
+        case .supervisor:
+            guard let old = supervisor else { return }
+            supervisor = nil
+            end([old.process], within: .seconds(8))
+            say("the supervisor has gone")
+            try startSupervisor()
+        }
+    }
+
     // MARK: Waiting
 
     /// Lets the loop run until something has come about. A child that ends meanwhile is an error.
@@ -128,15 +156,22 @@ final class Demo {
         (try? supervisor?.snapshot().states) ?? ""
     }
 
-    private func waitUntilAsleep(atMost limit: Duration, _ what: String) throws -> SupervisorProcess.Snapshot {
+    private func waitUntilAsleep(atMost limit: Duration, _ what: String) throws -> SupervisorProcess.Snapshot
+    {
         var last: SupervisorProcess.Snapshot?
         try wait(for: what, atMost: limit) {
             last = try supervisor?.snapshot()
             return last?.suspended == users.count
         }
         guard let last else { throw DemoError.missing("there is no supervisor") }
-        say(last.states)
+        say("\(last.states); the kernel holds \(heldByKernel())")
         return last
+    }
+
+    /// How many phones the kernel does not let run.
+    private func heldByKernel() -> Int {
+        let kernel = KernelView()
+        return phones.count { kernel.isHeld($0.id) }
     }
 
     // MARK: Calling
@@ -209,12 +244,17 @@ final class Demo {
             keepalive_runs: tally.keepAliveRuns, wakes: tally.wakes, wakes_by_reason: tally.wakesByReason,
             wakes_without_reason: tally.wakesWithoutReason,
             wake_latency_us: tally.latency,
-            asleep_percent: rounded(100 * (asleep / time), digits: 1), asleep_at_end: after.suspended,
+            asleep_percent: rounded(100 * (asleep / time), digits: 1), asleep_at_end: asleepAtEnd(after),
             supervisor_kib: Int(after.status.memoryBytes) / 1_024,
             phone_kib: phones.map(\.residentBytes).reduce(0, +) / max(1, phones.count) / 1_024,
             suspend: after.status.suspension, transport: options.transport.rawValue,
             registrar: options.registrar.rawValue,
             seconds: rounded((ContinuousClock.now - started) / .seconds(1), digits: 1))
+    }
+
+    /// Those that the supervisor calls suspended and the kernel really holds. With `none` nothing is held.
+    private func asleepAtEnd(_ snapshot: SupervisorProcess.Snapshot) -> Int {
+        options.suspend == .none ? snapshot.suspended : min(snapshot.suspended, heldByKernel())
     }
 
     // MARK: The end
@@ -272,7 +312,9 @@ private func removeDirectory(_ path: String) {
 
 /// The directory of this program.
 private func ownDirectory() throws -> String {
-    guard let resolved = realpath("/proc/self/exe", nil) else { throw DemoError.system("realpath", code: errno) }
+    guard let resolved = realpath("/proc/self/exe", nil) else {
+        throw DemoError.system("realpath", code: errno)
+    }
     defer { free(resolved) }
     let path = String(cString: resolved)
     guard let slash = path.lastIndex(of: "/") else { throw DemoError.missing("\(path) is not a path") }

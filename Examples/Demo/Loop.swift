@@ -12,7 +12,8 @@ enum DemoError: Error, CustomStringConvertible {
     var description: String {
         switch self {
         case .interrupted: "interrupted"
-        case .timedOut(let what, let detail): "gave up waiting for \(what)\(detail.isEmpty ? "" : ": \(detail)")"
+        case .timedOut(let what, let detail):
+            "gave up waiting for \(what)\(detail.isEmpty ? "" : ": \(detail)")"
         case .childEnded(let name, let status): "\(name) ended unexpectedly with status \(status)"
         case .system(let call, let code): "\(call): \(String(cString: strerror(code)))"
         case .missing(let what): what

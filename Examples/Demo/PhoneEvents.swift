@@ -20,10 +20,13 @@ final class PhoneEvents {
 
         /// The same in microseconds.
         var latency: Results.Latency {
-            func microseconds(_ nanoseconds: UInt64) -> Double { rounded(Double(nanoseconds) / 1_000, digits: 1) }
+            func microseconds(_ nanoseconds: UInt64) -> Double {
+                rounded(Double(nanoseconds) / 1_000, digits: 1)
+            }
             return Results.Latency(
                 p50: microseconds(wakeLatency.valueAtPercentile(50)),
-                p99: microseconds(wakeLatency.valueAtPercentile(99)), max: microseconds(wakeLatency.maxRecorded))
+                p99: microseconds(wakeLatency.valueAtPercentile(99)),
+                max: microseconds(wakeLatency.maxRecorded))
         }
     }
 
@@ -57,6 +60,8 @@ final class PhoneEvents {
 
     /// From here on the tally counts anew.
     func reset() { tally = Tally() }
+
+    func forgetRegistrations() { registered.removeAll() }
 
     private func read() {
         var buffer = [UInt8](repeating: 0, count: 65_536)

@@ -111,7 +111,8 @@ final class Phone {
 
     private func connected() {
         guard let socket, let local = try? socket.localAddress() else { return }
-        let endpoint = SIPEndpoint(user: account.user, transport: transport, host: local.host, port: local.port)
+        let endpoint = SIPEndpoint(
+            user: account.user, transport: transport, host: local.host, port: local.port)
         handOver(socket)
         if agent == nil {
             agent = UserAgent(account, endpoint: endpoint)
