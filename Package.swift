@@ -170,9 +170,14 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(
+            name: "CommandLineTests",
+            dependencies: ["Descriptors", "EdgeTestSupport", "nightbell", "nightbelld", "puppet"],
+            swiftSettings: settings),
+        .testTarget(
             name: "DaemonTests", dependencies: ["DaemonConfiguration", "NightbellCore"],
             swiftSettings: settings),
-        .testTarget(name: "PackageTests", dependencies: ["DaemonConfiguration"], swiftSettings: settings),
+        .testTarget(
+            name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell"], swiftSettings: settings),
         .testTarget(
             name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
             swiftSettings: settings),
