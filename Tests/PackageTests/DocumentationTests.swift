@@ -44,7 +44,9 @@ struct DocumentationTests {
         let end = try #require(readme[start...].firstRange(of: "```")).lowerBound
         let compiled = try Repository.text("Tests/PackageTests/ReadmeClient.swift").split(separator: "\n")
             .map { $0.trimmingPrefix(while: \.isWhitespace) }
-        let lines = readme[start..<end].split(separator: "\n").map { $0.trimmingPrefix(while: \.isWhitespace) }
+        let lines = readme[start..<end].split(separator: "\n").map {
+            $0.trimmingPrefix(while: \.isWhitespace)
+        }
         #expect((10...15).contains(lines.count))
         for line in lines {
             #expect(compiled.contains(line), "not in Tests/PackageTests/ReadmeClient.swift: \(line)")
