@@ -25,7 +25,8 @@ public actor Supervisor {
     var clientConnections: [Connection?] = []
     /// The clients' processes, while there is one client to a process.
     var clientProcesses: Set<pid_t> = []
-    private let directory: RuntimeDirectory
+    /// Given back when `run()` is over, so that the next supervisor need not wait for this value's end.
+    private var directory: RuntimeDirectory?
     let suspender: any Suspender
 
     /// Used again for each event.
@@ -76,8 +77,9 @@ public actor Supervisor {
         supervision = Supervision(settings: configuration.settings)
         now = Instant(nanoseconds: BootClock.now())
         startedAt = now
-        directory = try RuntimeDirectory(configuration.runtimeDirectory)
+        let directory = try RuntimeDirectory(configuration.runtimeDirectory)
         suspender = try Self.prepareSuspension(configuration, directory, logger)
+        self.directory = consume directory
         do {
             loop = try LoopExecutor()
             timer = try TimerDescriptor()
@@ -225,6 +227,7 @@ public actor Supervisor {
         phase = .stopped
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }
+        directory = nil
         loop.stop()
     }
 }
