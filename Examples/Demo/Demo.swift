@@ -55,6 +55,8 @@ final class Demo {
         let results = results(counts, before, after)
         for trouble in events.tally.troubles.prefix(20) { complain(trouble) }
         isGood = results.isGood
+        // Before the results, so that these are the last that is said.
+        stopEverything()
         print("\n\(results.table())")
         if !isGood { print("\nNot everything went as it must.") }
         if options.json { print(try results.json()) }
@@ -277,7 +279,7 @@ final class Demo {
         for process in processes where process.isRunning {
             complain("\(process.name) (\(process.id)) does not end, so it is killed")
             // A stopped or frozen process ends by SIGKILL too.
-            process.send(SIGKILL)
+            process.kill()
             for _ in 0..<100 where process.isRunning { usleep(10_000) }
         }
     }

@@ -36,7 +36,8 @@ final class DemoRun {
         let scenario = "/\(repository)/scripts/sipp/caller.xml"
         var words = ([program] + arguments + ["--scenario", scenario]).map { strdup($0) } + [nil]
         let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
-        var variables = ["PATH=\(path)", "TMPDIR=\(temporaryDirectory)"].map { strdup($0) } + [nil]
+        let environment: [String] = ["PATH=\(path)", "TMPDIR=\(temporaryDirectory)"]
+        var variables = environment.map { strdup($0) } + [nil]
         defer { for pointer in words + variables { free(pointer) } }
         var id: pid_t = 0
         let code = posix_spawn(&id, program, &actions, nil, &words, &variables)

@@ -23,7 +23,14 @@ public struct StopSignals: Sendable {
             write(stopPipe, &byte, 1)
             errno = before
         }
-        for number in [SIGTERM, SIGINT, SIGHUP] { sigaction(number, &action, nil) }
+        var numbers = sigset_t()
+        sigemptyset(&numbers)
+        for number in [SIGTERM, SIGINT, SIGHUP] {
+            sigaction(number, &action, nil)
+            sigaddset(&numbers, number)
+        }
+        // Whoever started this program may have blocked them.
+        pthread_sigmask(SIG_UNBLOCK, &numbers, nil)
         signal(SIGPIPE, SIG_IGN)
     }
 }
