@@ -119,9 +119,10 @@ let package = Package(
 
         // What the tests share and what they run.
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .executableTarget(name: "nightbell-threads", path: "Tests/Threads"),
         .target(
             name: "EdgeTestSupport",
-            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
+            dependencies: ["CLinux", "Descriptors"],
             path: "Tests/EdgeTestSupport",
             swiftSettings: settings),
         .executableTarget(
@@ -141,7 +142,9 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "SuspensionTests",
-            dependencies: ["CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport"],
+            dependencies: [
+                "CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport", "nightbell-threads",
+            ],
             swiftSettings: settings),
         .testTarget(
             name: "NightbellSupervisorTests",
@@ -167,9 +170,14 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(
+            name: "CommandLineTests",
+            dependencies: ["Descriptors", "EdgeTestSupport", "nightbell", "nightbelld", "puppet"],
+            swiftSettings: settings),
+        .testTarget(
             name: "DaemonTests", dependencies: ["DaemonConfiguration", "NightbellCore"],
             swiftSettings: settings),
-        .testTarget(name: "PackageTests", dependencies: ["DaemonConfiguration"], swiftSettings: settings),
+        .testTarget(
+            name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell"], swiftSettings: settings),
         .testTarget(
             name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
             swiftSettings: settings),

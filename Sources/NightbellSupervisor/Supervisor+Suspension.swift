@@ -19,7 +19,7 @@ extension Supervisor {
             throw SupervisorError(error)
         }
         for leftover in suspender.thawLeftovers() {
-            let who = leftover.pid.map { "pid \($0)" } ?? "an empty cgroup"
+            let who = "pid \(leftover.pid)"
             switch leftover.outcome {
             case .thawed:
                 logger.notice("thawed \(who), left \(leftover.method.rawValue)-frozen by an earlier run")

@@ -37,7 +37,8 @@ extension Report {
         let keys = findings.reduce(0) { max($0, $1.key.count) }
         var lines: [String] = []
         for finding in findings {
-            let status = finding.status.rawValue + String(repeating: " ", count: 9 - finding.status.rawValue.count)
+            let status =
+                finding.status.rawValue + String(repeating: " ", count: 9 - finding.status.rawValue.count)
             let key = finding.key + String(repeating: " ", count: keys - finding.key.count + 2)
             lines.append(status + key + printable(finding.explanation))
             if let remedy = finding.remedy {

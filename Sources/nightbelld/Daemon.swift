@@ -13,7 +13,8 @@ struct Daemon {
         self.loaded = loaded
         let level = loaded.settings.logLevel
         let forJournal = unsafe getenv("JOURNAL_STREAM") != nil
-        logger = Logger(label: "nightbelld") { _ in StandardErrorLog(logLevel: level, forJournal: forJournal) }
+        logger = Logger(label: "nightbelld") { _ in StandardErrorLog(logLevel: level, forJournal: forJournal)
+        }
     }
 
     /// Serves until a signal says stop.

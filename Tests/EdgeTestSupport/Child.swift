@@ -1,5 +1,4 @@
 package import CLinux
-import CTestSupport
 package import Descriptors
 import Glibc
 
@@ -35,10 +34,12 @@ package final class Child {
         self.pid = pid
     }
 
-    /// A child with threads, which says nothing and does nothing.
-    package init(threads: CInt) throws(SystemError) {
-        pid = try systemCall("fork") { ctest_fork_threads(threads) }
-        channel = try OwnedDescriptor(opening: "/dev/null", O_RDWR)
+    /// A child that does nothing with as many threads (one more, where a sanitizer has its own).
+    package static func threaded(_ count: Int) throws(SystemError) -> Child {
+        // Built beside the tests themselves.
+        let tests = try readLink("/proc/self/exe")
+        let directory = tests[..<(tests.lastIndex(of: "/") ?? tests.startIndex)]
+        return try Child(directory + "/nightbell-threads", String(count))
     }
 
     deinit { end() }

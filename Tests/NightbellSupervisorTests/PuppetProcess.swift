@@ -16,8 +16,12 @@ final class PuppetProcess {
 
     /// Starts a puppet that is a client already.
     convenience init(_ supervisor: TestSupervisor, _ identifier: String, _ words: String = "voip") throws {
+        try self.init(path: supervisor.socketPath, identifier, words)
+    }
+
+    convenience init(path: String, _ identifier: String, _ words: String = "voip") throws {
         try self.init()
-        try command("hello \(identifier) \(words) socket=\(supervisor.socketPath)")
+        try command("hello \(identifier) \(words) socket=\(path)")
     }
 
     /// A program of this package, built beside the tests.

@@ -34,7 +34,8 @@ struct DoctorCommand: ParsableCommand {
             let status = try administration.status()
             let reached = Finding(
                 "supervisor", .ok,
-                "version \(status.version), process \(status.processID), at \(path), suspends by \(status.suspension)")
+                "version \(status.version), process \(status.processID), at \(path), suspends by \(status.suspension)"
+            )
             return [reached, permissions(of: path)].compactMap(\.self)
         } catch {
             let unreached = Finding(
@@ -46,7 +47,9 @@ struct DoctorCommand: ParsableCommand {
     /// In words: where a supervisor is looked for, in order.
     private var places: String {
         if let socket = options.socket { return "only at \(socket), which --socket names" }
-        if let socket = Environment.value("NIGHTBELL_SOCKET") { return "only at \(socket), which NIGHTBELL_SOCKET names" }
+        if let socket = Environment.value("NIGHTBELL_SOCKET") {
+            return "only at \(socket), which NIGHTBELL_SOCKET names"
+        }
         let own =
             Environment.value("XDG_RUNTIME_DIR").map { "at \($0)/nightbell/nightbell.sock" }
             ?? "nowhere for a supervisor of your own (XDG_RUNTIME_DIR is not set)"

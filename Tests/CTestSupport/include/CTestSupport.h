@@ -19,6 +19,3 @@ static inline int ctest_trace_end(pid_t pid) {
 
 // Makes the calling thread, and it alone, act as another user without privileges. There is no way back.
 int ctest_become(uid_t uid);
-
-// Forks a process that does nothing with as many threads. The pid, or -1 and errno.
-pid_t ctest_fork_threads(int count);

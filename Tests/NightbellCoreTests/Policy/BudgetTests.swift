@@ -139,6 +139,20 @@ import Testing
         #expect(bench.counters(client).overrunsWake == (moment.isOver ? 2 : 0))
     }
 
+    /// However a sleep ends, its time is counted once.
+    @Test(arguments: [Command.wake, .quit])
+    func sleepIsCounted(_ command: Command) throws {
+        var bench = Bench()
+        let client = try bench.register()
+        bench.suspend(client)
+        bench.pass(.seconds(7))
+        #expect(bench.counters(client).asleepNanoseconds == 7_000_000_000, "also while it lasts")
+        bench.command(command, client)
+        #expect(bench.counters(client).asleepNanoseconds == 7_000_000_000)
+        bench.turn(.gone(client))
+        #expect(bench.core.counters.asleepNanoseconds == 7_000_000_000)
+    }
+
     @Test func aTaskBuysAWakeMoreTime() throws {
         var bench = Bench()
         let client = try bench.register()

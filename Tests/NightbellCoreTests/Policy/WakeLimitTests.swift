@@ -17,23 +17,19 @@ import Testing
         }
     }
 
-    /// 15 wakes in 300 s are fine, the 16th is one too many if the first was less than 300 s ago.
-    @Test(arguments: [
-        (Duration.seconds(20), true), (.seconds(20) - .nanoseconds(1), true),
-        (.seconds(20) + .nanoseconds(1), false),
-    ])
-    func fifteenIn300Seconds(_ pause: Duration, _ exceeds: Bool) throws {
+    /// 15 wakes in 300 s are fine; the 16th is one too many if the first was less than 300 s ago.
+    @Test(arguments: BudgetTests.Moment.allCases)
+    func fifteenIn300Seconds(_ moment: BudgetTests.Moment) throws {
         var bench = Bench()
         let client = try bench.register()
         let socket = try bench.handOver(from: client)
         for _ in 0..<15 {
-            let actions = wake(&bench, client, socket, after: pause)
+            let actions = wake(&bench, client, socket, after: .seconds(20))
             #expect(!isOverLimit(actions) && actions.contains(.thaw(client)))
         }
-        let last = exceeds ? pause - .nanoseconds(1) : pause
-        let actions = wake(&bench, client, socket, after: last)
-        #expect(isOverLimit(actions) == exceeds)
-        #expect(bench.counters(client).wakeLimitExceeded == (exceeds ? 1 : 0))
+        let actions = wake(&bench, client, socket, after: moment.reach(.seconds(20)))
+        #expect(isOverLimit(actions) == !moment.isOver)
+        #expect(bench.counters(client).wakeLimitExceeded == (moment.isOver ? 0 : 1))
         #expect(actions.contains(.thaw(client)), "it is thawed all the same")
     }
 
