@@ -183,7 +183,7 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
         .testTarget(
-            name: "DemoTests", dependencies: ["nightbell-demo", "nightbell-softphone", "nightbelld"],
+            name: "DemoTests", dependencies: ["SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld"],
             swiftSettings: settings),
     ]
 )

@@ -59,7 +59,7 @@ final class Demo {
         stopEverything()
         print("\n\(results.table())")
         if !isGood { print("\nNot everything went as it must.") }
-        if options.json { print(try results.json()) }
+        if options.json { print(results.json()) }
         fflush(nil)
         return isGood
     }
@@ -122,13 +122,13 @@ final class Demo {
     /// Does to the sleeping phones what networks and administrators do.
     private func disturb(_ disturbance: DemoCommand.Disturbance) throws {
         switch disturbance {
-        case .connections:
+        case .connections, .resets:
             guard let builtinServer else {
                 throw DemoError.missing("only the builtin server can be disturbed")
             }
             events.forgetRegistrations()
-            let closed = builtinServer.closeConnections()
-            say("the server closes \(closed) connections")
+            let closed = builtinServer.closeConnections(byReset: disturbance == .resets)
+            say("the server \(disturbance == .resets ? "resets" : "closes") \(closed) connections")
             try wait(for: "the phones to connect again", atMost: .seconds(30)) {
                 events.registered.count >= closed
             }
@@ -239,16 +239,16 @@ final class Demo {
         let lateBySupervisor = after.status.counters.keepAliveLate - before.status.counters.keepAliveLate
         return Results(
             clients: users.count, calls: counts.placed, answered: counts.answered,
-            ended_properly: counts.endedProperly,
+            endedProperly: counts.endedProperly,
             // A call without any answer, or one that was not over when the time was up.
-            lost_wakes: counts.noAnswer + counts.placed - counts.isOver,
-            late_keepalives: max(tally.lateKeepAlives, lateBySupervisor),
-            keepalive_runs: tally.keepAliveRuns, wakes: tally.wakes, wakes_by_reason: tally.wakesByReason,
-            wakes_without_reason: tally.wakesWithoutReason,
-            wake_latency_us: tally.latency,
-            asleep_percent: rounded(100 * (asleep / time), digits: 1), asleep_at_end: asleepAtEnd(after),
-            supervisor_kib: Int(after.status.memoryBytes) / 1_024,
-            phone_kib: phones.map(\.residentBytes).reduce(0, +) / max(1, phones.count) / 1_024,
+            lostWakes: counts.noAnswer + counts.placed - counts.isOver,
+            lateKeepAlives: max(tally.lateKeepAlives, lateBySupervisor),
+            keepAliveRuns: tally.keepAliveRuns, wakes: tally.wakes, wakesByReason: tally.wakesByReason,
+            wakesWithoutReason: tally.wakesWithoutReason,
+            wakeLatencyMicroseconds: tally.latency,
+            asleepPercent: rounded(100 * (asleep / time), digits: 1), asleepAtEnd: asleepAtEnd(after),
+            supervisorKibibytes: Int(after.status.memoryBytes) / 1_024,
+            phoneKibibytes: phones.map(\.residentBytes).reduce(0, +) / max(1, phones.count) / 1_024,
             suspend: after.status.suspension, transport: options.transport.rawValue,
             registrar: options.registrar.rawValue,
             seconds: rounded((ContinuousClock.now - started) / .seconds(1), digits: 1))
