@@ -19,6 +19,15 @@ final class Demo {
     private var others: [ChildProcess] = []
     private let domain = "demo.nightbell.invalid"
     private let started = ContinuousClock.now
+    private var nextLookAtChildren = ContinuousClock.now
+    private var progress: Progress?
+
+    /// A line now and then for who watches.
+    private struct Progress {
+        var next: ContinuousClock.Instant
+        let period: Duration
+        let show: () -> Void
+    }
 
     init(_ options: DemoCommand) throws {
         self.options = options
@@ -28,6 +37,11 @@ final class Demo {
         programs = try options.programs ?? ownDirectory()
         users = (1...options.clients).map { "phone\($0)" }
         password = (0..<4).map { _ in String(UInt32.random(in: .min ... .max), radix: 36) }.joined()
+        loop.addTimer(next: { [weak self] in self?.progress?.next }) { [weak self] in
+            guard let progress = self?.progress else { return }
+            self?.progress?.next += progress.period
+            progress.show()
+        }
     }
 
     /// True: everything went as it must.
@@ -146,9 +160,12 @@ final class Demo {
     /// Lets the loop run until something has come about. A child that ends meanwhile is an error.
     private func wait(for what: String, atMost limit: Duration, until condition: () throws -> Bool) throws {
         try loop.wait(for: what, atMost: limit, detail: { states() }) {
-            let all = phones + others + [supervisor?.process].compactMap { $0 }
-            if let ended = all.first(where: { !$0.isRunning }) {
-                throw DemoError.childEnded(ended.name, status: ended.exitStatus ?? 0)
+            if .now >= nextLookAtChildren {
+                nextLookAtChildren = .now + .milliseconds(200)
+                let all = phones + others + [supervisor?.process].compactMap { $0 }
+                if let ended = all.first(where: { !$0.isRunning }) {
+                    throw DemoError.childEnded(ended.name, status: ended.exitStatus ?? 0)
+                }
             }
             return try condition()
         }
@@ -208,19 +225,23 @@ final class Demo {
 
     /// Shows how the calls go on until they are over or the time is up; calls that are not over are lost.
     private func watchCalls(
-        atMost limit: Duration, _ counts: () -> CallCounts, until isDone: () -> Bool
+        atMost limit: Duration, _ counts: @escaping () -> CallCounts, until isDone: () -> Bool
     ) throws {
-        var lastLine = ContinuousClock.now
+        // Asking the supervisor takes its time, so it is asked between two calls, not at the moment of one.
+        let interval = Duration.seconds(1 / options.rate)
+        progress = Progress(
+            next: .now + .seconds(2) + interval * 0.6,
+            period: interval * max(1, (.seconds(2) / interval).rounded()),
+            show: { [weak self] in
+                let counts = counts()
+                let failures = counts.failed > 0 ? ", \(counts.failed) failed" : ""
+                self?.say(
+                    "\(counts.placed) calls, \(counts.endedProperly) ended\(failures); \(self?.states() ?? "")"
+                )
+            })
+        defer { progress = nil }
         do {
-            try wait(for: "the calls to end", atMost: limit) {
-                if .now - lastLine >= .seconds(2) {
-                    lastLine = .now
-                    let counts = counts()
-                    let failures = counts.failed > 0 ? ", \(counts.failed) failed" : ""
-                    say("\(counts.placed) calls, \(counts.endedProperly) ended\(failures); \(states())")
-                }
-                return isDone()
-            }
+            try wait(for: "the calls to end", atMost: limit, until: isDone)
         } catch DemoError.timedOut(let what, let detail) {
             complain("gave up waiting for \(what): \(detail)")
         }
