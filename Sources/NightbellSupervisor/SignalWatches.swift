@@ -1,9 +1,9 @@
-import BasicContainers
+import Descriptors
 import EventLoop
 
 /// The watches for signals that stop the supervisor; they only have to exist.
 struct SignalWatches: ~Copyable {
-    private var watches = UniqueArray<Watch>()
+    private var watches = UniqueSlots<Watch>()
 
     init(_ signals: [Int32], _ loop: LoopExecutor) throws(LoopError) {
         for signal in signals {

@@ -25,6 +25,7 @@ public actor Supervisor {
     var clientConnections: [Connection?] = []
     /// The clients' processes, while there is one client to a process.
     var clientProcesses: Set<pid_t> = []
+    private let directory: RuntimeDirectory
     let suspender: any Suspender
 
     /// Used again for each event.
@@ -75,8 +76,8 @@ public actor Supervisor {
         supervision = Supervision(settings: configuration.settings)
         now = Instant(nanoseconds: BootClock.now())
         startedAt = now
-        try Self.refuseIfServed(configuration)
-        suspender = try Self.prepareSuspension(configuration, logger)
+        directory = try RuntimeDirectory(configuration.runtimeDirectory)
+        suspender = try Self.prepareSuspension(configuration, directory, logger)
         do {
             loop = try LoopExecutor()
             timer = try TimerDescriptor()
@@ -213,6 +214,7 @@ public actor Supervisor {
     private func beginLameDuck() {
         guard case .running = phase else { return }
         logger.notice("stopping: thawing everybody")
+        configuration.onStopping()
         phase = .lameDuck(until: now + Self.lameDuck)
         listenerWatch.disarm()
         acceptance.unlink()
@@ -221,7 +223,7 @@ public actor Supervisor {
 
     private func finish() {
         phase = .stopped
-        for client in supervision.clientIDs { suspender.detach(slot: client.slot) }
+        suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }
         loop.stop()
     }
