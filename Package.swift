@@ -180,5 +180,8 @@ let package = Package(
             name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
             swiftSettings: settings),
         .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
+        .testTarget(
+            name: "DemoTests", dependencies: ["SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld"],
+            swiftSettings: settings),
     ]
 )
