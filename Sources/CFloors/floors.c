@@ -85,34 +85,57 @@ int cfloors_adopter(int socket, size_t expected, int64_t *done_at) {
     }
 }
 
+// Reads what is there, without waiting. False: the other end is closed.
+static int drain(int socket, size_t *answers) {
+    char content[65536];
+    for (;;) {
+        ssize_t length = recv(socket, content, sizeof content, MSG_DONTWAIT);
+        if (length < 0) return errno == EAGAIN || errno == EINTR;
+        if (length == 0) return 0;
+        *answers += 1;
+    }
+}
+
 int cfloors_hand_over(
-    int socket, const int *descriptors, size_t total, size_t batch, const void *bytes, size_t length) {
+    int socket, const int *descriptors, size_t total, size_t batch, const void *bytes, size_t length,
+    size_t *answers) {
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(most_descriptors * sizeof(int))];
     } control;
-    if (batch > most_descriptors) return EINVAL;
+    if (batch == 0 || batch > most_descriptors || total % batch != 0) return EINVAL;
     for (size_t sent = 0; sent < total;) {
-        size_t count = total - sent < batch ? total - sent : batch;
         struct iovec vector = {.iov_base = (void *)bytes, .iov_len = length};
         struct msghdr message = {
             .msg_iov = &vector,
             .msg_iovlen = 1,
             .msg_control = &control,
-            .msg_controllen = CMSG_SPACE(count * sizeof(int))};
+            .msg_controllen = CMSG_SPACE(batch * sizeof(int))};
         control.header.cmsg_level = SOL_SOCKET;
         control.header.cmsg_type = SCM_RIGHTS;
-        control.header.cmsg_len = CMSG_LEN(count * sizeof(int));
-        memcpy(CMSG_DATA(&control.header), descriptors + sent, count * sizeof(int));
-        if (sendmsg(socket, &message, MSG_NOSIGNAL) >= 0) {
-            sent += count;
-        } else if (errno == EAGAIN) {
-            // The socket is non-blocking, and its queue is full.
-            struct pollfd waiting = {.fd = socket, .events = POLLOUT};
-            poll(&waiting, 1, -1);
-        } else if (errno != EINTR && errno != ETOOMANYREFS) {
+        control.header.cmsg_len = CMSG_LEN(batch * sizeof(int));
+        memcpy(CMSG_DATA(&control.header), descriptors + sent, batch * sizeof(int));
+        if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) {
+            sent += batch;
+        } else if (errno == EAGAIN || errno == ETOOMANYREFS) {
+            // The queue is full, or as many descriptors are on their way as may be.
+            short events = answers ? POLLOUT | POLLIN : POLLOUT;
+            struct pollfd waiting = {.fd = socket, .events = events};
+            poll(&waiting, 1, errno == EAGAIN ? 10000 : 1);
+            if (answers && !drain(socket, answers)) return ECONNRESET;
+        } else if (errno != EINTR) {
             return errno;
         }
+    }
+    return 0;
+}
+
+int cfloors_await_answers(int socket, size_t *answers, size_t expected) {
+    while (*answers < expected) {
+        struct pollfd waiting = {.fd = socket, .events = POLLIN};
+        int ready = poll(&waiting, 1, 10000);
+        if (ready == 0) return ETIMEDOUT;
+        if (ready > 0 && !drain(socket, answers)) return ECONNRESET;
     }
     return 0;
 }

@@ -57,8 +57,10 @@ int cfloors_take(int fd, struct cfloors_slot *slot, int flags) {
     return 1;
 }
 
-void cfloors_note_run(struct cfloors_slot *slot) {
+void cfloors_note_run(struct cfloors_slot *slot, struct cfloors_log *log, uint64_t capacity) {
     int64_t now = cfloors_now();
+    uint64_t place = __atomic_fetch_add(&log->count, 1, __ATOMIC_RELAXED);
+    if (place < capacity) log->times[place] = now;
     if (slot->ran_at) {
         int64_t gap = now - slot->ran_at;
         if (gap > slot->longest_gap) slot->longest_gap = gap;

@@ -64,8 +64,14 @@ int cfloors_send(int fd, uint64_t sequence, const void *address, unsigned addres
 // anything else is done. 1: noted; 0: nothing was there; -1: the end, or an error.
 int cfloors_take(int fd, struct cfloors_slot *slot, int flags);
 
+// The times of all runs of keep-alive handlers, whoever's they are, as far as there is room.
+struct cfloors_log {
+    uint64_t count;
+    int64_t times[];
+};
+
 // Notes a run of the keep-alive handler.
-void cfloors_note_run(struct cfloors_slot *slot);
+void cfloors_note_run(struct cfloors_slot *slot, struct cfloors_log *log, uint64_t capacity);
 
 // ── Processes ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -113,10 +119,15 @@ int cfloors_waker(const struct cfloors_target *targets, size_t count, int stop);
 // which `expected` of them were watched to `*done_at`. 0, or errno.
 int cfloors_adopter(int socket, size_t expected, int64_t *done_at);
 
-// Sends `total` descriptors, `batch` in a packet with `bytes` for content. Waits while the queue is full. 0, or
-// errno.
+// Sends `total` descriptors, `batch` in a packet with `bytes` for content. `total` is a multiple of
+// `batch`. Does not wait for answers, but reads and counts them in `*answers` (if that
+// is not null) while the queue is full. 0, or errno.
 int cfloors_hand_over(
-    int socket, const int *descriptors, size_t total, size_t batch, const void *bytes, size_t length);
+    int socket, const int *descriptors, size_t total, size_t batch, const void *bytes, size_t length,
+    size_t *answers);
+
+// Reads packets until `*answers` are `expected`. 0, or errno; ETIMEDOUT when none comes for ten seconds.
+int cfloors_await_answers(int socket, size_t *answers, size_t expected);
 
 // pidfd_open(2).
 int cfloors_pidfd(pid_t pid);

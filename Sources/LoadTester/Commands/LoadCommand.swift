@@ -17,7 +17,9 @@ package struct LoadCommand: ParsableCommand {
             Exit codes: 0 the run was made, whatever it showed; 1 it could not be made, or was interrupted; \
             64 the command line is wrong.
             """,
-        subcommands: [WakeCommand.self])
+        subcommands: [
+            WakeCommand.self, StormCommand.self, ParkCommand.self, AdoptCommand.self, KeepAliveCommand.self,
+        ])
 
     package init() {}
 }

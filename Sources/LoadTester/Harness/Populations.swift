@@ -41,7 +41,7 @@ final class SupervisedPopulation: Population {
     /// Starts the sleepers and waits until they all sleep.
     init(
         _ bench: Workbench, _ supervisor: PrivateSupervisor, method: SuspensionMethod, range: Range<Int>,
-        area: SharedArea, callers: Callers, secondUser: uid_t? = nil
+        area: SharedArea, callers: Callers, options: SleeperOptions = SleeperOptions()
     ) throws {
         self.range = range
         self.area = area
@@ -52,7 +52,7 @@ final class SupervisedPopulation: Population {
             .sleepers,
             SleeperNest.arguments(
                 first: range.lowerBound, count: range.count, slots: area.count,
-                supervisorSocket: supervisor.socketPath, callers: callers, secondUser: secondUser),
+                supervisorSocket: supervisor.socketPath, callers: callers, options: options),
             descriptors: [area.descriptor.rawValue, pipe.reading.rawValue])
         self.pipe = pipe
         let before = callers.connected

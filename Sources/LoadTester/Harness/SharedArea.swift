@@ -52,7 +52,12 @@ final class SharedArea {
 
     deinit { munmap(base, Self.length(count)) }
 
-    private static func length(_ count: Int) -> Int { (count + 1) * MemoryLayout<cfloors_slot>.stride }
+    /// So many times fit into the log. The memory is only taken as it is used.
+    private static let logCapacity = 1 << 20
+
+    private static func length(_ count: Int) -> Int {
+        (count + 1) * MemoryLayout<cfloors_slot>.stride + (logCapacity + 1) * 8
+    }
 
     private static func map(
         _ descriptor: CInt, _ count: Int
@@ -71,6 +76,25 @@ final class SharedArea {
     var order: UInt32 {
         get { cfloors_stage_of(base) }
         set { cfloors_set_stage(base, newValue) }
+    }
+
+    private var log: UnsafeMutablePointer<cfloors_log> {
+        UnsafeMutableRawPointer(base + count + 1).assumingMemoryBound(to: cfloors_log.self)
+    }
+
+    /// What notes a run of the keep-alive handler of the sleeper in this slot.
+    func runNoter(_ slot: Slot) -> @Sendable () -> Void {
+        let log = UInt(bitPattern: self.log)
+        return {
+            cfloors_note_run(slot.pointer, UnsafeMutablePointer(bitPattern: log), UInt64(Self.logCapacity))
+        }
+    }
+
+    /// When handlers ran, in order.
+    var runTimes: [Int64] {
+        let count = min(Int(log.pointee.count), Self.logCapacity)
+        let times = UnsafeMutableRawPointer(log).advanced(by: 8).assumingMemoryBound(to: Int64.self)
+        return UnsafeBufferPointer(start: times, count: count).sorted()
     }
 
     /// A time that one process notes for the harness; 0: none yet.

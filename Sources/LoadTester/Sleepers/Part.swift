@@ -7,6 +7,8 @@ package enum Part: String, CaseIterable {
     case guardian = "part-guardian"
     case sleepers = "part-sleepers"
     case floorSleepers = "part-floor-sleepers"
+    case floorAdopter = "part-floor-adopter"
+    case holders = "part-holders"
 
     /// Becomes a part if the arguments say so; returns if they do not.
     package static func becomeOne(_ arguments: [String]) {
@@ -19,6 +21,8 @@ package enum Part: String, CaseIterable {
             case .guardian: execute(rest)
             case .sleepers: try SleeperNest(rest).run()
             case .floorSleepers: try FloorNest(rest).run()
+            case .floorAdopter: try FloorAdopter.run(rest)
+            case .holders: try HolderNest(rest).run()
             }
             exit(0)
         } catch {

@@ -8,8 +8,8 @@ final class Sleeper {
     struct Settings {
         var identifier: String
         var supervisorSocket: String
-        /// It sets this keep-alive timeout.
-        var keepAlive: Duration?
+        /// It sets this keep-alive timeout, and notes the runs of its handler.
+        var keepAlive: (timeout: Duration, noteRun: @Sendable () -> Void)?
     }
 
     private let client: Client
@@ -36,10 +36,10 @@ final class Sleeper {
         handlers.suspendCancelled = { slot.stage = .running }
         client = try Client(configuration, handlers: handlers)
         _ = try client.handOver(socket, as: .voip)
-        if let timeout = settings.keepAlive {
+        if let (timeout, noteRun) = settings.keepAlive {
             slot.pointer.pointee.timeout = timeout.wholeNanoseconds
             slot.pointer.pointee.ran_at = monotonicNow()
-            try client.setKeepAliveTimeout(timeout) { cfloors_note_run(slot.pointer) }
+            try client.setKeepAliveTimeout(timeout, handler: noteRun)
         }
         slot.pointer.pointee.pid = getpid()
         slot.stage = .running
@@ -75,6 +75,14 @@ final class Sleeper {
     }
 }
 
+/// What is special about a population.
+struct SleeperOptions {
+    /// Every other sleeper runs under this uid.
+    var secondUser: uid_t?
+    /// Each sets a keep-alive timeout between these, in milliseconds.
+    var keepAlive: (Int, Int)?
+}
+
 /// The process that all sleepers of a population are forked from: they share its pages, so that a thousand fit.
 ///
 /// Inherits the shared area as descriptor 3, and as descriptor 4 a pipe that ends when the harness does.
@@ -84,20 +92,21 @@ struct SleeperNest {
     private let supervisorSocket: String
     private let transport: Transport
     private let place: String
-    private let secondUser: uid_t?
+    private let options: SleeperOptions
     private let area: SharedArea
 
     static func arguments(
-        first: Int, count: Int, slots: Int, supervisorSocket: String, callers: Callers, secondUser: uid_t?
+        first: Int, count: Int, slots: Int, supervisorSocket: String, callers: Callers,
+        options: SleeperOptions
     ) -> [String] {
         [
             "\(first)", "\(count)", "\(slots)", supervisorSocket, callers.transport.rawValue, callers.place,
-            secondUser.map { "\($0)" } ?? "-",
+            options.secondUser.map { "\($0)" } ?? "-", options.keepAlive.map { "\($0.0) \($0.1)" } ?? "-",
         ]
     }
 
     init(_ arguments: [String]) throws(LoadError) {
-        guard arguments.count == 7, let first = Int(arguments[0]), let count = Int(arguments[1]),
+        guard arguments.count == 8, let first = Int(arguments[0]), let count = Int(arguments[1]),
             let slots = Int(arguments[2]), let transport = Transport(rawValue: arguments[4])
         else { throw .missing("arguments") }
         self.first = first
@@ -105,7 +114,9 @@ struct SleeperNest {
         supervisorSocket = arguments[3]
         self.transport = transport
         place = arguments[5]
-        secondUser = uid_t(arguments[6])
+        let range = arguments[7].split(separator: " ").compactMap { Int($0) }
+        options = SleeperOptions(
+            secondUser: uid_t(arguments[6]), keepAlive: range.count == 2 ? (range[0], range[1]) : nil)
         area = try SharedArea(inherited: 3, slots: slots)
     }
 
@@ -125,15 +136,20 @@ struct SleeperNest {
     private func becomeSleeper(_ index: Int) -> Never {
         do {
             signal(SIGTERM, SIG_DFL)
-            if let secondUser, index % 2 == 1 {
+            if let secondUser = options.secondUser, index % 2 == 1 {
                 guard setgid(secondUser) == 0, setuid(secondUser) == 0 else { throw LoadError(failed: "setuid") }
             }
             var kept: [CInt] = [3]
             cfloors_close_all_but(&kept, 1)
             let socket = try transport.connect(to: place, as: index)
-            let sleeper = try Sleeper(
-                .init(identifier: "org.nightbell.load.s\(index)", supervisorSocket: supervisorSocket),
-                socket: socket, slot: area[index])
+            var settings = Sleeper.Settings(
+                identifier: "org.nightbell.load.s\(index)", supervisorSocket: supervisorSocket)
+            if let (shortest, longest) = options.keepAlive {
+                var random = SeededRandom(seed: UInt64(index))
+                let timeout = Int.random(in: shortest...longest, using: &random)
+                settings.keepAlive = (.milliseconds(timeout), area.runNoter(area[index]))
+            }
+            let sleeper = try Sleeper(settings, socket: socket, slot: area[index])
             try sleeper.run()
         } catch {
             complain("sleeper \(index): \(error)")
