@@ -62,7 +62,10 @@ final class SupervisedPopulation: Population {
             bench.progress.show("\(callers.connected - before) of \(range.count) sleepers connected")
             return callers.connected == before + range.count
         }
-        try supervisor.waitUntilAsleep(range.count)
+        try supervisor.waitUntilAsleep(range.count) {
+            guard let failed = range.first(where: { area[$0].stage == .failed }) else { return }
+            throw LoadError.supervisor("sleeper \(failed) gave up: \(bench.lastLines(of: .sleepers))")
+        }
         let tree = try CgroupTree.required()
         stopped = range.map { StoppedProcess(area[$0].pid, method, tree) }
     }

@@ -25,7 +25,7 @@ final class PrivateSupervisor {
         let socketPath = "\(bench.directory)/\(name).sock"
         self.socketPath = socketPath
         let keys = [
-            "logLevel=warning",
+            "logLevel=warning", "socketMode=0666",
             "wakes.linger=\(settings.linger.wholeNanoseconds / 1_000_000)ms",
             // Nobody is woken so often in a second.
             "wakes.limit=1000", "wakes.period=1s", "wakes.limitPerUser=1000000000",
@@ -56,9 +56,12 @@ final class PrivateSupervisor {
     }
 
     /// Waits until so many clients are suspended.
-    func waitUntilAsleep(_ count: Int, atMost limit: Duration = .seconds(60)) throws {
+    func waitUntilAsleep(
+        _ count: Int, atMost limit: Duration = .seconds(60), check: () throws -> Void = {}
+    ) throws {
         try wait(for: "\(count) clients to be asleep", atMost: limit, firstPause: 5_000_000) {
             try bench.requireAllRunning()
+            try check()
             let status = try self.status()
             return status.clientsByState["suspended", default: 0] >= count
         }

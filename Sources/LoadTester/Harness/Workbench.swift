@@ -61,11 +61,18 @@ final class Workbench {
             do throws(LoadError) {
                 try child.requireRunning()
             } catch {
-                let log = (try? SmallFile.readText("\(directory)/\(child.name).log")) ?? ""
-                let last = log.split(separator: "\n").suffix(3).joined(separator: "; ")
+                let last = lastLines(of: child.name)
                 throw .supervisor(last.isEmpty ? "\(error)" : "\(error): \(last)")
             }
         }
+    }
+
+    /// What a child complained of.
+    func lastLines(of part: Part) -> String { lastLines(of: part.rawValue) }
+
+    private func lastLines(of name: String) -> String {
+        let log = (try? SmallFile.readText("\(directory)/\(name).log")) ?? ""
+        return log.split(separator: "\n").suffix(3).joined(separator: "; ")
     }
 
     private static func ownDirectory() throws(LoadError) -> String {
