@@ -100,6 +100,7 @@ let package = Package(
             name: "LoadTester",
             dependencies: [
                 "CFloors", "Descriptors", "Nightbell", "NightbellCore", "NightbellWire", "Presentation",
+                "SIPKit",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),

@@ -15,19 +15,12 @@ struct Chart: Sendable {
         case dots
     }
 
-    enum Scale: Sendable {
-        case linear
-        case logarithmic
-        /// Shares below one; each unit of length is another nine: 0.9, 0.99, 0.999.
-        case nines
-    }
-
     var title: String
     var horizontal: String
     var vertical: String
     var style: Style
-    var horizontalScale = Scale.linear
-    var verticalScale = Scale.linear
+    var horizontalScale = Axis.Scale.linear
+    var verticalScale = Axis.Scale.linear
     var series: [Series]
 
     static func percentiles(
@@ -44,8 +37,11 @@ struct Chart: Sendable {
     static func dots(
         title: String, horizontal: String, vertical: String, _ points: [(Double, Double)]
     ) -> Chart {
-        Chart(
+        // A page with more than this is no fun to scroll; every so many are as good as all.
+        let step = max(1, points.count / 4_000)
+        let shown = stride(from: 0, to: points.count, by: step).map { Point(x: points[$0].0, y: points[$0].1) }
+        return Chart(
             title: title, horizontal: horizontal, vertical: vertical, style: .dots, verticalScale: .logarithmic,
-            series: [Series(name: "", points: points.map { Point(x: $0.0, y: $0.1) })])
+            series: [Series(name: "", points: shown)])
     }
 }

@@ -44,6 +44,17 @@ struct AdoptRun {
         return results
     }
 
+    /// Makes the sockets, hands them over, and lets go of them.
+    func handOverOnce(to supervisor: PrivateSupervisor) throws {
+        var descriptors: [CInt] = []
+        defer { for descriptor in descriptors { close(descriptor) } }
+        while descriptors.count < settings.sockets {
+            let (first, second) = try settings.transport.pair()
+            descriptors += [first, second]
+        }
+        _ = try handOver(descriptors, to: supervisor)
+    }
+
     /// From before the first packet to the last answer, in seconds.
     private func handOver(_ descriptors: [CInt], to supervisor: PrivateSupervisor) throws -> Double {
         let socket = try SeqPacketSocket.connect(path: supervisor.socketPath)
