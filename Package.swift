@@ -16,6 +16,7 @@ let package = Package(
         .library(name: "NightbellSupervisor", targets: ["NightbellSupervisor"]),
         .executable(name: "nightbelld", targets: ["nightbelld"]),
         .executable(name: "nightbell", targets: ["nightbell"]),
+        .executable(name: "nightbell-load", targets: ["nightbell-load"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
         .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
     ],
@@ -90,6 +91,32 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
+
+        // The load tester, and the floors that everything is measured against.
+        .target(name: "CFloors"),
+        .target(
+            name: "LoadTester",
+            dependencies: [
+                "CFloors", "Descriptors", "Nightbell", "NightbellCore", "NightbellWire", "Presentation",
+                "SIPKit",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Histogram", package: "hdrhistogram-swift"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "nightbell-load",
+            dependencies: [
+                "LoadTester", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "LoadTests",
+            dependencies: [
+                "CFloors", "LoadTester", "Presentation",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: settings),
 
         // Examples: code to read and copy from; the demo and the tests run them.
         .target(
