@@ -32,8 +32,8 @@ import Testing
                 && Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 100).isEmpty
         }
         #expect(isCalm)
-        // Two seconds in which nothing may happen, least of all its end.
-        #expect(Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 2_000).isEmpty)
+        // Ten seconds in which nothing may happen, least of all its end.
+        #expect(Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
         #expect(try daemon.contextSwitches() == before)
         try peers[7].say("call")
         try puppets[7].event("read")

@@ -23,6 +23,12 @@ struct ImportRulesTests {
             "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
         ],
         "Presentation": ["Nightbell"],
+        "LoadTester": [
+            "ArgumentParser", "CFloors", "Descriptors", "Glibc", "Histogram", "Nightbell", "NightbellCore",
+            "NightbellWire", "Presentation", "SIPKit", "SwiftProtobuf",
+        ],
+        "nightbell-load": ["ArgumentParser", "LoadTester"],
+        "nightbell-sim": ["ArgumentParser", "Glibc", "Simulation"],
         "nightbelld": [
             "ArgumentParser", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore",
             "NightbellSupervisor",
@@ -34,7 +40,7 @@ struct ImportRulesTests {
         ],
     ]
     /// Targets of C: their headers include what they wrap.
-    private static let headers: Set = ["CLibevent", "CLinux"]
+    private static let headers: Set = ["CFloors", "CLibevent", "CLinux"]
 
     static var targets: [String] {
         get throws { try Repository.directories(in: "Sources").filter { !headers.contains($0) } }
