@@ -22,7 +22,6 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
-        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: []),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
@@ -53,7 +52,6 @@ let package = Package(
             name: "NightbellSupervisor",
             dependencies: [
                 "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
-                .product(name: "BasicContainers", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -146,9 +144,10 @@ let package = Package(
 
         // What the tests share and what they run.
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
+        .executableTarget(name: "nightbell-threads", path: "Tests/Threads"),
         .target(
             name: "EdgeTestSupport",
-            dependencies: ["CLinux", "CTestSupport", "Descriptors"],
+            dependencies: ["CLinux", "Descriptors"],
             path: "Tests/EdgeTestSupport",
             swiftSettings: settings),
         .executableTarget(
@@ -168,12 +167,15 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "SuspensionTests",
-            dependencies: ["CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport"],
+            dependencies: [
+                "CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport", "nightbell-threads",
+            ],
             swiftSettings: settings),
         .testTarget(
             name: "NightbellSupervisorTests",
             dependencies: [
-                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors",
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "CTestSupport",
+                "EdgeTestSupport", "nightbelld", "puppet",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -193,12 +195,20 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(
+            name: "CommandLineTests",
+            dependencies: ["Descriptors", "EdgeTestSupport", "nightbell", "nightbelld", "puppet"],
+            swiftSettings: settings),
+        .testTarget(
             name: "DaemonTests", dependencies: ["DaemonConfiguration", "NightbellCore"],
             swiftSettings: settings),
-        .testTarget(name: "PackageTests", dependencies: ["DaemonConfiguration"], swiftSettings: settings),
+        .testTarget(
+            name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell"], swiftSettings: settings),
         .testTarget(
             name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
             swiftSettings: settings),
         .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
+        .testTarget(
+            name: "DemoTests", dependencies: ["SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld"],
+            swiftSettings: settings),
     ]
 )

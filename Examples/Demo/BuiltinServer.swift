@@ -56,6 +56,17 @@ final class BuiltinServer {
         server.flowEnded(flow)
     }
 
+    /// Closes every connection, as a server that is restarted does, or resets it, as one that crashes. Returns
+    /// how many there were.
+    func closeConnections(byReset: Bool) -> Int {
+        let flows = Array(connections.keys)
+        if byReset {
+            for socket in connections.values { socket.resetAtClose() }
+        }
+        for flow in flows { end(flow) }
+        return flows.count
+    }
+
     private func receiveDatagrams() {
         for (message, sender) in datagrams.receive() {
             let flow = flows[sender] ?? newFlow()

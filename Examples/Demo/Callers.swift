@@ -45,7 +45,8 @@ final class Callers {
         lines = try transports.map { transport in
             let socket = try SIPSocket.connect(to: server, transport)
             let local = try socket.localAddress()
-            let endpoint = SIPEndpoint(user: "caller", transport: transport, host: local.host, port: local.port)
+            let endpoint = SIPEndpoint(
+                user: "caller", transport: transport, host: local.host, port: local.port)
             return Line(socket, Caller(endpoint, domain: domain))
         }
         for line in lines {

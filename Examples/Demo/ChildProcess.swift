@@ -28,13 +28,18 @@ final class ChildProcess {
         sigemptyset(&defaults)
         for number in [SIGPIPE, SIGINT, SIGTERM, SIGHUP] { sigaddset(&defaults, number) }
         posix_spawnattr_setsigdefault(&attributes, &defaults)
+        var blocked = sigset_t()
+        sigemptyset(&blocked)
+        posix_spawnattr_setsigmask(&attributes, &blocked)
         // A group of its own: Ctrl-C is for the demo, which then ends its children in the right order.
         posix_spawnattr_setpgroup(&attributes, 0)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
+        posix_spawnattr_setflags(
+            &attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP))
 
         // util-linux's setpriv asks the kernel to end the child with its parent, then becomes the child.
         let guardian = "/usr/bin/setpriv"
-        let command = access(guardian, X_OK) == 0 ? [guardian, "--pdeathsig", "TERM", "--"] + arguments : arguments
+        let command =
+            access(guardian, X_OK) == 0 ? [guardian, "--pdeathsig", "TERM", "--"] + arguments : arguments
         var variables = Self.inheritedEnvironment()
         variables.merge(environment) { $1 }
         var pointers = command.map { strdup($0) } + [nil]
@@ -66,7 +71,12 @@ final class ChildProcess {
 
     func send(_ signal: CInt) {
         // A child that has not been waited for keeps its id, so the signal cannot reach anybody else.
-        if isRunning { kill(id, signal) }
+        if isRunning { Glibc.kill(id, signal) }
+    }
+
+    /// Ends it at once, and what it started.
+    func kill() {
+        if isRunning { Glibc.kill(-id, SIGKILL) }
     }
 
     /// Its resident memory in bytes.
@@ -95,5 +105,7 @@ func write(_ text: String, to path: String) throws {
     guard descriptor >= 0 else { throw DemoError.system(path, code: errno) }
     defer { close(descriptor) }
     let bytes = Array(text.utf8)
-    guard write(descriptor, bytes, bytes.count) == bytes.count else { throw DemoError.system(path, code: errno) }
+    guard write(descriptor, bytes, bytes.count) == bytes.count else {
+        throw DemoError.system(path, code: errno)
+    }
 }

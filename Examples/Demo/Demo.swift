@@ -19,6 +19,15 @@ final class Demo {
     private var others: [ChildProcess] = []
     private let domain = "demo.nightbell.invalid"
     private let started = ContinuousClock.now
+    private var nextLookAtChildren = ContinuousClock.now
+    private var progress: Progress?
+
+    /// A line now and then for who watches.
+    private struct Progress {
+        var next: ContinuousClock.Instant
+        let period: Duration
+        let show: () -> Void
+    }
 
     init(_ options: DemoCommand) throws {
         self.options = options
@@ -28,6 +37,11 @@ final class Demo {
         programs = try options.programs ?? ownDirectory()
         users = (1...options.clients).map { "phone\($0)" }
         password = (0..<4).map { _ in String(UInt32.random(in: .min ... .max), radix: 36) }.joined()
+        loop.addTimer(next: { [weak self] in self?.progress?.next }) { [weak self] in
+            guard let progress = self?.progress else { return }
+            self?.progress?.next += progress.period
+            progress.show()
+        }
     }
 
     /// True: everything went as it must.
@@ -44,16 +58,22 @@ final class Demo {
         let server = try startServer()
         try startSupervisor()
         try startPhones(server)
-        let before = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep")
+        var before = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep")
+        for disturbance in options.disturb {
+            try disturb(disturbance)
+            before = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep once more")
+        }
         events.reset()
         let counts = try call(server)
         let after = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep again")
         let results = results(counts, before, after)
         for trouble in events.tally.troubles.prefix(20) { complain(trouble) }
         isGood = results.isGood
+        // Before the results, so that these are the last that is said.
+        stopEverything()
         print("\n\(results.table())")
         if !isGood { print("\nNot everything went as it must.") }
-        if options.json { print(try results.json()) }
+        if options.json { print(results.json()) }
         fflush(nil)
         return isGood
     }
@@ -111,14 +131,41 @@ final class Demo {
         say("\(events.registered.count) phones registered")
     }
 
+    // MARK: Disturbing
+
+    /// Does to the sleeping phones what networks and administrators do.
+    private func disturb(_ disturbance: DemoCommand.Disturbance) throws {
+        switch disturbance {
+        case .connections, .resets:
+            guard let builtinServer else {
+                throw DemoError.missing("only the builtin server can be disturbed")
+            }
+            events.forgetRegistrations()
+            let closed = builtinServer.closeConnections(byReset: disturbance == .resets)
+            say("the server \(disturbance == .resets ? "resets" : "closes") \(closed) connections")
+            try wait(for: "the phones to connect again", atMost: .seconds(30)) {
+                events.registered.count >= closed
+            }
+        case .supervisor:
+            guard let old = supervisor else { return }
+            supervisor = nil
+            end([old.process], within: .seconds(8))
+            say("the supervisor has gone")
+            try startSupervisor()
+        }
+    }
+
     // MARK: Waiting
 
     /// Lets the loop run until something has come about. A child that ends meanwhile is an error.
     private func wait(for what: String, atMost limit: Duration, until condition: () throws -> Bool) throws {
         try loop.wait(for: what, atMost: limit, detail: { states() }) {
-            let all = phones + others + [supervisor?.process].compactMap { $0 }
-            if let ended = all.first(where: { !$0.isRunning }) {
-                throw DemoError.childEnded(ended.name, status: ended.exitStatus ?? 0)
+            if .now >= nextLookAtChildren {
+                nextLookAtChildren = .now + .milliseconds(200)
+                let all = phones + others + [supervisor?.process].compactMap { $0 }
+                if let ended = all.first(where: { !$0.isRunning }) {
+                    throw DemoError.childEnded(ended.name, status: ended.exitStatus ?? 0)
+                }
             }
             return try condition()
         }
@@ -128,15 +175,22 @@ final class Demo {
         (try? supervisor?.snapshot().states) ?? ""
     }
 
-    private func waitUntilAsleep(atMost limit: Duration, _ what: String) throws -> SupervisorProcess.Snapshot {
+    private func waitUntilAsleep(atMost limit: Duration, _ what: String) throws -> SupervisorProcess.Snapshot
+    {
         var last: SupervisorProcess.Snapshot?
         try wait(for: what, atMost: limit) {
             last = try supervisor?.snapshot()
             return last?.suspended == users.count
         }
         guard let last else { throw DemoError.missing("there is no supervisor") }
-        say(last.states)
+        say("\(last.states); the kernel holds \(heldByKernel())")
         return last
+    }
+
+    /// How many phones the kernel does not let run.
+    private func heldByKernel() -> Int {
+        let kernel = KernelView()
+        return phones.count { kernel.isHeld($0.id) }
     }
 
     // MARK: Calling
@@ -171,19 +225,23 @@ final class Demo {
 
     /// Shows how the calls go on until they are over or the time is up; calls that are not over are lost.
     private func watchCalls(
-        atMost limit: Duration, _ counts: () -> CallCounts, until isDone: () -> Bool
+        atMost limit: Duration, _ counts: @escaping () -> CallCounts, until isDone: () -> Bool
     ) throws {
-        var lastLine = ContinuousClock.now
+        // Asking the supervisor takes its time, so it is asked between two calls, not at the moment of one.
+        let interval = Duration.seconds(1 / options.rate)
+        progress = Progress(
+            next: .now + .seconds(2) + interval * 0.6,
+            period: interval * max(1, (.seconds(2) / interval).rounded()),
+            show: { [weak self] in
+                let counts = counts()
+                let failures = counts.failed > 0 ? ", \(counts.failed) failed" : ""
+                self?.say(
+                    "\(counts.placed) calls, \(counts.endedProperly) ended\(failures); \(self?.states() ?? "")"
+                )
+            })
+        defer { progress = nil }
         do {
-            try wait(for: "the calls to end", atMost: limit) {
-                if .now - lastLine >= .seconds(2) {
-                    lastLine = .now
-                    let counts = counts()
-                    let failures = counts.failed > 0 ? ", \(counts.failed) failed" : ""
-                    say("\(counts.placed) calls, \(counts.endedProperly) ended\(failures); \(states())")
-                }
-                return isDone()
-            }
+            try wait(for: "the calls to end", atMost: limit, until: isDone)
         } catch DemoError.timedOut(let what, let detail) {
             complain("gave up waiting for \(what): \(detail)")
         }
@@ -202,19 +260,24 @@ final class Demo {
         let lateBySupervisor = after.status.counters.keepAliveLate - before.status.counters.keepAliveLate
         return Results(
             clients: users.count, calls: counts.placed, answered: counts.answered,
-            ended_properly: counts.endedProperly,
+            endedProperly: counts.endedProperly,
             // A call without any answer, or one that was not over when the time was up.
-            lost_wakes: counts.noAnswer + counts.placed - counts.isOver,
-            late_keepalives: max(tally.lateKeepAlives, lateBySupervisor),
-            keepalive_runs: tally.keepAliveRuns, wakes: tally.wakes, wakes_by_reason: tally.wakesByReason,
-            wakes_without_reason: tally.wakesWithoutReason,
-            wake_latency_us: tally.latency,
-            asleep_percent: rounded(100 * (asleep / time), digits: 1), asleep_at_end: after.suspended,
-            supervisor_kib: Int(after.status.memoryBytes) / 1_024,
-            phone_kib: phones.map(\.residentBytes).reduce(0, +) / max(1, phones.count) / 1_024,
+            lostWakes: counts.noAnswer + counts.placed - counts.isOver,
+            lateKeepAlives: max(tally.lateKeepAlives, lateBySupervisor),
+            keepAliveRuns: tally.keepAliveRuns, wakes: tally.wakes, wakesByReason: tally.wakesByReason,
+            wakesWithoutReason: tally.wakesWithoutReason,
+            wakeLatencyMicroseconds: tally.latency,
+            asleepPercent: rounded(100 * (asleep / time), digits: 1), asleepAtEnd: asleepAtEnd(after),
+            supervisorKibibytes: Int(after.status.memoryBytes) / 1_024,
+            phoneKibibytes: phones.map(\.residentBytes).reduce(0, +) / max(1, phones.count) / 1_024,
             suspend: after.status.suspension, transport: options.transport.rawValue,
             registrar: options.registrar.rawValue,
             seconds: rounded((ContinuousClock.now - started) / .seconds(1), digits: 1))
+    }
+
+    /// Those that the supervisor calls suspended and the kernel really holds. With `none` nothing is held.
+    private func asleepAtEnd(_ snapshot: SupervisorProcess.Snapshot) -> Int {
+        options.suspend == .none ? snapshot.suspended : min(snapshot.suspended, heldByKernel())
     }
 
     // MARK: The end
@@ -237,7 +300,7 @@ final class Demo {
         for process in processes where process.isRunning {
             complain("\(process.name) (\(process.id)) does not end, so it is killed")
             // A stopped or frozen process ends by SIGKILL too.
-            process.send(SIGKILL)
+            process.kill()
             for _ in 0..<100 where process.isRunning { usleep(10_000) }
         }
     }
@@ -272,7 +335,9 @@ private func removeDirectory(_ path: String) {
 
 /// The directory of this program.
 private func ownDirectory() throws -> String {
-    guard let resolved = realpath("/proc/self/exe", nil) else { throw DemoError.system("realpath", code: errno) }
+    guard let resolved = realpath("/proc/self/exe", nil) else {
+        throw DemoError.system("realpath", code: errno)
+    }
     defer { free(resolved) }
     let path = String(cString: resolved)
     guard let slash = path.lastIndex(of: "/") else { throw DemoError.missing("\(path) is not a path") }

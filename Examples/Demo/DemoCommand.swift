@@ -35,8 +35,15 @@ struct DemoCommand: ParsableCommand {
     @Option(help: "Which phones are called when: the same seed, the same calls.")
     var seed: UInt64 = 1
 
-    @Option(help: ArgumentHelp("The longest time between two keep-alive runs of a phone.", valueName: "seconds"))
+    @Option(
+        help: ArgumentHelp("The longest time between two keep-alive runs of a phone.", valueName: "seconds"))
     var keepAlive = 8
+
+    @Option(
+        help: ArgumentHelp(
+            "Before the calls: connections (the server closes them), resets, or supervisor (it restarts).",
+            valueName: "what"))
+    var disturb: [Disturbance] = []
 
     @Flag(help: "Print one JSON object as the last line.")
     var json = false
@@ -52,6 +59,10 @@ struct DemoCommand: ParsableCommand {
 
     enum Transport: String, ExpressibleByArgument, CaseIterable {
         case tcp, udp, both
+    }
+
+    enum Disturbance: String, ExpressibleByArgument, CaseIterable {
+        case connections, resets, supervisor
     }
 
     enum RegistrarChoice: String, ExpressibleByArgument, CaseIterable {

@@ -37,8 +37,10 @@ final class SIPp {
             "sipp",
             [
                 Self.program, settings.server.description, "-sf", settings.scenario, "-inf", file,
-                "-m", String(settings.calls), "-r", String(Int((settings.rate * 10).rounded())), "-rp", "10000",
-                "-t", settings.transport == .tcp ? "t1" : "u1", "-i", "127.0.0.1", "-p", String(try freePort()),
+                "-m", String(settings.calls), "-r", String(Int((settings.rate * 10).rounded())), "-rp",
+                "10000",
+                "-t", settings.transport == .tcp ? "t1" : "u1", "-i", "127.0.0.1", "-p",
+                String(try freePort()),
                 "-timeout", "300", "-timeout_error", "-recv_timeout", "20000", "-nostdin",
                 "-trace_stat", "-stf", statistics, "-fd", "1", "-trace_err", "-error_file",
                 "\(directory)/sipp-errors.log",
@@ -53,7 +55,9 @@ final class SIPp {
         let names = header.split(separator: ";", omittingEmptySubsequences: false)
         let values = last.split(separator: ";", omittingEmptySubsequences: false)
         func value(_ name: String) -> Int {
-            guard let column = names.firstIndex(where: { $0 == name }), column < values.count else { return 0 }
+            guard let column = names.firstIndex(where: { $0 == name }), column < values.count else {
+                return 0
+            }
             return Int(values[column]) ?? 0
         }
         var counts = CallCounts()

@@ -30,7 +30,8 @@ struct SleepState {
 ///   sends the rest could keep it awake for ever.
 extension Phone {
     func connectToSupervisor(identifier: String, socketPath: String?) {
-        var configuration = Client.Configuration(identifier: identifier, modes: [.voip], socketPath: socketPath)
+        var configuration = Client.Configuration(
+            identifier: identifier, modes: [.voip], socketPath: socketPath)
         configuration.driver = .manual
         do {
             sleep.client = try Client(configuration, handlers: handlers())
@@ -122,7 +123,8 @@ extension Phone {
             journal.write(
                 "keep_alive",
                 [
-                    "interval_ms": .number(interval.milliseconds), "timeout_ms": .number(timeout.milliseconds),
+                    "interval_ms": .number(interval.milliseconds),
+                    "timeout_ms": .number(timeout.milliseconds),
                     "late_ms": .number(max(0, (interval - timeout).milliseconds)),
                 ])
         }

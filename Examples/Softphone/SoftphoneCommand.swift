@@ -48,7 +48,9 @@ struct SoftphoneCommand: ParsableCommand {
 
     func validate() throws {
         guard (1...86_400).contains(expires) else { throw ValidationError("--expires must be 1 to 86400.") }
-        guard (0...60_000).contains(answerAfter) else { throw ValidationError("--answer-after must be 0 to 60000.") }
+        guard (0...60_000).contains(answerAfter) else {
+            throw ValidationError("--answer-after must be 0 to 60000.")
+        }
     }
 
     func run() throws {
@@ -64,7 +66,8 @@ struct SoftphoneCommand: ParsableCommand {
         // This is the main thread, and everything happens on it.
         let succeeded = try MainActor.assumeIsolated {
             let phone = try Phone(
-                account: account, server: server, transport: transport == .tcp ? .tcp : .udp, journal: journal)
+                account: account, server: server, transport: transport == .tcp ? .tcp : .udp, journal: journal
+            )
             phone.connectToSupervisor(identifier: name, socketPath: socketPath)
             return phone.run()
         }

@@ -61,7 +61,8 @@ struct ConfigurationFile: Sendable, Equatable {
             for (key, value) in mapping {
                 let place = ConfigurationError.Source.file(path: path, line: key.mark?.line)
                 guard let name = key.scalar?.string, !name.isEmpty else {
-                    throw ConfigurationError(source: place, key: prefix, problem: "has a key that is not a name")
+                    throw ConfigurationError(
+                        source: place, key: prefix, problem: "has a key that is not a name")
                 }
                 let full = prefix.isEmpty ? name : "\(prefix).\(name)"
                 if value.scalar?.string == "", Keys.all.contains(where: { $0.name.hasPrefix(full + ".") }) {

@@ -51,7 +51,8 @@ package enum Mode: Sendable, Equatable {
         guard let runtime = environment["XDG_RUNTIME_DIR"], runtime.hasPrefix("/") else {
             throw ConfigurationError(
                 source: .environment, key: "XDG_RUNTIME_DIR",
-                problem: "is needed for a per-user supervisor; set it, or give --runtime-directory and --socket")
+                problem:
+                    "is needed for a per-user supervisor; set it, or give --runtime-directory and --socket")
         }
         let home = environment["XDG_CONFIG_HOME"] ?? (environment["HOME"] ?? "") + "/.config"
         return .user(

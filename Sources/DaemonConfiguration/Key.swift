@@ -87,7 +87,9 @@ extension Key {
         return Key(
             name: name, expected: "an absolute path of at most \(limit) bytes\(orNothing)", summary: summary,
             store: { text, settings in
-                guard text.hasPrefix("/") || (mayBeEmpty && text.isEmpty), text.utf8.count <= limit, !text.utf8.contains(0) else { return false }
+                guard text.hasPrefix("/") || (mayBeEmpty && text.isEmpty), text.utf8.count <= limit,
+                    !text.utf8.contains(0)
+                else { return false }
                 settings[keyPath: path] = text
                 return true
             },

@@ -21,7 +21,8 @@ package enum Keys {
 
     private static let budgets: [Key] = [
         .duration(
-            "budgets.enteringBackground", \.supervision.budgets.enteringBackground, atLeast: .milliseconds(10),
+            "budgets.enteringBackground", \.supervision.budgets.enteringBackground,
+            atLeast: .milliseconds(10),
             "What a client may take to enter the background."),
         .duration(
             "budgets.prepareToSuspend", \.supervision.budgets.prepareToSuspend, atLeast: .milliseconds(10),
@@ -58,10 +59,12 @@ package enum Keys {
     private static let suspension: [Key] = [
         .choice(
             "suspension.method", \.suspensionMethod,
-            "How clients are stopped: by the cgroup v2 freezer, by SIGSTOP, not at all, or the best that works."),
+            "How clients are stopped: by the cgroup v2 freezer, by SIGSTOP, not at all, or the best that works."
+        ),
         .file(
             "suspension.cgroupParent", \.cgroupParent, limit: 2_000, mayBeEmpty: true,
-            "The cgroup below which clients are put, such as /nightbell.slice; nothing: the supervisor's own."),
+            "The cgroup below which clients are put, such as /nightbell.slice; nothing: the supervisor's own."
+        ),
         .duration(
             "suspension.confirmation", \.supervision.suspension.confirmation, atLeast: .milliseconds(10),
             "How long the kernel has to confirm that a client is stopped."),
@@ -86,17 +89,20 @@ package enum Keys {
         .count(
             "wakes.limitPerUser", \.supervision.wakes.limitPerUser, 1...1_000_000_000,
             "More wakes of all clients of one uid in a period are too many."),
-        .duration("wakes.period", \.supervision.wakes.period, atLeast: .seconds(1), "The period of these limits."),
+        .duration(
+            "wakes.period", \.supervision.wakes.period, atLeast: .seconds(1), "The period of these limits."),
     ]
 
     private static let quotas: [Key] = [
         .count(
-            "quotas.clientsPerUser", \.supervision.quotas.clientsPerUser, 1...1_000_000, "Clients of one uid."),
+            "quotas.clientsPerUser", \.supervision.quotas.clientsPerUser, 1...1_000_000, "Clients of one uid."
+        ),
         .count(
             "quotas.socketsPerClient", \.supervision.quotas.socketsPerClient, 1...1_000_000,
             "Sockets of one client."),
         .count(
-            "quotas.socketsPerUser", \.supervision.quotas.socketsPerUser, 1...1_000_000, "Sockets of one uid."),
+            "quotas.socketsPerUser", \.supervision.quotas.socketsPerUser, 1...1_000_000, "Sockets of one uid."
+        ),
         .count(
             "quotas.backgroundTasksPerClient", \.supervision.quotas.backgroundTasksPerClient, 1...1_000_000,
             "Open background tasks of one client."),

@@ -101,7 +101,8 @@ package enum Loader {
         let similar =
             Keys.all.first { $0.name.lowercased() == lowered }
             ?? Keys.all.first { $0.name.lowercased().split(separator: ".").last.map(String.init) == last }
-        let hint = similar.map { "did you mean \($0.name)?" } ?? "see nightbelld --print-configuration for all keys"
+        let hint =
+            similar.map { "did you mean \($0.name)?" } ?? "see nightbelld --print-configuration for all keys"
         return ConfigurationError(source: source, key: key, problem: "is not a key; \(hint)")
     }
 
@@ -179,7 +180,9 @@ private final class OriginRecorder: AccessReporter {
             if case .success(let lookup) = result.result { lookup.value != nil } else { false }
         }
         guard let answered else { return }
-        providers.withLock { $0[event.metadata.key.components.joined(separator: ".")] = answered.providerName }
+        providers.withLock {
+            $0[event.metadata.key.components.joined(separator: ".")] = answered.providerName
+        }
     }
 
     func source(of key: String, in file: ConfigurationFile?) -> ConfigurationError.Source {

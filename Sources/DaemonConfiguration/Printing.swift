@@ -12,7 +12,8 @@ extension LoadedConfiguration {
             }
             let indentation = parts.count == 2 ? "    " : ""
             let value = quoted(key.value(in: settings))
-            result += "\(indentation)\(parts[parts.count - 1]): \(value)  # \(origins[key.name] ?? "defaults")\n"
+            result +=
+                "\(indentation)\(parts[parts.count - 1]): \(value)  # \(origins[key.name] ?? "defaults")\n"
         }
         return result
     }
@@ -22,13 +23,15 @@ extension LoadedConfiguration {
         let plain = text.utf8.allSatisfy { byte in
             switch byte {
             case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "/"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "/"), UInt8(ascii: "."),
+                UInt8(ascii: "_"),
                 UInt8(ascii: "-"):
                 true
             default: false
             }
         }
         if plain && !text.isEmpty { return text }
-        return "'" + text.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''") + "'"
+        return "'" + text.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''")
+            + "'"
     }
 }

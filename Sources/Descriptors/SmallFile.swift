@@ -58,7 +58,7 @@ package enum SmallFile {
 }
 
 /// Where a symbolic link leads.
-func readLink(_ path: String) throws(SystemError) -> String {
+package func readLink(_ path: String) throws(SystemError) -> String {
     var target = [CChar](repeating: 0, count: Int(PATH_MAX))
     let length = try systemCall("readlink \(path)") { unsafe readlink(path, &target, target.count) }
     return String(decoding: target.prefix(length).map(UInt8.init(bitPattern:)), as: UTF8.self)

@@ -25,13 +25,14 @@ struct AdministrationConnection: ~Copyable {
             do {
                 socket = try SeqPacketSocket.connect(path: path)
                 return
-            } catch where error.code == EAGAIN && !deadline.isOver {
+            } catch  where error.code == EAGAIN && !deadline.isOver {
                 // Its queue of connections is full: the supervisor is there, but busy. No descriptor tells when
                 // there is room, so look again soon.
                 usleep(5_000)
             } catch {
                 throw NightbellError(
-                    .cannotConnect, "\(path): \(SystemError.message(for: error.code))", errorNumber: error.code)
+                    .cannotConnect, "\(path): \(SystemError.message(for: error.code))",
+                    errorNumber: error.code)
             }
         }
     }
@@ -70,7 +71,8 @@ struct AdministrationConnection: ~Copyable {
         while true {
             switch try receive() {
             case .message(let message):
-                if case .error(let error)? = message.body, message.request == request || message.request == 0 {
+                if case .error(let error)? = message.body, message.request == request || message.request == 0
+                {
                     throw NightbellError(error)
                 }
                 if message.request == request { return message.body }

@@ -67,7 +67,10 @@ public final class Client: Sendable {
     /// the descriptor alone tells the peer nothing: ``release(_:)`` it first, or use ``close(socket:)``. This
     /// library keeps the number only, to hand it over again to a supervisor that comes back.
     ///
-    /// - Parameter name: for people to read; at most 64 bytes.
+    /// - Parameters:
+    ///   - descriptor: any pollable descriptor.
+    ///   - tag: what it is.
+    ///   - name: for people to read; at most 64 bytes.
     /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
     ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected`` or
     ///   ``NightbellError/Code/tooManySockets``; ``NightbellError/Code/disconnected`` while no supervisor is there.
@@ -146,7 +149,9 @@ public final class Client: Sendable {
     /// While no supervisor is there, the library itself runs the handler in time. After a supervisor was
     /// replaced, the pause between two runs can once be up to half as long again.
     ///
-    /// - Parameter timeout: at least ``minimumKeepAliveTimeout``; counted in whole milliseconds.
+    /// - Parameters:
+    ///   - timeout: at least ``minimumKeepAliveTimeout``; counted in whole milliseconds.
+    ///   - handler: run as all handlers are, after the wake handler. Its time is part of the wake's budget.
     /// - Throws: ``NightbellError/Code/timeoutTooShort``, ``NightbellError/Code/modeRequired``.
     public func setKeepAliveTimeout(
         _ timeout: Duration, handler: @escaping @Sendable () -> Void

@@ -21,9 +21,11 @@ extension Client {
         /// How long a request waits for its answer. Time in which the process was suspended does not count.
         public var requestTimeout: Duration = .seconds(5)
 
-        /// - Parameter identifier: nil takes `NIGHTBELL_IDENTIFIER` from the environment, which
-        ///   `nightbell run` sets; without either, ``Client/init(_:handlers:)`` throws
-        ///   ``NightbellError/Code/invalidIdentifier``.
+        /// - Parameters:
+        ///   - identifier: nil takes `NIGHTBELL_IDENTIFIER` from the environment, which `nightbell run` sets;
+        ///     without either, ``Client/init(_:handlers:)`` throws ``NightbellError/Code/invalidIdentifier``.
+        ///   - modes: what the client does.
+        ///   - socketPath: where the supervisor listens; nil looks it up, see ``defaultSocketPath()``.
         public init(identifier: String? = nil, modes: Set<Mode> = [.voip], socketPath: String? = nil) {
             self.identifier = identifier ?? Environment.value("NIGHTBELL_IDENTIFIER") ?? ""
             self.modes = modes

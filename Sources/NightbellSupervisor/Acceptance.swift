@@ -38,7 +38,7 @@ struct Acceptance: ~Copyable {
         do {
             guard let socket = try listener.accept() else { return .nobody }
             return .somebody(socket)
-        } catch where error.code == EMFILE || error.code == ENFILE {
+        } catch  where error.code == EMFILE || error.code == ENFILE {
             guard reserve.take() != nil else { return .exhausted }
         }
         guard let socket = try listener.accept() else {

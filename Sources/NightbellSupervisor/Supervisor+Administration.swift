@@ -119,7 +119,8 @@ extension Supervisor {
         status.connections = UInt64(connections.count)
         status.counters = WireCounters(supervision.counters)
         status.counters.protocolErrors = protocolErrors
-        status.counters.asleepNs = supervision.clientIDs.reduce(into: status.counters.asleepNs) { sum, client in
+        status.counters.asleepNs = supervision.clientIDs.reduce(into: status.counters.asleepNs) {
+            sum, client in
             guard supervision.state(of: client) == .suspended,
                 let view = supervision.view(of: client, at: now)
             else { return }

@@ -53,7 +53,8 @@ extension Supervisor {
         }
     }
 
-    private func refuse(_ socket: borrowing SeqPacketSocket, _ error: WireError) {
+    /// Consumes the socket, so that its descriptor is free again afterwards.
+    private func refuse(_ socket: consuming SeqPacketSocket, _ error: WireError) {
         do {
             let message = WireSupervisorMessage(.error(error))
             _ = try socket.send(try message.serializedBytes())

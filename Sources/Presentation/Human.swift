@@ -31,7 +31,9 @@ package enum Human {
         return "\(rest / 10).\(rest % 10) TiB"
     }
 
-    private static func joined(_ large: Int64, _ largeUnit: String, _ small: Int64, _ smallUnit: String) -> String {
+    private static func joined(_ large: Int64, _ largeUnit: String, _ small: Int64, _ smallUnit: String)
+        -> String
+    {
         small == 0 ? "\(large)\(largeUnit)" : "\(large)\(largeUnit) \(small)\(smallUnit)"
     }
 }

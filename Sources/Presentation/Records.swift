@@ -14,7 +14,8 @@ extension SupervisorStatus {
             "configuration_file": configurationFile.map(JSON.string) ?? .null,
             "clients": .count(clientsByState.values.reduce(0, +)),
             "clients_by_state": .object(
-                clientsByState.sorted { $0.key < $1.key }.map { .init(name: $0.key, value: .count($0.value)) }),
+                clientsByState.sorted { $0.key < $1.key }.map { .init(name: $0.key, value: .count($0.value)) }
+            ),
             "sockets": .count(sockets),
             "connections": .count(connections),
             "counters": counters.json,
@@ -132,7 +133,8 @@ extension ClientInfo.Launch {
 extension ClientEvent {
     package var json: JSON {
         [
-            "at_unix_ns": .unsigned(unixNanoseconds), "identifier": .string(identifier), "kind": .string(kind),
+            "at_unix_ns": .unsigned(unixNanoseconds), "identifier": .string(identifier),
+            "kind": .string(kind),
             "state": .string(state.name), "detail": .string(detail), "dropped": .count(dropped),
         ]
     }

@@ -22,14 +22,18 @@ package enum Report {
         let states = status.clientsByState.filter { $0.value > 0 }.sorted { $0.key < $1.key }
         let clients = status.clientsByState.values.reduce(0, +)
         var facts = [
-            ("supervisor", "\(status.version), process \(status.processID), up \(Human.duration(status.uptime))"),
+            (
+                "supervisor",
+                "\(status.version), process \(status.processID), up \(Human.duration(status.uptime))"
+            ),
             ("socket", socketPath),
             ("configuration", status.configurationFile ?? "defaults; no file was read"),
             ("suspension", joined(status.suspension, status.suspensionDetail)),
             (
                 "clients",
                 "\(clients)"
-                    + (states.isEmpty ? "" : ": " + states.map { "\($0.value) \($0.key)" }.joined(separator: ", "))
+                    + (states.isEmpty
+                        ? "" : ": " + states.map { "\($0.value) \($0.key)" }.joined(separator: ", "))
             ),
             ("sockets", "\(status.sockets) parked"),
             ("connections", String(status.connections)),
@@ -42,7 +46,8 @@ package enum Report {
         lines += counters(status.counters, width: width)
         if !status.users.isEmpty {
             var table = Table([
-                .init("UID", .right), .init("CLIENTS", .right), .init("SOCKETS", .right), .init("WAKES", .right),
+                .init("UID", .right), .init("CLIENTS", .right), .init("SOCKETS", .right),
+                .init("WAKES", .right),
             ])
             for user in status.users {
                 table.add([String(user.uid), String(user.clients), String(user.sockets), String(user.wakes)])
@@ -55,12 +60,18 @@ package enum Report {
     package static func show(_ client: ClientInfo, width: Int?) -> [String] {
         var facts = [
             ("client", client.identifier),
-            ("process", "\(client.processID) of uid \(client.uid), connected for \(Human.duration(client.connected))"),
+            (
+                "process",
+                "\(client.processID) of uid \(client.uid), connected for \(Human.duration(client.connected))"
+            ),
             (
                 "state",
                 joined(client.state.name + " for " + Human.duration(client.inState), client.stateDetail)
             ),
-            ("modes", client.modes.isEmpty ? "none" : client.modes.map(\.rawValue).sorted().joined(separator: ", ")),
+            (
+                "modes",
+                client.modes.isEmpty ? "none" : client.modes.map(\.rawValue).sorted().joined(separator: ", ")
+            ),
             ("suspension", client.suspension),
             ("asleep", "\(percent(client.shareAsleep)), \(Human.duration(client.counters.asleep)) in all"),
             ("keep-alive", keepAliveSentence(client)),
@@ -99,7 +110,8 @@ package enum Report {
         ])
         for socket in sockets {
             table.add([
-                socket.tokenText, socket.name, socket.tag?.rawValue ?? "unknown", socket.kind, socket.condition,
+                socket.tokenText, socket.name, socket.tag?.rawValue ?? "unknown", socket.kind,
+                socket.condition,
                 socket.local, socket.peer,
             ])
         }

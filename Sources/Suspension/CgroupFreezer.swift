@@ -44,6 +44,8 @@ final class CgroupFreezer: Suspender {
 
     var detail: String { "cgroup v2 freezer at \(place.cgroup.directory)" }
 
+    var parentDirectory: String { place.parent.directory }
+
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {
         let pid = process.pid
         let attempt = "attach \(pid)"

@@ -1,23 +1,23 @@
-import CLinux
+package import CLinux
 import Descriptors
 import Glibc
 
 /// Where the cgroup v2 hierarchy is mounted. On machines that still use v1 as well it is not at `/sys/fs/cgroup`
 /// but somewhere below.
-struct CgroupMount: Hashable {
+package struct CgroupMount: Hashable {
     /// Without a slash at the end.
-    let path: String
+    package let path: String
     /// The cgroup that is seen at `path`: `/`, or another one in a container.
-    let root: String
+    package let root: String
 
-    static func find() -> CgroupMount? {
+    package static func find() -> CgroupMount? {
         guard let text = try? SmallFile.readText("/proc/self/mountinfo") else { return nil }
         return find(in: text)
     }
 
     /// `38 31 0:35 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw`: the fourth field is the root, the
     /// fifth the place; the type follows the lone dash.
-    static func find(in mountinfo: String) -> CgroupMount? {
+    package static func find(in mountinfo: String) -> CgroupMount? {
         for line in mountinfo.split(separator: "\n") {
             let fields = line.split(separator: " ")
             guard let dash = fields.firstIndex(of: "-"), dash > 4, fields.count > dash + 1,
@@ -29,13 +29,13 @@ struct CgroupMount: Hashable {
     }
 
     /// The directory of the cgroup a process is in; nil if it is gone, or its cgroup is not to be seen from here.
-    func directory(of pid: pid_t) -> String? {
+    package func directory(of pid: pid_t) -> String? {
         guard let text = try? SmallFile.readText("/proc/\(pid)/cgroup") else { return nil }
         return directory(inProcCgroup: text)
     }
 
     /// The line of the v2 hierarchy is `0::/path`.
-    func directory(inProcCgroup text: String) -> String? {
+    package func directory(inProcCgroup text: String) -> String? {
         for line in text.split(separator: "\n") where line.hasPrefix("0::/") {
             let cgroup = String(line.dropFirst(3))
             // From inside a cgroup namespace, what is outside looks like this.
@@ -48,7 +48,7 @@ struct CgroupMount: Hashable {
     }
 
     /// The directory of a cgroup named from the top of what is mounted.
-    func directory(for cgroup: String) -> String {
+    package func directory(for cgroup: String) -> String {
         var directory = path
         for part in cgroup.split(separator: "/") { directory += "/" + part }
         return directory

@@ -44,10 +44,15 @@ package struct LeftoverReport: Sendable, Hashable {
         case failed(SystemError)
     }
 
-    /// nil: a frozen cgroup without a process in it.
-    package let pid: pid_t?
+    package let pid: pid_t
     package let method: SuspensionMethod
     package let outcome: Outcome
+
+    package init(pid: pid_t, method: SuspensionMethod, outcome: Outcome) {
+        self.pid = pid
+        self.method = method
+        self.outcome = outcome
+    }
 }
 
 /// Stops clients and lets them run again. A client is known by its slot; nothing here is shared with other

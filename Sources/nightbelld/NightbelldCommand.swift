@@ -35,7 +35,8 @@ struct NightbelldCommand: ParsableCommand {
     @Option(help: ArgumentHelp("How clients are stopped: auto, cgroup, signal or none.", valueName: "method"))
     var suspend: String?
 
-    @Option(help: ArgumentHelp("What is logged: trace, debug, info, notice, warning, error.", valueName: "level"))
+    @Option(
+        help: ArgumentHelp("What is logged: trace, debug, info, notice, warning, error.", valueName: "level"))
     var logLevel: String?
 
     @Option(help: ArgumentHelp("The shortest keep-alive timeout, such as 600s.", valueName: "duration"))
@@ -58,7 +59,6 @@ struct NightbelldCommand: ParsableCommand {
     }
 
     func run() throws {
-        StopSignals.block()
         let loaded: LoadedConfiguration
         let mode: Mode
         do throws(ConfigurationError) {

@@ -45,7 +45,8 @@ struct StandardErrorLog: LogHandler {
         var broken = unsafe tm()
         guard unsafe gmtime_r(&now.tv_sec, &broken) != nil else { return "-" }
         let date = unsafe [
-            padded(Int(broken.tm_year) + 1_900, 4), padded(Int(broken.tm_mon) + 1, 2), padded(Int(broken.tm_mday), 2),
+            padded(Int(broken.tm_year) + 1_900, 4), padded(Int(broken.tm_mon) + 1, 2),
+            padded(Int(broken.tm_mday), 2),
         ]
         let time = unsafe [broken.tm_hour, broken.tm_min, broken.tm_sec].map { padded(Int($0), 2) }
         return date.joined(separator: "-") + "T" + time.joined(separator: ":")

@@ -18,7 +18,8 @@ struct DurationTextTests {
     @Test(
         "What is no duration is refused",
         arguments: [
-            "", "s", "ms", "-1s", "+1s", "1 s", "1e3", "0x10", "inf", "nan", "soon", "1.2.3s", "1,5s", "5x", "1s2m",
+            "", "s", "ms", "-1s", "+1s", "1 s", "1e3", "0x10", "inf", "nan", "soon", "1.2.3s", "1,5s", "5x",
+            "1s2m",
             "999999999d", "٣s",
         ])
     func refused(text: String) {

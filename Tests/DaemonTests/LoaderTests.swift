@@ -93,7 +93,8 @@ struct LoaderTests {
         arguments: [
             ("wakes:\n    limit: many\n", 2), ("wakes:\n    limit: [1, 2]\n", 2),
             ("wakes:\n    limit: 1\n    limit: 2\n", 1), ("wakes: 3\n", 1), ("just text\n", 1),
-            ("wakes:\n  limit: {a: b}\n", 2), ("- wakes\n", 1), ("1: 2\n", 1), ("wakes: [\n", nil), ("\"", nil),
+            ("wakes:\n  limit: {a: b}\n", 2), ("- wakes\n", 1), ("1: 2\n", 1), ("wakes: [\n", nil),
+            ("\"", nil),
         ] as [(String, Int?)])
     func wrongFile(text: String, line: Int?) throws {
         let file = try TemporaryFile(text)
@@ -106,7 +107,9 @@ struct LoaderTests {
         if let line { #expect(found == line || text.contains("limit: 2"), "\(String(describing: error))") }
     }
 
-    @Test("A file of comments, an empty one and an empty section say nothing", arguments: ["", "# c\n", "wakes:\n"])
+    @Test(
+        "A file of comments, an empty one and an empty section say nothing",
+        arguments: ["", "# c\n", "wakes:\n"])
     func emptyFile(text: String) throws {
         let loaded = try load(file: try TemporaryFile(text))
         #expect(loaded.settings == DaemonSettings(mode: .system))
@@ -116,12 +119,15 @@ struct LoaderTests {
     @Test("A file that is named must exist and be text")
     func unreadable() throws {
         #expect(throws: ConfigurationError.self) {
-            try Loader.load(flags: Flags(file: "/nonexistent/nightbelld.yaml"), environment: [:], mode: .system)
+            try Loader.load(
+                flags: Flags(file: "/nonexistent/nightbelld.yaml"), environment: [:], mode: .system)
         }
         #expect(throws: ConfigurationError.self) {
             try Loader.load(flags: Flags(file: "/"), environment: [:], mode: .system)
         }
-        #expect(throws: ConfigurationError.self) { try load(file: try TemporaryFile(bytes: [0xFF, 0xFE, 0x00])) }
+        #expect(throws: ConfigurationError.self) {
+            try load(file: try TemporaryFile(bytes: [0xFF, 0xFE, 0x00]))
+        }
     }
 
     @Test("Values that contradict each other are refused")

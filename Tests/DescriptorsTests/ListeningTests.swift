@@ -43,7 +43,9 @@ import Testing
 
     @Test func aLiveSocketIsRespected() throws {
         let listener = try SeqPacketSocket.listen(path: path, mode: 0o600)
-        let error = #expect(throws: SystemError.self) { _ = try SeqPacketSocket.listen(path: path, mode: 0o600) }
+        let error = #expect(throws: SystemError.self) {
+            _ = try SeqPacketSocket.listen(path: path, mode: 0o600)
+        }
         #expect(error?.code == EADDRINUSE)
         _ = try SeqPacketSocket.connect(path: path)
         let nobody = isMissing(try listener.accept())
@@ -56,7 +58,9 @@ import Testing
         let first = try SeqPacketSocket.connect(path: path)
         let full = #expect(throws: SystemError.self) { _ = try SeqPacketSocket.connect(path: path) }
         #expect(full?.code == EAGAIN)
-        let error = #expect(throws: SystemError.self) { _ = try SeqPacketSocket.listen(path: path, mode: 0o600) }
+        let error = #expect(throws: SystemError.self) {
+            _ = try SeqPacketSocket.listen(path: path, mode: 0o600)
+        }
         #expect(error?.code == EADDRINUSE)
         _ = (listener.rawValue, first.rawValue)
     }
@@ -64,7 +68,9 @@ import Testing
     @Test func aFileThatIsNoSocketIsRespected() throws {
         let file = try OwnedDescriptor(opening: path, O_WRONLY | O_CREAT, mode: 0o600)
         file.close()
-        let error = #expect(throws: SystemError.self) { _ = try SeqPacketSocket.listen(path: path, mode: 0o600) }
+        let error = #expect(throws: SystemError.self) {
+            _ = try SeqPacketSocket.listen(path: path, mode: 0o600)
+        }
         #expect(error?.code == EADDRINUSE)
         #expect(access(path, F_OK) == 0)
     }

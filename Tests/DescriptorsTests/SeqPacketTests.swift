@@ -150,5 +150,5 @@ import Testing
 /// The lowest number that is refused.
 func limitDescriptors(to number: CInt) throws {
     var limit = rlimit(rlim_cur: rlim_t(number), rlim_max: rlim_t(number))
-    _ = try systemCall("setrlimit") { setrlimit(__rlimit_resource_t(7), &limit) }
+    _ = try systemCall("setrlimit") { setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) }
 }

@@ -34,6 +34,14 @@ package final class Child {
         self.pid = pid
     }
 
+    /// A child that does nothing with as many threads (one more, where a sanitizer has its own).
+    package static func threaded(_ count: Int) throws(SystemError) -> Child {
+        // Built beside the tests themselves.
+        let tests = try readLink("/proc/self/exe")
+        let directory = tests[..<(tests.lastIndex(of: "/") ?? tests.startIndex)]
+        return try Child(directory + "/nightbell-threads", String(count))
+    }
+
     deinit { end() }
 
     package func handle() throws(SystemError) -> ProcessHandle { try ProcessHandle(opening: pid) }
@@ -61,7 +69,8 @@ package final class Child {
     /// What it says within the time given; nil if nothing.
     package func hear(within milliseconds: CInt = 10_000) throws(SystemError) -> String? {
         let rawValue = channel.rawValue
-        guard !Poll.wait(rawValue, for: .readable, timeoutMilliseconds: milliseconds).isEmpty else { return nil }
+        let readiness = Poll.wait(rawValue, for: .readable, timeoutMilliseconds: milliseconds)
+        if readiness.isEmpty { return nil }
         var bytes = [UInt8](repeating: 0, count: 4096)
         let count = try systemCall("read") { read(rawValue, &bytes, bytes.count) }
         return String(decoding: bytes.prefix(count), as: UTF8.self)

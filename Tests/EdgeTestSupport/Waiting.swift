@@ -2,7 +2,9 @@ import Descriptors
 import Glibc
 
 /// Looks until the condition holds, giving way to others in between; false when the time is over.
-package func eventually(within milliseconds: Int64 = 10_000, _ condition: () throws -> Bool) rethrows -> Bool {
+package func eventually(
+    within milliseconds: Int64 = 10_000, _ condition: () throws -> Bool
+) rethrows -> Bool {
     let deadline = BootClock.now() + milliseconds * 1_000_000
     while true {
         if try condition() { return true }
@@ -39,4 +41,9 @@ package final class OwnThread<Value: Sendable>: @unchecked Sendable {
 private final class OwnThreadBody {
     let run: () -> Void
     init(_ run: @escaping () -> Void) { self.run = run }
+}
+
+/// Runs the body on a thread of its own and returns when it is done.
+package func onOwnThread<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) throws -> Value {
+    try OwnThread(body).join()
 }

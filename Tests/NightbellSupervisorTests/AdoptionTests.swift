@@ -168,7 +168,7 @@ import Testing
         _ = try client?.handOver(pair.near)
         #expect(try observer.status().sockets == 1)
         client = nil
-        close(pair.near)
+        pair.closeNear()
         // The peer sees the end as soon as the supervisor has closed its duplicate.
         var byte: UInt8 = 0
         #expect(recv(pair.far, &byte, 1, 0) == 0)

@@ -6,7 +6,7 @@ import Foundation
 
 /// Two connected sockets: `near` is the one that a client hands over, `far` the peer's.
 final class Pair {
-    let near: Int32
+    private(set) var near: Int32
     private(set) var far: Int32
 
     private init(near: Int32, far: Int32) {
@@ -87,6 +87,12 @@ final class Pair {
         return String(decoding: buffer[..<max(0, count)], as: UTF8.self)
     }
 
+    func closeNear() {
+        guard near >= 0 else { return }
+        close(near)
+        near = -1
+    }
+
     func closeFar() {
         guard far >= 0 else { return }
         close(far)
@@ -106,6 +112,6 @@ final class Pair {
 
     deinit {
         closeFar()
-        close(near)
+        closeNear()
     }
 }

@@ -13,8 +13,12 @@ final class WireClient {
 
     static let patience: Int32 = 10_000
 
-    init(_ supervisor: TestSupervisor) throws {
-        socket = try SeqPacketSocket.connect(path: supervisor.socketPath)
+    init(path: String) throws {
+        socket = try SeqPacketSocket.connect(path: path)
+    }
+
+    convenience init(_ supervisor: TestSupervisor) throws {
+        try self.init(path: supervisor.socketPath)
     }
 
     /// Connects and says Hello.
@@ -23,6 +27,12 @@ final class WireClient {
         policy: WireWakeLimitPolicy = .linger
     ) throws {
         try self.init(supervisor)
+        try hello(identifier, modes: modes, policy: policy)
+    }
+
+    func hello(
+        _ identifier: String, modes: [WireMode] = [.voip], policy: WireWakeLimitPolicy = .linger
+    ) throws {
         var hello = WireHello()
         hello.version = 1
         hello.identifier = identifier
@@ -208,7 +218,11 @@ final class WireClient {
 
     /// Waits until a client is in `state`, told by the supervisor's own events.
     func wait(for identifier: String, toBe state: WireClientState, _ supervisor: TestSupervisor) throws {
-        let watcher = try WireClient(supervisor)
+        try wait(for: identifier, toBe: state, path: supervisor.socketPath)
+    }
+
+    func wait(for identifier: String, toBe state: WireClientState, path: String) throws {
+        let watcher = try WireClient(path: path)
         var watch = WireWatch()
         watch.identifier = identifier
         guard case .done = try watcher.ask(.watch(watch)) else { throw TestFailure("cannot watch") }

@@ -188,8 +188,8 @@ extension FakeSupervisor {
         let client = Promise<Client>()
         var handlers = diary.handlers()
         handlers.wake = { wake in
-            diary.note("wake \(wake.id)")
             try? client.wait().close()
+            diary.note("wake \(wake.id)")
         }
         client.fulfil(try Client(of: supervisor, handlers: handlers))
         supervisor.script { message in

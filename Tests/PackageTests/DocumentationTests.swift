@@ -12,7 +12,8 @@ struct DocumentationTests {
         #expect(loaded.settings == DaemonSettings(mode: .system))
         for key in Keys.all {
             #expect(
-                loaded.origins[key.name]?.hasPrefix(path) == true, "\(key.name) is missing from \(Self.example)")
+                loaded.origins[key.name]?.hasPrefix(path) == true,
+                "\(key.name) is missing from \(Self.example)")
         }
     }
 
@@ -36,11 +37,27 @@ struct DocumentationTests {
         }
     }
 
+    @Test("The README's client compiles")
+    func readmeClient() throws {
+        let readme = try Repository.text("README.md")
+        let start = try #require(readme.firstRange(of: "```swift\nimport Glibc\n")).upperBound
+        let end = try #require(readme[start...].firstRange(of: "```")).lowerBound
+        let compiled = try Repository.text("Tests/PackageTests/ReadmeClient.swift").split(separator: "\n")
+            .map { $0.trimmingPrefix(while: \.isWhitespace) }
+        let lines = readme[start..<end].split(separator: "\n").map {
+            $0.trimmingPrefix(while: \.isWhitespace)
+        }
+        #expect((10...15).contains(lines.count))
+        for line in lines {
+            #expect(compiled.contains(line), "not in Tests/PackageTests/ReadmeClient.swift: \(line)")
+        }
+    }
+
     @Test("Every script can be executed")
     func scripts() throws {
         for name in ["scripts/test", "scripts/install", ".ci/run"] {
-            let text = try Repository.text(name)
-            #expect(text.hasPrefix("#!/"), "\(name)")
+            #expect(try Repository.text(name).hasPrefix("#!/usr/bin/env bash\n"), "\(name)")
+            #expect(Repository.isExecutable(name), "\(name)")
         }
     }
 }

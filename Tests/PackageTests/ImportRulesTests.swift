@@ -16,7 +16,7 @@ struct ImportRulesTests {
         "Suspension": edge.union(["Descriptors"]),
         "NightbellSupervisor": edge.union([
             "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
-            "Logging", "SwiftProtobuf", "BasicContainers",
+            "Logging", "SwiftProtobuf",
         ]),
         "Nightbell": edge.union(["NightbellWire", "Descriptors", "SwiftProtobuf", "DequeModule"]),
         "DaemonConfiguration": [
@@ -24,10 +24,12 @@ struct ImportRulesTests {
         ],
         "Presentation": ["Nightbell"],
         "nightbelld": [
-            "ArgumentParser", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore", "NightbellSupervisor",
+            "ArgumentParser", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore",
+            "NightbellSupervisor",
         ],
         "nightbell": [
-            "ArgumentParser", "Descriptors", "Glibc", "Nightbell", "NightbellWire", "Presentation", "Suspension",
+            "ArgumentParser", "Descriptors", "Glibc", "Nightbell", "NightbellWire", "Presentation",
+            "Suspension",
             "SwiftProtobuf",
         ],
     ]
@@ -57,7 +59,9 @@ struct ImportRulesTests {
 
     @Test("The core and the profiles know no clock and no input or output")
     func pureTargets() throws {
-        let forbidden = ["ContinuousClock", "SuspendingClock", "SystemRandomNumberGenerator", "print(", ".random("]
+        let forbidden = [
+            "ContinuousClock", "SuspendingClock", "SystemRandomNumberGenerator", "print(", ".random(",
+        ]
         for target in ["NightbellCore", "NightbellProfiles"] where try Self.targets.contains(target) {
             for file in try Repository.files(in: "Sources/\(target)", suffix: ".swift") {
                 let text = try Repository.text(file)

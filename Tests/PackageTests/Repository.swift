@@ -11,6 +11,10 @@ enum Repository {
         try String(contentsOf: root.appendingPathComponent(path), encoding: .utf8)
     }
 
+    static func isExecutable(_ path: String) -> Bool {
+        FileManager.default.isExecutableFile(atPath: self.path(path))
+    }
+
     /// The names of the directories in a directory.
     static func directories(in path: String) throws -> [String] {
         try FileManager.default.contentsOfDirectory(

@@ -5,7 +5,9 @@ import Testing
 @Suite("Tables")
 struct TableTests {
     private func table() -> Table {
-        var table = Table([.init("CLIENT", shrinks: true), .init("PID", .right), .init("NOTE", shrinks: true)])
+        var table = Table([
+            .init("CLIENT", shrinks: true), .init("PID", .right), .init("NOTE", shrinks: true),
+        ])
         table.add(["org.example.phone.alice", "7", "ok"])
         table.add(["b", "12345", "a rather long remark about it"])
         return table
@@ -58,8 +60,10 @@ struct HumanTests {
         "Durations",
         arguments: [
             (Duration.zero, "0s"), (.microseconds(7), "7us"), (.milliseconds(380), "380ms"),
-            (.milliseconds(4_250), "4.2s"), (.seconds(59), "59s"), (.seconds(60), "1m"), (.seconds(725), "12m 5s"),
-            (.seconds(13_200), "3h 40m"), (.seconds(8 * 86_400 + 7_300), "8d 2h"), (.milliseconds(-1_500), "-1.5s"),
+            (.milliseconds(4_250), "4.2s"), (.seconds(59), "59s"), (.seconds(60), "1m"),
+            (.seconds(725), "12m 5s"),
+            (.seconds(13_200), "3h 40m"), (.seconds(8 * 86_400 + 7_300), "8d 2h"),
+            (.milliseconds(-1_500), "-1.5s"),
         ])
     func durations(duration: Duration, text: String) {
         #expect(Human.duration(duration) == text)
@@ -92,7 +96,8 @@ struct EncodingTests {
     @Test(
         "The test vectors of RFC 4648",
         arguments: [
-            ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="),
+            ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
             ("foobar", "Zm9vYmFy"),
         ])
     func base64Vectors(text: String, encoded: String) {

@@ -7,10 +7,13 @@ import Testing
 struct ReportTests {
     @Test("A list names every client, its state and how it sleeps")
     func list() {
-        let lines = Report.list([client(identifier: "org.example.alice"), client(identifier: "b")], width: nil)
+        let lines = Report.list(
+            [client(identifier: "org.example.alice"), client(identifier: "b")], width: nil)
         #expect(lines.count == 3)
         #expect(lines[0].hasPrefix("CLIENT"))
-        for part in ["org.example.alice", "4711", "suspended", "12m 5s", "80.0%", "in 9m 10s", "file locks held"] {
+        for part in [
+            "org.example.alice", "4711", "suspended", "12m 5s", "80.0%", "in 9m 10s", "file locks held",
+        ] {
             #expect(lines[1].contains(part), "\(part) in \(lines[1])")
         }
     }
@@ -25,7 +28,8 @@ struct ReportTests {
         let text = Report.show(client(identifier: "alice"), width: nil).joined(separator: "\n")
         for part in [
             "alice", "4711", "uid 1000", "suspended for 12m 5s", "voip", "every 10m, due within 9m 10s",
-            "ring", "softphone --account alice", "/srv", "file locks held", "wakes socket", "0000000100000002",
+            "ring", "softphone --account alice", "/srv", "file locks held", "wakes socket",
+            "0000000100000002",
             "tcp", "127.0.0.1:5060", "armed",
         ] {
             #expect(text.contains(part), "\(part)")
@@ -36,9 +40,11 @@ struct ReportTests {
     func json() {
         let text = client(identifier: "alice").json(detailed: true).text
         for member in [
-            #""identifier":"alice""#, #""process_id":4711"#, #""state":"suspended""#, #""in_state_ms":725000"#,
+            #""identifier":"alice""#, #""process_id":4711"#, #""state":"suspended""#,
+            #""in_state_ms":725000"#,
             #""keep_alive_timeout_ms":600000"#, #""keep_alive_due_in_ms":550000"#, #""wakes_socket":3"#,
-            #""asleep_ns":800000000000"#, #""token":"0000000100000002""#, #""arguments":["softphone","--account","alice"]"#,
+            #""asleep_ns":800000000000"#, #""token":"0000000100000002""#,
+            #""arguments":["softphone","--account","alice"]"#,
         ] {
             #expect(text.contains(member), "\(member) in \(text)")
         }

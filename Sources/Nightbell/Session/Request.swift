@@ -8,12 +8,24 @@ package struct NewSocket: Sendable, Hashable {
     package var name: String
     /// Tells later whether the descriptor still means the same open file.
     package var file: FileIdentity
+
+    package init(descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity) {
+        self.descriptor = descriptor
+        self.tag = tag
+        self.name = name
+        self.file = file
+    }
 }
 
 /// Which open file a descriptor meant when it was handed over.
 package struct FileIdentity: Sendable, Hashable {
     package var device: UInt64
     package var inode: UInt64
+
+    package init(device: UInt64, inode: UInt64) {
+        self.device = device
+        self.inode = inode
+    }
 }
 
 /// What a caller asks of the supervisor.

@@ -5,13 +5,8 @@ import NightbellWire
 extension Session {
     // MARK: A thread of the library's own
 
+    /// It has the signal mask of the thread that calls this, as every new thread has.
     func startThread() throws(NightbellError) {
-        // The program's signal handlers run on the program's threads.
-        var all = sigset_t()
-        var before = sigset_t()
-        unsafe sigfillset(&all)
-        unsafe pthread_sigmask(SIG_SETMASK, &all, &before)
-        defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
         var thread = pthread_t()
         let context = unsafe Unmanaged.passRetained(self)
         let result = unsafe pthread_create(
@@ -61,7 +56,8 @@ extension Session {
         let isOurs = core.withLock { core in
             if core.isRunning { return false }
             core.isRunning = true
-            watcher.lowerFlag()
+            if core.isFlagRaised { watcher.lowerFlag() }
+            core.isFlagRaised = false
             return true
         }
         guard isOurs else { return }
@@ -119,8 +115,7 @@ extension Session {
             handlers.didEnterBackground()
             core.withLock { core in
                 // It may have returned to the foreground in between.
-                guard core.state.holdings.ground == .leaving else { return }
-                core.state.holdings.ground = .background
+                guard core.state.enteredBackground() else { return }
                 perform([.send(WireClientMessage(.backgroundEntered(.init())))], on: &core)
             }
         case .prepareToSuspend(let epoch, let connection):
@@ -219,9 +214,9 @@ extension Session {
                 let answer = core.withLock { core -> Wake?? in
                     // Two tasks that share one iterator: the second gets nothing.
                     if core.consumer != nil { return .some(nil) }
-                    let (next, done) = core.ledger.next(subscription)
-                    confirm(done, on: &core)
-                    switch next {
+                    let offer = core.ledger.next(subscription)
+                    confirm(offer.confirm, on: &core)
+                    switch offer.next {
                     case .wake(let wake): return wake
                     case .finished: return .some(nil)
                     case .wait:

@@ -18,6 +18,7 @@ final class Session: Sendable {
         var notices: [SessionState.Notice] = []
         /// Some thread has the right to read from the link.
         var isReading = false
+        var isFlagRaised = false
         /// Some thread runs handlers.
         var isRunning = false
         /// The epoch that the handlers were prepared for, until it is over.
@@ -189,7 +190,7 @@ final class Session: Sendable {
         _ notice: SessionState.Notice, on core: inout Core
     ) -> [SessionState.Action] {
         core.notices.append(notice)
-        watcher.raiseFlag()
+        callForAttention(&core)
         switch notice {
         case .wake:
             core.ledger.woken()
@@ -200,6 +201,13 @@ final class Session: Sendable {
             break
         }
         return []
+    }
+
+    /// Whoever runs handlers looks at everything before it stops; if nobody does, somebody must begin.
+    private func callForAttention(_ core: inout Core) {
+        guard !core.isRunning, !core.isFlagRaised else { return }
+        core.isFlagRaised = true
+        watcher.raiseFlag()
     }
 
     // MARK: Reading
@@ -302,7 +310,7 @@ final class Session: Sendable {
         core.withLock { core in
             perform(core.state.close(), on: &core)
             core.notices = []
-            watcher.raiseFlag()
+            callForAttention(&core)
         }
         core.changed()
         wakeConsumerIfClosed()

@@ -20,7 +20,7 @@ extension SessionState {
             announcedEnd = nil
             return lost(error, at: now)
         case .didEnterBackground:
-            return enteredBackground()
+            return toldToEnterBackground()
         case .prepareToSuspend(let prepare):
             return [.notify(.prepareToSuspend(epoch: prepare.epoch, connection: connection))]
         case .suspendCancelled(let cancelled):
@@ -41,7 +41,18 @@ extension SessionState {
         }
     }
 
-    private mutating func enteredBackground() -> [Action] {
+    /// The handler for entering the background has returned. False: it is in the foreground again.
+    package mutating func enteredBackground() -> Bool {
+        switch holdings.ground {
+        case .leaving, .background:
+            holdings.ground = .background
+            return true
+        case .undeclared, .foreground:
+            return false
+        }
+    }
+
+    private mutating func toldToEnterBackground() -> [Action] {
         if isReentering {
             isReentering = false
             return [.send(WireClientMessage(.backgroundEntered(.init())))]

@@ -7,12 +7,28 @@ package struct WakeLedger {
         package var confirm: UInt64?
         /// Give this to the consumer, who is waiting.
         package var deliver: Wake?
+
+        package init(confirm: UInt64? = nil, deliver: Wake? = nil) {
+            self.confirm = confirm
+            self.deliver = deliver
+        }
     }
 
     package enum Next: Equatable {
         case wake(Wake)
         case wait
         case finished
+    }
+
+    /// What a consumer gets who asks, and what the supervisor is told because it asked.
+    package struct Offer: Equatable {
+        package var next: Next
+        package var confirm: UInt64?
+
+        package init(_ next: Next, confirm: UInt64? = nil) {
+            self.next = next
+            self.confirm = confirm
+        }
     }
 
     /// More than this many wakes that nobody took become one.
@@ -36,6 +52,8 @@ package struct WakeLedger {
     /// The client has said that it is ready to be suspended: nothing is sent until it hears more.
     package private(set) var isQuiet = false
     private var withheld: UInt64?
+
+    package init() {}
 
     // MARK: Wakes
 
@@ -111,19 +129,19 @@ package struct WakeLedger {
 
     package func isConsumer(_ subscription: UInt64) -> Bool { consumer?.subscription == subscription }
 
-    package mutating func next(_ subscription: UInt64) -> (next: Next, confirm: UInt64?) {
-        guard var consumer, consumer.subscription == subscription else { return (.finished, nil) }
+    package mutating func next(_ subscription: UInt64) -> Offer {
+        guard var consumer, consumer.subscription == subscription else { return Offer(.finished) }
         consumer.holds = nil
         guard !consumer.buffer.isEmpty else {
             consumer.isWaiting = true
             self.consumer = consumer
-            return isClosed ? (.finished, nil) : (.wait, confirmation())
+            return isClosed ? Offer(.finished) : Offer(.wait, confirm: confirmation())
         }
         // What it had is done; what it takes now is not.
         let first = consumer.buffer.removeFirst()
         consumer.holds = first.serial
         self.consumer = consumer
-        return (.wake(first.wake), confirmation())
+        return Offer(.wake(first.wake), confirm: confirmation())
     }
 
     /// Dropped or cancelled: what it had not finished counts as done.

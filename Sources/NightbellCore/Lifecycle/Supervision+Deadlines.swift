@@ -2,7 +2,9 @@
 extension Supervision {
     mutating func reachDeadlines(at now: Instant, into actions: inout ActionBuffer) {
         guard !isStopping else { return }
-        while let slot = deadlines.popDue(at: now) {
+        // Each once at most: settings of zero must not keep the supervisor here for ever.
+        for _ in 0..<deadlines.count {
+            guard let slot = deadlines.popDue(at: now) else { return }
             guard let id = clients.id(inSlot: slot) else { continue }
             reachDeadline(ClientID(id), at: now, into: &actions)
             settle(ClientID(id), at: now, into: &actions)

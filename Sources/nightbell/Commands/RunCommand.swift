@@ -12,9 +12,11 @@ struct RunCommand: ParsableCommand {
             The program replaces this process. It finds in its environment:
               NIGHTBELL_IDENTIFIER  the identifier to register under
               NIGHTBELL_SOCKET      the supervisor's control socket
-              NIGHTBELL_LAUNCH      how it was started, which it tells the supervisor: command, directory and \
-            the variables HOME, LANG, LOGNAME, PATH, SHELL, TZ, USER, XDG_RUNTIME_DIR and those given by --env. \
-            Others stay private, because `nightbell show` shows what was told.
+              NIGHTBELL_LAUNCH      how it was started, for the supervisor
+
+            What is told to the supervisor, and shown by `nightbell show`, is the command, its directory and these \
+            variables: HOME, LANG, LOGNAME, PATH, SHELL, TZ, USER, XDG_RUNTIME_DIR and those given by --env. \
+            Others stay private.
 
             Programs that use the Nightbell library do all of this by themselves.
             """)
@@ -29,7 +31,8 @@ struct RunCommand: ParsableCommand {
 
     @Option(
         name: .customLong("env"),
-        help: ArgumentHelp("Record this variable too; with a value, set it as well.", valueName: "name[=value]"))
+        help: ArgumentHelp(
+            "Record this variable too; with a value, set it as well.", valueName: "name[=value]"))
     var variables: [String] = []
 
     @Option(help: ArgumentHelp("The supervisor's control socket.", valueName: "path"))
@@ -39,7 +42,9 @@ struct RunCommand: ParsableCommand {
     var command: [String] = []
 
     func validate() throws {
-        guard !command.isEmpty else { throw ValidationError("Give a command after --, such as: run -- softphone") }
+        guard !command.isEmpty else {
+            throw ValidationError("Give a command after --, such as: run -- softphone")
+        }
         guard isIdentifier(chosenIdentifier) else {
             throw ValidationError(
                 "'\(chosenIdentifier)' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -")

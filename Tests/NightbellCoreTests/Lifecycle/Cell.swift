@@ -43,16 +43,13 @@ struct Cell {
     let socket: SocketToken
     private var task: UInt64 = 1
 
-    init?(_ phase: Phase) {
-        guard let client = bench.register("the.client"), let socket = bench.handOver(from: client) else {
-            return nil
-        }
-        self.client = client
-        self.socket = socket
-        go(to: phase)
+    init(_ phase: Phase) throws {
+        client = try bench.register("the.client")
+        socket = try bench.handOver(from: client)
+        try go(to: phase)
     }
 
-    private mutating func go(to phase: Phase) {
+    private mutating func go(to phase: Phase) throws {
         switch phase {
         case .inactive:
             break
@@ -61,36 +58,36 @@ struct Cell {
         case .suspended:
             bench.suspend(client)
         case .openWake:
-            go(to: .suspended)
+            try go(to: .suspended)
             bench.command(.wake, client)
         case .active:
-            go(to: .openWake)
+            try go(to: .openWake)
             bench.say(.enterForeground, from: client)
         case .entering:
-            go(to: .active)
+            try go(to: .active)
             bench.say(.enterBackground, from: client)
         case .lingering:
-            go(to: .openWake)
+            try go(to: .openWake)
             bench.say(.wakeDone(wakeID: bench.lastWakeID), from: client)
         case .heldByTask:
-            go(to: .lingering)
-            task = bench.beginTask(client) ?? 0
+            try go(to: .lingering)
+            task = try bench.beginTask(client)
             bench.pass(.seconds(1))
         case .heldByMedia:
-            go(to: .lingering)
+            try go(to: .lingering)
             bench.say(.mediaActivity, from: client)
             bench.pass(.seconds(1))
         case .preparing:
-            go(to: .lingering)
+            try go(to: .lingering)
             bench.pass(.seconds(1))
         case .freezing:
-            go(to: .preparing)
+            try go(to: .preparing)
             bench.say(.readyToSuspend(epoch: bench.lastEpoch, notIdle: []), from: client)
         case .noticed:
-            go(to: .active)
+            try go(to: .active)
             bench.command(.quit, client)
         case .killed:
-            go(to: .suspended)
+            try go(to: .suspended)
             bench.command(.quit, client)
         }
     }

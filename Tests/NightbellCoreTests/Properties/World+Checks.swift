@@ -27,11 +27,9 @@ extension World {
     }
 
     private func noteOverruns(_ puppet: Puppet) {
-        // The timer may have been served late, but not by more than the lead.
-        let budgets = core.settings.budgets
-        let notice = budgets.expirationNotice - core.settings.keepAlive.lead
-        let isOver = puppet.tasksSince.map { now >= $0 + budgets.backgroundTasks } ?? false
-        let isWarned = puppet.warnedAt.map { now >= $0 + notice } ?? false
+        let isOver = puppet.tasksSince.map { now >= $0 + core.settings.budgets.backgroundTasks } ?? false
+        // With less than a whole notice if the last task was begun so late.
+        let isWarned = puppet.warnedAt.map { $0 < now } ?? false
         puppet.tasksAreOver = !puppet.tasks.isEmpty && now >= puppet.mediaUntil && isOver && isWarned
 
         if let entering = puppet.entering, now >= entering.until {
@@ -76,7 +74,8 @@ extension World {
             puppet.lastRun = now
         case .clearKeepAliveTimeout:
             puppet.timeout = nil
-        case .setKeepAliveTimeout, .handOver, .release, .enterBackground, .enterForeground, .beginBackgroundTask,
+        case .setKeepAliveTimeout, .handOver, .release, .enterBackground, .enterForeground,
+            .beginBackgroundTask,
             .backgroundTimeRemaining:
             break
         }
@@ -135,15 +134,17 @@ extension World {
         switch view.state {
         case .suspended:
             fail(unless: puppet.execution == .stopped, "\(client) is believed to sleep and runs")
-            for cable in puppet.cables where !cable.isEnded {
-                fail(unless: cable.isWatched || cable.isQueued, "nobody watches \(cable.token)")
-            }
         case .notRunning, .inactive, .active, .background:
             fail(unless: puppet.execution == .running, "\(client) is believed to run and is stopped")
         case .suspending:
             break
         case .terminating:
             fail(unless: puppet.execution == .running || puppet.isKilled, "\(client) is frozen for ever")
+        }
+        if puppet.execution != .running, !puppet.isKilled {
+            for cable in puppet.cables where !cable.isEnded {
+                fail(unless: cable.isWatched || cable.isQueued, "nobody watches \(cable.token)")
+            }
         }
         fail(unless: view.sockets.count == puppet.cables.count, "sockets of \(client)")
         fail(unless: Set(view.sockets) == Set(puppet.cables.map(\.token)), "sockets of \(client)")
@@ -157,7 +158,8 @@ extension World {
         for (step, count) in counted {
             fail(
                 unless: count == puppet.overruns[step, default: 0],
-                "\(client): \(count) overruns of \(step) recorded, \(puppet.overruns[step, default: 0]) happened")
+                "\(client): \(count) overruns of \(step) recorded, \(puppet.overruns[step, default: 0]) happened"
+            )
         }
         if let since = puppet.tasksSince, !puppet.tasks.isEmpty, !core.isStopping {
             // The notice comes first also when the timer was served late.

@@ -23,7 +23,8 @@ extension World {
         }
         turn(puppets.map { .gone($0.client) })
         fail(unless: core.socketCount == 0 && adopted == closed, "sockets are left")
-        fail(unless: core.usage.allSatisfy { $0.usage.clients == 0 && $0.usage.sockets == 0 }, "usage is left")
+        fail(
+            unless: core.usage.allSatisfy { $0.usage.clients == 0 && $0.usage.sockets == 0 }, "usage is left")
         fail(unless: past.asleepNanoseconds == core.counters.asleepNanoseconds, "sleep does not add up")
     }
 
@@ -125,7 +126,8 @@ extension World {
 
     private mutating func request(_ puppet: Puppet) -> ClientMessage {
         switch Int.random(in: 0..<16, using: &random) {
-        case 0, 1: .handOver(Array(repeating: SocketOffer(tag: .voip), count: Int.random(in: 1...3, using: &random)))
+        case 0, 1:
+            .handOver(Array(repeating: SocketOffer(tag: .voip), count: Int.random(in: 1...3, using: &random)))
         case 2: .release(anyToken(of: puppet))
         case 3, 4, 5, 6, 7: .enterBackground
         case 8: .enterForeground
@@ -134,7 +136,8 @@ extension World {
         case 11: .beginBackgroundTask(name: "task")
         case 12: .endBackgroundTask(puppet.tasks.randomElement(using: &random) ?? 0)
         case 13: random.once(in: 3) ? .mediaActivity : .backgroundTimeRemaining
-        case 14: .readyToSuspend(epoch: puppet.lastEpoch + UInt64.random(in: 0...1, using: &random), notIdle: [])
+        case 14:
+            .readyToSuspend(epoch: puppet.lastEpoch + UInt64.random(in: 0...1, using: &random), notIdle: [])
         default: .wakeDone(wakeID: random.once(in: 4) ? .max : puppet.lastWakeID)
         }
     }

@@ -60,13 +60,15 @@ struct Bench {
     mutating func register(
         _ name: String? = nil, user: UserID = 1_000, modes: Modes = [.voip, .audio],
         policy: WakeLimitPolicy = .linger
-    ) -> ClientID? {
+    ) throws(Unexpected) -> ClientID {
         registrations += 1
-        guard let identifier = ClientIdentifier(name ?? "client.\(registrations)") else { return nil }
+        guard let identifier = ClientIdentifier(name ?? "client.\(registrations)") else {
+            throw .noIdentifier
+        }
         let registration = Registration(
             identifier: identifier, user: user, modes: modes, wakeLimitPolicy: policy)
         for case .registered(let client, _) in turn(.registration(registration, Self.key)) { return client }
-        return nil
+        throw .notRegistered
     }
 
     /// The outcome of handing over one socket.
@@ -75,18 +77,25 @@ struct Bench {
         return actions.adoptions.first
     }
 
-    mutating func handOver(from client: ClientID) -> SocketToken? {
-        try? handOver(SocketOffer(tag: .voip), from: client)?.get()
+    mutating func handOver(from client: ClientID) throws(Unexpected) -> SocketToken {
+        guard case .success(let token) = handOver(SocketOffer(tag: .voip), from: client) else {
+            throw .notAdopted
+        }
+        return token
     }
 
-    mutating func beginTask(_ client: ClientID) -> UInt64? {
-        for case .answer(.backgroundTask(let task), _, _) in say(
-            .beginBackgroundTask(name: "test"), from: client)
-        { return task }
-        return nil
+    mutating func beginTask(_ client: ClientID) throws(Unexpected) -> UInt64 {
+        say(.beginBackgroundTask(name: "test"), from: client)
+        guard case .backgroundTask(let task?) = answer else { throw .noTask }
+        return task
     }
 
-    /// What the core answered last.
+    /// What a test took for granted.
+    enum Unexpected: Error {
+        case noIdentifier, notRegistered, notAdopted, noTask
+    }
+
+    /// What the core answered in the last turn.
     var answer: Answer? {
         for case .answer(let answer, _, _) in actions.actions { return answer }
         return nil

@@ -1,0 +1,132 @@
+import CLinux
+import Descriptors
+import Glibc
+
+/// Stops a child process of our own in both ways, to see whether it can be done.
+enum FreezerTrial {
+    static func facts(cgroupParent: String?) -> [MachineFacts.Fact] {
+        do throws(SystemError) {
+            let directory = try makeDirectory()
+            defer { remove(directory) }
+            // The directory's name is nobody else's, so no other trial can be met in the same cgroup.
+            let instance = InstancePaths(
+                name: "doctor-" + directory.suffix(6), runtimeDirectory: directory,
+                cgroupParent: cgroupParent)
+            let child = try ScratchChild()
+            defer { child.end() }
+            let process = try ProcessHandle(opening: child.pid)
+            return freezerFacts(instance, process) + [signalFact(instance, process)]
+        } catch {
+            return [
+                MachineFacts.Fact(
+                    "freezer", .missing, "could not be tried: \(error)",
+                    remedy: "Make sure that /bin/sleep and a writable /tmp exist, and ask again.")
+            ]
+        }
+    }
+
+    private static func freezerFacts(
+        _ instance: InstancePaths, _ process: borrowing ProcessHandle
+    ) -> [MachineFacts.Fact] {
+        let freezer: CgroupFreezer
+        do throws(SuspensionError) {
+            freezer = try CgroupFreezer(instance: instance)
+        } catch {
+            return [
+                MachineFacts.Fact("cgroup-place", .missing, "\(error)", remedy: remedy(for: error.code)),
+                MachineFacts.Fact("freezer", .missing, "not tried, because no cgroup can be made"),
+            ]
+        }
+        defer { freezer.detachAll() }
+        let place = MachineFacts.Fact("cgroup-place", .ok, "cgroups are made in \(freezer.parentDirectory)")
+        do throws(SuspensionError) {
+            let microseconds = try measure(freezer, process)
+            let explanation = "stopped a process and let it run; the kernel took \(microseconds) µs"
+            return [place, MachineFacts.Fact("freezer", .ok, explanation)]
+        } catch {
+            return [
+                place, MachineFacts.Fact("freezer", .missing, "\(error)", remedy: remedy(for: error.code)),
+            ]
+        }
+    }
+
+    private static func signalFact(
+        _ instance: InstancePaths, _ process: borrowing ProcessHandle
+    ) -> MachineFacts.Fact {
+        do throws(SuspensionError) {
+            let microseconds = try measure(try StopSignal(instance: instance), process)
+            return MachineFacts.Fact(
+                "signals", .ok, "stopped and continued a process; the kernel took \(microseconds) µs")
+        } catch {
+            return MachineFacts.Fact(
+                "signals", .missing, "\(error)",
+                remedy: "Nightbell must be allowed to signal its clients: give it CAP_KILL, or their user.")
+        }
+    }
+
+    /// From the wish to the confirmation.
+    private static func measure(
+        _ suspender: any Suspender, _ process: borrowing ProcessHandle
+    ) throws(SuspensionError) -> Int64 {
+        try suspender.attach(slot: 0, process: process)
+        defer { suspender.detach(slot: 0) }
+        let start = BootClock.now()
+        var progress = try suspender.freeze(slot: 0)
+        while progress == .pending {
+            guard BootClock.now() - start < 1_000_000_000 else {
+                let late = SystemError(code: ETIMEDOUT, call: "freeze")
+                throw SuspensionError(.systemError, "freeze \(process.pid)", late)
+            }
+            sched_yield()
+            progress = try suspender.progress(slot: 0)
+        }
+        let end = BootClock.now()
+        try suspender.thaw(slot: 0)
+        return (end - start) / 1000
+    }
+
+    private static func remedy(for code: SuspensionError.Code) -> String {
+        switch code {
+        case .freezerMissing:
+            "Use Linux 5.2 or later with cgroup v2 mounted; until then clients are stopped by signals."
+        case .notPermitted:
+            "Run nightbelld as root, or as a systemd user service with Delegate=yes; "
+                + "until then clients are stopped by signals."
+        case .processGone, .processMoved, .notAttached, .systemError:
+            "Choose a cgroup that nobody else manages (cgroup parent in the configuration); "
+                + "until then clients are stopped by signals."
+        }
+    }
+
+    private static func makeDirectory() throws(SystemError) -> String {
+        var template = Array("/tmp/nightbell-doctor-XXXXXX".utf8CString)
+        guard unsafe mkdtemp(&template) != nil else { throw SystemError("mkdtemp") }
+        return String(decoding: template.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    }
+
+    private static func remove(_ directory: String) {
+        for name in (try? SmallFile.names(in: directory)) ?? [] { unsafe unlink(directory + "/" + name) }
+        unsafe rmdir(directory)
+    }
+}
+
+/// A process that sleeps until it is ended.
+private struct ScratchChild {
+    let pid: pid_t
+
+    init() throws(SystemError) {
+        let words = ["/bin/sleep", "60"]
+        var arguments: [UnsafeMutablePointer<CChar>?] = unsafe words.map { unsafe strdup($0) } + [nil]
+        defer { unsafe arguments.forEach { unsafe free($0) } }
+        var pid: pid_t = 0
+        let code = unsafe posix_spawn(&pid, words[0], nil, nil, &arguments, nil)
+        guard code == 0 else { throw SystemError(code: code, call: "posix_spawn \(words[0])") }
+        self.pid = pid
+    }
+
+    func end() {
+        kill(pid, SIGKILL)
+        var status: CInt = 0
+        _ = try? systemCall("waitpid") { unsafe waitpid(pid, &status, 0) }
+    }
+}

@@ -1,0 +1,98 @@
+import ArgumentParser
+import Descriptors
+import Glibc
+import Nightbell
+import Presentation
+import Suspension
+
+struct DoctorCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor", abstract: "What this machine can do, and how to mend what is missing.",
+        discussion: """
+            What can be tried is tried: a cgroup is made, frozen and removed. Ends with exit code 1 if something \
+            is missing. With --json: one object with an array of findings, each with a key that stays.
+            """)
+
+    @OptionGroup var options: SupervisorOptions
+
+    func run() throws {
+        let findings = MachineFacts.gather().facts.map(Finding.init) + supervisor()
+        let complete = findings.allSatisfy { $0.status != .missing }
+        if options.json {
+            emit(["complete": .bool(complete), "findings": .array(findings.map(\.json))])
+        } else {
+            emit(Report.findings(findings))
+        }
+        if !complete { throw ExitCode(1) }
+    }
+
+    /// Whether a supervisor can be reached, and what keeps us from it if not.
+    private func supervisor() -> [Finding] {
+        let path = options.socket ?? Client.Configuration.defaultSocketPath()
+        do {
+            var administration = try Administration(socketPath: path)
+            let status = try administration.status()
+            let reached = Finding(
+                "supervisor", .ok,
+                "version \(status.version), process \(status.processID), at \(path), suspends by \(status.suspension)"
+            )
+            return [reached, permissions(of: path)].compactMap(\.self)
+        } catch {
+            let unreached = Finding(
+                "supervisor", .missing, "\(error) Looked \(places).", remedy: remedy(for: error))
+            return [unreached, permissions(of: path)].compactMap(\.self)
+        }
+    }
+
+    /// In words: where a supervisor is looked for, in order.
+    private var places: String {
+        if let socket = options.socket { return "only at \(socket), which --socket names" }
+        if let socket = Environment.value("NIGHTBELL_SOCKET") {
+            return "only at \(socket), which NIGHTBELL_SOCKET names"
+        }
+        let own =
+            Environment.value("XDG_RUNTIME_DIR").map { "at \($0)/nightbell/nightbell.sock" }
+            ?? "nowhere for a supervisor of your own (XDG_RUNTIME_DIR is not set)"
+        return "\(own), then at /run/nightbell/nightbell.sock"
+    }
+
+    private func remedy(for error: NightbellError) -> String {
+        switch error.errorNumber {
+        case EACCES, EPERM:
+            "Let the supervisor open its socket to you (socketMode), or run one of your own: nightbelld --user."
+        case ECONNREFUSED:
+            "The supervisor that listened there was killed. Start it again; it thaws what was left stopped."
+        default:
+            "Start one: systemctl start nightbelld, or nightbelld --user for yourself; or say where it is, with "
+                + "--socket or NIGHTBELL_SOCKET."
+        }
+    }
+
+    private func permissions(of path: String) -> Finding? {
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0 else { return nil }
+        let mode = String(status.st_mode & 0o7777, radix: 8)
+        let facts = "\(path) has mode 0\(mode) and belongs to uid \(status.st_uid)"
+        if status.st_mode & S_IFMT != S_IFSOCK {
+            return Finding("socket", .missing, "\(path) is no socket", remedy: "Move it away.")
+        }
+        if unsafe access(path, W_OK) != 0 {
+            return Finding(
+                "socket", .missing, "\(facts): you may not connect",
+                remedy: "Set socketMode in the supervisor's configuration, such as 0666.")
+        }
+        return Finding("socket", .ok, facts)
+    }
+}
+
+extension Finding {
+    init(_ fact: MachineFacts.Fact) {
+        let status: Status =
+            switch fact.status {
+            case .ok: .ok
+            case .warning: .warning
+            case .missing: .missing
+            }
+        self.init(fact.key, status, fact.explanation, remedy: fact.remedy)
+    }
+}

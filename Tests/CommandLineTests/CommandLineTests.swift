@@ -1,0 +1,164 @@
+import EdgeTestSupport
+import Foundation
+import Testing
+
+@Suite("nightbell, against a real supervisor", .serialized)
+struct CommandLineTests {
+    @Test("Status, list and show tell of real clients, to people and to programs")
+    func looks() throws {
+        let stage = try Stage()
+        let puppet = try stage.suspended("org.example.alice")
+        let status = try stage.nightbell("status")
+        #expect(status.code == 0)
+        #expect(status.output.contains("1: 1 suspended"))
+        let list = try stage.nightbell("list")
+        #expect(list.code == 0)
+        #expect(list.output.contains("org.example.alice"))
+        #expect(list.output.contains("suspended"))
+        let show = try stage.nightbell("show", "org.example.alice")
+        #expect(show.output.contains("unix stream"))
+        #expect(show.output.contains("puppet"), "the command that `run` recorded")
+
+        let objects = try #require(try json(stage.nightbell("list", "--json")) as? [[String: Any]])
+        #expect(objects.count == 1)
+        #expect(objects.first?["identifier"] as? String == "org.example.alice")
+        #expect(objects.first?["process_id"] as? Int == Int(puppet.pid), "`run` was replaced by the program")
+        let info = try #require(
+            try json(stage.nightbell("show", "org.example.alice", "--json")) as? [String: Any])
+        #expect((info["sockets"] as? [[String: Any]])?.first?["condition"] as? String == "armed")
+        #expect((info["launch"] as? [String: Any])?["arguments"] as? [String] == [Program.product("puppet")])
+        let machine = try #require(try json(stage.nightbell("status", "--json")) as? [String: Any])
+        #expect(machine["process_id"] as? Int == Int(stage.daemon.pid))
+        #expect(machine["clients_by_state"] as? [String: Int] == ["suspended": 1])
+    }
+
+    @Test("Wake, suspend and quit do what they say")
+    func acts() throws {
+        let stage = try Stage(["--set", "wakes.linger=50s"])
+        let puppet = try stage.suspended("org.example.bob")
+        #expect(try stage.nightbell("wake", "org.example.bob").code == 0)
+        try puppet.wrote("reasons=request")
+        try stage.reaches("background", "org.example.bob")
+        #expect(
+            try stage.nightbell("suspend", "org.example.bob").code == 0,
+            "it does not wait for the linger time")
+        try stage.reaches("suspended", "org.example.bob")
+        let quit = try stage.nightbell("quit", "org.example.bob", "--json")
+        #expect(quit.code == 0)
+        #expect(quit.output == "{\"request\":\"quit\",\"identifier\":\"org.example.bob\",\"done\":true}\n")
+        _ = try puppet.outcome()
+        #expect(try stage.nightbell("show", "org.example.bob").code == 4)
+    }
+
+    @Test("Watch prints what happens and ends with the supervisor")
+    func watches() throws {
+        let stage = try Stage()
+        let everything = try Program("nightbell", ["watch", "--json", "--socket", stage.socket])
+        let another = try Program("nightbell", ["watch", "--socket", stage.socket, "org.example.other"])
+        // A watcher that is not connected yet sees nothing: wait for both.
+        let connected = try eventually(within: 30_000) {
+            try stage.nightbell("status", "--json").output.contains("\"connections\":3")
+        }
+        #expect(connected)
+        let puppet = try stage.suspended("org.example.carol")
+        _ = try stage.nightbell("wake", "org.example.carol")
+        try everything.wrote("\"kind\":\"wake\"")
+        for line in everything.output.split(separator: "\n") {
+            let event = try #require(
+                try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+            #expect(event["kind"] is String)
+            #expect(event["at_unix_ns"] is NSNumber)
+        }
+        stage.daemon.send(signal: SIGTERM)
+        #expect(try everything.outcome().code == 3)
+        let other = try another.outcome()
+        #expect(other.code == 3)
+        #expect(!other.output.contains("carol"))
+        withExtendedLifetime(puppet) {}
+    }
+
+    @Test("Refusals have exit codes of their own")
+    func exitCodes() throws {
+        let stage = try Stage()
+        for verb in ["show", "wake", "suspend", "quit"] {
+            let outcome = try stage.nightbell(verb, "nobody")
+            #expect(outcome.code == 4, "\(verb)")
+            #expect(outcome.errors.hasPrefix("nightbell: "))
+            #expect(outcome.output.isEmpty)
+        }
+        #expect(try stage.nightbell("frobnicate").code == 64)
+        #expect(try stage.nightbell("show").code == 64)
+        #expect(try stage.nightbell("list", "--socket", "/nonexistent/socket").code == 3)
+        let puppet = try stage.client("org.example.dora")
+        #expect(try stage.nightbell("suspend", "org.example.dora").code == 1, "it is in the foreground")
+        withExtendedLifetime(puppet) {}
+    }
+
+    @Test("Another user may not touch what is not theirs", .enabled(if: geteuid() == 0, "needs root"))
+    func otherUser() throws {
+        let stage = try Stage()
+        chmod(stage.directory.path, 0o755)
+        let puppet = try stage.client("org.example.eve")
+        let drop = ["--reuid", "4711", "--regid", "4711", "--clear-groups", "--"]
+        let nightbell = Program.product("nightbell")
+        let quit = try Program.run(
+            "/usr/bin/setpriv", drop + [nightbell, "quit", "org.example.eve", "--socket", stage.socket])
+        #expect([4, 5].contains(quit.code), "\(quit)")
+        let list = try Program.run(
+            "/usr/bin/setpriv", drop + [nightbell, "list", "--json", "--socket", stage.socket])
+        #expect(list.output == "[]\n")
+        chmod(stage.socket, 0o600)
+        let refused = try Program.run(
+            "/usr/bin/setpriv", drop + [nightbell, "status", "--socket", stage.socket])
+        #expect(refused.code == 5, "\(refused)")
+        #expect(try stage.nightbell("show", "org.example.eve").code == 0, "it is unharmed")
+        withExtendedLifetime(puppet) {}
+    }
+
+    @Test("Run sets the environment and becomes the program")
+    func runs() throws {
+        let outcome = try Program.run(
+            "nightbell",
+            [
+                "run", "--identifier", "a.b", "--socket", "relative", "--env", "LEVEL=3", "--env", "NO", "--",
+                "env",
+            ],
+            environment: ["PATH": "/usr/bin:/bin", "SECRET": "s3cr3t", "HOME": "/root"])
+        #expect(outcome.code == 0)
+        let lines = outcome.output.split(separator: "\n").map(String.init)
+        #expect(lines.contains("NIGHTBELL_IDENTIFIER=a.b"))
+        #expect(lines.contains("NIGHTBELL_SOCKET=\(FileManager.default.currentDirectoryPath)/relative"))
+        #expect(lines.contains("LEVEL=3"))
+        #expect(lines.contains("SECRET=s3cr3t"), "the program keeps its environment")
+        let launch = try #require(lines.first { $0.hasPrefix("NIGHTBELL_LAUNCH=") })
+        let bytes = try #require(Data(base64Encoded: String(launch.dropFirst("NIGHTBELL_LAUNCH=".count))))
+        let text = String(decoding: bytes, as: UTF8.self)
+        #expect(text.contains("LEVEL") && text.contains("/root"))
+        #expect(!text.contains("s3cr3t"), "what nobody asked to record stays private")
+
+        #expect(try Program.run("nightbell", ["run", "--", "/nonexistent"]).code == 127)
+        #expect(try Program.run("nightbell", ["run", "--", "/tmp"]).code == 126)
+        #expect(try Program.run("nightbell", ["run"]).code == 64)
+        #expect(try Program.run("nightbell", ["run", "--identifier", "a b", "--", "true"]).code == 64)
+    }
+
+    @Test("Doctor says whether a supervisor is there")
+    func doctor() throws {
+        let stage = try Stage()
+        let there = try #require(try json(stage.nightbell("doctor", "--json")) as? [String: Any])
+        let findings = try #require(there["findings"] as? [[String: Any]])
+        for key in ["kernel", "cgroup2", "pidfd", "descriptors", "supervisor", "socket"] {
+            #expect(findings.contains { $0["key"] as? String == key }, "\(key)")
+        }
+        #expect(findings.first { $0["key"] as? String == "supervisor" }?["status"] as? String == "ok")
+        let away = try stage.nightbell("doctor", "--socket", "/nonexistent/socket")
+        #expect(away.code == 1)
+        #expect(away.output.contains("/nonexistent/socket"))
+        #expect(away.output.contains("→ Start one"))
+    }
+
+    private func json(_ outcome: Program.Outcome) throws -> Any {
+        #expect(outcome.output.count { $0 == "\n" } == 1, "one line: \(outcome)")
+        return try JSONSerialization.jsonObject(with: Data(outcome.output.utf8))
+    }
+}

@@ -1,0 +1,143 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import Testing
+
+@Suite("nightbelld, as a process", .serialized)
+struct DaemonProcessTests {
+    @Test(
+        "It tells its service manager, and ends with 0 on every signal that means stop",
+        arguments: [
+            SIGTERM, SIGINT, SIGHUP,
+        ])
+    func stops(signal: CInt) throws {
+        let stage = try Stage()
+        stage.daemon.send(signal: signal)
+        try stage.manager.heard("STOPPING=1")
+        #expect(try stage.daemon.outcome().code == 0)
+        #expect(try stage.nightbell("status").code == 3)
+    }
+
+    @Test("It may have as many descriptors as the hard limit allows, and waits without waking up")
+    func idle() throws {
+        let stage = try Stage()
+        let limits = try String(contentsOfFile: "/proc/\(stage.daemon.pid)/limits", encoding: .utf8)
+        let line = try #require(limits.split(separator: "\n").first { $0.hasPrefix("Max open files") })
+        let numbers = line.split(separator: " ").compactMap { Int($0) }
+        #expect(numbers.count == 2 && numbers[0] == numbers[1])
+    }
+
+    @Test("A second supervisor gives up and leaves the first one's clients asleep")
+    func second() throws {
+        let stage = try Stage()
+        let puppet = try stage.suspended("org.example.frank")
+        for arguments in [[], ["--thaw-leftovers"]] {
+            let second = try Program.run(
+                "nightbelld", ["--system", "--runtime-directory", stage.directory.path] + arguments)
+            #expect(second.code == 71)
+            #expect(second.errors.contains("Address already in use"))
+            #expect(!second.errors.contains("thawed"))
+        }
+        try puppet.say("echo awake")
+        let info = try stage.nightbell("show", "org.example.frank", "--json").output
+        #expect(info.contains("\"state\":\"suspended\""))
+        #expect(!puppet.output.contains("awake"), "it runs although it is suspended")
+    }
+
+    @Test("What a killed supervisor left stopped is thawed on request", arguments: ["auto", "signal"])
+    func leftovers(method: String) throws {
+        let stage = try Stage(["--suspend", method])
+        let puppet = try stage.suspended("org.example.grace")
+        stage.daemon.send(signal: SIGKILL)
+        #expect(try stage.daemon.outcome().code == 128 + 9)
+        try puppet.say("echo awake")
+        #expect(!puppet.output.contains("awake"), "nobody has thawed it yet")
+        let thaw = try Program.run(
+            "nightbelld",
+            [
+                "--system", "--thaw-leftovers", "--suspend", method, "--runtime-directory",
+                stage.directory.path,
+            ])
+        #expect(thaw.code == 0, "\(thaw)")
+        #expect(thaw.errors.contains("thawed pid \(puppet.pid)"), "\(thaw)")
+        try puppet.wrote("ok awake")
+    }
+
+    @Test("An orderly stop thaws everybody and tells them")
+    func thawsAtTheEnd() throws {
+        let stage = try Stage()
+        let puppet = try stage.suspended("org.example.heidi")
+        stage.daemon.send(signal: SIGTERM)
+        try puppet.wrote("supervisor-stopping")
+        #expect(try stage.daemon.outcome().code == 0)
+    }
+
+    @Test("Configuration that is wrong is refused with where it is written")
+    func wrongConfiguration() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("nightbelld.yaml")
+        try "wakes:\n    limits: 3\n".write(toFile: file, atomically: false, encoding: .utf8)
+        let outcome = try Program.run("nightbelld", ["--system", "--config", file])
+        #expect(outcome.code == 78)
+        #expect(
+            outcome.errors == "nightbelld: \(file):2: wakes.limits is not a key; did you mean wakes.limit?\n"
+                || outcome.errors.hasPrefix("nightbelld: \(file):2: wakes.limits is not a key"))
+        #expect(try Program.run("nightbelld", ["--system", "--set", "wakes.limit=0"]).code == 78)
+        #expect(try Program.run("nightbelld", ["--user"]).code == 78, "XDG_RUNTIME_DIR is not set")
+        #expect(try Program.run("nightbelld", ["--user", "--system"]).code == 64)
+        #expect(try Program.run("nightbelld", ["--set", "nothing"]).code == 64)
+    }
+
+    @Test("File, environment and flags reach the running supervisor")
+    func configured() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("nightbelld.yaml")
+        try "suspension:\n    method: none\nsocketMode: 0640\n".write(
+            toFile: file, atomically: false, encoding: .utf8)
+        let stage = try Stage(["--config", file], environment: ["NIGHTBELL_LOG_LEVEL": "critical"])
+        let status = try stage.nightbell("status").output
+        #expect(status.contains(file))
+        #expect(status.contains("none"))
+        let attributes = try FileManager.default.attributesOfItem(atPath: stage.socket)
+        #expect(attributes[.posixPermissions] as? Int == 0o640)
+        #expect(stage.daemon.errors.isEmpty, "only critical messages were asked for")
+    }
+
+    @Test("The whole configuration can be printed")
+    func printed() throws {
+        let outcome = try Program.run(
+            "nightbelld", ["--system", "--print-configuration"], environment: ["NIGHTBELL_WAKES_LIMIT": "7"])
+        #expect(outcome.code == 0)
+        #expect(outcome.output.contains("    limit: 7  # environment\n"))
+    }
+
+    @Test("Log lines have a time, or a priority for the journal")
+    func logLines() throws {
+        let plain = try Stage()
+        #expect(plain.daemon.errors.contains(#/(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z notice ready /#))
+        let journal = try Stage([], environment: ["JOURNAL_STREAM": "8:1"])
+        #expect(journal.daemon.errors.contains(#/(?m)^<5>ready /#))
+    }
+
+    @Test("A per-user supervisor lives below XDG_RUNTIME_DIR", .enabled(if: geteuid() == 0, "needs root"))
+    func perUser() throws {
+        let directory = try TemporaryDirectory()
+        chown(directory.path, 4_711, 4_711)
+        let manager = try Listener()
+        let daemon = try Program(
+            "/usr/bin/setpriv",
+            ["--reuid", "4711", "--regid", "4711", "--clear-groups", "--", Program.product("nightbelld")],
+            environment: ["XDG_RUNTIME_DIR": directory.path, "NOTIFY_SOCKET": manager.address])
+        defer { try? FileManager.default.removeItem(atPath: directory.file("nightbell")) }
+        try manager.heard("READY=1")
+        let socket = directory.file("nightbell/nightbell.sock")
+        let attributes = try FileManager.default.attributesOfItem(atPath: socket)
+        #expect(attributes[.posixPermissions] as? Int == 0o600)
+        let status = try Program.run(
+            "nightbell", ["status"], environment: ["XDG_RUNTIME_DIR": directory.path])
+        #expect(status.code == 0)
+        #expect(status.output.contains(socket))
+        daemon.send(signal: SIGTERM)
+        #expect(try daemon.outcome().code == 0)
+    }
+}

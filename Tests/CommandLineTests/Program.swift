@@ -1,0 +1,112 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import Glibc
+
+/// A program of this package in a process of its own, with what it writes gathered in files.
+final class Program {
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// What a program that has ended leaves behind.
+    struct Outcome {
+        let code: Int32
+        let output: String
+        let errors: String
+    }
+
+    let pid: pid_t
+    private let directory: TemporaryDirectory
+    private let input: OwnedDescriptor
+    private var exitStatus: CInt?
+
+    /// - Parameters:
+    ///   - name: the name of a product, or an absolute path.
+    ///   - environment: all of its environment.
+    init(_ name: String, _ arguments: [String], environment: [String: String] = [:]) throws {
+        directory = try TemporaryDirectory()
+        var ends: [CInt] = [-1, -1]
+        let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+        _ = try systemCall("socketpair") { socketpair(AF_UNIX, type, 0, &ends) }
+        let theirs = OwnedDescriptor(adopting: ends[0])
+        input = OwnedDescriptor(adopting: ends[1])
+
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_adddup2(&actions, theirs.rawValue, 0)
+        for (descriptor, file) in [(CInt(1), "output"), (2, "errors")] {
+            posix_spawn_file_actions_addopen(
+                &actions, descriptor, directory.file(file), O_WRONLY | O_CREAT | O_APPEND, 0o644)
+        }
+        let path = name.hasPrefix("/") ? name : Self.product(name)
+        let argv = ([path] + arguments).map { strdup($0) } + [nil]
+        let variables = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
+        defer { for text in argv + variables { free(text) } }
+        var child: pid_t = 0
+        let code = posix_spawn(&child, path, &actions, nil, argv, variables)
+        guard code == 0 else { throw SystemError(code: code, call: "posix_spawn \(path)") }
+        pid = child
+    }
+
+    deinit {
+        guard exitStatus == nil else { return }
+        kill(pid, SIGKILL)
+        var status: CInt = 0
+        while waitpid(pid, &status, 0) == -1, errno == EINTR {}
+    }
+
+    /// A program of this package, built beside the tests.
+    static func product(_ name: String) -> String {
+        let tests = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+        return tests.deletingLastPathComponent().appendingPathComponent(name).path
+    }
+
+    /// Runs a program to its end.
+    static func run(
+        _ name: String, _ arguments: [String], environment: [String: String] = [:]
+    ) throws -> Outcome {
+        try Program(name, arguments, environment: environment).outcome()
+    }
+
+    func say(_ line: String) throws {
+        let rawValue = input.rawValue
+        let bytes = Array((line + "\n").utf8)
+        _ = try systemCall("send") { Glibc.send(rawValue, bytes, bytes.count, CInt(MSG_NOSIGNAL)) }
+    }
+
+    func send(signal: CInt) { kill(pid, signal) }
+
+    var output: String { text("output") }
+    var errors: String { text("errors") }
+
+    /// Waits for its end.
+    func outcome(within milliseconds: CInt = 30_000) throws -> Outcome {
+        if exitStatus == nil {
+            let process = try ProcessHandle(opening: pid)
+            guard !Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: milliseconds).isEmpty
+            else {
+                throw Failure(description: "process \(pid) has not ended: \(output) \(errors)")
+            }
+            var status: CInt = 0
+            _ = try systemCall("waitpid") { waitpid(pid, &status, 0) }
+            exitStatus = status
+        }
+        let status = exitStatus ?? 0
+        // As a shell has it: 128 and the signal for one that was killed.
+        let code = status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
+        return Outcome(code: code, output: output, errors: errors)
+    }
+
+    /// Waits until the output has this in it.
+    func wrote(_ part: String) throws {
+        guard eventually(within: 30_000, { output.contains(part) }) else {
+            throw Failure(description: "process \(pid) has not written \(part), but: \(output) \(errors)")
+        }
+    }
+
+    private func text(_ file: String) -> String {
+        (try? String(contentsOfFile: directory.file(file), encoding: .utf8)) ?? ""
+    }
+}

@@ -1,0 +1,106 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import Glibc
+
+/// A supervisor of a test's own, run as people run it.
+final class Stage {
+    let directory: TemporaryDirectory
+    let manager: Listener
+    let daemon: Program
+    var socket: String { directory.file("nightbell.sock") }
+
+    /// Starts `nightbelld` and waits until it has told its service manager that it is ready.
+    init(_ arguments: [String] = [], environment: [String: String] = [:]) throws {
+        directory = try TemporaryDirectory()
+        manager = try Listener()
+        var environment = environment
+        environment["NOTIFY_SOCKET"] = manager.address
+        daemon = try Program(
+            "nightbelld",
+            [
+                "--system", "--runtime-directory", directory.path, "--keep-alive-minimum-timeout", "1s",
+                "--set", "wakes.linger=50ms",
+            ] + arguments, environment: environment)
+        do {
+            try manager.heard("READY=1")
+        } catch {
+            throw Program.Failure(description: "\(error): \(daemon.errors)")
+        }
+    }
+
+    /// Runs `nightbell` against this supervisor.
+    func nightbell(_ arguments: String...) throws -> Program.Outcome {
+        try Program.run("nightbell", arguments, environment: ["NIGHTBELL_SOCKET": socket])
+    }
+
+    /// Starts a client through `nightbell run` that has a parked socket.
+    func client(_ identifier: String) throws -> Program {
+        let puppet = try Program(
+            "nightbell",
+            ["run", "--socket", socket, "--identifier", identifier, "--", Program.product("puppet")])
+        try puppet.say("hello \(identifier) voip")
+        try puppet.say("unix-pair a")
+        try puppet.say("handover a voip")
+        try puppet.say("echo parked")
+        try puppet.wrote("ok parked")
+        return puppet
+    }
+
+    /// Sends a client to the background and waits until it is suspended.
+    func suspended(_ identifier: String) throws -> Program {
+        let puppet = try client(identifier)
+        try puppet.say("background")
+        try reaches("suspended", identifier)
+        return puppet
+    }
+
+    func reaches(_ state: String, _ identifier: String) throws {
+        let reached = try eventually(within: 30_000) {
+            try nightbell("show", identifier, "--json").output.contains("\"state\":\"\(state)\"")
+        }
+        guard reached else {
+            throw Program.Failure(
+                description: "\(identifier) is not \(state): \(try nightbell("list").output) \(daemon.errors)"
+            )
+        }
+    }
+}
+
+/// A service manager, as far as `sd_notify` knows one.
+final class Listener {
+    let address: String
+    private let descriptor: OwnedDescriptor
+    private var messages: [String] = []
+
+    /// An abstract address, which leaves no file behind.
+    init() throws {
+        address = "@nightbell-test-\(getpid())-\(UInt64.random(in: 0 ... .max))"
+        let type = CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue)
+        descriptor = OwnedDescriptor(adopting: try systemCall("socket") { Glibc.socket(AF_UNIX, type, 0) })
+        var name = sockaddr_un()
+        name.sun_family = sa_family_t(AF_UNIX)
+        let bytes = [0] + Array(address.utf8).dropFirst()
+        withUnsafeMutableBytes(of: &name.sun_path) { $0.copyBytes(from: bytes) }
+        let length = socklen_t(MemoryLayout<sa_family_t>.size + bytes.count)
+        let rawValue = descriptor.rawValue
+        _ = try systemCall("bind") {
+            withUnsafePointer(to: &name) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(rawValue, $0, length) }
+            }
+        }
+    }
+
+    /// Waits for a message with this line.
+    func heard(_ line: String) throws {
+        while !messages.contains(where: { $0.split(separator: "\n").contains(Substring(line)) }) {
+            guard !Poll.wait(descriptor.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty else {
+                throw Program.Failure(description: "nobody said \(line), but: \(messages)")
+            }
+            var bytes = [UInt8](repeating: 0, count: 4_096)
+            let rawValue = descriptor.rawValue
+            let count = try systemCall("recv") { recv(rawValue, &bytes, bytes.count, 0) }
+            messages.append(String(decoding: bytes.prefix(count), as: UTF8.self))
+        }
+    }
+}

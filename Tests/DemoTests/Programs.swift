@@ -1,0 +1,141 @@
+import FoundationEssentials
+import Glibc
+
+/// Where the built programs are: beside the test bundle, whose path the test runner is given.
+func programDirectory() throws -> String {
+    for argument in CommandLine.arguments where argument.contains(".xctest") {
+        let parts = argument.split(separator: "/", omittingEmptySubsequences: false)
+        guard let bundle = parts.firstIndex(where: { $0.hasSuffix(".xctest") }) else { continue }
+        let directory = parts[..<bundle].joined(separator: "/")
+        if access("\(directory)/nightbell-demo", X_OK) == 0 { return directory }
+    }
+    throw Failure(text: "the test bundle is not among \(CommandLine.arguments)")
+}
+
+struct Failure: Error { var text: String }
+
+/// A running demo, whose output is kept.
+final class DemoRun {
+    let id: pid_t
+    private let output: CInt
+    private(set) var text = ""
+    private(set) var exitStatus: CInt?
+
+    init(_ arguments: [String], temporaryDirectory: String) throws {
+        let program = try programDirectory() + "/nightbell-demo"
+        var ends: [CInt] = [-1, -1]
+        guard pipe(&ends) == 0 else { throw Failure(text: "pipe") }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        _ = fcntl(ends[0], F_SETFL, O_NONBLOCK)
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO)
+        posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO)
+        let repository = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
+        let scenario = "/\(repository)/scripts/sipp/caller.xml"
+        var words = ([program] + arguments + ["--scenario", scenario]).map { strdup($0) } + [nil]
+        let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
+        let environment: [String] = ["PATH=\(path)", "TMPDIR=\(temporaryDirectory)"]
+        var variables = environment.map { strdup($0) } + [nil]
+        defer { for pointer in words + variables { free(pointer) } }
+        var id: pid_t = 0
+        let code = posix_spawn(&id, program, &actions, nil, &words, &variables)
+        close(ends[1])
+        guard code == 0 else { throw Failure(text: "cannot start \(program): \(code)") }
+        self.id = id
+        output = ends[0]
+    }
+
+    deinit {
+        if exitStatus == nil {
+            kill(id, SIGKILL)
+            var status: CInt = 0
+            waitpid(id, &status, 0)
+        }
+        close(output)
+    }
+
+    /// Takes in output until it holds `words`, or, with nil, until it ends. False: that did not come in time.
+    func read(until words: String?, within seconds: Int) -> Bool {
+        let end = ContinuousClock.now + .seconds(seconds)
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            if let words, text.contains(words) { return true }
+            let left = end - .now
+            guard left > .zero else { return false }
+            var entry = pollfd(fd: output, events: Int16(POLLIN), revents: 0)
+            guard poll(&entry, 1, CInt(left / .milliseconds(1)) + 1) > 0 else { continue }
+            let count = Glibc.read(output, &buffer, buffer.count)
+            if count > 0 {
+                text += String(decoding: buffer[..<count], as: UTF8.self)
+            } else if count == 0 {
+                var status: CInt = 0
+                waitpid(id, &status, 0)
+                exitStatus = status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + (status & 0x7F)
+                return words == nil
+            }
+        }
+    }
+
+    func send(_ signal: CInt) { kill(id, signal) }
+}
+
+/// The last line of a demo.
+struct DemoResult: Decodable {
+    struct Latency: Decodable {
+        var p50: Double
+        var p99: Double
+        var max: Double
+    }
+
+    var clients: Int
+    var calls: Int
+    var answered: Int
+    var endedProperly: Int
+    var lostWakes: Int
+    var lateKeepalives: Int
+    var keepaliveRuns: Int
+    var wakesByReason: [String: Int]
+    var wakesWithoutReason: Int
+    var wakeLatencyUs: Latency
+    var asleepPercent: Double
+    var asleepAtEnd: Int
+    var suspend: String
+
+    init(of output: String) throws {
+        let last = output.split(separator: "\n").last ?? ""
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        self = try decoder.decode(Self.self, from: Data(last.utf8))
+    }
+}
+
+/// A directory for one test, removed at its end.
+final class TemporaryDirectory {
+    let path: String
+
+    init() throws {
+        var template = Array("/tmp/nightbell-demo-tests-XXXXXX".utf8CString)
+        guard let path = mkdtemp(&template) else { throw Failure(text: "mkdtemp") }
+        self.path = String(cString: path)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    /// The processes whose command line names this directory.
+    func processesThatNameIt() -> [String] {
+        let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+        return entries.compactMap { entry in
+            guard Int32(entry) != nil,
+                let bytes = FileManager.default.contents(atPath: "/proc/\(entry)/cmdline")
+            else {
+                return nil
+            }
+            let words = String(decoding: bytes.map { $0 == 0 ? 0x20 : $0 }, as: UTF8.self)
+            return words.contains(path) ? "\(entry): \(words)" : nil
+        }
+    }
+
+    var isEmpty: Bool { (try? FileManager.default.contentsOfDirectory(atPath: path))?.isEmpty ?? false }
+}

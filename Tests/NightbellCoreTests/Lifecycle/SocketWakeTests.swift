@@ -1,0 +1,143 @@
+import NightbellCore
+import Testing
+
+@Suite("Wakes by sockets")
+struct SocketWakeTests {
+    @Test func everythingOfOneTurnIsOneWake() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        let sockets = try (0..<3).map { _ in try bench.handOver(from: client) }
+        bench.suspend(client)
+        let actions = bench.turn(
+            .fired(sockets[0], .readable), .fired(sockets[2], [.readable, .peerClosed]),
+            .fired(sockets[0], .readable), .command(.wake, client, Bench.key))
+        let wake = try #require(actions.wakes.first)
+        #expect(actions.wakes.count == 1 && actions.count { $0 == .thaw(client) } == 1)
+        #expect(wake.reasons == [.socket, .request])
+        let fired = bench.actions.firedSockets[wake.sockets]
+        #expect(fired.map(\.token) == [sockets[0], sockets[2]])
+        #expect(fired.map(\.conditions) == [.readable, [.readable, .peerClosed]])
+        #expect(bench.counters(client).wakes == 1 && bench.counters(client).wakesSocket == 1)
+        let thaw = try #require(actions.firstIndex(of: .thaw(client)))
+        let told = try #require(actions.firstIndex(of: .notify(client, .wake(wake))))
+        #expect(thaw < told, "thaw first, then tell")
+    }
+
+    /// Only what fired is armed again at the next suspension.
+    @Test func armingCostsOnlyWhatFired() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        let sockets = try (0..<3).map { _ in try bench.handOver(from: client) }
+        func armed(_ actions: [Action]) -> [SocketToken] {
+            actions.compactMap { if case .arm(let token) = $0 { token } else { nil } }
+        }
+        bench.say(.enterBackground, from: client)
+        bench.say(.backgroundEntered, from: client)
+        var actions = bench.say(.readyToSuspend(epoch: 1, notIdle: []), from: client)
+        #expect(armed(actions) == sockets)
+        let freeze = try #require(actions.firstIndex(of: .freeze(client, epoch: 1)))
+        let lastArm = try #require(actions.lastIndex(of: .arm(sockets[2])))
+        #expect(lastArm < freeze, "first watch, then stop")
+        bench.turn(.frozen(client, epoch: 1))
+        bench.turn(.fired(sockets[1], .readable))
+        bench.say(.wakeDone(wakeID: 1), from: client)
+        bench.pass(.seconds(1))
+        actions = bench.say(.readyToSuspend(epoch: 2, notIdle: []), from: client)
+        #expect(armed(actions) == [sockets[1]])
+    }
+
+    @Test(
+        arguments: [
+            (Conditions.peerClosed, true, SocketCondition.ended), (.hangUp, true, .ended),
+            (.error, true, .ended),
+            (.error, false, .held), (.readable, true, .held), ([.readable, .hangUp], false, .ended),
+        ] as [(Conditions, Bool, SocketCondition)])
+    func whatEndsASocket(_ sample: (conditions: Conditions, isStream: Bool, condition: SocketCondition))
+        throws
+    {
+        let (conditions, isStream, condition) = sample
+        var bench = Bench()
+        let client = try bench.register()
+        let offered = bench.handOver(SocketOffer(tag: .voip, isStream: isStream), from: client)
+        let socket = try #require(try offered?.get())
+        bench.suspend(client)
+        bench.turn(.fired(socket, conditions))
+        #expect(bench.core.condition(of: socket) == condition)
+        bench.suspend(client)
+        #expect(bench.core.condition(of: socket) == (condition == .ended ? .ended : .armed))
+    }
+
+    /// What fires between arming and the kernel's confirmation cancels the attempt; the confirmation is stale then.
+    @Test func firingWhileBeingFrozenWakes() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        let socket = try bench.handOver(from: client)
+        bench.say(.enterBackground, from: client)
+        bench.say(.backgroundEntered, from: client)
+        bench.say(.readyToSuspend(epoch: 1, notIdle: []), from: client)
+        let actions = bench.turn(.fired(socket, .readable), .frozen(client, epoch: 1))
+        #expect(actions.contains(.thaw(client)) && actions.wakes.first?.asleepFor == .zero)
+        #expect(bench.core.state(of: client) == .background)
+        #expect(bench.counters(client).suspensions == 0 && bench.counters(client).suspensionsCancelled == 1)
+    }
+
+    @Test func aReleasedSocketIsNotToldOf() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        let socket = try bench.handOver(from: client)
+        bench.suspend(client)
+        let actions = bench.turn(
+            .fired(socket, .readable), .message(.release(socket), from: client, Bench.key))
+        #expect(actions.wakes.count == 1 && bench.actions.firedSockets.isEmpty)
+        let later = bench.turn(.fired(socket, .readable))
+        #expect(later.isEmpty)
+    }
+
+    /// A wake decided while the client was in the foreground, told when it no longer is.
+    @Test func aWakeToldInTheBackgroundHasItsBudget() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        let actions = bench.turn(
+            .command(.wake, client, Bench.key), .message(.enterBackground, from: client, Bench.key),
+            .message(.backgroundEntered, from: client, Bench.key))
+        #expect(actions.wakes.count == 1 && bench.core.state(of: client) == .background)
+        let later = bench.pass(.seconds(10))
+        #expect(later.overruns == [.wake])
+    }
+
+    /// Nobody has finished a wake that was not told yet, whatever number a message says.
+    @Test func aWakeCannotBeDoneBeforeItIsTold() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        bench.suspend(client)
+        bench.turn(
+            .command(.wake, client, Bench.key), .message(.wakeDone(wakeID: .max), from: client, Bench.key))
+        #expect(bench.core.view(of: client, at: bench.now)?.holds == .openWake)
+    }
+
+    @Test func enteringTheBackgroundIsToldOnce() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        bench.say(.enterBackground, from: client)
+        let actions = bench.say(.enterBackground, from: client)
+        #expect(actions == [.answer(.done, client, Bench.key)])
+    }
+
+    @Test func stoppingWakesEverybodyAndSuspendsNobody() throws {
+        var bench = Bench()
+        let sleeper = try bench.register()
+        let runner = try bench.register()
+        bench.suspend(sleeper)
+        bench.pass(.seconds(3))
+        let actions = bench.turn(.stop)
+        #expect(actions.wakes.map(\.reasons) == [.supervisorStopping, .supervisorStopping])
+        #expect(actions.wakes.map(\.asleepFor) == [.seconds(3), .zero])
+        #expect(actions.contains(.thaw(sleeper)) && !actions.contains(.thaw(runner)))
+        bench.say(.wakeDone(wakeID: .max), from: sleeper)
+        let later = bench.pass(.seconds(60))
+        #expect(bench.core.nextDeadline == nil && later.isEmpty)
+        let refused = bench.command(.suspend, sleeper)
+        #expect(refused == [.commandAnswer(.shuttingDown, Bench.key)])
+        #expect(bench.core.state(of: sleeper) == .background)
+    }
+}

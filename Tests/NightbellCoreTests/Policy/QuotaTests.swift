@@ -1,0 +1,134 @@
+import NightbellCore
+import Testing
+
+@Suite("Registration, quotas and what sockets are refused for")
+struct QuotaTests {
+    private func refusal(_ bench: inout Bench, _ name: String, user: UserID) throws -> Refusal? {
+        let identifier = try #require(ClientIdentifier(name))
+        let registration = Registration(identifier: identifier, user: user, modes: .voip)
+        for case .refuseRegistration(let refusal, _) in bench.turn(.registration(registration, Bench.key)) {
+            return refusal
+        }
+        return nil
+    }
+
+    @Test func identifiersBelongToWhoUsedThemFirst() throws {
+        var bench = Bench()
+        let client = try bench.register("a", user: 1)
+        var outcome = try refusal(&bench, "a", user: 1)
+        #expect(outcome == .identifierInUse)
+        outcome = try refusal(&bench, "a", user: 2)
+        #expect(outcome == .identifierOfOtherUser)
+        bench.turn(.gone(client))
+        #expect(bench.core.identifier(of: client) == nil)
+        outcome = try refusal(&bench, "a", user: 2)
+        #expect(outcome == .identifierOfOtherUser, "also when it does not run")
+        outcome = try refusal(&bench, "a", user: 1)
+        #expect(outcome == nil)
+    }
+
+    @Test func clientsPerUser() throws {
+        var bench = Bench { $0.quotas.clientsPerUser = 2 }
+        let first = try bench.register(user: 1)
+        _ = try bench.register(user: 1)
+        var outcome = try refusal(&bench, "more", user: 1)
+        #expect(outcome == .tooManyClients)
+        outcome = try refusal(&bench, "others", user: 2)
+        #expect(outcome == nil)
+        bench.turn(.gone(first))
+        outcome = try refusal(&bench, "more", user: 1)
+        #expect(outcome == nil)
+    }
+
+    @Test func identifiersPerUserAreLimitedToo() throws {
+        var bench = Bench { $0.quotas.clientsPerUser = 2 }
+        for _ in 0..<8 {
+            let client = try bench.register(user: 1)
+            bench.turn(.gone(client))
+        }
+        var outcome = try refusal(&bench, "ninth", user: 1)
+        #expect(outcome == .tooManyClients)
+        outcome = try refusal(&bench, "client.3", user: 1)
+        #expect(outcome == nil, "its own old ones are free")
+    }
+
+    @Test func nobodyIsTakenOnWhileStopping() throws {
+        var bench = Bench()
+        bench.turn(.stop)
+        let outcome = try refusal(&bench, "a", user: 1)
+        #expect(outcome == .shuttingDown)
+    }
+
+    @Test func socketsPerClientAndPerUser() throws {
+        var bench = Bench {
+            $0.quotas.socketsPerClient = 3
+            $0.quotas.socketsPerUser = 5
+        }
+        let first = try bench.register(user: 1)
+        let second = try bench.register(user: 1)
+        let offers = Array(repeating: SocketOffer(tag: .voip), count: 4)
+        bench.say(.handOver(offers), from: first)
+        #expect(bench.actions.adoptions.map { (try? $0.get()) != nil } == [true, true, true, false])
+        #expect(bench.actions.adoptions[3] == .failure(.tooManySockets))
+        let tokens = try bench.actions.adoptions.prefix(3).map { try $0.get() }
+        bench.say(.handOver(offers), from: second)
+        #expect(bench.actions.adoptions.map { (try? $0.get()) != nil } == [true, true, false, false])
+        #expect(bench.counters(second).socketsRefused == 2 && bench.counters(second).socketsAdopted == 2)
+        bench.say(.release(tokens[0]), from: first)
+        #expect(bench.actions.actions.contains(.close(tokens[0])))
+        _ = try bench.handOver(from: second)
+        bench.turn(.gone(first), .gone(second))
+        #expect(bench.core.socketCount == 0)
+        #expect(bench.core.usage.allSatisfy { $0.usage.sockets == 0 && $0.usage.clients == 0 })
+    }
+
+    @Test func nobodyTouchesTheSocketsOfOthers() throws {
+        var bench = Bench()
+        let owner = try bench.register(user: 1)
+        let thief = try bench.register(user: 2)
+        let token = try bench.handOver(from: owner)
+        bench.say(.release(token), from: thief)
+        #expect(bench.answer == .refused(.invalidToken) && bench.core.socketCount == 1)
+        #expect(bench.core.state(of: owner) == .inactive)
+    }
+
+    /// Every kind of descriptor under every tag.
+    @Test(
+        arguments: [
+            (SocketOffer(tag: .voip), nil),
+            (SocketOffer(tag: .voip, isStream: false, isConnected: false), nil),
+            (SocketOffer(tag: .voip, isPollable: false), .notPollable),
+            (SocketOffer(tag: .voip, isSocket: false), .notASocket),
+            (SocketOffer(tag: .voip, isListening: true, isConnected: false), .listeningSocket),
+            (SocketOffer(tag: .voip, isConnected: false), .notConnected),
+            (SocketOffer(tag: .voip, hasPendingError: true), .socketError),
+            (SocketOffer(tag: .listener, isListening: true, isConnected: false), nil),
+            (SocketOffer(tag: .listener), .notAListener),
+            (SocketOffer(tag: .listener, isPollable: false), .notPollable),
+            (SocketOffer(tag: .listener, isListening: true, hasPendingError: true), .socketError),
+            (SocketOffer(tag: .device, isSocket: false, isStream: false, isConnected: false), nil),
+            (SocketOffer(tag: .device, isPollable: false, isSocket: false), .notPollable),
+            (SocketOffer(tag: .device, isListening: true), .listeningSocket),
+        ] as [(SocketOffer, Refusal?)])
+    func offersAreJudgedByWhatTheyAre(_ offer: SocketOffer, _ refusal: Refusal?) throws {
+        var bench = Bench()
+        let client = try bench.register()
+        let outcome = bench.handOver(offer, from: client)
+        switch try #require(outcome) {
+        case .success: #expect(refusal == nil)
+        case .failure(let actual): #expect(actual == refusal)
+        }
+        #expect(bench.core.socketCount == (refusal == nil ? 1 : 0))
+    }
+
+    @Test func voipNeedsItsMode() throws {
+        var bench = Bench()
+        let client = try bench.register(modes: .audio)
+        let refused = bench.handOver(SocketOffer(tag: .voip), from: client)
+        #expect(refused == .failure(.modeRequired(.voip)))
+        let adopted = bench.handOver(SocketOffer(tag: .device), from: client)
+        #expect(throws: Never.self) { try #require(adopted).get() }
+        bench.say(.setKeepAliveTimeout(.seconds(600)), from: client)
+        #expect(bench.answer == .refused(.modeRequired(.voip)))
+    }
+}

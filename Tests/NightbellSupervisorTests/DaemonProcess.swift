@@ -1,0 +1,49 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+
+/// A real `nightbelld` in a process of its own, in a directory of its own.
+final class DaemonProcess {
+    let directory: String
+    let child: Child
+    var socketPath: String { directory + "/nightbell.sock" }
+
+    /// Starts it through a shell that does `before` first, and waits until it listens.
+    init(suspension: String, directory: String? = nil, before: String = ":", _ flags: String = "") throws {
+        self.directory = directory ?? NSTemporaryDirectory() + "nightbell-daemon-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: self.directory, withIntermediateDirectories: true)
+        let settings = [
+            "wakes.linger=20ms", "suspension.retry=20ms", "keepAlive.minimumTimeout=200ms", "keepAlive.lead=50ms",
+        ].map { "--set \($0)" }.joined(separator: " ")
+        let program = PuppetProcess.program("nightbelld")
+        let command = """
+            \(before); exec '\(program)' --socket '\(self.directory)/nightbell.sock' \
+            --runtime-directory '\(self.directory)' --suspend \(suspension) \
+            --log-level critical \(settings) \(flags)
+            """
+        child = try Child("/bin/sh", "-c", command)
+        let listens = eventually {
+            do {
+                _ = try SeqPacketSocket.connect(path: self.directory + "/nightbell.sock")
+                return true
+            } catch {
+                return false
+            }
+        }
+        guard listens else { throw TestFailure("nightbelld does not listen") }
+    }
+
+    /// Voluntary and involuntary context switches of all its threads.
+    func contextSwitches() throws -> Int {
+        try ProcFS.threadIdentifiers(child.pid).reduce(0) { sum, thread in
+            let status = try String(contentsOfFile: "/proc/\(child.pid)/task/\(thread)/status", encoding: .utf8)
+            let counts = status.split(separator: "\n").filter { $0.contains("ctxt_switches") }
+            return sum + counts.reduce(0) { $0 + (Int($1.split(whereSeparator: \.isWhitespace).last ?? "") ?? 0) }
+        }
+    }
+
+    deinit {
+        child.end()
+        try? FileManager.default.removeItem(atPath: directory)
+    }
+}

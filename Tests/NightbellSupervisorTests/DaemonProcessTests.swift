@@ -1,0 +1,173 @@
+import CTestSupport
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import Testing
+
+/// What only a supervisor in a process of its own can show: it is killed, it runs out of descriptors, it idles.
+@Suite(.serialized) struct DaemonProcessTests {
+    static let ways = ["cgroup", "signal"]
+
+    @Test(arguments: ways) func idleMeansIdle(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        let observer = try WireClient(path: daemon.socketPath)
+        let puppets = try (0..<20).map { try PuppetProcess(path: daemon.socketPath, "org.example.phone\($0)") }
+        let peers = try puppets.map { try $0.park("flow") }
+        defer { for peer in peers { close(peer) } }
+        for puppet in puppets {
+            try puppet.command("keepalive 3600000")
+            try puppet.enterBackground()
+        }
+        for index in puppets.indices {
+            try observer.wait(for: "org.example.phone\(index)", toBe: .suspended, path: daemon.socketPath)
+        }
+        let handle = try daemon.child.handle()
+        var before = -1
+        // The observers' ends are the last that it hears of.
+        let isCalm = try eventually {
+            let last = before
+            before = try daemon.contextSwitches()
+            return before == last
+                && Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 100).isEmpty
+        }
+        #expect(isCalm)
+        // Two seconds in which nothing may happen, least of all its end.
+        #expect(Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 2_000).isEmpty)
+        #expect(try daemon.contextSwitches() == before)
+        try peers[7].say("call")
+        try puppets[7].event("read")
+    }
+
+    @Test(arguments: ways) func killedSupervisorLeavesNobodyFrozenForLong(way: String) throws {
+        let first = try DaemonProcess(suspension: way)
+        let puppet = try PuppetProcess(path: first.socketPath, "org.example.phone")
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        let observer = try WireClient(path: first.socketPath)
+        try puppet.enterBackground()
+        try observer.wait(for: "org.example.phone", toBe: .suspended, path: first.socketPath)
+        first.child.end()
+        // Nobody thaws it, so nobody hears it.
+        try puppet.child.send("echo awake\n")
+        while let heard = try puppet.child.hear(within: 100) { #expect(!heard.contains("awake")) }
+        let second = try DaemonProcess(suspension: way, directory: first.directory)
+        try puppet.event("ok awake")
+        try puppet.event("reconnected")
+        try peer.say("call")
+        try puppet.event("read")
+        _ = second
+    }
+
+    @Test(arguments: ways) func thawHookThawsEverybody(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        let puppet = try PuppetProcess(path: daemon.socketPath, "org.example.phone")
+        let observer = try WireClient(path: daemon.socketPath)
+        try puppet.enterBackground()
+        try observer.wait(for: "org.example.phone", toBe: .suspended, path: daemon.socketPath)
+        daemon.child.end()
+        try puppet.child.send("echo awake\n")
+        let hook = try Child(
+            PuppetProcess.program("nightbelld"), "--runtime-directory", daemon.directory, "--suspend", way,
+            "--log-level", "critical", "--thaw-leftovers")
+        try puppet.event("ok awake")
+        hook.reap()
+    }
+
+    @Test func noDescriptorLeftIsToldAndGetsOver() throws {
+        let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 48")
+        let client = try WireClient(path: daemon.socketPath)
+        try client.hello("org.example.phone")
+        // Others take all there are.
+        var crowd: [WireClient] = []
+        var refused: WireError?
+        while refused == nil, crowd.count < 100 {
+            let next = try WireClient(path: daemon.socketPath)
+            do {
+                _ = try next.status()
+                crowd.append(next)
+            } catch {
+                refused = try? next.end()
+            }
+        }
+        #expect(refused?.code == .outOfDescriptors)
+        // Who is in notices nothing, and is refused a socket with the reason.
+        let pair = try Pair.unix()
+        do {
+            _ = try client.handOver(pair.near)
+            Issue.record("there was a descriptor after all")
+        } catch let error as WireError {
+            #expect(error.code == .outOfDescriptors)
+        }
+        crowd.removeAll()
+        // With the crowd gone there is room again: for its socket and for others.
+        #expect(try eventually { try client.status().connections == 1 })
+        _ = try client.handOver(pair.near)
+        _ = try WireClient(path: daemon.socketPath).status()
+        withExtendedLifetime(pair) {}
+    }
+
+    @Test func usersDoNotTouchEachOthersClients() throws {
+        let daemon = try DaemonProcess(suspension: "none", before: "umask 0")
+        let ours = try WireClient(path: daemon.socketPath)
+        try ours.hello("org.example.ours")
+        let pair = try Pair.unix()
+        let token = try ours.handOver(pair.near)
+        let path = daemon.socketPath
+        try OwnThread {
+            guard ctest_become(65_534) == 0 else { throw TestFailure("cannot become another user") }
+            try Self.tryAsStranger(path, token)
+        }.join()
+        #expect(try ours.show("org.example.ours").sockets.count == 1)
+        withExtendedLifetime(pair) {}
+    }
+
+    private static func tryAsStranger(_ path: String, _ token: UInt64) throws {
+        let stranger = try WireClient(path: path)
+        func expectDenied(_ body: WireClientMessage.OneOf_Body, _ code: WireErrorCode) throws {
+            guard case .error(let error) = try stranger.ask(body) else { throw TestFailure("allowed: \(body)") }
+            #expect(error.code == code)
+        }
+        var show = WireShow()
+        show.identifier = "org.example.ours"
+        try expectDenied(.show(show), .permissionDenied)
+        var wake = WireWakeClient()
+        wake.identifier = "org.example.ours"
+        try expectDenied(.wakeClient(wake), .permissionDenied)
+        var suspend = WireSuspendClient()
+        suspend.identifier = "org.example.ours"
+        try expectDenied(.suspendClient(suspend), .permissionDenied)
+        var quit = WireQuitClient()
+        quit.identifier = "org.example.ours"
+        try expectDenied(.quitClient(quit), .permissionDenied)
+        guard case .done = try stranger.ask(.list(WireList())) else { throw TestFailure("sees others") }
+        #expect(try stranger.status().users.isEmpty)
+        try stranger.hello("org.example.theirs")
+        var release = WireRelease()
+        release.token = token
+        try expectDenied(.release(release), .invalidToken)
+        let thief = try WireClient(path: path)
+        var hello = WireHello()
+        hello.version = 1
+        hello.identifier = "org.example.ours"
+        try thief.send(.hello(hello), request: 1)
+        #expect(try thief.end()?.code == .identifierOfOtherUser)
+    }
+
+    @Test func identifierStaysWithItsUser() throws {
+        let daemon = try DaemonProcess(suspension: "none", before: "umask 0")
+        var ours: WireClient? = try WireClient(path: daemon.socketPath)
+        try ours?.hello("org.example.ours")
+        ours = nil
+        let path = daemon.socketPath
+        try OwnThread {
+            guard ctest_become(65_534) == 0 else { throw TestFailure("cannot become another user") }
+            let thief = try WireClient(path: path)
+            var hello = WireHello()
+            hello.version = 1
+            hello.identifier = "org.example.ours"
+            try thief.send(.hello(hello), request: 1)
+            #expect(try thief.end()?.code == .identifierOfOtherUser)
+        }.join()
+    }
+}

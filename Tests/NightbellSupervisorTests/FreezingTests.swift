@@ -1,0 +1,255 @@
+import CTestSupport
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellCore
+import NightbellSupervisor
+import NightbellWire
+import Testing
+
+/// Real processes, really stopped, in both ways of suspension.
+@Suite(.serialized) struct FreezingTests {
+    typealias Suspension = SupervisorConfiguration.Suspension
+    static let ways: [Suspension] = [.cgroup, .signal]
+    private let name = "org.example.phone"
+
+    @Test(arguments: ways) func sleeperIsStoppedAndTrafficThawsIt(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way)
+        let observer = try WireClient(supervisor)
+        let puppet = try PuppetProcess(supervisor, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        // It runs no more: it does not even hear its standard input.
+        try puppet.child.send("echo nobody\n")
+        if way == .signal { #expect(ProcFS.state(puppet.pid) == "T") }
+        try peer.say("INVITE")
+        #expect(try puppet.event("wake").contains("socket"))
+        #expect(try puppet.event("read").hasPrefix("read flow 6"))
+        // What it was told while it slept, it hears now.
+        try puppet.event("ok nobody")
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        #expect(try observer.show(name).counters.wakesSocket == 1)
+        try supervisor.stop()
+    }
+
+    /// Data at every point of the way to sleep: whatever the moment, it is read in time.
+    @Test(arguments: ways) func trafficAtAnyMomentOfFallingAsleepIsRead(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way) { $0.settings.wakes.linger = .zero }
+        let observer = try WireClient(supervisor)
+        let puppet = try PuppetProcess(supervisor, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        for step in 0..<300 {
+            // The way to sleep begins with WakeDone, right after `read` was said; it takes some 200 µs here.
+            let until = BootClock.now() + Int64(step) * 1_000
+            while BootClock.now() < until {}
+            try peer.say("x")
+            #expect(try puppet.event("read").hasPrefix("read flow 1"))
+        }
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        let counters = try observer.show(name).counters
+        #expect(counters.overrunsWake == 0 && counters.suspensionsForced == 0)
+        try supervisor.stop()
+    }
+
+    /// The same, step by step: each state is reached first, then the data is sent.
+    @Test(arguments: ways) func trafficInEachStateIsRead(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way)
+        let observer = try WireClient(supervisor)
+        let puppet = try PuppetProcess(supervisor, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        // In the foreground: its own business, but not read by now.
+        try puppet.command("foreground")
+        try peer.say("a")
+        try puppet.command("hang-enter")
+        try puppet.enterBackground()
+        // Entering the background.
+        try peer.say("b")
+        try puppet.command("hang-prepare 200")
+        try puppet.command("unhang")
+        try puppet.event("read")
+        // Asked to prepare, not ready yet.
+        try puppet.command("hang-prepare 50")
+        try puppet.event("prepare")
+        try peer.say("c")
+        try puppet.event("wake")
+        try puppet.event("read")
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try peer.say("d")
+        try puppet.event("read")
+        try supervisor.stop()
+    }
+
+    @Test(arguments: ways) func hungClientIsSuspendedByForceAndStillWoken(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way)
+        let observer = try WireClient(supervisor)
+        let puppet = try PuppetProcess(supervisor, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.command("hang-prepare 800")
+        try puppet.enterBackground()
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        #expect(try observer.show(name).counters.suspensionsForced == 1)
+        try peer.say("INVITE")
+        try puppet.event("read")
+        try supervisor.stop()
+    }
+
+    @Test(arguments: ways) func killedSleeperIsForgottenAndItsPeerTold(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way)
+        let observer = try WireClient(supervisor)
+        let puppet = try PuppetProcess(supervisor, name)
+        let bystander = try PuppetProcess(supervisor, "org.example.bystander")
+        let peer = try puppet.park("flow")
+        let other = try bystander.park("flow")
+        defer {
+            close(peer)
+            close(other)
+        }
+        try puppet.enterBackground()
+        try bystander.enterBackground()
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try observer.wait(for: "org.example.bystander", toBe: .suspended, supervisor)
+        puppet.child.end()
+        var byte: UInt8 = 0
+        #expect(recv(peer, &byte, 1, 0) == 0)
+        #expect(throws: WireError.self) { try observer.show(name) }
+        #expect(try observer.show("org.example.bystander").counters.wakes == 0)
+        try other.say("still there?")
+        try bystander.event("read")
+        try supervisor.stop()
+    }
+
+    /// `^Z`: whoever stopped it lets it go on, not we; what happened meanwhile waits.
+    @Test(arguments: ways) func clientStoppedFromOutsideStaysStopped(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way)
+        let observer = try WireClient(supervisor)
+        let puppet = try PuppetProcess(supervisor, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try peer.say("first")
+        try puppet.event("read")
+        kill(puppet.pid, SIGSTOP)
+        #expect(eventually { ProcFS.state(puppet.pid) == "T" })
+        // It cannot answer: it is suspended by force.
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try peer.say("second")
+        try observer.wait(for: name, toBe: .background, supervisor)
+        #expect(ProcFS.state(puppet.pid) == "T")
+        kill(puppet.pid, SIGCONT)
+        try puppet.event("read")
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try supervisor.stop()
+    }
+
+    @Test(arguments: ways) func tracedClientLosesNoTraffic(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way) {
+            $0.settings.suspension.confirmation = .milliseconds(100)
+        }
+        let puppet = try PuppetProcess(supervisor, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        let pid = puppet.pid
+        // ptrace(2) belongs to a thread: this one traces from beginning to end.
+        #expect(ctest_trace(pid) == 0)
+        defer { _ = ctest_trace_end(pid) }
+        try puppet.enterBackground()
+        for _ in 0..<5 {
+            try peer.say("x")
+            #expect(try puppet.event("read").hasPrefix("read flow"))
+        }
+        try supervisor.stop()
+    }
+
+    @Test(arguments: ways) func overrunBackgroundTasksEndTheClient(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way)
+        let puppet = try PuppetProcess(supervisor, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        #expect(try puppet.command("begin call") == "valid=true")
+        try puppet.enterBackground()
+        try puppet.event("expiring")
+        var byte: UInt8 = 0
+        #expect(recv(peer, &byte, 1, 0) == 0)
+        let status = try WireClient(supervisor).status()
+        #expect(status.counters.overrunsBackgroundTasks == 1)
+        #expect(status.clientsByState.isEmpty)
+        try supervisor.stop()
+    }
+
+    @Test(arguments: ways) func quitTellsWhoRunsAndEndsWhoSleeps(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way)
+        let observer = try WireClient(supervisor)
+        var quit = WireQuitClient()
+
+        let runner = try PuppetProcess(supervisor, "org.example.runner")
+        quit.identifier = "org.example.runner"
+        #expect(try observer.ask(.quitClient(quit)) == .done(WireDone()))
+        try runner.event("will-terminate")
+        // It does not go by itself, so it is ended.
+        let runnerHandle = try runner.child.handle()
+        #expect(!Poll.wait(runnerHandle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
+
+        let sleeper = try PuppetProcess(supervisor, "org.example.sleeper")
+        try sleeper.enterBackground()
+        try observer.wait(for: "org.example.sleeper", toBe: .suspended, supervisor)
+        let sleeperHandle = try sleeper.child.handle()
+        quit.identifier = "org.example.sleeper"
+        #expect(try observer.ask(.quitClient(quit)) == .done(WireDone()))
+        #expect(!Poll.wait(sleeperHandle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
+        try supervisor.stop()
+    }
+
+    @Test(arguments: ways) func tooManyWakesEndWhoAskedForIt(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way) { $0.settings.wakes.limit = 3 }
+        let observer = try WireClient(supervisor)
+        let puppet = try PuppetProcess(supervisor, name, "voip terminate")
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        let handle = try puppet.child.handle()
+        try puppet.enterBackground()
+        for _ in 0..<3 {
+            try observer.wait(for: name, toBe: .suspended, supervisor)
+            try peer.say("x")
+            try puppet.event("read")
+        }
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try peer.say("x")
+        #expect(!Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
+        #expect(try observer.status().counters.wakeLimitExceeded == 1)
+        try supervisor.stop()
+    }
+
+    @Test(arguments: ways) func stoppingThawsAndThePhonesComeBackToTheNext(way: Suspension) throws {
+        let first = try TestSupervisor(suspension: way)
+        let directory = first.directory
+        let puppets = try (0..<3).map { try PuppetProcess(first, "org.example.phone\($0)") }
+        let peers = try puppets.map { try $0.park("flow") }
+        defer { for peer in peers { close(peer) } }
+        let observer = try WireClient(first)
+        for puppet in puppets { try puppet.enterBackground() }
+        for index in puppets.indices {
+            try observer.wait(for: "org.example.phone\(index)", toBe: .suspended, first)
+        }
+        try first.stop()
+        for puppet in puppets { try puppet.event("lost") }
+        let second = try TestSupervisor(suspension: way, directory: directory)
+        for puppet in puppets { try puppet.event("reconnected") }
+        let newObserver = try WireClient(second)
+        for index in puppets.indices {
+            try newObserver.wait(for: "org.example.phone\(index)", toBe: .suspended, second)
+            #expect(try newObserver.show("org.example.phone\(index)").socketCount == 1)
+        }
+        for (puppet, peer) in zip(puppets, peers) {
+            try peer.say("again")
+            try puppet.event("read")
+        }
+        try second.stop()
+    }
+}

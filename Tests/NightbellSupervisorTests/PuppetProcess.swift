@@ -1,0 +1,113 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+
+/// A real client process that does what it is told, and can really be frozen.
+final class PuppetProcess {
+    let child: Child
+    private var pending = ""
+    private var lines: [String] = []
+    /// Commands whose answers nobody waited for; they come before those of later commands.
+    private var owedAnswers = 0
+
+    init() throws {
+        child = try Child(Self.program("puppet"))
+    }
+
+    /// Starts a puppet that is a client already.
+    convenience init(_ supervisor: TestSupervisor, _ identifier: String, _ words: String = "voip") throws {
+        try self.init(path: supervisor.socketPath, identifier, words)
+    }
+
+    convenience init(path: String, _ identifier: String, _ words: String = "voip") throws {
+        try self.init()
+        try command("hello \(identifier) \(words) socket=\(path)")
+    }
+
+    /// A program of this package, built beside the tests.
+    static func program(_ name: String) -> String {
+        let tests = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+        return tests.deletingLastPathComponent().appendingPathComponent(name).path
+    }
+
+    var pid: pid_t { child.pid }
+
+    /// Gives a command and waits until it was carried out; gives back what followed `ok`.
+    @discardableResult
+    func command(_ text: String) throws -> String {
+        try child.send(text + "\n")
+        while owedAnswers > 0 {
+            _ = try answer()
+            owedAnswers -= 1
+        }
+        let answer = try answer()
+        guard answer.hasPrefix("ok") else { throw TestFailure("\(text): \(answer)") }
+        return String(answer.dropFirst(3))
+    }
+
+    private func answer() throws -> String {
+        try event { $0 == "ok" || $0.hasPrefix("ok ") || $0.hasPrefix("error ") }
+    }
+
+    /// Sends it to the background. It may be frozen before it comes to saying `ok`.
+    func enterBackground() throws {
+        try child.send("background\n")
+        owedAnswers += 1
+        try event("did-enter-background")
+    }
+
+    /// The next line that begins with `word`; those before it are kept for others.
+    @discardableResult
+    func event(_ word: String) throws -> String {
+        try event { $0 == word || $0.hasPrefix(word + " ") }
+    }
+
+    private func event(_ matches: (String) -> Bool) throws -> String {
+        var next = 0
+        while true {
+            while next < lines.count {
+                if matches(lines[next]) { return lines.remove(at: next) }
+                next += 1
+            }
+            guard let heard = try child.hear(), !heard.isEmpty else {
+                throw TestFailure("the puppet says nothing more; last: \(lines.suffix(5))")
+            }
+            pending += heard
+            while let end = pending.firstIndex(of: "\n") {
+                lines.append(String(pending[..<end]))
+                pending.removeSubrange(...end)
+            }
+        }
+    }
+
+    /// Connects over TCP to a listener of the test's; gives the test's end.
+    func connect(_ name: String) throws -> Int32 {
+        let (listener, address) = try Pair.listener()
+        defer { close(listener) }
+        try command("connect-tcp \(UInt16(bigEndian: address.sin_port)) \(name)")
+        let peer = accept(listener, nil, nil)
+        guard peer >= 0 else { throw Pair.failure("accept") }
+        return peer
+    }
+
+    /// Hands a TCP connection over and reads whatever comes by itself.
+    func park(_ name: String) throws -> Int32 {
+        let peer = try connect(name)
+        try command("handover \(name) voip")
+        try command("auto-read on")
+        return peer
+    }
+
+    deinit {
+        child.end()
+    }
+}
+
+extension Int32 {
+    /// Writes to the descriptor.
+    func say(_ text: String) throws {
+        guard send(self, text, text.utf8.count, Int32(MSG_NOSIGNAL)) == text.utf8.count else {
+            throw Pair.failure("send")
+        }
+    }
+}

@@ -1,0 +1,290 @@
+import Nightbell
+import NightbellWire
+import SwiftProtobuf
+import Testing
+
+private let second: Int64 = 1_000_000_000
+
+/// Drives the pure state without a socket or a clock.
+private struct Rehearsal {
+    var state: SessionState
+    /// What was sent last.
+    var sent: [WireClientMessage] = []
+    var notices: [String] = []
+    var disconnects = 0
+
+    init(reconnects: Bool = true) {
+        state = SessionState(
+            hello: .with { $0.identifier = "org.example.test" }, reconnects: reconnects,
+            requestTimeout: 5 * second)
+    }
+
+    /// Registered, at this time.
+    static func connected(at now: Int64 = 0, reconnects: Bool = true) -> Rehearsal {
+        var rehearsal = Rehearsal(reconnects: reconnects)
+        rehearsal.perform(rehearsal.state.connectionMade(at: now))
+        rehearsal.answer(.welcome(.init()), at: now)
+        return rehearsal
+    }
+
+    mutating func perform(_ actions: [SessionState.Action]) {
+        for action in actions {
+            switch action {
+            case .send(let message, _): sent.append(message)
+            case .disconnect: disconnects += 1
+            case .notify(let notice): notices.append(Self.name(notice))
+            }
+        }
+    }
+
+    /// Answers what was sent last.
+    mutating func answer(_ body: WireSupervisorMessage.OneOf_Body, at now: Int64) {
+        receive(body, request: sent.last?.request ?? 0, at: now)
+    }
+
+    mutating func receive(_ body: WireSupervisorMessage.OneOf_Body, request: UInt64 = 0, at now: Int64) {
+        perform(
+            state.received(
+                .with {
+                    $0.request = request
+                    $0.body = body
+                }, at: now))
+    }
+
+    /// Asks, and returns the request's number.
+    mutating func ask(_ request: Request, at now: Int64) throws -> UInt64 {
+        guard case .send(let number, let message) = try state.submit(request, at: now) else {
+            Issue.record("\(request) was not sent")
+            return 0
+        }
+        sent.append(message)
+        return number
+    }
+
+    mutating func done(_ request: Request, at now: Int64) throws {
+        let number = try ask(request, at: now)
+        answer(.done(.init()), at: now)
+        let outcome = state.requests.take(number)
+        _ = try #require(outcome).get()
+    }
+
+    static func name(_ notice: SessionState.Notice) -> String {
+        switch notice {
+        case .wake(let wake, _): "wake \(wake.id)"
+        case .keepAlive: "keep-alive"
+        case .didEnterBackground: "background"
+        case .prepareToSuspend(let epoch, _): "prepare \(epoch)"
+        case .suspendCancelled(let epoch): "cancelled \(epoch)"
+        case .backgroundTimeExpiring: "expiring"
+        case .willTerminate: "terminate"
+        case .connectionLost(let error): "lost \(error.code)"
+        case .reconnected: "reconnected"
+        case .socketLost(_, let error): "socket lost \(error.code)"
+        case .keepAliveLost(let error): "keep-alive lost \(error.code)"
+        }
+    }
+}
+
+private let gone = NightbellError(.connectionLost, "")
+
+@Suite struct SessionStateTests {
+    @Test func triesAgainAfterPausesThatDouble() {
+        var rehearsal = Rehearsal.connected()
+        var now = 100 * second
+        rehearsal.perform(rehearsal.state.lost(gone, at: now))
+        var pauses: [Int64] = []
+        for _ in 0..<8 {
+            let deadline = rehearsal.state.nextDeadline ?? 0
+            pauses.append((deadline - now) / 1_000_000)
+            guard case .nothing(let early) = rehearsal.state.tick(at: deadline - 1), early.isEmpty else {
+                Issue.record("too early")
+                return
+            }
+            guard case .connect = rehearsal.state.tick(at: deadline) else {
+                Issue.record("not in time")
+                return
+            }
+            now = deadline
+            rehearsal.state.connectionFailed(NightbellError(.cannotConnect, ""), at: now)
+        }
+        #expect(pauses == [50, 100, 200, 400, 800, 1_600, 2_000, 2_000])
+        #expect(rehearsal.notices == ["lost connectionLost"])
+    }
+
+    @Test func doesNotRunAgainstASupervisorThatDropsItAtOnce() {
+        var rehearsal = Rehearsal.connected()
+        rehearsal.perform(rehearsal.state.lost(gone, at: 1))
+        #expect(rehearsal.state.nextDeadline == 100_000_001)
+    }
+
+    @Test func countsAFailedRegistrationAsAFailedAttempt() {
+        var rehearsal = Rehearsal.connected()
+        rehearsal.perform(rehearsal.state.lost(gone, at: 10 * second))
+        _ = rehearsal.state.tick(at: 11 * second)
+        rehearsal.perform(rehearsal.state.connectionMade(at: 11 * second))
+        #expect(rehearsal.state.nextDeadline == 16 * second)
+        guard case .nothing(let actions) = rehearsal.state.tick(at: 16 * second) else { return }
+        rehearsal.perform(actions)
+        #expect(rehearsal.state.nextDeadline == 16_100_000_000)
+        #expect(rehearsal.notices == ["lost connectionLost"])
+        #expect(rehearsal.disconnects == 2)
+    }
+
+    @Test(arguments: [NightbellError.Code.unsupportedVersion, .invalidIdentifier, .identifierOfOtherUser])
+    func givesUpWhatCannotSucceed(_ code: NightbellError.Code) {
+        var rehearsal = Rehearsal.connected()
+        rehearsal.perform(rehearsal.state.lost(NightbellError(code, ""), at: 1))
+        #expect(rehearsal.state.closure?.code == code)
+        #expect(rehearsal.state.nextDeadline == nil)
+    }
+
+    @Test func runsTheKeepAliveHandlerItselfWhileNobodyElseDoes() throws {
+        var rehearsal = Rehearsal.connected()
+        try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
+        try rehearsal.done(.enterBackground, at: 0)
+        rehearsal.perform(rehearsal.state.lost(gone, at: 599 * second))
+        // Attempts go on …
+        rehearsal.state.connectionFailed(gone, at: 599 * second)
+        var now = 599 * second
+        while now < 600 * second {
+            now = try #require(rehearsal.state.nextDeadline)
+            switch rehearsal.state.tick(at: now) {
+            case .connect: rehearsal.state.connectionFailed(gone, at: now)
+            case .nothing(let actions): rehearsal.perform(actions)
+            }
+        }
+        // … and the handler runs in time.
+        #expect(now == 600 * second)
+        #expect(rehearsal.notices == ["lost connectionLost", "keep-alive"])
+        #expect(rehearsal.state.holdings.keepAlive?.lastRun == 600 * second)
+    }
+
+    @Test(arguments: [(200, false), (400, true)])
+    func runsTheKeepAliveHandlerAfterReconnectingIfHalfTheTimeIsOver(_ at: Int64, _ runs: Bool) throws {
+        var rehearsal = Rehearsal.connected()
+        try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
+        try rehearsal.done(.enterBackground, at: 0)
+        let entered = rehearsal.state.enteredBackground()
+        #expect(entered)
+        let now = at * second
+        rehearsal.perform(rehearsal.state.lost(gone, at: now))
+        _ = rehearsal.state.tick(at: now + second)
+        rehearsal.perform(rehearsal.state.connectionMade(at: now + second))
+        rehearsal.answer(.welcome(.init()), at: now + second)
+        rehearsal.answer(.done(.init()), at: now + second)
+        rehearsal.answer(.done(.init()), at: now + second)
+        #expect(
+            rehearsal.notices == ["lost connectionLost", "reconnected"] + (runs ? ["keep-alive"] : []))
+        #expect(rehearsal.state.isConnected)
+    }
+
+    @Test func restoresOneThingAfterTheOther() throws {
+        var rehearsal = Rehearsal.connected()
+        let file = FileIdentity(device: 1, inode: 2)
+        let new = (0..<260).map { NewSocket(descriptor: 3, tag: .device, name: "\($0)", file: file) }
+        _ = try rehearsal.ask(.handOver(new), at: 0)
+        rehearsal.answer(
+            .handedOver(.with { $0.adoptions = (0..<260).map { n in .with { $0.token = n + 1 } } }), at: 0)
+        rehearsal.perform(rehearsal.state.lost(gone, at: 0))
+        _ = rehearsal.state.tick(at: second)
+        let before = rehearsal.sent.count
+        rehearsal.perform(rehearsal.state.connectionMade(at: second))
+        #expect(rehearsal.sent.count == before + 1)
+        rehearsal.answer(.welcome(.init()), at: second)
+        #expect(rehearsal.sent.last?.handOver.sockets.count == 250)
+        // Requests of others wait meanwhile.
+        guard case .wait = try rehearsal.state.submit(.media, at: second) else {
+            Issue.record("a request was sent in between")
+            return
+        }
+        // Refused as a whole: all of these are lost.
+        rehearsal.answer(.error(.sample(.truncatedDescriptors)), at: second)
+        #expect(rehearsal.sent.last?.handOver.sockets.count == 10)
+        rehearsal.answer(
+            .handedOver(.with { $0.adoptions = (0..<10).map { n in .with { $0.token = n + 500 } } }),
+            at: second)
+        #expect(rehearsal.state.isConnected)
+        #expect(rehearsal.notices.count == 252)
+        #expect(rehearsal.state.holdings.sockets.count == 10)
+        #expect(rehearsal.state.holdings.socket(of: 509)?.name == "259")
+    }
+
+    @Test func losesTheConnectionInTheMiddleOfRestoring() throws {
+        var rehearsal = Rehearsal.connected()
+        try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
+        rehearsal.perform(rehearsal.state.lost(gone, at: 0))
+        _ = rehearsal.state.tick(at: second)
+        rehearsal.perform(rehearsal.state.connectionMade(at: second))
+        rehearsal.answer(.welcome(.init()), at: second)
+        rehearsal.perform(rehearsal.state.lost(gone, at: second))
+        #expect(rehearsal.notices == ["lost connectionLost"])
+        _ = rehearsal.state.tick(at: 5 * second)
+        rehearsal.perform(rehearsal.state.connectionMade(at: 5 * second))
+        rehearsal.answer(.welcome(.init()), at: 5 * second)
+        rehearsal.answer(.done(.init()), at: 5 * second)
+        #expect(rehearsal.notices == ["lost connectionLost", "reconnected"])
+    }
+
+    @Test func takesBackWhatWasBeingTakenBackWhenTheConnectionEnded() throws {
+        var rehearsal = Rehearsal.connected()
+        try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
+        let clear = try rehearsal.ask(.clearKeepAlive, at: 0)
+        let time = try rehearsal.ask(.timeRemaining, at: 0)
+        rehearsal.perform(rehearsal.state.lost(gone, at: 0))
+        #expect(rehearsal.state.requests.take(clear) == .success(.done))
+        #expect(rehearsal.state.requests.take(time) == .failure(gone))
+        #expect(rehearsal.state.holdings.keepAlive == nil)
+        #expect(rehearsal.state.requests.count == 0)
+    }
+
+    @Test func doesNotEnterTheBackgroundOnceItIsBackInTheForeground() throws {
+        var rehearsal = Rehearsal.connected()
+        try rehearsal.done(.enterBackground, at: 0)
+        rehearsal.receive(.didEnterBackground(.init()), at: 0)
+        #expect(rehearsal.notices == ["background"])
+        try rehearsal.done(.enterForeground, at: 0)
+        let entered = rehearsal.state.enteredBackground()
+        #expect(!entered)
+        // And again, twice: the supervisor waits for an answer each time.
+        for _ in 0..<2 {
+            try rehearsal.done(.enterBackground, at: 0)
+            let entered = rehearsal.state.enteredBackground()
+            #expect(entered)
+        }
+    }
+
+    @Test func closes() throws {
+        var rehearsal = Rehearsal.connected()
+        let time = try rehearsal.ask(.timeRemaining, at: 0)
+        rehearsal.perform(rehearsal.state.close())
+        rehearsal.perform(rehearsal.state.close())
+        #expect(rehearsal.disconnects == 1)
+        #expect(rehearsal.state.requests.take(time)?.code == .closed)
+        #expect(throws: NightbellError.self) { try rehearsal.state.submit(.media, at: 0) }
+        // What was already on the way does nothing any more.
+        rehearsal.receive(.wake(.sample(1, [.request])), at: 0)
+        #expect(rehearsal.notices.isEmpty)
+        rehearsal.perform(rehearsal.state.connectionMade(at: 0))
+        #expect(rehearsal.disconnects == 2)
+    }
+
+    @Test func thePatienceDoesNotCountTimeSpentAsleep() {
+        var patience = Patience(8_000, from: 0)
+        #expect(patience.next(at: 0) == 1_000)
+        // Suspended for an hour.
+        #expect(patience.next(at: 3_600_000) == 1_000)
+        var rounds = 0
+        var now: Int64 = 3_600_000
+        while patience.next(at: now) != nil {
+            now += 1_000
+            rounds += 1
+        }
+        #expect(rounds == 6)
+    }
+}
+
+extension Result where Failure == NightbellError {
+    fileprivate var code: NightbellError.Code? {
+        if case .failure(let error) = self { error.code } else { nil }
+    }
+}

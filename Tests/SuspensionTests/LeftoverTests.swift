@@ -1,0 +1,95 @@
+import CLinux
+import CTestSupport
+import Descriptors
+import EdgeTestSupport
+import Glibc
+import Suspension
+import Testing
+
+/// A supervisor that dies leaves its clients stopped; the next one lets them run.
+@Suite(.enabled(if: canFreeze)) struct LeftoverTests {
+    private let stage: Stage
+
+    init() throws { stage = try Stage() }
+
+    @Test(arguments: SuspenderTests.methods, SuspensionMethod.allCases)
+    func theNextRunThaws(method: SuspensionMethod, next: SuspensionMethod) throws {
+        let home = try ScratchCgroup()
+        let frozen = try Child.awakeEcho()
+        let running = try Child.awakeEcho()
+        try home.add(frozen.pid)
+        do {
+            let suspender = try stage.suspender(method)
+            try suspender.attach(0, running)
+            try suspender.attach(5, frozen)
+            try suspender.freezeFully(5)
+            // Forgotten without a word, as in a crash.
+        }
+        #expect(try frozen.isSilent())
+        let suspender = try stage.suspender(next)
+        #expect(
+            suspender.thawLeftovers() == [LeftoverReport(pid: frozen.pid, method: method, outcome: .thawed)])
+        #expect(try frozen.hear() == "!")
+        #expect(try running.answers())
+        #expect(cgroup(of: frozen.pid) == home.directory)
+        #expect(suspender.thawLeftovers() == [])
+
+        // And it can do its work.
+        try suspender.attach(5, frozen)
+        try suspender.freezeFully(5)
+        suspender.detachAll()
+        #expect(try frozen.answers())
+        frozen.end()
+    }
+
+    @Test func nothingToDo() throws {
+        for method in SuspensionMethod.allCases {
+            let suspender = try stage.suspender(method)
+            #expect(suspender.thawLeftovers() == [])
+            suspender.detachAll()
+        }
+    }
+
+    /// The number is somebody else's now.
+    @Test func aNumberUsedAgainIsNotTouched() throws {
+        let child = try Child.awakeEcho()
+        do {
+            let suspender = try stage.suspender(.signal)
+            try suspender.attach(0, child)
+            try suspender.freezeFully(0)
+        }
+        let path = stage.directory.file("stopped")
+        let file = try OwnedDescriptor(opening: path, O_WRONLY)
+        let startTime = try #require(ProcFS.startTime(child.pid))
+        var another = startTime + 1
+        #expect(pwrite(file.rawValue, &another, 8, 8) == 8)
+        #expect(try stage.suspender(.signal).thawLeftovers() == [])
+        #expect(ProcFS.state(child.pid) == "T")
+    }
+
+    @Test(arguments: [0, 1, 15, 17, 4096]) func aDamagedRecordDoesNoHarm(length: Int) throws {
+        let file = try OwnedDescriptor(
+            opening: stage.directory.file("stopped"), O_WRONLY | O_CREAT, mode: 0o600)
+        let bytes = (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 37) }
+        #expect(write(file.rawValue, bytes, length) == length)
+        #expect(try stage.suspender(.signal).thawLeftovers() == [])
+    }
+
+    /// The next run is started elsewhere in the hierarchy.
+    @Test func leftoversElsewhereAreFound() throws {
+        let elsewhere = try ScratchCgroup()
+        let child = try Child.awakeEcho()
+        let there = InstancePaths(
+            name: stage.instance.name, runtimeDirectory: stage.directory.path, cgroupParent: elsewhere.name)
+        do {
+            let suspender = try makeSuspender(.cgroup, instance: there)
+            try suspender.attach(0, child)
+            try suspender.freezeFully(0)
+        }
+        let suspender = try stage.suspender(.cgroup)
+        #expect(suspender.thawLeftovers().map(\.pid) == [child.pid])
+        #expect(try child.answers())
+        #expect(try SmallFile.names(in: elsewhere.directory).allSatisfy { !$0.hasPrefix("nightbell-") })
+        suspender.detachAll()
+    }
+}

@@ -1,0 +1,218 @@
+import CTestSupport
+import Descriptors
+import EdgeTestSupport
+import Glibc
+import Suspension
+import Testing
+
+/// What every way to stop a process must do.
+@Suite(.enabled(if: canFreeze)) struct SuspenderTests {
+    static let methods: [SuspensionMethod] = [.cgroup, .signal]
+    private let stage: Stage
+
+    init() throws { stage = try Stage() }
+
+    @Test(arguments: methods) func whoIsFrozenIsSilentUntilThawed(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        #expect(suspender.method == method && suspender.method(slot: 0) == method)
+        let child = try Child.awakeEcho()
+        try suspender.attach(0, child)
+        for _ in 0..<3 {
+            try suspender.freezeFully(0)
+            #expect(try child.isSilent())
+            #expect(try suspender.progress(slot: 0) == .frozen)
+            try suspender.thaw(slot: 0)
+            #expect(try child.hear() == "!")
+        }
+        suspender.detachAll()
+        #expect(try child.answers())
+    }
+
+    @Test(arguments: methods) func everythingMayBeSaidTwice(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        let child = try Child.awakeEcho()
+        try suspender.attach(3, child)
+        try suspender.attach(3, child)
+        try suspender.thaw(slot: 3)
+        #expect(try suspender.progress(slot: 3) == .pending)
+        try suspender.freezeFully(3)
+        try suspender.attach(3, child)
+        try suspender.freezeFully(3)
+        #expect(try child.isSilent())
+        try suspender.thaw(slot: 3)
+        try suspender.thaw(slot: 3)
+        #expect(try child.hear() == "!")
+        suspender.detach(slot: 3)
+        suspender.detach(slot: 3)
+        #expect(try child.answers())
+    }
+
+    @Test(arguments: methods) func detachingThaws(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        let child = try Child.awakeEcho()
+        try suspender.attach(0, child)
+        try suspender.freezeFully(0)
+        suspender.detach(slot: 0)
+        #expect(try child.answers())
+    }
+
+    @Test(arguments: methods) func aSlotNobodyIsIn(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        let calls: [(UInt32) throws -> Void] = [
+            { _ = try suspender.freeze(slot: $0) }, { _ = try suspender.progress(slot: $0) },
+            { try suspender.thaw(slot: $0) },
+        ]
+        for call in calls {
+            let error = #expect(throws: SuspensionError.self) { try call(9) }
+            #expect(error?.code == .notAttached)
+        }
+        suspender.detach(slot: 9)
+    }
+
+    @Test(arguments: methods) func theDeadCannotBeAttached(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        let child = try Child.awakeEcho()
+        let handle = try child.handle()
+        kill(child.pid, SIGKILL)
+        _ = Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000)
+        for _ in 0..<2 {
+            let error = #expect(throws: SuspensionError.self) {
+                try suspender.attach(slot: 0, process: handle)
+            }
+            #expect(error?.code == .processGone)
+            // Once unburied, once buried.
+            child.reap()
+        }
+        suspender.detachAll()
+    }
+
+    @Test(arguments: methods) func killedWhileFrozen(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        let child = try Child.awakeEcho()
+        let handle = try child.handle()
+        try suspender.attach(0, child)
+        try suspender.freezeFully(0)
+        kill(child.pid, SIGKILL)
+        #expect(Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000) == .readable)
+        let error = #expect(throws: SuspensionError.self) {
+            // The cgroup counts the process until it is quite gone.
+            _ = try eventually(within: 1000) { try suspender.progress(slot: 0) == .pending }
+        }
+        #expect(error?.code == .processGone)
+        try suspender.thaw(slot: 0)
+        suspender.detach(slot: 0)
+        suspender.detachAll()
+    }
+
+    /// `^Z`, then we freeze and thaw: it was not us who stopped it.
+    @Test(arguments: methods) func whoWasStoppedByOthersStaysStopped(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        let child = try Child.awakeEcho()
+        try suspender.attach(0, child)
+        kill(child.pid, SIGSTOP)
+        #expect(eventually { ProcFS.state(child.pid) == "T" })
+        try suspender.freezeFully(0)
+        try suspender.thaw(slot: 0)
+        #expect(try child.isSilent())
+        #expect(ProcFS.state(child.pid) == "T")
+        kill(child.pid, SIGCONT)
+        #expect(try child.hear() == "!")
+        // And the next time is like the first.
+        try suspender.freezeFully(0)
+        #expect(try child.isSilent())
+        try suspender.thaw(slot: 0)
+        #expect(try child.hear() == "!")
+    }
+
+    /// The tracer is the calling thread, so all of this happens without giving it up.
+    @Test(arguments: methods, [false, true])
+    func theTracedFreezeToo(method: SuspensionMethod, inTracersHands: Bool) throws {
+        let stage = stage
+        try onOwnThread {
+            let suspender = try stage.suspender(method)
+            let child = try Child.awakeEcho()
+            try suspender.attach(0, child)
+            try #require(ctest_trace(child.pid) == 0)
+            #expect(ProcFS.tracerPID(child.pid) != nil)
+            if inTracersHands {
+                #expect(ctest_trace_interrupt(child.pid) == 0)
+                #expect(eventually { ProcFS.state(child.pid) == "t" })
+            }
+            try suspender.freezeFully(0)
+            #expect(try child.isSilent())
+            try suspender.thaw(slot: 0)
+            var status: CInt = 0
+            // Where a signal or we ourselves stopped it for its tracer, that has to let go of it.
+            if inTracersHands || method == .signal {
+                #expect(waitpid(child.pid, &status, WUNTRACED | __WALL) == child.pid)
+                #expect(ctest_trace_end(child.pid) == 0)
+            }
+            #expect(try child.hear() == "!")
+            suspender.detachAll()
+        }
+    }
+
+    @Test(arguments: methods) func everyThreadStops(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        let child = try Child.threaded(20)
+        #expect(eventually { ProcFS.threads(child.pid).map { $0 >= 20 } ?? false })
+        try suspender.attach(0, child)
+        for _ in 0..<20 {
+            try suspender.freezeFully(0)
+            if method == .signal {
+                let states = ProcFS.threadIdentifiers(child.pid).map {
+                    ProcFS.statistics(child.pid, thread: $0)?.state
+                }
+                #expect(states.count >= 20 && states.allSatisfy { $0 == "T" })
+            }
+            try suspender.thaw(slot: 0)
+        }
+        suspender.detachAll()
+    }
+
+    @Test(arguments: methods) func aSlotIsUsedAgain(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        let first = try Child.awakeEcho()
+        let second = try Child.awakeEcho()
+        try suspender.attach(0, first)
+        try suspender.freezeFully(0)
+        try suspender.attach(0, second)
+        #expect(try first.answers())
+        try suspender.freezeFully(0)
+        #expect(try first.answers())
+        #expect(try second.isSilent())
+        suspender.detachAll()
+        #expect(try second.hear() == "!")
+    }
+
+    @Test(arguments: methods) func manyAtOnce(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        let children = try (0..<30).map { _ in try Child.awakeEcho() }
+        for (slot, child) in children.enumerated() {
+            try suspender.attach(UInt32(slot), child)
+            _ = try suspender.freeze(slot: UInt32(slot))
+        }
+        for slot in children.indices {
+            #expect(try eventually { try suspender.progress(slot: UInt32(slot)) == .frozen })
+        }
+        for (slot, child) in children.enumerated() where !slot.isMultiple(of: 2) {
+            try suspender.thaw(slot: UInt32(slot))
+            #expect(try child.answers())
+        }
+        #expect(try children[0].isSilent())
+        suspender.detachAll()
+        #expect(try children[0].hear() == "!")
+        for child in children { #expect(try child.answers()) }
+        if method == .cgroup { #expect(!exists(try stage.cgroupDirectory())) }
+    }
+
+    @Test func noneStopsNobody() throws {
+        let suspender = try stage.suspender(.none)
+        let child = try Child.awakeEcho()
+        try suspender.attach(0, child)
+        #expect(try suspender.freeze(slot: 0) == .frozen)
+        #expect(try child.answers())
+        try suspender.thaw(slot: 0)
+        suspender.detachAll()
+    }
+}
