@@ -164,7 +164,7 @@ extension Supervisor {
         }
     }
 
-    private func thaw(_ client: ClientID) {
+    func thaw(_ client: ClientID) {
         do {
             try suspender.thaw(slot: client.slot)
         } catch {
