@@ -23,10 +23,10 @@ struct ImportRulesTests {
             "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
         ],
         "Presentation": ["Nightbell"],
-        "LoadTester": [
-            "ArgumentParser", "CFloors", "Descriptors", "Glibc", "Histogram", "Nightbell", "NightbellCore",
+        "LoadTester": edge.union([
+            "ArgumentParser", "CFloors", "Descriptors", "Histogram", "Nightbell", "NightbellCore",
             "NightbellWire", "Presentation", "SIPKit", "SwiftProtobuf",
-        ],
+        ]),
         "nightbell-load": ["ArgumentParser", "LoadTester"],
         "nightbell-sim": ["ArgumentParser", "Glibc", "Simulation"],
         "nightbelld": [

@@ -31,7 +31,8 @@ struct AdoptRun {
         var results = AdoptResults(settings: settings)
         for round in 0...settings.rounds {
             for isOurs in round % 2 == 0 ? [true, false] : [false, true] {
-                let seconds = try isOurs ? handOver(descriptors, to: supervisor) : handOverToFloor(descriptors)
+                let seconds =
+                    try isOurs ? handOver(descriptors, to: supervisor) : handOverToFloor(descriptors)
                 guard round > 0 else { continue }
                 let rate = Double(settings.sockets) / seconds
                 if isOurs { results.ours.append(rate) } else { results.floor.append(rate) }
@@ -81,7 +82,8 @@ struct AdoptRun {
         try check(
             "hand over",
             cfloors_hand_over(
-                socket.rawValue, descriptors, descriptors.count, settings.batch, bytes, bytes.count, &answers))
+                socket.rawValue, descriptors, descriptors.count, settings.batch, bytes, bytes.count, &answers)
+        )
         try check("hand over", cfloors_await_answers(socket.rawValue, &answers, packets))
         let end = monotonicNow()
         guard try supervisor.status().sockets == others + descriptors.count else {
@@ -182,7 +184,8 @@ extension AdoptResults: Reportable {
     var tables: [ReportTable] {
         [
             ReportTable(
-                title: "Adoption, \(settings.batch) in a packet", columns: ["", "Nightbell", "floor", "ratio"],
+                title: "Adoption, \(settings.batch) in a packet",
+                columns: ["", "Nightbell", "floor", "ratio"],
                 rows: [
                     [
                         "sockets/s", figure(median(ours), digits: 0), figure(median(floor), digits: 0),
@@ -197,7 +200,8 @@ extension AdoptResults: Reportable {
 
     var charts: [Chart] {
         func series(_ name: String, _ rates: [Double]) -> Chart.Series {
-            .init(name: name, points: rates.enumerated().map { .init(x: Double($0.offset + 1), y: $0.element) })
+            .init(
+                name: name, points: rates.enumerated().map { .init(x: Double($0.offset + 1), y: $0.element) })
         }
         return [
             Chart(
