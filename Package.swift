@@ -16,6 +16,7 @@ let package = Package(
         .library(name: "NightbellSupervisor", targets: ["NightbellSupervisor"]),
         .executable(name: "nightbelld", targets: ["nightbelld"]),
         .executable(name: "nightbell", targets: ["nightbell"]),
+        .executable(name: "nightbell-sim", targets: ["nightbell-sim"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
         .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
     ],
@@ -35,7 +36,10 @@ let package = Package(
         .target(name: "CLinux"),
 
         // Pure: no I/O, no clock, no Foundation.
-        .target(name: "NightbellCore", swiftSettings: strict),
+        // Deliberate mistakes for the simulator to find, in debug builds only.
+        .target(
+            name: "NightbellCore",
+            swiftSettings: strict + [.define("NIGHTBELL_MUTATIONS", .when(configuration: .debug))]),
         .target(
             name: "NightbellWire",
             dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
@@ -93,6 +97,16 @@ let package = Package(
             ],
             swiftSettings: strict),
 
+        // The real core in a simulated world.
+        .target(name: "Simulation", dependencies: ["NightbellCore"], swiftSettings: strict),
+        .executableTarget(
+            name: "nightbell-sim",
+            dependencies: [
+                "NightbellCore", "Simulation",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: strict),
+
         // Examples: code to read and copy from; the demo and the tests run them.
         .target(
             name: "SIPKit",
@@ -131,7 +145,10 @@ let package = Package(
             path: "Tests/Puppet",
             swiftSettings: settings),
 
-        .testTarget(name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
+        .testTarget(
+            name: "NightbellCoreTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
+        .testTarget(
+            name: "SimulationTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
         .testTarget(
             name: "DescriptorsTests",
             dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],

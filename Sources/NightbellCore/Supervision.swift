@@ -4,7 +4,7 @@
 /// run can be replayed. Sockets are tokens and processes are client IDs; descriptors, pids and the clock belong
 /// to the edge, which feeds what happened in one turn of its loop to `handle`, then calls `endTurn`, carries out
 /// the actions in order, and reports what came of them as further events.
-public struct Supervision: Sendable {
+public struct Supervision: Sendable, Equatable {
     public let settings: Settings
     public internal(set) var counters = Counters()
     public internal(set) var isStopping = false
@@ -18,9 +18,12 @@ public struct Supervision: Sendable {
     /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
     var hasThawedInTurn = false
+    #if NIGHTBELL_MUTATIONS
+        var mutation: Mutation?
+    #endif
 
     /// Who an identifier belongs to, and which client goes by it now.
-    struct Ownership: Sendable {
+    struct Ownership: Sendable, Equatable {
         let user: UserID
         var client: ClientID?
     }

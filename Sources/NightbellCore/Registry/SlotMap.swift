@@ -83,3 +83,5 @@ package struct SlotMap<Element: Sendable>: Sendable {
         }
     }
 }
+
+extension SlotMap: Equatable where Element: Equatable {}
