@@ -37,6 +37,7 @@ public struct Supervision: Sendable, Equatable {
     public var nextDeadline: Instant? {
         guard !isStopping else { return nil }
         guard let own = deadlines.first?.instant else { return schedule.nextDeadline }
+        if mutated(.forgetsKeepAliveTimer) { return own }
         return schedule.nextDeadline.map { min($0, own) } ?? own
     }
 
@@ -88,7 +89,8 @@ public struct Supervision: Sendable, Equatable {
     /// Ends a turn: whoever is inside its keep-alive window runs along with what is awake now, and every client
     /// that was woken in this turn is told of everything at once.
     public mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
-        if !isStopping, hasThawedInTurn || schedule.isDue(at: now) {
+        let runsAlong = hasThawedInTurn && !mutated(.sleepsThroughWindow)
+        if !isStopping, runsAlong || schedule.isDue(at: now) {
             runKeepAlives(at: now, into: &actions)
         }
         hasThawedInTurn = false
@@ -121,7 +123,8 @@ public struct Supervision: Sendable, Equatable {
         guard clients.contains(client.id) else { return }
         if case .background(let background) = clients[client.id].lifecycle {
             clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
-            if background.isIdle(at: now), !clients[client.id].assertions.holds(at: now), !isStopping {
+            let holds = clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
+            if background.isIdle(at: now), !holds, !isStopping {
                 prepareToSuspend(client, at: now, into: &actions)
             }
         }

@@ -14,6 +14,8 @@ struct Climate: Sendable {
     var freezesFailing: Int
     /// … and so many are not confirmed yet.
     var freezesPending: Int
+    /// … and of so many, what came of them is told seconds later.
+    var sluggish: Int
     /// How late the loop serves its timer at most. Less than the lead of keep-alive windows.
     var lateness: Duration
     /// Out of 64 steps: in so many the whole machine stands still for seconds.
@@ -32,10 +34,11 @@ struct Climate: Sendable {
         for _ in 0..<2 { behaviours.append(all[random.below(all.count)]) }
         freezesFailing = [0, 0, 4, 8, 32][random.below(5)]
         freezesPending = [0, 8, 24, 32][random.below(4)]
+        sluggish = [0, 0, 4, 32][random.below(4)]
         stalls = random.once(in: 8) ? 1 : 0
-        traffic = 1 + random.below(12)
-        requests = 1 + random.below(12)
-        commands = random.below(3)
+        traffic = [1, 2, 4, 8][random.below(4)]
+        requests = [1, 2, 4, 12][random.below(4)]
+        commands = [0, 0, 1, 2][random.below(4)]
         tolerance = Int64(random.below(4)) * 10
 
         settings.budgets.enteringBackground = .milliseconds(500 + random.below(4_500))

@@ -42,7 +42,8 @@ struct SimulationCommand: AsyncParsableCommand {
     @Option(
         help: ArgumentHelp(
             "A mistake of the core to make (debug builds only).",
-            valueName: Mutation.areCompiledIn ? Mutation.allCases.map(\.rawValue).joined(separator: "|") : nil))
+            valueName: Mutation.areCompiledIn ? Mutation.allCases.map(\.rawValue).joined(separator: "|") : nil
+        ))
     var mutation: Mutation?
 
     func validate() throws {

@@ -33,7 +33,8 @@ struct WorldTests {
         let traced = Run(seed: 11, steps: Self.steps) { lines.append($0) }
         #expect(traced.digest == Run(seed: 11, steps: Self.steps).digest)
         #expect(lines.contains { $0.hasPrefix("step 17 at ") })
-        #expect(lines.contains { $0.contains("says handOver") } && lines.contains { $0.contains("thaw client") })
+        #expect(
+            lines.contains { $0.contains("says handOver") } && lines.contains { $0.contains("thaw client") })
     }
 
     @Test("Made-up names in every event that takes one: nothing comes of them")

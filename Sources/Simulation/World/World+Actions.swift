@@ -181,16 +181,18 @@ extension World {
         stop(client, epoch)
     }
 
-    /// The kernel stops a process: at once, some looks later, or never.
+    /// The kernel stops a process: at once, some looks later, or never; and says so sooner or later.
     private mutating func stop(_ client: SimulatedClient, _ epoch: UInt64) {
+        let isSluggish = climate.sluggish > 0 && random.below(64) < climate.sluggish
+        let at = isSluggish ? now + random.duration(upTo: .seconds(4)) : now
         let chance = random.below(64)
         if chance < climate.freezesFailing {
-            queue.append((.freezeFailed(client.id, epoch: epoch), now))
+            queue.append((.freezeFailed(client.id, epoch: epoch), at))
         } else if chance < climate.freezesFailing + climate.freezesPending {
-            queue.append((.notFrozenYet(client.id, epoch: epoch), now))
+            queue.append((.notFrozenYet(client.id, epoch: epoch), at))
         } else {
             if fault != .freezeInvented || !random.once(in: 4) { client.execution = .stopped }
-            queue.append((.frozen(client.id, epoch: epoch), now))
+            queue.append((.frozen(client.id, epoch: epoch), at))
         }
     }
 

@@ -83,7 +83,8 @@ extension World {
             let wakes = settings.wakes
             let longest = max(wakes.lingerMaximum, wakes.linger, settings.suspension.retryMaximum)
             require(
-                .assertions, now < client.busyAt + longest + .seconds(1), "\(name) stays awake without reason")
+                .assertions, now < client.busyAt + longest + .seconds(1), "\(name) stays awake without reason"
+            )
         }
         client.wasBusy = isBusy
         guard let window = client.window else { return }
@@ -101,10 +102,13 @@ extension World {
     /// What the core tells of a client.
     private mutating func checkView(_ client: SimulatedClient) {
         let name = Wording.name(client.id)
-        guard let view = core.view(of: client.id, at: now) else { return violate(.counters, "\(name) is lost") }
+        guard let view = core.view(of: client.id, at: now) else {
+            return violate(.counters, "\(name) is lost")
+        }
         require(.counters, view.user == client.user, "\(name) has another uid")
         require(
-            .tokens, view.sockets.count == client.sockets.count
+            .tokens,
+            view.sockets.count == client.sockets.count
                 && client.sockets.allSatisfy { view.sockets.contains($0.token) },
             "\(name) has other sockets")
         require(
@@ -112,7 +116,9 @@ extension World {
         require(.counters, view.backgroundTasks.count == client.tasks.count, "\(name) has other tasks")
         require(.keepAlive, view.keepAliveTimeout == client.timeout, "\(name) has another timeout")
         var counters = client.expected
-        if let since = client.asleepSince { counters.asleepNanoseconds += UInt64(now.since(since).nanoseconds) }
+        if let since = client.asleepSince {
+            counters.asleepNanoseconds += UInt64(now.since(since).nanoseconds)
+        }
         if view.counters != counters {
             violate(.counters, Wording.difference(view.counters, counters, of: name))
         }

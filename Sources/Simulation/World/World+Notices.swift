@@ -35,7 +35,8 @@ extension World {
         require(.tokens, epoch == client.lastEpoch + 1, "epoch \(epoch) of \(name) after \(client.lastEpoch)")
         require(.assertions, !client.holds(at: now), "\(name) is suspended in spite of its assertions")
         require(
-            .budgets, client.entering == nil && client.openWake == nil, "\(name) is suspended within a budget")
+            .budgets, client.entering == nil && client.openWake == nil, "\(name) is suspended within a budget"
+        )
         require(.budgets, now >= client.lingerUntil, "\(name) is suspended before it has lingered")
         require(.stop, !core.isStopping, "\(name) is suspended by a supervisor that stops")
         client.lastEpoch = epoch
@@ -78,7 +79,8 @@ extension World {
             return violate(.wakeBound, "\(name) is told of \(Wording.name(fired.token)), which did not fire")
         }
         mustBeTold.remove(at: index)
-        require(.wakeBound, !socket.isEnded, "\(name) is told of the end of \(Wording.name(fired.token)) twice")
+        require(
+            .wakeBound, !socket.isEnded, "\(name) is told of the end of \(Wording.name(fired.token)) twice")
         let isEnd =
             !fired.conditions.isDisjoint(with: [.peerClosed, .hangUp])
             || (socket.isStream && fired.conditions.contains(.error))
@@ -88,7 +90,9 @@ extension World {
     private mutating func runKeepAlive(_ client: SimulatedClient) {
         let name = Wording.name(client.id)
         expect(client) { $0.keepAliveRuns += 1 }
-        guard let window = client.window else { return violate(.keepAlive, "\(name) has no keep-alive handler") }
+        guard let window = client.window else {
+            return violate(.keepAlive, "\(name) has no keep-alive handler")
+        }
         require(.keepAlive, window.earliest <= now + .microseconds(1), "\(name) runs before its window")
         // Recorded as late if the whole machine stood still; `check` says whether it might be.
         if now > window.latest { expect(client) { $0.keepAliveLate += 1 } }

@@ -44,7 +44,7 @@ extension World {
         }
         var next = now + pause
         for client in clients where client.execution == .running { next = min(next, client.nextDue) }
-        if !queue.isEmpty { next = min(next, now + .milliseconds(1)) }
+        for (_, since) in queue { next = min(next, max(since, now + .milliseconds(1))) }
         // The loop serves its timer a little late now and then, but within the lead.
         if let deadline = core.nextDeadline, deadline < next {
             next = deadline
@@ -120,7 +120,7 @@ extension World {
         for index in queue.indices {
             let (event, since) = queue[index]
             let isOld = now.since(since) >= .milliseconds(20)
-            if !isOld, random.once(in: 3) {
+            if since > now || (!isOld && random.once(in: 3)) {
                 queue[kept] = queue[index]
                 kept += 1
             } else if case .fired(let token, _) = event {
@@ -139,7 +139,9 @@ extension World {
         if choice < climate.traffic {
             disturbNetwork()
         } else if choice < climate.traffic + climate.requests {
-            guard let client = random.pick(clients), client.execution == .running, !client.isKilled else { return }
+            guard let client = random.pick(clients), client.execution == .running, !client.isKilled else {
+                return
+            }
             speak(client)
         } else if choice < climate.traffic + climate.requests + climate.commands {
             guard let client = random.pick(clients), let command = random.pick(Command.allCases),
@@ -152,12 +154,14 @@ extension World {
     }
 
     private mutating func happenRarely() {
-        switch random.below(8) {
+        switch random.below(10) {
         case 0...3:
             if clients.count < climate.clients { emit(registration()) }
         case 4:
             emit(nonsense())
-        case 5:
+        case 5, 6:
+            if let client = random.pick(clients), !client.isKilled { coincide(client) }
+        case 7:
             guard let client = random.pick(clients), random.once(in: 4) else { return }
             coverage.crashes += 1
             emit(.gone(client.id))
@@ -168,9 +172,27 @@ extension World {
         }
     }
 
+    /// Everything at once for one client, asleep or not: what it says was on its way when it was stopped.
+    private mutating func coincide(_ client: SimulatedClient) {
+        if random.once(in: 4) { emit(.command(.wake, client.id, nextKey())) }
+        for socket in client.sockets where !socket.isPeerClosed && random.once(in: 2) {
+            receive(socket)
+            if random.once(in: 2) { say(.release(socket.token), client) }
+        }
+        if client.behaviour == .malicious { say(.wakeDone(wakeID: .max), client) }
+        say(random.once(in: 2) ? request(client) : lie(client), client)
+    }
+
+    private mutating func receive(_ socket: SimulatedSocket) {
+        guard !socket.isReset else { return }
+        socket.unread += 1
+        noteArrival(socket)
+    }
+
     /// Peers send, close and reset whenever they like.
     private mutating func disturbNetwork() {
-        guard let client = random.pick(clients), let socket = random.pick(client.sockets), !socket.isReset else {
+        guard let client = random.pick(clients), let socket = random.pick(client.sockets), !socket.isReset
+        else {
             return
         }
         switch random.below(12) {
@@ -184,11 +206,18 @@ extension World {
                 socket.hasError = true
             }
         default:
-            guard !socket.isPeerClosed else { return }
-            socket.unread += 1
+            if !socket.isPeerClosed { receive(socket) }
+            return
         }
+        noteArrival(socket)
+    }
+
+    private mutating func noteArrival(_ socket: SimulatedSocket) {
+        let client = socket.owner
         if client.execution != .running, socket.waitingSince == nil { socket.waitingSince = now }
-        note("\(Wording.name(socket.token)) of \(Wording.name(client.id)) has \(Wording.words(socket.conditions))")
+        note(
+            "\(Wording.name(socket.token)) of \(Wording.name(client.id)) has \(Wording.words(socket.conditions))"
+        )
         fireIfReady(socket)
     }
 

@@ -32,7 +32,7 @@ package struct World {
     var generations: [UInt64] = []
     var formerTokens: [SocketToken] = []
     var traffic: [UserID: UserTraffic] = [:]
-    /// What the kernel has to report, and since when.
+    /// What the kernel has to report, and since when, or from when on.
     var queue: [(event: Event, since: Instant)] = []
     var events: [Event] = []
     var actions = ActionBuffer()
@@ -156,7 +156,8 @@ package struct World {
         }
         replay.endTurn(at: now, into: &replayed)
         require(
-            .replay, replayed.actions == actions.actions && replayed.adoptions == actions.adoptions
+            .replay,
+            replayed.actions == actions.actions && replayed.adoptions == actions.adoptions
                 && replayed.firedSockets == actions.firedSockets, "the same events gave other actions")
         require(.replay, replay.nextDeadline == core.nextDeadline, "the same events gave another deadline")
         if steps % 64 == 0 { require(.replay, replay == core, "the same events gave another state") }
