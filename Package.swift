@@ -17,12 +17,12 @@ let package = Package(
         .executable(name: "nightbelld", targets: ["nightbelld"]),
         .executable(name: "nightbell", targets: ["nightbell"]),
         .executable(name: "nightbell-sim", targets: ["nightbell-sim"]),
+        .executable(name: "nightbell-load", targets: ["nightbell-load"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
         .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
-        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: []),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
@@ -56,7 +56,6 @@ let package = Package(
             name: "NightbellSupervisor",
             dependencies: [
                 "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
-                .product(name: "BasicContainers", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -106,6 +105,32 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
+
+        // The load tester, and the floors that everything is measured against.
+        .target(name: "CFloors"),
+        .target(
+            name: "LoadTester",
+            dependencies: [
+                "CFloors", "Descriptors", "Nightbell", "NightbellCore", "NightbellWire", "Presentation",
+                "SIPKit",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Histogram", package: "hdrhistogram-swift"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "nightbell-load",
+            dependencies: [
+                "LoadTester", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "LoadTests",
+            dependencies: [
+                "CFloors", "LoadTester", "Presentation",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: settings),
 
         // Examples: code to read and copy from; the demo and the tests run them.
         .target(
@@ -199,5 +224,9 @@ let package = Package(
             name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
             swiftSettings: settings),
         .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
+        .testTarget(
+            name: "DemoTests",
+            dependencies: ["SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld"],
+            swiftSettings: settings),
     ]
 )

@@ -56,9 +56,13 @@ final class BuiltinServer {
         server.flowEnded(flow)
     }
 
-    /// Closes every connection, as a server that is restarted does. Returns how many there were.
-    func closeConnections() -> Int {
+    /// Closes every connection, as a server that is restarted does, or resets it, as one that crashes. Returns
+    /// how many there were.
+    func closeConnections(byReset: Bool) -> Int {
         let flows = Array(connections.keys)
+        if byReset {
+            for socket in connections.values { socket.resetAtClose() }
+        }
         for flow in flows { end(flow) }
         return flows.count
     }

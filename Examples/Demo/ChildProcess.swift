@@ -28,9 +28,13 @@ final class ChildProcess {
         sigemptyset(&defaults)
         for number in [SIGPIPE, SIGINT, SIGTERM, SIGHUP] { sigaddset(&defaults, number) }
         posix_spawnattr_setsigdefault(&attributes, &defaults)
+        var blocked = sigset_t()
+        sigemptyset(&blocked)
+        posix_spawnattr_setsigmask(&attributes, &blocked)
         // A group of its own: Ctrl-C is for the demo, which then ends its children in the right order.
         posix_spawnattr_setpgroup(&attributes, 0)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
+        posix_spawnattr_setflags(
+            &attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP))
 
         // util-linux's setpriv asks the kernel to end the child with its parent, then becomes the child.
         let guardian = "/usr/bin/setpriv"
@@ -67,7 +71,12 @@ final class ChildProcess {
 
     func send(_ signal: CInt) {
         // A child that has not been waited for keeps its id, so the signal cannot reach anybody else.
-        if isRunning { kill(id, signal) }
+        if isRunning { Glibc.kill(id, signal) }
+    }
+
+    /// Ends it at once, and what it started.
+    func kill() {
+        if isRunning { Glibc.kill(-id, SIGKILL) }
     }
 
     /// Its resident memory in bytes.

@@ -19,6 +19,15 @@ final class Demo {
     private var others: [ChildProcess] = []
     private let domain = "demo.nightbell.invalid"
     private let started = ContinuousClock.now
+    private var nextLookAtChildren = ContinuousClock.now
+    private var progress: Progress?
+
+    /// A line now and then for who watches.
+    private struct Progress {
+        var next: ContinuousClock.Instant
+        let period: Duration
+        let show: () -> Void
+    }
 
     init(_ options: DemoCommand) throws {
         self.options = options
@@ -28,6 +37,11 @@ final class Demo {
         programs = try options.programs ?? ownDirectory()
         users = (1...options.clients).map { "phone\($0)" }
         password = (0..<4).map { _ in String(UInt32.random(in: .min ... .max), radix: 36) }.joined()
+        loop.addTimer(next: { [weak self] in self?.progress?.next }) { [weak self] in
+            guard let progress = self?.progress else { return }
+            self?.progress?.next += progress.period
+            progress.show()
+        }
     }
 
     /// True: everything went as it must.
@@ -55,9 +69,11 @@ final class Demo {
         let results = results(counts, before, after)
         for trouble in events.tally.troubles.prefix(20) { complain(trouble) }
         isGood = results.isGood
+        // Before the results, so that these are the last that is said.
+        stopEverything()
         print("\n\(results.table())")
         if !isGood { print("\nNot everything went as it must.") }
-        if options.json { print(try results.json()) }
+        if options.json { print(results.json()) }
         fflush(nil)
         return isGood
     }
@@ -120,13 +136,13 @@ final class Demo {
     /// Does to the sleeping phones what networks and administrators do.
     private func disturb(_ disturbance: DemoCommand.Disturbance) throws {
         switch disturbance {
-        case .connections:
+        case .connections, .resets:
             guard let builtinServer else {
                 throw DemoError.missing("only the builtin server can be disturbed")
             }
             events.forgetRegistrations()
-            let closed = builtinServer.closeConnections()
-            say("the server closes \(closed) connections")
+            let closed = builtinServer.closeConnections(byReset: disturbance == .resets)
+            say("the server \(disturbance == .resets ? "resets" : "closes") \(closed) connections")
             try wait(for: "the phones to connect again", atMost: .seconds(30)) {
                 events.registered.count >= closed
             }
@@ -144,9 +160,12 @@ final class Demo {
     /// Lets the loop run until something has come about. A child that ends meanwhile is an error.
     private func wait(for what: String, atMost limit: Duration, until condition: () throws -> Bool) throws {
         try loop.wait(for: what, atMost: limit, detail: { states() }) {
-            let all = phones + others + [supervisor?.process].compactMap { $0 }
-            if let ended = all.first(where: { !$0.isRunning }) {
-                throw DemoError.childEnded(ended.name, status: ended.exitStatus ?? 0)
+            if .now >= nextLookAtChildren {
+                nextLookAtChildren = .now + .milliseconds(200)
+                let all = phones + others + [supervisor?.process].compactMap { $0 }
+                if let ended = all.first(where: { !$0.isRunning }) {
+                    throw DemoError.childEnded(ended.name, status: ended.exitStatus ?? 0)
+                }
             }
             return try condition()
         }
@@ -206,19 +225,23 @@ final class Demo {
 
     /// Shows how the calls go on until they are over or the time is up; calls that are not over are lost.
     private func watchCalls(
-        atMost limit: Duration, _ counts: () -> CallCounts, until isDone: () -> Bool
+        atMost limit: Duration, _ counts: @escaping () -> CallCounts, until isDone: () -> Bool
     ) throws {
-        var lastLine = ContinuousClock.now
+        // Asking the supervisor takes its time, so it is asked between two calls, not at the moment of one.
+        let interval = Duration.seconds(1 / options.rate)
+        progress = Progress(
+            next: .now + .seconds(2) + interval * 0.6,
+            period: interval * max(1, (.seconds(2) / interval).rounded()),
+            show: { [weak self] in
+                let counts = counts()
+                let failures = counts.failed > 0 ? ", \(counts.failed) failed" : ""
+                self?.say(
+                    "\(counts.placed) calls, \(counts.endedProperly) ended\(failures); \(self?.states() ?? "")"
+                )
+            })
+        defer { progress = nil }
         do {
-            try wait(for: "the calls to end", atMost: limit) {
-                if .now - lastLine >= .seconds(2) {
-                    lastLine = .now
-                    let counts = counts()
-                    let failures = counts.failed > 0 ? ", \(counts.failed) failed" : ""
-                    say("\(counts.placed) calls, \(counts.endedProperly) ended\(failures); \(states())")
-                }
-                return isDone()
-            }
+            try wait(for: "the calls to end", atMost: limit, until: isDone)
         } catch DemoError.timedOut(let what, let detail) {
             complain("gave up waiting for \(what): \(detail)")
         }
@@ -237,16 +260,16 @@ final class Demo {
         let lateBySupervisor = after.status.counters.keepAliveLate - before.status.counters.keepAliveLate
         return Results(
             clients: users.count, calls: counts.placed, answered: counts.answered,
-            ended_properly: counts.endedProperly,
+            endedProperly: counts.endedProperly,
             // A call without any answer, or one that was not over when the time was up.
-            lost_wakes: counts.noAnswer + counts.placed - counts.isOver,
-            late_keepalives: max(tally.lateKeepAlives, lateBySupervisor),
-            keepalive_runs: tally.keepAliveRuns, wakes: tally.wakes, wakes_by_reason: tally.wakesByReason,
-            wakes_without_reason: tally.wakesWithoutReason,
-            wake_latency_us: tally.latency,
-            asleep_percent: rounded(100 * (asleep / time), digits: 1), asleep_at_end: asleepAtEnd(after),
-            supervisor_kib: Int(after.status.memoryBytes) / 1_024,
-            phone_kib: phones.map(\.residentBytes).reduce(0, +) / max(1, phones.count) / 1_024,
+            lostWakes: counts.noAnswer + counts.placed - counts.isOver,
+            lateKeepAlives: max(tally.lateKeepAlives, lateBySupervisor),
+            keepAliveRuns: tally.keepAliveRuns, wakes: tally.wakes, wakesByReason: tally.wakesByReason,
+            wakesWithoutReason: tally.wakesWithoutReason,
+            wakeLatencyMicroseconds: tally.latency,
+            asleepPercent: rounded(100 * (asleep / time), digits: 1), asleepAtEnd: asleepAtEnd(after),
+            supervisorKibibytes: Int(after.status.memoryBytes) / 1_024,
+            phoneKibibytes: phones.map(\.residentBytes).reduce(0, +) / max(1, phones.count) / 1_024,
             suspend: after.status.suspension, transport: options.transport.rawValue,
             registrar: options.registrar.rawValue,
             seconds: rounded((ContinuousClock.now - started) / .seconds(1), digits: 1))
@@ -277,7 +300,7 @@ final class Demo {
         for process in processes where process.isRunning {
             complain("\(process.name) (\(process.id)) does not end, so it is killed")
             // A stopped or frozen process ends by SIGKILL too.
-            process.send(SIGKILL)
+            process.kill()
             for _ in 0..<100 where process.isRunning { usleep(10_000) }
         }
     }

@@ -41,7 +41,7 @@ struct DemoCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Before the calls: connections (the server closes them) or supervisor (it restarts). Repeatable.",
+            "Before the calls: connections (the server closes them), resets, or supervisor (it restarts).",
             valueName: "what"))
     var disturb: [Disturbance] = []
 
@@ -62,7 +62,7 @@ struct DemoCommand: ParsableCommand {
     }
 
     enum Disturbance: String, ExpressibleByArgument, CaseIterable {
-        case connections, supervisor
+        case connections, resets, supervisor
     }
 
     enum RegistrarChoice: String, ExpressibleByArgument, CaseIterable {

@@ -75,7 +75,10 @@ final class Loop {
         guard poll(&entries, nfds_t(entries.count), milliseconds) >= 0 || errno == EINTR else {
             throw DemoError.system("poll", code: errno)
         }
-        if entries[0].revents != 0 { throw DemoError.interrupted }
+        if entries[0].revents != 0 {
+            stopSignals.take()
+            throw DemoError.interrupted
+        }
         for entry in entries.dropFirst() where entry.revents != 0 {
             // One source may have removed another in this turn.
             sources[entry.fd]?.serve()

@@ -1,4 +1,3 @@
-import FoundationEssentials
 import Glibc
 import Histogram
 
@@ -36,17 +35,6 @@ final class PhoneEvents {
     private(set) var writeEnd: CInt
     private let readEnd: CInt
     private var partial: [UInt8] = []
-    private let decoder = JSONDecoder()
-
-    private struct Line: Decodable {
-        var phone: String
-        var event: String
-        var reason: String?
-        var reasons: [String]?
-        var explained: Bool?
-        var latency_ns: Int64?
-        var late_ms: Int64?
-    }
 
     init(loop: Loop) throws {
         var ends: [CInt] = [-1, -1]
@@ -71,39 +59,42 @@ final class PhoneEvents {
         while let end = partial.firstIndex(of: UInt8(ascii: "\n")) {
             let line = Array(partial[..<end])
             partial.removeFirst(end + 1)
-            do {
-                record(try decoder.decode(Line.self, from: Data(line)))
-            } catch {
+            guard let report = Report(line: line) else {
                 tally.troubles.append("unreadable report: \(String(decoding: line, as: UTF8.self))")
+                continue
             }
+            record(report)
         }
     }
 
-    private func record(_ line: Line) {
-        switch line.event {
+    private func record(_ report: Report) {
+        let phone = report.text("phone") ?? "?"
+        switch report.text("event") {
         case "registered":
-            registered.insert(line.phone)
+            registered.insert(phone)
         case "answered":
             tally.callsAnswered += 1
         case "ended":
             tally.callsEnded += 1
         case "keep_alive":
             tally.keepAliveRuns += 1
-            if (line.late_ms ?? 0) > 0 { tally.lateKeepAlives += 1 }
+            if report.number("late_ms", or: 0) > 0 { tally.lateKeepAlives += 1 }
         case "wake":
-            recordWake(line)
+            recordWake(report)
         case "registration_failed", "connection_lost", "staying_awake", "supervisor_lost",
             "background_time_expiring":
-            tally.troubles.append("\(line.phone): \(line.event) \(line.reason ?? "")")
+            tally.troubles.append("\(phone): \(report.text("event") ?? "") \(report.text("reason") ?? "")")
         default:
             return
         }
     }
 
-    private func recordWake(_ line: Line) {
+    private func recordWake(_ report: Report) {
         tally.wakes += 1
-        for reason in line.reasons ?? [] { tally.wakesByReason[reason, default: 0] += 1 }
-        if line.reasons?.isEmpty != false || line.explained == false { tally.wakesWithoutReason += 1 }
-        if let latency = line.latency_ns, latency >= 0 { tally.wakeLatency.record(UInt64(latency)) }
+        let reasons = report.list("reasons")
+        for reason in reasons { tally.wakesByReason[reason, default: 0] += 1 }
+        if reasons.isEmpty || !report.flag("explained") { tally.wakesWithoutReason += 1 }
+        let latency = report.number("latency_ns", or: -1)
+        if latency >= 0 { tally.wakeLatency.record(UInt64(latency)) }
     }
 }

@@ -1,9 +1,6 @@
-import FoundationEssentials
-import Histogram
-
 /// What a run showed.
-struct Results: Encodable {
-    struct Latency: Encodable {
+struct Results {
+    struct Latency {
         var p50: Double
         var p99: Double
         var max: Double
@@ -12,18 +9,18 @@ struct Results: Encodable {
     var clients: Int
     var calls: Int
     var answered: Int
-    var ended_properly: Int
-    var lost_wakes: Int
-    var late_keepalives: Int
-    var keepalive_runs: Int
+    var endedProperly: Int
+    var lostWakes: Int
+    var lateKeepAlives: Int
+    var keepAliveRuns: Int
     var wakes: Int
-    var wakes_by_reason: [String: Int]
-    var wakes_without_reason: Int
-    var wake_latency_us: Latency
-    var asleep_percent: Double
-    var asleep_at_end: Int
-    var supervisor_kib: Int
-    var phone_kib: Int
+    var wakesByReason: [String: Int]
+    var wakesWithoutReason: Int
+    var wakeLatencyMicroseconds: Latency
+    var asleepPercent: Double
+    var asleepAtEnd: Int
+    var supervisorKibibytes: Int
+    var phoneKibibytes: Int
     var suspend: String
     var transport: String
     var registrar: String
@@ -31,36 +28,59 @@ struct Results: Encodable {
 
     /// Whether everything went as it must.
     var isGood: Bool {
-        answered == calls && ended_properly == calls && lost_wakes == 0 && late_keepalives == 0
-            && wakes_without_reason == 0 && asleep_at_end == clients
+        answered == calls && endedProperly == calls && lostWakes == 0 && lateKeepAlives == 0
+            && wakesWithoutReason == 0 && asleepAtEnd == clients
     }
 
-    func json() throws -> String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys]
-        return String(decoding: try encoder.encode(self), as: UTF8.self)
+    /// The same for programs, on one line.
+    func json() -> String {
+        func object(_ members: [(String, String)]) -> String {
+            "{\(members.map { "\"\($0)\":\($1)" }.joined(separator: ","))}"
+        }
+        let latency = wakeLatencyMicroseconds
+        // No text here needs escapes: all of it is our own.
+        return object([
+            ("clients", "\(clients)"), ("calls", "\(calls)"), ("answered", "\(answered)"),
+            ("ended_properly", "\(endedProperly)"), ("lost_wakes", "\(lostWakes)"),
+            ("late_keepalives", "\(lateKeepAlives)"), ("keepalive_runs", "\(keepAliveRuns)"),
+            ("wakes", "\(wakes)"),
+            (
+                "wakes_by_reason",
+                object(wakesByReason.sorted { $0.key < $1.key }.map { ($0.key, "\($0.value)") })
+            ),
+            ("wakes_without_reason", "\(wakesWithoutReason)"),
+            (
+                "wake_latency_us",
+                object([("p50", "\(latency.p50)"), ("p99", "\(latency.p99)"), ("max", "\(latency.max)")])
+            ),
+            ("asleep_percent", "\(asleepPercent)"), ("asleep_at_end", "\(asleepAtEnd)"),
+            ("supervisor_kib", "\(supervisorKibibytes)"), ("phone_kib", "\(phoneKibibytes)"),
+            ("suspend", "\"\(suspend)\""), ("transport", "\"\(transport)\""),
+            ("registrar", "\"\(registrar)\""),
+            ("seconds", "\(seconds)"),
+        ])
     }
 
     /// A table for people.
     func table() -> String {
-        let reasons = wakes_by_reason.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }
+        let reasons = wakesByReason.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }
         let rows: [(String, String)] = [
             ("registrar", "\(registrar), \(transport)"),
             ("suspended by", suspend),
-            ("phones", "\(clients), \(asleep_at_end) asleep at the end"),
+            ("phones", "\(clients), \(asleepAtEnd) asleep at the end"),
             ("calls", "\(calls)"),
             ("answered", "\(answered)"),
-            ("ended properly", "\(ended_properly)"),
-            ("lost wakes", "\(lost_wakes)"),
-            ("keep-alive runs", "\(keepalive_runs), \(late_keepalives) late"),
+            ("ended properly", "\(endedProperly)"),
+            ("lost wakes", "\(lostWakes)"),
+            ("keep-alive runs", "\(keepAliveRuns), \(lateKeepAlives) late"),
             ("wakes", "\(wakes): \(reasons.joined(separator: ", "))"),
-            ("wakes without reason", "\(wakes_without_reason)"),
-            ("packet → handler, p50", "\(wake_latency_us.p50) µs"),
-            ("packet → handler, p99", "\(wake_latency_us.p99) µs"),
-            ("packet → handler, max", "\(wake_latency_us.max) µs"),
-            ("time asleep", "\(asleep_percent) %"),
-            ("memory, supervisor", "\(supervisor_kib) KiB"),
-            ("memory, a phone", "\(phone_kib) KiB"),
+            ("wakes without reason", "\(wakesWithoutReason)"),
+            ("packet → handler, p50", "\(wakeLatencyMicroseconds.p50) µs"),
+            ("packet → handler, p99", "\(wakeLatencyMicroseconds.p99) µs"),
+            ("packet → handler, max", "\(wakeLatencyMicroseconds.max) µs"),
+            ("time asleep", "\(asleepPercent) %"),
+            ("memory, supervisor", "\(supervisorKibibytes) KiB"),
+            ("memory, a phone", "\(phoneKibibytes) KiB"),
             ("time", "\(seconds) s"),
         ]
         let width = rows.map(\.0.count).max() ?? 0

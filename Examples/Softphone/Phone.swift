@@ -68,7 +68,10 @@ final class Phone {
         entries.append(pollfd(fd: mayRead ? socket?.descriptor ?? -1 : -1, events: Int16(events), revents: 0))
         let count = poll(&entries, nfds_t(entries.count), millisecondsUntilDeadline())
         if count > 0 {
-            if entries[0].revents != 0 { stop() }
+            if entries[0].revents != 0 {
+                stopSignals.take()
+                stop()
+            }
             if entries[1].revents != 0 { serveSupervisor() }
             // The supervisor's messages may have stopped the reading.
             if entries[2].revents != 0, mayRead { serveSocket() }
@@ -242,7 +245,8 @@ final class Phone {
 
     // MARK: The end
 
-    /// Hangs up, removes the registration, and ends: within two seconds, whatever the server says.
+    /// Hangs up, removes the registration, and ends: within two seconds, whatever the server says, and at once
+    /// when asked a second time.
     func stop() {
         guard case .running = state else { return finish(succeeded: true) }
         state = .stopping(until: .now + .seconds(2))

@@ -1,43 +1,16 @@
-import BasicContainers
 import Descriptors
 import EventLoop
 import NightbellCore
 
 /// The duplicates of adopted sockets, by the slot of their token.
 struct ParkedTable: ~Copyable {
-    struct Slot: ~Copyable {
-        /// `nil`: the slot is free.
-        var token: SocketToken?
-        var held: Held?
-
-        borrowing func arm() throws(LoopError) {
-            switch held {
-            case .some(let held): try held.watch.arm()
-            case .none: break
-            }
-        }
-
-        borrowing func disarm() {
-            switch held {
-            case .some(let held): held.watch.disarm()
-            case .none: break
-            }
-        }
-
-        var descriptor: CInt? {
-            switch held {
-            case .some(let held): held.descriptor.rawValue
-            case .none: nil
-            }
-        }
-    }
-
     struct Held: ~Copyable {
+        let token: SocketToken
         let watch: Watch
         let descriptor: OwnedDescriptor
     }
 
-    private var slots = UniqueArray<Slot>()
+    private var slots = UniqueSlots<Held>()
     /// The names that owners gave; most sockets have none.
     private var names: [UInt32: String] = [:]
 
@@ -47,8 +20,8 @@ struct ParkedTable: ~Copyable {
         let watch = try loop.watch(
             descriptor.rawValue, [.read, .closed], .oneShot,
             token: WatchToken(.socket, id: token.rawValue).rawValue)
-        while slots.count <= Int(token.slot) { slots.append(Slot()) }
-        slots[Int(token.slot)] = Slot(token: token, held: Held(watch: watch, descriptor: descriptor))
+        while slots.count <= Int(token.slot) { slots.append(nil) }
+        slots[Int(token.slot)] = Held(token: token, watch: watch, descriptor: descriptor)
         if !name.isEmpty { names[token.slot] = name }
     }
 
@@ -56,31 +29,45 @@ struct ParkedTable: ~Copyable {
     mutating func remove(_ token: SocketToken) {
         guard contains(token) else { return }
         // Before the close: epoll would go on reporting the number as long as the owner's descriptor lives.
-        slots[Int(token.slot)].disarm()
-        slots[Int(token.slot)] = Slot()
+        switch slots[Int(token.slot)] {
+        case .some(let held): held.watch.disarm()
+        case .none: break
+        }
+        slots[Int(token.slot)] = nil
         names[token.slot] = nil
     }
 
-    func contains(_ token: SocketToken) -> Bool {
-        Int(token.slot) < slots.count && slots[Int(token.slot)].token == token
-    }
+    func contains(_ token: SocketToken) -> Bool { self.token(inSlot: token.slot) == token }
 
     /// Watches a socket that `contains` knows.
     func arm(_ token: SocketToken) throws(LoopError) {
-        try slots[Int(token.slot)].arm()
+        switch slots[Int(token.slot)] {
+        case .some(let held): try held.watch.arm()
+        case .none: break
+        }
     }
 
     func descriptor(of token: SocketToken) -> CInt? {
-        contains(token) ? slots[Int(token.slot)].descriptor : nil
+        guard contains(token) else { return nil }
+        switch slots[Int(token.slot)] {
+        case .some(let held): return held.descriptor.rawValue
+        case .none: return nil
+        }
     }
 
     func name(of token: SocketToken) -> String { names[token.slot] ?? "" }
 
     /// The socket that an event of the loop is about, unless it is gone.
     func token(for watch: WatchToken) -> SocketToken? {
-        guard Int(watch.slot) < slots.count, let token = slots[Int(watch.slot)].token,
-            watch.names(token.rawValue)
-        else { return nil }
+        guard let token = token(inSlot: watch.slot), watch.names(token.rawValue) else { return nil }
         return token
+    }
+
+    private func token(inSlot slot: UInt32) -> SocketToken? {
+        guard Int(slot) < slots.count else { return nil }
+        switch slots[Int(slot)] {
+        case .some(let held): return held.token
+        case .none: return nil
+        }
     }
 }

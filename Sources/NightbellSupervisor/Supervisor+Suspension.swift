@@ -1,17 +1,27 @@
 import Descriptors
-import Glibc
-import Logging
+public import Logging
 import Suspension
 
 /// How the supervisor sets up its way to stop processes.
 extension Supervisor {
+    /// Lets everything run that an earlier supervisor of this configuration has left stopped, and does nothing
+    /// else. A supervisor does this by itself when it starts; this is for when none is to start.
+    ///
+    /// - Throws: `SupervisorError` with `EADDRINUSE` while a supervisor uses the runtime directory: what is stopped
+    ///   then is stopped on purpose.
+    public static func thawLeftovers(
+        of configuration: SupervisorConfiguration, logger: Logger
+    ) throws(SupervisorError) {
+        let directory = try RuntimeDirectory(configuration.runtimeDirectory)
+        _ = try prepareSuspension(configuration, directory, logger)
+    }
+
     static func prepareSuspension(
-        _ configuration: SupervisorConfiguration, _ logger: Logger
+        _ configuration: SupervisorConfiguration, _ directory: borrowing RuntimeDirectory, _ logger: Logger
     ) throws(SupervisorError) -> any Suspender {
-        try makeRuntimeDirectory(configuration.runtimeDirectory)
         let paths = InstancePaths(
-            name: instanceName(configuration.runtimeDirectory),
-            runtimeDirectory: configuration.runtimeDirectory, cgroupParent: configuration.cgroupParent)
+            name: directory.instanceName, runtimeDirectory: directory.path,
+            cgroupParent: configuration.cgroupParent)
         let suspender: any Suspender
         do {
             suspender = try makeSuspender(configuration.suspension.method, instance: paths)
@@ -29,21 +39,6 @@ extension Supervisor {
         }
         logger.info("clients are suspended by \(suspender.method.rawValue): \(suspender.detail)")
         return suspender
-    }
-
-    private static func makeRuntimeDirectory(_ path: String) throws(SupervisorError) {
-        // Its parent, such as /run, is somebody else's.
-        guard unsafe mkdir(path, 0o755) != 0, errno != EEXIST else { return }
-        throw SupervisorError(.runtimeDirectory, SystemError("mkdir"), "cannot make \(path)")
-    }
-
-    /// Supervisors with different runtime directories share nothing; one with the same directory takes over what
-    /// an earlier one left. (FNV-1a, 64 bits.)
-    private static func instanceName(_ runtimeDirectory: String) -> String {
-        let hash = runtimeDirectory.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) { hash, byte in
-            (hash ^ UInt64(byte)) &* 0x100_0000_01b3
-        }
-        return String(hash, radix: 16)
     }
 }
 

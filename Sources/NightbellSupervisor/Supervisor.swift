@@ -25,6 +25,8 @@ public actor Supervisor {
     var clientConnections: [Connection?] = []
     /// The clients' processes, while there is one client to a process.
     var clientProcesses: Set<pid_t> = []
+    /// Given back when `run()` is over, so that the next supervisor need not wait for this value's end.
+    private var directory: RuntimeDirectory?
     let suspender: any Suspender
 
     /// Used again for each event.
@@ -75,8 +77,9 @@ public actor Supervisor {
         supervision = Supervision(settings: configuration.settings)
         now = Instant(nanoseconds: BootClock.now())
         startedAt = now
-        try Self.refuseIfServed(configuration)
-        suspender = try Self.prepareSuspension(configuration, logger)
+        let directory = try RuntimeDirectory(configuration.runtimeDirectory)
+        suspender = try Self.prepareSuspension(configuration, directory, logger)
+        self.directory = consume directory
         do {
             loop = try LoopExecutor()
             timer = try TimerDescriptor()
@@ -213,6 +216,7 @@ public actor Supervisor {
     private func beginLameDuck() {
         guard case .running = phase else { return }
         logger.notice("stopping: thawing everybody")
+        configuration.onStopping()
         phase = .lameDuck(until: now + Self.lameDuck)
         listenerWatch.disarm()
         acceptance.unlink()
@@ -221,8 +225,9 @@ public actor Supervisor {
 
     private func finish() {
         phase = .stopped
-        for client in supervision.clientIDs { suspender.detach(slot: client.slot) }
+        suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }
+        directory = nil
         loop.stop()
     }
 }

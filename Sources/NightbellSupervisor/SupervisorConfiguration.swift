@@ -33,6 +33,8 @@ public struct SupervisorConfiguration: Sendable {
     /// Signals, such as `SIGTERM`, that end `run()` like `stop()` does. Only one supervisor of a process can have
     /// any.
     public var stopSignals: [Int32] = []
+    /// Called on the supervisor's thread when it begins to stop, for whatever reason.
+    public var onStopping: @Sendable () -> Void = {}
     /// Where in the cgroup hierarchy clients are put, such as `/nightbell.slice`; below the supervisor's own cgroup
     /// if `nil`.
     public var cgroupParent: String?

@@ -24,18 +24,11 @@ struct Daemon {
         signal(SIGPIPE, SIG_IGN)
         let limit = Process.raiseDescriptorLimit()
         for warning in loaded.warnings { logger.warning("\(warning)") }
-        do {
-            let supervisor = try Supervisor(supervisorConfiguration, logger: logger)
-            let logger = self.logger
-            let waiting = StopSignals.start { number in
-                logger.notice("stopping", metadata: ["signal": "\(number)"])
-                manager.stopping()
-                supervisor.stop()
-            }
-            guard waiting else {
-                logger.critical("cannot start a thread that waits for signals")
-                throw ExitCode(EX_OSERR)
-            }
+        do throws(SupervisorError) {
+            var configuration = supervisorConfiguration
+            configuration.stopSignals = [SIGTERM, SIGINT, SIGHUP]
+            configuration.onStopping = { manager.stopping() }
+            let supervisor = try Supervisor(configuration, logger: logger)
             logger.notice(
                 "ready",
                 metadata: [
@@ -46,7 +39,7 @@ struct Daemon {
             Process.releaseStartUpCode()
             try supervisor.run()
             logger.notice("stopped")
-        } catch let error as SupervisorError {
+        } catch {
             logger.critical("\(error)")
             manager.failed(errno: error.errorNumber, status: error.description)
             throw ExitCode(error.exitCode)

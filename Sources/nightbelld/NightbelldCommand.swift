@@ -59,7 +59,6 @@ struct NightbelldCommand: ParsableCommand {
     }
 
     func run() throws {
-        StopSignals.block()
         let loaded: LoadedConfiguration
         let mode: Mode
         do throws(ConfigurationError) {

@@ -25,16 +25,16 @@ import Testing
         let result = try DemoResult(of: run.text)
         #expect(result.calls == calls)
         #expect(result.answered == calls)
-        #expect(result.ended_properly == calls)
-        #expect(result.lost_wakes == 0)
-        #expect(result.late_keepalives == 0)
-        #expect(result.wakes_without_reason == 0)
-        #expect(result.asleep_at_end == clients)
+        #expect(result.endedProperly == calls)
+        #expect(result.lostWakes == 0)
+        #expect(result.lateKeepalives == 0)
+        #expect(result.wakesWithoutReason == 0)
+        #expect(result.asleepAtEnd == clients)
         #expect(result.suspend == setting.suspend)
-        #expect(result.asleep_percent > 20)
+        #expect(result.asleepPercent > 20)
         // Calls find the phones asleep: without that, none of this would show anything.
-        #expect(result.wakes_by_reason["socket", default: 0] > calls / 4)
-        #expect(result.wake_latency_us.max > 0)
+        #expect(result.wakesByReason["socket", default: 0] > calls / 4)
+        #expect(result.wakeLatencyUs.max > 0)
         #expect(directory.isEmpty)
         #expect(directory.processesThatNameIt().isEmpty)
     }
@@ -62,7 +62,7 @@ import Testing
                 more: ["--disturb", "connections", "--disturb", "supervisor"]),
             Setting(
                 registrar: "builtin", transport: "both", suspend: "signal",
-                more: ["--disturb", "supervisor", "--disturb", "connections"]),
+                more: ["--disturb", "supervisor", "--disturb", "resets"]),
         ])
     func callsThroughTheBuiltinServer(setting: Setting) throws {
         try expectGoodRun(setting, clients: 8, calls: 60, rate: 10)
@@ -78,8 +78,8 @@ import Testing
             ], temporaryDirectory: directory.path)
         #expect(run.read(until: nil, within: 120))
         let result = try DemoResult(of: run.text)
-        #expect(result.keepalive_runs >= 12)
-        #expect(result.late_keepalives == 0)
+        #expect(result.keepaliveRuns >= 12)
+        #expect(result.lateKeepalives == 0)
     }
 
     @Test(arguments: [SIGINT, SIGTERM])

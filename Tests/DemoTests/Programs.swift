@@ -36,7 +36,8 @@ final class DemoRun {
         let scenario = "/\(repository)/scripts/sipp/caller.xml"
         var words = ([program] + arguments + ["--scenario", scenario]).map { strdup($0) } + [nil]
         let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
-        var variables = ["PATH=\(path)", "TMPDIR=\(temporaryDirectory)"].map { strdup($0) } + [nil]
+        let environment: [String] = ["PATH=\(path)", "TMPDIR=\(temporaryDirectory)"]
+        var variables = environment.map { strdup($0) } + [nil]
         defer { for pointer in words + variables { free(pointer) } }
         var id: pid_t = 0
         let code = posix_spawn(&id, program, &actions, nil, &words, &variables)
@@ -91,20 +92,22 @@ struct DemoResult: Decodable {
     var clients: Int
     var calls: Int
     var answered: Int
-    var ended_properly: Int
-    var lost_wakes: Int
-    var late_keepalives: Int
-    var keepalive_runs: Int
-    var wakes_by_reason: [String: Int]
-    var wakes_without_reason: Int
-    var wake_latency_us: Latency
-    var asleep_percent: Double
-    var asleep_at_end: Int
+    var endedProperly: Int
+    var lostWakes: Int
+    var lateKeepalives: Int
+    var keepaliveRuns: Int
+    var wakesByReason: [String: Int]
+    var wakesWithoutReason: Int
+    var wakeLatencyUs: Latency
+    var asleepPercent: Double
+    var asleepAtEnd: Int
     var suspend: String
 
     init(of output: String) throws {
         let last = output.split(separator: "\n").last ?? ""
-        self = try JSONDecoder().decode(Self.self, from: Data(last.utf8))
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        self = try decoder.decode(Self.self, from: Data(last.utf8))
     }
 }
 

@@ -44,7 +44,9 @@ struct DocumentationTests {
         let end = try #require(readme[start...].firstRange(of: "```")).lowerBound
         let compiled = try Repository.text("Tests/PackageTests/ReadmeClient.swift").split(separator: "\n")
             .map { $0.trimmingPrefix(while: \.isWhitespace) }
-        let lines = readme[start..<end].split(separator: "\n").map { $0.trimmingPrefix(while: \.isWhitespace) }
+        let lines = readme[start..<end].split(separator: "\n").map {
+            $0.trimmingPrefix(while: \.isWhitespace)
+        }
         #expect((10...15).contains(lines.count))
         for line in lines {
             #expect(compiled.contains(line), "not in Tests/PackageTests/ReadmeClient.swift: \(line)")
@@ -53,7 +55,7 @@ struct DocumentationTests {
 
     @Test("Every script can be executed")
     func scripts() throws {
-        for name in ["scripts/test", "scripts/install", ".ci/run"] {
+        for name in ["scripts/test", "scripts/simulate", "scripts/install", ".ci/run"] {
             #expect(try Repository.text(name).hasPrefix("#!/usr/bin/env bash\n"), "\(name)")
             #expect(Repository.isExecutable(name), "\(name)")
         }

@@ -16,7 +16,7 @@ struct ImportRulesTests {
         "Suspension": edge.union(["Descriptors"]),
         "NightbellSupervisor": edge.union([
             "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
-            "Logging", "SwiftProtobuf", "BasicContainers",
+            "Logging", "SwiftProtobuf",
         ]),
         "Nightbell": edge.union(["NightbellWire", "Descriptors", "SwiftProtobuf", "DequeModule"]),
         "DaemonConfiguration": [

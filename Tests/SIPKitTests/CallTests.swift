@@ -26,6 +26,15 @@ import Testing
         #expect(network.server.registrar.registeredUsers(at: network.now) == 0)
     }
 
+    @Test func aRemovalFollowsARegistrationThatIsUnderWay() {
+        var network = Network(.tcp, users: ["alice"])
+        network.register("alice")
+        network.register("alice", removing: true)
+        network.run(for: .seconds(1))
+        #expect(network.phoneEvents["alice"] == [.registered(.seconds(60)), .registered(.zero)])
+        #expect(network.server.registrar.registeredUsers(at: network.now) == 0)
+    }
+
     @Test func aBindingEndsByItself() {
         var network = Network(.udp, users: ["alice"])
         network.register("alice")

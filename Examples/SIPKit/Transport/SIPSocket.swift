@@ -71,6 +71,12 @@ public final class SIPSocket {
         return SIPSocket(adopting: descriptor, transport: transport, isConnecting: result != 0)
     }
 
+    /// When this connection is closed, its peer gets a reset instead of an orderly end.
+    public func resetAtClose() {
+        var never = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &never, socklen_t(MemoryLayout<linger>.size))
+    }
+
     /// This end of the connection.
     public func localAddress() throws(SIPSocketError) -> SIPAddress {
         try SIPAddress(ofSocket: descriptor)

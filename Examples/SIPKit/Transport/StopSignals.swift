@@ -2,7 +2,7 @@ internal import Glibc
 
 /// Turns SIGTERM and SIGINT into something to poll for.
 public struct StopSignals: Sendable {
-    /// Readable once one of the signals has come.
+    /// Readable once one of the signals has come, until `take`.
     public let descriptor: CInt
 
     /// Catches the signals for the rest of the life of the process. To be made once.
@@ -23,8 +23,21 @@ public struct StopSignals: Sendable {
             write(stopPipe, &byte, 1)
             errno = before
         }
-        for number in [SIGTERM, SIGINT, SIGHUP] { sigaction(number, &action, nil) }
+        var numbers = sigset_t()
+        sigemptyset(&numbers)
+        for number in [SIGTERM, SIGINT, SIGHUP] {
+            sigaction(number, &action, nil)
+            sigaddset(&numbers, number)
+        }
+        // Whoever started this program may have blocked them.
+        pthread_sigmask(SIG_UNBLOCK, &numbers, nil)
         signal(SIGPIPE, SIG_IGN)
+    }
+
+    /// Takes note of what has come: `descriptor` is readable again after the next signal.
+    public func take() {
+        var bytes = [UInt8](repeating: 0, count: 16)
+        _ = read(descriptor, &bytes, bytes.count)
     }
 }
 

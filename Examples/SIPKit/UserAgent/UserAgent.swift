@@ -50,6 +50,8 @@ public struct UserAgent: Sendable {
     var transactions: TransactionLayer
     private var registration: Registration
     private var registering: TransactionID?
+    /// The registration under way is to be removed again.
+    private var removesNext = false
     var calls: [IncomingCall] = []
 
     public init(_ configuration: Configuration, endpoint: SIPEndpoint) {
@@ -81,9 +83,13 @@ public struct UserAgent: Sendable {
         return hangUp(at: now)
     }
 
-    /// Makes, refreshes or removes the registration. Nothing while one is under way.
+    /// Makes, refreshes or removes the registration. While one is under way, only a removal counts: it follows.
     public mutating func register(removing: Bool = false, at now: ContinuousClock.Instant) -> [Action] {
-        guard registering == nil else { return [] }
+        guard registering == nil else {
+            removesNext = removesNext || removing
+            return []
+        }
+        removesNext = false
         return sendRegister(registration.begin(from: endpoint, removing: removing), at: now)
     }
 
@@ -136,7 +142,8 @@ public struct UserAgent: Sendable {
         registering = nil
         switch step {
         case .send(let request): return sendRegister(request, at: now)
-        case .granted(let duration): return [.registered(duration)]
+        case .granted(let duration):
+            return [.registered(duration)] + (removesNext ? register(removing: true, at: now) : [])
         case .failed(let failure): return [.registrationFailed(failure)]
         }
     }

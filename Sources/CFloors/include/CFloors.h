@@ -1,0 +1,136 @@
+// The least that any implementation must do, in bare system calls: what Nightbell is measured against. And the
+// memory in which measurements are collected: mapped by everybody, so that reporting costs nothing while
+// something is being measured.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+// ── Measurements ─────────────────────────────────────────────────────────────────────────────────────────────
+
+// What a caller sends. The time is read immediately before send(2).
+struct cfloors_packet {
+    uint64_t sequence;
+    int64_t sent_at;
+};
+
+enum cfloors_stage {
+    cfloors_starting = 0,
+    // It runs and reads for itself.
+    cfloors_running = 1,
+    // It will read nothing before it is woken (ours), or it is about to block in recv(2) (the floor's).
+    cfloors_waiting = 2,
+    cfloors_failed = 3,
+};
+
+// What one sleeper has to report: only the sleeper writes, only the harness reads. Two cache lines of its own.
+struct cfloors_slot {
+    uint32_t stage;
+    int32_t pid;
+    // Packets read. Written last: who has seen it sees the rest.
+    uint64_t received;
+    uint64_t sequence;
+    int64_t sent_at;
+    int64_t received_at;
+    // Packets with a number that had been seen before, and numbers that never came.
+    uint64_t duplicates;
+    uint64_t skipped;
+    // Wakes by traffic, and those of them that found nothing to read.
+    uint64_t wakes;
+    uint64_t empty_wakes;
+    // Runs of the keep-alive handler, and when the last one was.
+    uint64_t runs;
+    int64_t ran_at;
+    // The longest time between two runs, the shortest, and the timeout that was asked for.
+    int64_t longest_gap;
+    int64_t shortest_gap;
+    int64_t timeout;
+    uint64_t unused[2];
+};
+
+// CLOCK_MONOTONIC in nanoseconds.
+int64_t cfloors_now(void);
+
+uint32_t cfloors_stage_of(const struct cfloors_slot *slot);
+void cfloors_set_stage(struct cfloors_slot *slot, uint32_t stage);
+uint64_t cfloors_received(const struct cfloors_slot *slot);
+uint64_t cfloors_runs(const struct cfloors_slot *slot);
+
+// Sends one packet: its time is read here. `address` may be null. 0, or errno.
+int cfloors_send(int fd, uint64_t sequence, const void *address, unsigned address_length);
+
+// Reads one packet if there is one and notes it. The time is read as soon as recv(2) has returned, before
+// anything else is done. 1: noted; 0: nothing was there; -1: the end, or an error.
+int cfloors_take(int fd, struct cfloors_slot *slot, int flags);
+
+// The times of all runs of keep-alive handlers, whoever's they are, as far as there is room.
+struct cfloors_log {
+    uint64_t count;
+    int64_t times[];
+};
+
+// Notes a run of the keep-alive handler.
+void cfloors_note_run(struct cfloors_slot *slot, struct cfloors_log *log, uint64_t capacity);
+
+// ── Processes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+// fork(2), for a process with one thread. The child dies with its parent.
+pid_t cfloors_fork(void);
+
+// Ends this process when the one that started it ends. False: that has happened already.
+int cfloors_die_with(pid_t parent);
+
+// Children that stop or end are nobody's business: no SIGCHLD, no zombies.
+void cfloors_ignore_children(void);
+
+// Closes all descriptors from 3 on but those given, which must be in ascending order.
+void cfloors_close_all_but(const int *kept, size_t count);
+
+// Notes SIGINT, SIGTERM and SIGHUP instead of dying of them.
+void cfloors_catch_interrupts(void);
+int cfloors_interrupted(void);
+
+// pipe2(2), close-on-exec: 0, or -1 and errno.
+int cfloors_pipe(int *ends);
+
+// An anonymous file, close-on-exec. -1 and errno.
+int cfloors_memory(const char *name);
+
+// ── Floors ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+// A sleeper: blocks in recv(2) on its own socket, for ever, and notes what comes.
+void cfloors_sleeper(int fd, struct cfloors_slot *slot);
+
+// How the floor's waker lets a sleeper run.
+struct cfloors_target {
+    int socket;
+    // `cgroup.freeze` of its cgroup, or -1.
+    int freezer;
+    // Its pidfd, or -1.
+    int process;
+};
+
+// The waker: epoll_wait(2), then one write(2) or pidfd_send_signal(2) for each socket that has something.
+// Returns when `stop` is readable: 0; or errno.
+int cfloors_waker(const struct cfloors_target *targets, size_t count, int stop);
+
+// Reads packets with descriptors from `socket` until it ends, and watches each descriptor. Writes the time at
+// which `expected` of them were watched to `*done_at`. 0, or errno.
+int cfloors_adopter(int socket, size_t expected, int64_t *done_at);
+
+// Sends `total` descriptors, `batch` in a packet with `bytes` for content. `total` is a multiple of
+// `batch`. Does not wait for answers, but reads and counts them in `*answers` (if that
+// is not null) while the queue is full. 0, or errno.
+int cfloors_hand_over(
+    int socket, const int *descriptors, size_t total, size_t batch, const void *bytes, size_t length,
+    size_t *answers);
+
+// Reads packets until `*answers` are `expected`. 0, or errno; ETIMEDOUT when none comes for ten seconds.
+int cfloors_await_answers(int socket, size_t *answers, size_t expected);
+
+// pidfd_open(2).
+int cfloors_pidfd(pid_t pid);
+
+// Raises the soft limit of descriptors to the hard one; returns it.
+size_t cfloors_raise_descriptor_limit(void);

@@ -1,0 +1,65 @@
+#define _GNU_SOURCE
+#include "CFloors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int cfloors_die_with(pid_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return getppid() == parent;
+}
+
+pid_t cfloors_fork(void) {
+    pid_t parent = getpid();
+    pid_t child = fork();
+    if (child == 0 && !cfloors_die_with(parent)) _exit(1);
+    return child;
+}
+
+void cfloors_ignore_children(void) {
+    struct sigaction action = {.sa_handler = SIG_IGN, .sa_flags = SA_NOCLDSTOP | SA_NOCLDWAIT};
+    sigaction(SIGCHLD, &action, NULL);
+}
+
+void cfloors_close_all_but(const int *kept, size_t count) {
+    unsigned first = 3;
+    for (size_t index = 0; index < count; index++) {
+        unsigned descriptor = (unsigned)kept[index];
+        if (descriptor < first) continue;
+        if (descriptor > first) syscall(SYS_close_range, first, descriptor - 1, 0);
+        first = descriptor + 1;
+    }
+    syscall(SYS_close_range, first, UINT_MAX, 0);
+}
+
+static volatile sig_atomic_t was_interrupted;
+
+static void note_interrupt(int number) { was_interrupted = number; }
+
+void cfloors_catch_interrupts(void) {
+    struct sigaction action = {.sa_handler = note_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+int cfloors_interrupted(void) { return was_interrupted; }
+
+int cfloors_pipe(int *ends) { return pipe2(ends, O_CLOEXEC); }
+
+int cfloors_pidfd(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
+
+size_t cfloors_raise_descriptor_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return (size_t)limit.rlim_cur;
+}

@@ -1,0 +1,50 @@
+/// A growing array of places for values that cannot be copied, each taken or free.
+///
+/// It is here because `UniqueArray` of swift-collections 1.6 does not compile under the thread sanitizer.
+@safe
+package struct UniqueSlots<Element: ~Copyable>: ~Copyable {
+    private var base: UnsafeMutablePointer<Element?>
+    private var capacity: Int
+    package private(set) var count = 0
+
+    package init() {
+        capacity = 0
+        unsafe base = .allocate(capacity: 0)
+    }
+
+    deinit {
+        unsafe base.deinitialize(count: count)
+        unsafe base.deallocate()
+    }
+
+    package subscript(index: Int) -> Element? {
+        _read {
+            precondition(index >= 0 && index < count, "no such slot")
+            yield unsafe base[index]
+        }
+        _modify {
+            precondition(index >= 0 && index < count, "no such slot")
+            yield unsafe &base[index]
+        }
+    }
+
+    package mutating func append(_ element: consuming Element?) {
+        if count == capacity { grow() }
+        unsafe (base + count).initialize(to: element)
+        count += 1
+    }
+
+    /// Frees all slots and forgets them; their memory is kept.
+    package mutating func removeAll() {
+        unsafe base.deinitialize(count: count)
+        count = 0
+    }
+
+    private mutating func grow() {
+        capacity = max(8, capacity + capacity / 2)
+        let larger = UnsafeMutablePointer<Element?>.allocate(capacity: capacity)
+        unsafe larger.moveInitialize(from: base, count: count)
+        unsafe base.deallocate()
+        unsafe base = larger
+    }
+}

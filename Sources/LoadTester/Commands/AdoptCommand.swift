@@ -1,0 +1,37 @@
+package import ArgumentParser
+
+package struct AdoptCommand: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        commandName: "adopt",
+        abstract: "Hands sockets over as fast as the supervisor takes them.")
+
+    @Option(help: "Sockets.")
+    package var sockets = 15_000
+
+    @Option(help: "Sockets in a packet.")
+    package var batch = 1
+
+    @Option(help: "What kind of sockets.")
+    package var transport = Transport.unix
+
+    @Option(help: "Rounds; the figures are medians of theirs.")
+    package var rounds = 5
+
+    @OptionGroup package var common: CommonOptions
+
+    package init() {}
+
+    package func validate() throws {
+        guard (1...250).contains(batch) else { throw ValidationError("--batch: from 1 to 250") }
+        guard sockets > 0, sockets % 2 == 0, sockets % batch == 0 else {
+            throw ValidationError("--sockets is even, and a multiple of --batch")
+        }
+        guard rounds > 0 else { throw ValidationError("--rounds is at least 1") }
+    }
+
+    package func run() throws {
+        let bench = try common.bench()
+        let settings = AdoptRun.Settings(transport: transport, sockets: sockets, batch: batch, rounds: rounds)
+        try common.tell(try AdoptRun(settings: settings, bench: bench).run())
+    }
+}

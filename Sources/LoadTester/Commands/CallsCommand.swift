@@ -1,0 +1,48 @@
+package import ArgumentParser
+
+package struct CallsCommand: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        commandName: "calls",
+        abstract: "Rings sleeping softphones through a SIP proxy, at a Poisson rate.")
+
+    @Option(help: "How phones are stopped.")
+    package var suspend = SuspensionMethod.cgroup
+
+    @Option(help: "tcp or udp.")
+    package var transport = Transport.tcp
+
+    @Option(help: "Phones.")
+    package var clients = 50
+
+    @Option(help: "Calls.")
+    package var calls = 300
+
+    @Option(help: "Calls a second, on average.")
+    package var rate = 20.0
+
+    @Option(help: ArgumentHelp("How long a call lasts, on average.", valueName: "seconds"))
+    package var meanLength = 0.5
+
+    @OptionGroup package var common: CommonOptions
+
+    package init() {}
+
+    package func validate() throws {
+        guard transport != .unix else { throw ValidationError("SIP goes by tcp or udp") }
+        guard (1...2_000).contains(clients), calls > 0, rate > 0, meanLength > 0 else {
+            throw ValidationError("--clients from 1 to 2000; --calls, --rate and --mean-length are above 0")
+        }
+    }
+
+    package func run() throws {
+        let bench = try common.bench()
+        let settings = CallsRun.Settings(
+            suspension: suspend, transport: transport, clients: clients, calls: calls, rate: rate,
+            meanLength: .seconds(meanLength), seed: common.seed)
+        let common = common
+        // This is the main thread, and everything happens on it.
+        try MainActor.assumeIsolated {
+            try common.tell(try CallsRun(settings: settings, bench: bench).run())
+        }
+    }
+}

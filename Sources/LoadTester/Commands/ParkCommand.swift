@@ -1,0 +1,51 @@
+package import ArgumentParser
+
+package struct ParkCommand: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        commandName: "park",
+        abstract: "Parks many sockets of few clients: what a socket and a client cost, also while nothing happens.")
+
+    @Option(help: "How clients are stopped.")
+    package var suspend = SuspensionMethod.cgroup
+
+    @Option(help: "Parked sockets.")
+    package var sockets = 15_000
+
+    @Option(help: "A first population, to tell growth from what is there anyway.")
+    package var firstSockets = 1_000
+
+    @Option(help: "Clients that hold them.")
+    package var clients = 20
+
+    @Option(help: "Clients without sockets, to tell what a client costs.")
+    package var idleClients = 500
+
+    @Option(help: "What kind of sockets.")
+    package var transport = Transport.unix
+
+    @Option(help: "How long to watch it doing nothing.")
+    package var idleSeconds = 10
+
+    @OptionGroup package var common: CommonOptions
+
+    package init() {}
+
+    package func validate() throws {
+        guard clients > 0, idleClients > 0, idleSeconds > 0 else {
+            throw ValidationError("--clients, --idle-clients and --idle-seconds are at least 1")
+        }
+        guard firstSockets > 0, firstSockets < sockets, firstSockets % (2 * clients) == 0,
+            sockets % (2 * clients) == 0
+        else {
+            throw ValidationError("--first-sockets < --sockets, both multiples of two sockets for each client")
+        }
+    }
+
+    package func run() throws {
+        let bench = try common.bench()
+        let settings = ParkRun.Settings(
+            suspension: suspend, transport: transport, sockets: sockets, firstSockets: firstSockets,
+            clients: clients, idleClients: idleClients, idleSeconds: idleSeconds)
+        try common.tell(try ParkRun(settings: settings, bench: bench).run())
+    }
+}

@@ -1,0 +1,36 @@
+package import ArgumentParser
+
+package struct SoakCommand: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        commandName: "soak",
+        abstract: "A mix of all for a long time: does memory, do descriptors, does latency grow?")
+
+    @Option(help: "How clients are stopped.")
+    package var suspend = SuspensionMethod.cgroup
+
+    @Option(help: "What the callers' packets travel on.")
+    package var transport = Transport.unix
+
+    @Option(help: "Clients.")
+    package var clients = 100
+
+    @Option(help: "How long.")
+    package var minutes = 10.0
+
+    @OptionGroup package var common: CommonOptions
+
+    package init() {}
+
+    package func validate() throws {
+        guard (1...4_000).contains(clients), minutes > 0 else {
+            throw ValidationError("--clients from 1 to 4000, --minutes above 0")
+        }
+    }
+
+    package func run() throws {
+        let bench = try common.bench()
+        let settings = SoakRun.Settings(
+            suspension: suspend, transport: transport, clients: clients, minutes: minutes, seed: common.seed)
+        try common.tell(try SoakRun(settings: settings, bench: bench).run())
+    }
+}

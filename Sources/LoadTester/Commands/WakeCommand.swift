@@ -1,0 +1,39 @@
+package import ArgumentParser
+
+package struct WakeCommand: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        commandName: "wake",
+        abstract: "Calls sleeping clients one at a time: packet → first byte read by the handler.")
+
+    @Option(help: "How clients are stopped.")
+    package var suspend = SuspensionMethod.cgroup
+
+    @Option(help: "What the callers' packets travel on.")
+    package var transport = Transport.unix
+
+    @Option(help: "Sleeping clients; the floor gets as many.")
+    package var clients = 200
+
+    @Option(help: "Calls to each side in a round.")
+    package var calls = 1_000
+
+    @Option(help: "Rounds; the figures are medians of theirs.")
+    package var rounds = 5
+
+    @OptionGroup package var common: CommonOptions
+
+    package init() {}
+
+    package func validate() throws {
+        guard (1...4_000).contains(clients) else { throw ValidationError("--clients: from 1 to 4000") }
+        guard calls > 0, rounds > 0 else { throw ValidationError("--calls and --rounds are at least 1") }
+    }
+
+    package func run() throws {
+        let bench = try common.bench()
+        let settings = WakeRun.Settings(
+            suspension: suspend, transport: transport, clients: clients, calls: calls, rounds: rounds,
+            seed: common.seed)
+        try common.tell(try WakeRun(settings: settings, bench: bench).run())
+    }
+}

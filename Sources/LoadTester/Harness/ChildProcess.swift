@@ -1,0 +1,91 @@
+import CFloors
+import Descriptors
+import Glibc
+
+/// A process that the harness started: ended by its id, at the latest when the harness lets go of it, and by the
+/// kernel should the harness be killed.
+final class ChildProcess {
+    let name: String
+    let id: pid_t
+    private var exitStatus: CInt?
+
+    /// Starts a program. `descriptors` become its descriptors 3, 4, …; its output goes to `log`.
+    ///
+    /// - Parameter guardian: the load tester, for a program that does not see to it itself that it ends with us.
+    init(
+        _ name: String, _ arguments: [String], descriptors: [CInt] = [], log: String, guardian: String? = nil
+    ) throws(LoadError) {
+        self.name = name
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+        posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_APPEND, 0o644)
+        posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO)
+        // Moved out of the way first, so that none is overwritten before it was copied.
+        let aside = CInt(64)
+        for (index, descriptor) in descriptors.enumerated() {
+            posix_spawn_file_actions_adddup2(&actions, descriptor, aside + CInt(index))
+        }
+        for index in descriptors.indices {
+            posix_spawn_file_actions_adddup2(&actions, aside + CInt(index), 3 + CInt(index))
+            posix_spawn_file_actions_addclose(&actions, aside + CInt(index))
+        }
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var defaults = sigset_t()
+        sigemptyset(&defaults)
+        for number in [SIGPIPE, SIGINT, SIGTERM, SIGHUP] { sigaddset(&defaults, number) }
+        posix_spawnattr_setsigdefault(&attributes, &defaults)
+        // A group of its own: Ctrl-C is for the harness, which ends its children in the right order.
+        posix_spawnattr_setpgroup(&attributes, 0)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
+
+        let command = guardian.map { [$0, Part.guardian.rawValue, "\(getpid())"] } ?? []
+        var pointers = (command + arguments).map { strdup($0) } + [nil]
+        var variables: [UnsafeMutablePointer<CChar>?] = []
+        for name in ["PATH", "HOME", "LANG", "LD_LIBRARY_PATH"] {
+            if let value = getenv(name) { variables.append(strdup("\(name)=\(String(cString: value))")) }
+        }
+        var variablePointers = variables + [nil]
+        defer { for pointer in pointers + variablePointers { free(pointer) } }
+        var id: pid_t = 0
+        let code = posix_spawn(&id, (command + arguments)[0], &actions, &attributes, &pointers, &variablePointers)
+        guard code == 0 else { throw LoadError("start \(arguments[0])", code: code) }
+        self.id = id
+    }
+
+    deinit {
+        guard isRunning else { return }
+        kill(id, SIGKILL)
+        var status: CInt = 0
+        waitpid(id, &status, 0)
+    }
+
+    /// Whether it still runs. Takes note of its end.
+    var isRunning: Bool {
+        guard exitStatus == nil else { return false }
+        var status: CInt = 0
+        guard waitpid(id, &status, WNOHANG) == id else { return true }
+        // As a shell has it: the exit status, or 128 and the number of the signal.
+        exitStatus = status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + (status & 0x7F)
+        return false
+    }
+
+    func requireRunning() throws(LoadError) {
+        guard !isRunning else { return }
+        throw .childEnded(name, status: exitStatus ?? 0)
+    }
+
+    /// Asks it to end, and ends it.
+    func end(within limit: Duration = .seconds(5)) {
+        guard isRunning else { return }
+        kill(id, SIGTERM)
+        let deadline = monotonicNow() + limit.wholeNanoseconds
+        while isRunning {
+            if monotonicNow() >= deadline { kill(id, SIGKILL) }
+            usleep(2_000)
+        }
+    }
+}

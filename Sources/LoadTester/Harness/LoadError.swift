@@ -1,0 +1,32 @@
+package import Descriptors
+import Nightbell
+
+/// Why a run could not be made, or had to be given up.
+package enum LoadError: Error, CustomStringConvertible {
+    case system(SystemError)
+    case supervisor(String)
+    case timedOut(String)
+    case childEnded(String, status: CInt)
+    case interrupted
+    case missing(String)
+
+    package var description: String {
+        switch self {
+        case .system(let error): "\(error)"
+        case .supervisor(let text): text
+        case .timedOut(let what): "gave up waiting for \(what)"
+        case .childEnded(let name, let status): "\(name) ended by itself with status \(status)"
+        case .interrupted: "interrupted"
+        case .missing(let what): what
+        }
+    }
+
+    init(_ call: String, code: CInt) {
+        self = .system(SystemError(code: code, call: call))
+    }
+
+    /// The error of the call that has just failed.
+    init(failed call: String) {
+        self = .system(SystemError(call))
+    }
+}

@@ -1,0 +1,71 @@
+import Descriptors
+import Glibc
+import Nightbell
+
+/// How sleepers are stopped.
+package enum SuspensionMethod: String, CaseIterable, Sendable {
+    case cgroup, signal
+}
+
+/// A `nightbelld` of the run's own, with limits that are not in the way.
+final class PrivateSupervisor {
+    struct Settings {
+        var suspension: SuspensionMethod
+        var linger: Duration = .milliseconds(1)
+        var keepAliveMinimum: Duration = .seconds(600)
+        var extra: [String] = []
+    }
+
+    let process: ChildProcess
+    let socketPath: String
+    private let bench: Workbench
+
+    init(_ bench: Workbench, _ settings: Settings, name: String = "supervisor") throws {
+        self.bench = bench
+        let socketPath = "\(bench.directory)/\(name).sock"
+        self.socketPath = socketPath
+        let keys = [
+            "logLevel=warning", "socketMode=0666",
+            "wakes.linger=\(settings.linger.wholeNanoseconds / 1_000_000)ms",
+            // Nobody is woken so often in a second.
+            "wakes.limit=1000", "wakes.period=1s", "wakes.limitPerUser=1000000000",
+            "quotas.socketsPerClient=100000", "quotas.socketsPerUser=1000000", "quotas.clientsPerUser=100000",
+            "connectionsPerUser=100000",
+            "keepAlive.minimumTimeout=\(settings.keepAliveMinimum.wholeNanoseconds / 1_000_000)ms",
+        ]
+        process = try bench.start(
+            "nightbelld",
+            [
+                "--user", "--config", "/dev/null", "--socket", socketPath, "--runtime-directory",
+                "\(bench.directory)/\(name)", "--suspend", settings.suspension.rawValue,
+            ] + (keys + settings.extra).flatMap { ["--set", $0] })
+        try wait(for: "the supervisor", atMost: .seconds(10), firstPause: 2_000_000) {
+            try bench.requireAllRunning()
+            return (try? self.status()) != nil
+        }
+    }
+
+    func status() throws(NightbellError) -> SupervisorStatus {
+        var administration = try Administration(socketPath: socketPath)
+        return try administration.status()
+    }
+
+    func clients() throws(NightbellError) -> [ClientInfo] {
+        var administration = try Administration(socketPath: socketPath, requestTimeout: .seconds(20))
+        return try administration.list()
+    }
+
+    /// Waits until so many clients are suspended.
+    func waitUntilAsleep(
+        _ count: Int, atMost limit: Duration = .seconds(60), check: () throws -> Void = {}
+    ) throws {
+        try wait(for: "\(count) clients to be asleep", atMost: limit, firstPause: 5_000_000) {
+            try bench.requireAllRunning()
+            try check()
+            let status = try self.status()
+            return status.clientsByState["suspended", default: 0] >= count
+        }
+    }
+
+    func end() { bench.end(process) }
+}

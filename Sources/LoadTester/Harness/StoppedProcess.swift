@@ -1,0 +1,68 @@
+import Descriptors
+import Glibc
+
+/// The kernel's word for whether a process is stopped, without asking the supervisor, whom the question would
+/// keep from its work.
+final class StoppedProcess {
+    private let pid: pid_t
+    private let method: SuspensionMethod
+    /// `cgroup.events` of the cgroup it is frozen in.
+    private var events: OwnedDescriptor?
+    private let mount: CgroupTree
+
+    init(_ pid: pid_t, _ method: SuspensionMethod, _ mount: CgroupTree) {
+        self.pid = pid
+        self.method = method
+        self.mount = mount
+    }
+
+    /// Also tells where the process stays for good: ask only when it has been told to sleep.
+    var isStopped: Bool {
+        switch method {
+        case .signal:
+            return ProcFS.state(pid) == "T"
+        case .cgroup:
+            if events == nil, let directory = mount.directory(of: pid) {
+                events = try? OwnedDescriptor(opening: "\(directory)/cgroup.events", O_RDONLY)
+            }
+            guard let descriptor = events?.rawValue else { return false }
+            var bytes = [UInt8](repeating: 0, count: 128)
+            let length = pread(descriptor, &bytes, bytes.count, 0)
+            if length <= 0 {
+                // It has been moved since.
+                events = nil
+                return false
+            }
+            let isFrozen = bytes.prefix(length).split(separator: UInt8(ascii: "\n")).contains { line in
+                line.elementsEqual("frozen 1".utf8)
+            }
+            if !isFrozen { events = nil }
+            return isFrozen
+        }
+    }
+}
+
+/// The cgroup v2 hierarchy.
+struct CgroupTree {
+    private let mountPoint: String
+
+    /// nil: there is none, or it shows only a part of itself.
+    init?() {
+        guard let text = try? SmallFile.readText("/proc/self/mountinfo") else { return nil }
+        for line in text.split(separator: "\n") {
+            let fields = line.split(separator: " ")
+            guard let dash = fields.firstIndex(of: "-"), fields.count > dash + 1, dash > 4,
+                fields[dash + 1] == "cgroup2", fields[3] == "/"
+            else { continue }
+            mountPoint = String(fields[4])
+            return
+        }
+        return nil
+    }
+
+    func directory(of pid: pid_t) -> String? {
+        guard let text = try? SmallFile.readText("/proc/\(pid)/cgroup") else { return nil }
+        let line = text.split(separator: "\n").first { $0.hasPrefix("0::/") }
+        return line.map { mountPoint + ($0 == "0::/" ? "" : $0.dropFirst(3)) }
+    }
+}

@@ -1,0 +1,182 @@
+import CFloors
+import Descriptors
+import Glibc
+
+/// What packets travel on.
+package enum Transport: String, CaseIterable, Sendable {
+    case unix, tcp, udp
+
+    var isStream: Bool { self != .udp }
+
+    fileprivate func makeSocket() throws(LoadError) -> OwnedDescriptor {
+        let type = isStream ? SOCK_STREAM : SOCK_DGRAM
+        let family = self == .unix ? AF_UNIX : AF_INET
+        let descriptor = socket(family, CInt(type.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        guard descriptor >= 0 else { throw LoadError(failed: "socket") }
+        return OwnedDescriptor(adopting: descriptor)
+    }
+
+    /// Where callers are to be found: a path, or a port of 127.0.0.1.
+    fileprivate func withAddress<Result>(
+        _ place: String, _ body: (UnsafePointer<sockaddr>, socklen_t) throws(LoadError) -> Result
+    ) throws(LoadError) -> Result {
+        var storage = sockaddr_storage()
+        let length: Int
+        switch self {
+        case .unix:
+            guard place.utf8.count < 108 else { throw .missing("the path \(place) is too long for a socket") }
+            length = MemoryLayout<sockaddr_un>.size
+            withUnsafeMutableBytes(of: &storage) { bytes in
+                bytes.storeBytes(of: sa_family_t(AF_UNIX), as: sa_family_t.self)
+                for (index, byte) in place.utf8.enumerated() { bytes[2 + index] = byte }
+            }
+        case .tcp, .udp:
+            length = MemoryLayout<sockaddr_in>.size
+            var address = sockaddr_in()
+            address.sin_family = sa_family_t(AF_INET)
+            address.sin_port = in_port_t(UInt16(place) ?? 0).bigEndian
+            address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+            withUnsafeMutableBytes(of: &storage) { $0.storeBytes(of: address, as: sockaddr_in.self) }
+        }
+        return try withUnsafePointer(to: storage) { storage throws(LoadError) in
+            let address = UnsafeRawPointer(storage).assumingMemoryBound(to: sockaddr.self)
+            return try body(address, socklen_t(length))
+        }
+    }
+
+    /// A sleeper's socket, connected to the callers, who are told whose it is.
+    func connect(to place: String, as index: Int) throws(LoadError) -> CInt {
+        let socket = try makeSocket()
+        let rawValue = socket.rawValue
+        while true {
+            let result = try withAddress(place) { Glibc.connect(rawValue, $0, $1) }
+            if result == 0 { break }
+            // A queue that is full for the moment.
+            guard errno == EAGAIN || errno == EINTR else { throw LoadError(failed: "connect to the callers") }
+            usleep(1_000)
+        }
+        var greeting = UInt32(index)
+        guard send(rawValue, &greeting, 4, CInt(MSG_NOSIGNAL)) == 4 else { throw LoadError(failed: "send") }
+        return socket.take()
+    }
+
+    /// Two stream sockets connected to each other, or two datagram sockets.
+    func pair() throws(LoadError) -> (CInt, CInt) {
+        if self == .unix {
+            var ends: [CInt] = [-1, -1]
+            guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {
+                throw LoadError(failed: "socketpair")
+            }
+            return (ends[0], ends[1])
+        }
+        let listener = try makeSocket()
+        let place = try bind(listener.rawValue, "0")
+        let first = try makeSocket()
+        if isStream { guard listen(listener.rawValue, 1) == 0 else { throw LoadError(failed: "listen") } }
+        let rawValue = first.rawValue
+        guard try withAddress(place, { Glibc.connect(rawValue, $0, $1) }) == 0 else {
+            throw LoadError(failed: "connect")
+        }
+        guard isStream else { return (first.take(), listener.take()) }
+        let second = Glibc.accept(listener.rawValue, nil, nil)
+        guard second >= 0 else { throw LoadError(failed: "accept") }
+        return (first.take(), second)
+    }
+
+    /// Returns the place by which it is reached.
+    fileprivate func bind(_ descriptor: CInt, _ place: String) throws(LoadError) -> String {
+        guard try withAddress(place, { Glibc.bind(descriptor, $0, $1) }) == 0 else {
+            throw LoadError(failed: "bind \(place)")
+        }
+        guard self != .unix else { return place }
+        var address = sockaddr_in()
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let result = withUnsafeMutableBytes(of: &address) {
+            getsockname(descriptor, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), &length)
+        }
+        guard result == 0 else { throw LoadError(failed: "getsockname") }
+        return String(UInt16(bigEndian: address.sin_port))
+    }
+}
+
+/// The other ends of all sleepers' sockets.
+final class Callers {
+    let transport: Transport
+    /// For `Transport.connect`.
+    let place: String
+    private let listener: OwnedDescriptor
+    private var sockets: [CInt]
+    private var addresses: [sockaddr_in]
+    private var sequences: [UInt64]
+    private(set) var connected = 0
+
+    init(_ transport: Transport, slots count: Int, directory: String) throws(LoadError) {
+        self.transport = transport
+        listener = try transport.makeSocket()
+        place = try transport.bind(listener.rawValue, transport == .unix ? "\(directory)/callers" : "0")
+        if transport.isStream {
+            guard listen(listener.rawValue, 4_096) == 0 else { throw LoadError(failed: "listen") }
+        }
+        if transport == .unix { chmod(place, 0o777) }
+        guard fcntl(listener.rawValue, F_SETFL, O_NONBLOCK) == 0 else { throw LoadError(failed: "fcntl") }
+        sockets = Array(repeating: -1, count: count)
+        addresses = Array(repeating: sockaddr_in(), count: transport.isStream ? 0 : count)
+        sequences = Array(repeating: 0, count: count)
+    }
+
+    deinit { for socket in sockets where socket >= 0 && transport.isStream { close(socket) } }
+
+    /// Takes in whoever has connected.
+    func takeIn() throws(LoadError) {
+        while true {
+            var index: UInt32 = .max
+            var address = sockaddr_in()
+            let socket: CInt
+            if transport.isStream {
+                socket = accept(listener.rawValue, nil, nil)
+                guard socket >= 0 else { return try requireNothingThere("accept") }
+                guard recv(socket, &index, 4, CInt(MSG_WAITALL)) == 4 else { throw LoadError(failed: "recv") }
+                var yes: CInt = 1
+                if transport == .tcp { setsockopt(socket, CInt(IPPROTO_TCP), TCP_NODELAY, &yes, 4) }
+            } else {
+                var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+                let received = withUnsafeMutableBytes(of: &address) {
+                    recvfrom(
+                        listener.rawValue, &index, 4, 0, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self),
+                        &length)
+                }
+                guard received == 4 else { return try requireNothingThere("recvfrom") }
+                socket = listener.rawValue
+            }
+            guard Int(index) < sockets.count, sockets[Int(index)] == -1 else {
+                throw .missing("a stranger has connected to the callers")
+            }
+            sockets[Int(index)] = socket
+            if !transport.isStream { addresses[Int(index)] = address }
+            connected += 1
+        }
+    }
+
+    private func requireNothingThere(_ call: String) throws(LoadError) {
+        guard errno == EAGAIN || errno == EINTR else { throw LoadError(failed: call) }
+    }
+
+    /// Sends the next packet to a sleeper; tells its number.
+    @discardableResult
+    func call(_ index: Int) throws(LoadError) -> UInt64 {
+        sequences[index] += 1
+        let code: CInt
+        if transport.isStream {
+            code = cfloors_send(sockets[index], sequences[index], nil, 0)
+        } else {
+            var address = addresses[index]
+            code = cfloors_send(
+                sockets[index], sequences[index], &address, UInt32(MemoryLayout<sockaddr_in>.size))
+        }
+        guard code == 0 else { throw LoadError("send to sleeper \(index)", code: code) }
+        return sequences[index]
+    }
+
+    /// How many packets were sent to a sleeper.
+    func sent(to index: Int) -> UInt64 { sequences[index] }
+}

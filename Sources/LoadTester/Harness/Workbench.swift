@@ -1,0 +1,92 @@
+import Descriptors
+import Glibc
+
+/// Where a run works: a directory of its own, the programs, and the children, which are gone when this is.
+final class Workbench {
+    /// Everybody may look into it: sleepers run under several uids.
+    let directory: String
+    let programs: String
+    let loadTester: String
+    let progress: Progress
+    private var children: [ChildProcess] = []
+
+    /// - Parameter programs: the directory of `nightbelld` and `nightbell-load`; nil: that of this program.
+    init(programs: String?, progress: Progress) throws(LoadError) {
+        if let programs { self.programs = programs } else { self.programs = try Self.ownDirectory() }
+        self.progress = progress
+        loadTester = "\(self.programs)/nightbell-load"
+        let parent = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+        var template = Array("\(parent)/nightbell-load-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { throw LoadError(failed: "mkdtemp in \(parent)") }
+        directory = String(decoding: template.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self)
+        chmod(directory, 0o755)
+    }
+
+    deinit {
+        end()
+        Self.remove(directory)
+    }
+
+    /// Ends all children, the last one first.
+    func end() {
+        while let child = children.popLast() { child.end() }
+    }
+
+    func end(_ child: ChildProcess) {
+        child.end()
+        children.removeAll { $0 === child }
+    }
+
+    /// Starts the load tester as another part of the run.
+    func start(_ part: Part, _ arguments: [String], descriptors: [CInt]) throws(LoadError) -> ChildProcess {
+        let child = try ChildProcess(
+            part.rawValue, [loadTester, part.rawValue, "\(getpid())"] + arguments, descriptors: descriptors,
+            log: "\(directory)/\(part.rawValue).log")
+        children.append(child)
+        return child
+    }
+
+    /// Starts another program, which ends with us.
+    func start(_ name: String, _ arguments: [String]) throws(LoadError) -> ChildProcess {
+        let path = "\(programs)/\(name)"
+        guard access(path, X_OK) == 0 else { throw .missing("there is no \(path); --programs says where it is") }
+        let child = try ChildProcess(
+            name, [path] + arguments, log: "\(directory)/\(name).log", guardian: loadTester)
+        children.append(child)
+        return child
+    }
+
+    func requireAllRunning() throws(LoadError) {
+        for child in children {
+            do throws(LoadError) {
+                try child.requireRunning()
+            } catch {
+                let last = lastLines(of: child.name)
+                throw .supervisor(last.isEmpty ? "\(error)" : "\(error): \(last)")
+            }
+        }
+    }
+
+    /// What a child complained of.
+    func lastLines(of part: Part) -> String { lastLines(of: part.rawValue) }
+
+    private func lastLines(of name: String) -> String {
+        let log = (try? SmallFile.readText("\(directory)/\(name).log")) ?? ""
+        return log.split(separator: "\n").suffix(3).joined(separator: "; ")
+    }
+
+    private static func ownDirectory() throws(LoadError) -> String {
+        guard let resolved = realpath("/proc/self/exe", nil) else { throw LoadError(failed: "realpath") }
+        defer { free(resolved) }
+        let path = String(cString: resolved)
+        return String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])
+    }
+
+    /// Removes a directory with everything in it; the run has made it, so it is not deep.
+    private static func remove(_ path: String) {
+        for name in (try? SmallFile.names(in: path)) ?? [] where unlink("\(path)/\(name)") != 0 {
+            remove("\(path)/\(name)")
+        }
+        rmdir(path)
+    }
+}

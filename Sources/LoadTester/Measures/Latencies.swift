@@ -1,0 +1,84 @@
+import Histogram
+package import Presentation
+
+/// Latencies of one kind, in nanoseconds.
+package struct Latencies: Sendable {
+    private var histogram = Histogram<UInt64>(
+        highestTrackableValue: 3_600_000_000_000, numberOfSignificantValueDigits: .three)
+
+    package init() {}
+
+    package var count: Int { Int(histogram.totalCount) }
+
+    package mutating func record(nanoseconds: Int64) {
+        histogram.record(UInt64(max(0, nanoseconds)))
+    }
+
+    package mutating func add(_ other: Latencies) {
+        histogram.add(other.histogram)
+    }
+
+    /// In microseconds; 0 if there are none.
+    package func percentile(_ percentile: Double) -> Double {
+        count == 0 ? 0 : Double(histogram.valueAtPercentile(percentile)) / 1_000
+    }
+
+    package var maximum: Double { count == 0 ? 0 : Double(histogram.max) / 1_000 }
+
+    /// The percentile curve: shares below one, and microseconds.
+    package var curve: [(share: Double, microseconds: Double)] {
+        guard count > 0 else { return [] }
+        return histogram.percentiles(ticksPerHalfDistance: 5).compactMap { step in
+            step.percentile < 100 ? (step.percentile / 100, Double(step.value) / 1_000) : nil
+        }
+    }
+}
+
+/// The figures that are told of a series of rounds: percentiles are medians of the rounds', the far tail is that
+/// of all rounds together, because a single round has too few samples for it.
+package struct LatencyFigures: Sendable, Equatable {
+    package var p50: Double
+    package var p90: Double
+    package var p99: Double
+    package var p999: Double
+    package var max: Double
+
+    package init(rounds: [Latencies]) {
+        var all = Latencies()
+        for round in rounds { all.add(round) }
+        p50 = median(rounds.map { $0.percentile(50) })
+        p90 = median(rounds.map { $0.percentile(90) })
+        p99 = median(rounds.map { $0.percentile(99) })
+        p999 = all.percentile(99.9)
+        max = all.maximum
+    }
+
+    package var json: JSON {
+        [
+            "p50": .rounded(p50), "p90": .rounded(p90), "p99": .rounded(p99), "p999": .rounded(p999),
+            "max": .rounded(max),
+        ]
+    }
+}
+
+/// The middle one, or the mean of the two in the middle; 0 of none.
+package func median(_ values: [Double]) -> Double {
+    guard !values.isEmpty else { return 0 }
+    let sorted = values.sorted()
+    let middle = sorted.count / 2
+    return sorted.count % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
+}
+
+/// The median of the rounds' own ratios: what disturbed a round disturbed both sides of it.
+package func medianRatio(_ ours: [Double], over floor: [Double]) -> Double {
+    median(zip(ours, floor).map { $1 > 0 ? $0 / $1 : 0 })
+}
+
+extension JSON {
+    /// With as many digits as mean something.
+    package static func rounded(_ value: Double, digits: Int = 3) -> JSON {
+        var factor = 1.0
+        for _ in 0..<digits { factor *= 10 }
+        return .number((value * factor).rounded() / factor)
+    }
+}

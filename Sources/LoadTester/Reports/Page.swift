@@ -1,0 +1,129 @@
+import Glibc
+import Presentation
+
+/// The report as one HTML file that needs no other: text, tables and pictures, in the light or dark of the
+/// reader's choice.
+struct Page {
+    private let results: any Reportable
+
+    init(_ results: any Reportable) {
+        self.results = results
+    }
+
+    /// Returns the path of the file.
+    func write(into directory: String) throws(LoadError) -> String {
+        if mkdir(directory, 0o755) != 0, errno != EEXIST { throw LoadError(failed: "mkdir \(directory)") }
+        let path = "\(directory)/\(results.command).html"
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+        guard descriptor >= 0 else { throw LoadError(failed: "open \(path)") }
+        defer { close(descriptor) }
+        var bytes = Array(html.utf8)[...]
+        while !bytes.isEmpty {
+            let written = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            guard written > 0 else { throw LoadError(failed: "write \(path)") }
+            bytes = bytes.dropFirst(written)
+        }
+        return path
+    }
+
+    var html: String {
+        """
+        <!DOCTYPE html>
+        <html lang="en">
+        <head>
+        <meta charset="utf-8">
+        <meta name="viewport" content="width=device-width, initial-scale=1">
+        <meta name="color-scheme" content="light dark">
+        <title>nightbell-load \(escaped(results.command))</title>
+        <style>
+        \(Self.style)
+        </style>
+        </head>
+        <body>
+        <main>
+        <h1>nightbell-load <em>\(escaped(results.command))</em></h1>
+        <p class="machine">\(escaped(results.machine.line))</p>
+        \(verdicts)
+        \(results.charts.map { SVG($0).figure }.joined(separator: "\n"))
+        \(results.tables.map(table).joined(separator: "\n"))
+        <details><summary>The same as JSON</summary><pre>\(escaped(results.completeJSON.text))</pre></details>
+        </main>
+        </body>
+        </html>
+
+        """
+    }
+
+    private var verdicts: String {
+        guard !results.verdicts.isEmpty else { return "" }
+        let items = results.verdicts.map { verdict in
+            "<li class=\"\(verdict.isMet ? "met" : "missed")\"><b>\(verdict.isMet ? "✓ met" : "✗ missed")</b> "
+                + "\(escaped(verdict.text))</li>"
+        }
+        return "<ul class=\"verdicts\">\(items.joined())</ul>"
+    }
+
+    private func table(_ table: ReportTable) -> String {
+        let head = table.columns.map { "<th scope=\"col\">\(escaped($0))</th>" }.joined()
+        let rows = table.rows.map { row in
+            let cells = row.enumerated().map { index, cell in
+                index == 0 ? "<th scope=\"row\">\(escaped(cell))</th>" : "<td>\(escaped(cell))</td>"
+            }
+            let missing = max(0, table.columns.count - row.count)
+            return "<tr>\(cells.joined())\(String(repeating: "<td></td>", count: missing))</tr>"
+        }
+        let note = table.note.isEmpty ? "" : "<p class=\"note\">\(escaped(table.note))</p>"
+        return """
+            <section><h2>\(escaped(table.title))</h2>
+            <table><thead><tr>\(head)</tr></thead><tbody>\(rows.joined())</tbody></table>\(note)</section>
+            """
+    }
+
+    private static let style = """
+        :root { --ground: #ffffff; --ink: #1d2530; --faint: #667080; --line: #d9dee5; --panel: #f6f8fa;
+          --series1: #1f5fbf; --series2: #c2570c; --good: #1a7f4b; --bad: #b3261e; }
+        @media (prefers-color-scheme: dark) {
+          :root { --ground: #12161c; --ink: #e6eaf0; --faint: #98a2b0; --line: #303844; --panel: #1a2029;
+            --series1: #7fb1ff; --series2: #ffab6b; --good: #6fd8a0; --bad: #ff8a80; }
+        }
+        * { box-sizing: border-box; }
+        body { margin: 0; background: var(--ground); color: var(--ink);
+          font: 16px/1.5 system-ui, sans-serif; }
+        main { max-width: 880px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+        h1 { font-size: 1.6rem; margin: 0; } h1 em { font-style: normal; color: var(--series1); }
+        h2 { font-size: 1.1rem; margin: 0 0 .5rem; }
+        .machine, .note, figcaption { color: var(--faint); font-size: .875rem; }
+        section, figure { margin: 1.75rem 0 0; }
+        figure { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: 1rem; }
+        figure svg { width: 100%; height: auto; display: block; }
+        table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+        th, td { padding: .35rem .75rem; border-bottom: 1px solid var(--line); text-align: right; }
+        th:first-child { text-align: left; } thead th { color: var(--faint); font-weight: 600; }
+        tbody th { font-weight: 400; }
+        .verdicts { list-style: none; padding: 0; margin: 1.25rem 0 0; display: grid; gap: .25rem; }
+        .met b { color: var(--good); } .missed b { color: var(--bad); }
+        details { margin-top: 2rem; } pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .8rem;
+          background: var(--panel); padding: 1rem; border-radius: 8px; }
+        svg text { fill: var(--faint); font: 12px system-ui, sans-serif; }
+        svg .grid { stroke: var(--line); stroke-width: 1; }
+        svg .series { fill: none; stroke-width: 2; stroke-linejoin: round; }
+        svg .s1 { stroke: var(--series1); } svg .s2 { stroke: var(--series2); stroke-dasharray: 6 3; }
+        svg .dot { fill: var(--series1); fill-opacity: .45; stroke: none; }
+        svg .key { fill: var(--ink); }
+        """
+}
+
+/// Text as HTML shows it.
+func escaped(_ text: String) -> String {
+    var result = ""
+    for character in text {
+        switch character {
+        case "<": result += "&lt;"
+        case ">": result += "&gt;"
+        case "&": result += "&amp;"
+        case "\"": result += "&quot;"
+        default: result.append(character)
+        }
+    }
+    return result
+}

@@ -1,0 +1,83 @@
+package import Presentation
+
+/// Results that can be told: as a table, as JSON, and as a page with pictures.
+protocol Reportable {
+    /// The subcommand.
+    var command: String { get }
+    var json: JSON { get }
+    var tables: [ReportTable] { get }
+    var charts: [Chart] { get }
+    /// What was aimed at, and whether it was reached.
+    var verdicts: [Verdict] { get }
+    var machine: Machine { get }
+}
+
+/// Some rows of text for people. The first column is on the left, the others are figures.
+struct ReportTable: Sendable {
+    var title: String
+    var columns: [String]
+    var rows: [[String]] = []
+    var note = ""
+
+    var lines: [String] {
+        var table = Table(
+            columns.enumerated().map { Table.Column($0.element, $0.offset == 0 ? .left : .right) })
+        for row in rows { table.add(row) }
+        return [title] + table.lines(width: nil).map { "  " + $0 } + (note.isEmpty ? [] : ["  (\(note))"])
+    }
+}
+
+/// A figure and its target.
+package struct Verdict: Sendable, Equatable {
+    package var name: String
+    package var value: Double
+    package var target: Double
+    private var isUpperLimit: Bool
+
+    package init(_ name: String, _ value: Double, atMost target: Double) {
+        (self.name, self.value, self.target, isUpperLimit) = (name, value, target, true)
+    }
+
+    package init(_ name: String, _ value: Double, atLeast target: Double) {
+        (self.name, self.value, self.target, isUpperLimit) = (name, value, target, false)
+    }
+
+    package var isMet: Bool { isUpperLimit ? value <= target : value >= target }
+
+    package var text: String {
+        "\(name) \(figure(value, digits: 2)), target \(isUpperLimit ? "≤" : "≥") \(figure(target, digits: 2))"
+    }
+
+    package var json: JSON {
+        [
+            "name": .string(name), "value": .rounded(value), "target": .number(target), "met": .bool(isMet),
+        ]
+    }
+}
+
+/// A number as people read it: no more digits than mean something.
+package func figure(_ value: Double, digits: Int = 1) -> String {
+    guard value.isFinite else { return "–" }
+    var factor = 1.0
+    for _ in 0..<digits { factor *= 10 }
+    let rounded = (value * factor).rounded() / factor
+    return rounded == rounded.rounded() && abs(rounded) < 1e15 ? "\(Int(rounded))" : "\(rounded)"
+}
+
+extension Reportable {
+    /// The readable end of a run.
+    var text: String {
+        var lines = tables.flatMap { $0.lines + [""] }
+        lines.append("Targets")
+        lines += verdicts.map { "  \($0.isMet ? "met   " : "missed")  \($0.text)" }
+        lines += ["", machine.line]
+        return lines.joined(separator: "\n")
+    }
+
+    /// The JSON with the verdicts.
+    var completeJSON: JSON {
+        let targets: JSON = ["targets": .array(verdicts.map(\.json))]
+        guard case .object(let members) = json, case .object(let more) = targets else { return json }
+        return .object(members + more)
+    }
+}

@@ -1,0 +1,207 @@
+import CFloors
+import Descriptors
+import Glibc
+import Nightbell
+import NightbellWire
+import Presentation
+import SwiftProtobuf
+
+/// Descriptors are handed over as fast as the other side takes them, without waiting for answers.
+struct AdoptRun {
+    struct Settings {
+        var transport: Transport
+        var sockets: Int
+        /// Descriptors in a packet; one is what a client does that opens a connection now and then.
+        var batch: Int
+        var rounds: Int
+    }
+
+    let settings: Settings
+    let bench: Workbench
+
+    func run() throws -> AdoptResults {
+        let supervisor = try PrivateSupervisor(bench, .init(suspension: .signal))
+        bench.progress.say("making \(settings.sockets) sockets")
+        var descriptors: [CInt] = []
+        defer { for descriptor in descriptors { close(descriptor) } }
+        while descriptors.count < settings.sockets {
+            let (first, second) = try settings.transport.pair()
+            descriptors += [first, second]
+        }
+        var results = AdoptResults(settings: settings)
+        for round in 0...settings.rounds {
+            for isOurs in round % 2 == 0 ? [true, false] : [false, true] {
+                let seconds = try isOurs ? handOver(descriptors, to: supervisor) : handOverToFloor(descriptors)
+                guard round > 0 else { continue }
+                let rate = Double(settings.sockets) / seconds
+                if isOurs { results.ours.append(rate) } else { results.floor.append(rate) }
+            }
+            guard round > 0, let ours = results.ours.last, let floor = results.floor.last else { continue }
+            bench.progress.say(
+                "round \(round): \(figure(ours, digits: 0)) sockets/s, floor \(figure(floor, digits: 0))")
+        }
+        results.machine.finish()
+        return results
+    }
+
+    /// Makes the sockets, hands them over, and lets go of them.
+    func handOverOnce(to supervisor: PrivateSupervisor) throws {
+        var descriptors: [CInt] = []
+        defer { for descriptor in descriptors { close(descriptor) } }
+        while descriptors.count < settings.sockets {
+            let (first, second) = try settings.transport.pair()
+            descriptors += [first, second]
+        }
+        _ = try handOver(descriptors, to: supervisor)
+    }
+
+    /// From before the first packet to the last answer, in seconds.
+    private func handOver(_ descriptors: [CInt], to supervisor: PrivateSupervisor) throws -> Double {
+        let socket = try SeqPacketSocket.connect(path: supervisor.socketPath)
+        var answers = 0
+        let hello = WireClientMessage.with {
+            $0.request = 1
+            $0.hello = .with {
+                $0.version = 1
+                $0.identifier = "org.nightbell.load.adopt"
+                $0.modes = [.voip]
+            }
+        }
+        guard try socket.send(hello.serializedBytes()) else { throw LoadError.timedOut("Hello") }
+        try check("Hello", cfloors_await_answers(socket.rawValue, &answers, 1))
+        let message = WireClientMessage.with {
+            $0.request = 2
+            $0.handOver.sockets = Array(repeating: .with { $0.tag = .voip }, count: settings.batch)
+        }
+        let bytes: [UInt8] = try message.serializedBytes()
+        let packets = descriptors.count / settings.batch
+        answers = 0
+        let start = monotonicNow()
+        try check(
+            "hand over",
+            cfloors_hand_over(
+                socket.rawValue, descriptors, descriptors.count, settings.batch, bytes, bytes.count, &answers))
+        try check("hand over", cfloors_await_answers(socket.rawValue, &answers, packets))
+        let end = monotonicNow()
+        guard try supervisor.status().sockets == descriptors.count else {
+            throw LoadError.supervisor("the supervisor did not adopt all sockets")
+        }
+        socket.takeDescriptor().close()
+        try wait(for: "all sockets to be released", atMost: .seconds(10), firstPause: 5_000_000) {
+            try supervisor.status().sockets == 0
+        }
+        return Double(end - start) / 1e9
+    }
+
+    private func handOverToFloor(_ descriptors: [CInt]) throws -> Double {
+        let floor = try FloorHolder(bench, expected: descriptors.count)
+        let start = monotonicNow()
+        try check(
+            "hand over to the floor",
+            cfloors_hand_over(
+                floor.socket.rawValue, descriptors, descriptors.count, settings.batch, "x", 1, nil))
+        let end = try floor.waitUntilDone()
+        floor.end()
+        return Double(end - start) / 1e9
+    }
+
+    private func check(_ what: String, _ code: CInt) throws(LoadError) {
+        guard code == 0 else { throw LoadError(what, code: code) }
+    }
+}
+
+/// The floor's process that adopts and parks.
+final class FloorHolder {
+    let socket: OwnedDescriptor
+    let process: ChildProcess
+    private let area: SharedArea
+    private let bench: Workbench
+
+    init(_ bench: Workbench, expected: Int) throws {
+        self.bench = bench
+        area = try SharedArea(slots: 1)
+        var ends: [CInt] = [-1, -1]
+        let type = CInt(SOCK_SEQPACKET.rawValue | SOCK_CLOEXEC.rawValue)
+        guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { throw LoadError(failed: "socketpair") }
+        socket = OwnedDescriptor(adopting: ends[0])
+        let theirs = OwnedDescriptor(adopting: ends[1])
+        process = try bench.start(
+            .floorAdopter, ["\(expected)"], descriptors: [area.descriptor.rawValue, theirs.rawValue])
+        let area = area
+        try wait(for: "the floor's adopter", atMost: .seconds(10), firstPause: 1_000_000) {
+            try bench.requireAllRunning()
+            return area[0].stage == .running
+        }
+    }
+
+    /// When the last descriptor was watched.
+    func waitUntilDone() throws -> Int64 {
+        let time = area.notedTime
+        try wait(for: "the floor to adopt everything", atMost: .seconds(30), firstPause: 1_000_000) {
+            try bench.requireAllRunning()
+            return time.pointee != 0
+        }
+        return time.pointee
+    }
+
+    func end() { bench.end(process) }
+}
+
+struct AdoptResults {
+    let settings: AdoptRun.Settings
+    /// Sockets a second, of each round.
+    var ours: [Double] = []
+    var floor: [Double] = []
+    var machine = Machine()
+
+    init(settings: AdoptRun.Settings) {
+        self.settings = settings
+    }
+
+    var ratio: Double { medianRatio(ours, over: floor) }
+}
+
+extension AdoptResults: Reportable {
+    var command: String { "adopt" }
+
+    var json: JSON {
+        [
+            "command": "adopt",
+            "transport": .string(settings.transport.rawValue),
+            "sockets": .integer(Int64(settings.sockets)),
+            "batch": .integer(Int64(settings.batch)),
+            "rounds": .integer(Int64(settings.rounds)),
+            "sockets_per_s": .rounded(median(ours), digits: 0),
+            "floor": ["sockets_per_s": .rounded(median(floor), digits: 0)],
+            "ratio": ["sockets_per_s": .rounded(ratio)],
+            "machine": machine.json,
+        ]
+    }
+
+    var tables: [ReportTable] {
+        [
+            ReportTable(
+                title: "Adoption, \(settings.batch) in a packet", columns: ["", "Nightbell", "floor", "ratio"],
+                rows: [
+                    [
+                        "sockets/s", figure(median(ours), digits: 0), figure(median(floor), digits: 0),
+                        figure(ratio, digits: 2),
+                    ]
+                ],
+                note: "\(settings.sockets) sockets, medians of \(settings.rounds) interleaved rounds")
+        ]
+    }
+
+    var verdicts: [Verdict] { [Verdict("sockets/s over floor", ratio, atLeast: 0.6)] }
+
+    var charts: [Chart] {
+        func series(_ name: String, _ rates: [Double]) -> Chart.Series {
+            .init(name: name, points: rates.enumerated().map { .init(x: Double($0.offset + 1), y: $0.element) })
+        }
+        return [
+            Chart(
+                title: "Sockets a second", horizontal: "round", vertical: "sockets/s", style: .lines,
+                series: [series("Nightbell", ours), series("floor", floor)])
+        ]
+    }
+}

@@ -1,0 +1,148 @@
+import Glibc
+import Nightbell
+import SIPKit
+
+/// Callers ring sleeping softphones through a SIP proxy, at moments that know nothing of each other.
+@MainActor
+final class CallsRun {
+    struct Settings {
+        var suspension: SuspensionMethod
+        var transport: Transport
+        var clients: Int
+        var calls: Int
+        /// Calls a second, on average.
+        var rate: Double
+        /// How long a call lasts, on average; lengths are exponentially distributed.
+        var meanLength: Duration
+        var seed: UInt64
+    }
+
+    private struct Placed {
+        /// When it was to be placed, whenever that came about.
+        var due: ContinuousClock.Instant
+        var answered = false
+    }
+
+    private let settings: Settings
+    private let bench: Workbench
+    private let server: CallServer
+    private let socket: SIPSocket
+    private var caller: Caller
+    private var placed: [String: Placed] = [:]
+    private var results: CallsResults
+    private static let domain = "load.nightbell.invalid"
+
+    init(settings: Settings, bench: Workbench) throws {
+        self.settings = settings
+        self.bench = bench
+        let users = (0..<settings.clients).map(Self.user)
+        server = try CallServer(domain: Self.domain, passwords: users.reduce(into: [:]) { $0[$1] = "load" })
+        let transport: SIPTransport = settings.transport == .udp ? .udp : .tcp
+        socket = try SIPSocket.connect(to: server.address, transport)
+        let local = try socket.localAddress()
+        let endpoint = SIPEndpoint(user: "caller", transport: transport, host: local.host, port: local.port)
+        caller = Caller(endpoint, domain: Self.domain)
+        results = CallsResults(settings: settings)
+    }
+
+    private static func user(_ index: Int) -> String { "phone\(index)" }
+
+    func run() throws -> CallsResults {
+        let supervisor = try PrivateSupervisor(
+            bench, .init(suspension: settings.suspension, linger: .milliseconds(500)))
+        bench.progress.say("starting \(settings.clients) phones")
+        for index in 0..<settings.clients {
+            _ = try bench.start(
+                "nightbell-softphone",
+                [
+                    "--user", Self.user(index), "--password", "load", "--registrar", server.address.description,
+                    "--domain", Self.domain, "--transport", settings.transport == .udp ? "udp" : "tcp",
+                    "--answer-after", "0", "--supervisor-socket", supervisor.socketPath,
+                ])
+        }
+        try turn(until: "all phones to be asleep", atMost: .seconds(60)) {
+            try bench.requireAllRunning()
+            return try supervisor.status().clientsByState["suspended", default: 0] == settings.clients
+        }
+        bench.progress.say("all asleep; \(settings.calls) calls at \(figure(settings.rate)) a second")
+        let before = try supervisor.clients()
+        let start = ContinuousClock.now
+        try placeAll()
+        let time = ContinuousClock.now - start
+        let after = try supervisor.clients()
+        results.noteSleep(before, after, time)
+        results.lost = placed.count
+        results.machine.finish()
+        return results
+    }
+
+    private func placeAll() throws {
+        var random = SeededRandom(seed: settings.seed)
+        var due = ContinuousClock.now
+        var count = 0
+        let mean = settings.meanLength.inSeconds
+        let limit = Duration.seconds(Double(settings.calls) / settings.rate * 2 + 10 * mean + 60)
+        try turn(until: "all calls to end", atMost: limit) {
+            while count < settings.calls, due <= .now {
+                let user = Self.user(Int.random(in: 0..<settings.clients, using: &random))
+                let length = Duration.seconds(min(random.exponential(perSecond: 1 / mean), 10 * mean))
+                let (callID, actions) = caller.call(user, talkFor: length, at: .now)
+                placed[callID] = Placed(due: due)
+                results.mostConcurrent = max(results.mostConcurrent, placed.count)
+                perform(actions)
+                due += .seconds(random.exponential(perSecond: settings.rate))
+                count += 1
+                if count % 20 == 0 { bench.progress.show("\(count) of \(settings.calls) calls placed") }
+            }
+            return count == settings.calls && placed.isEmpty
+        }
+    }
+
+    /// Serves everybody until something is so; a time-out of the calls is a result, not an error.
+    private func turn(until what: String, atMost limit: Duration, _ condition: () throws -> Bool) throws {
+        let end = ContinuousClock.now + limit
+        var nextLook = ContinuousClock.now
+        while true {
+            if what.hasPrefix("all calls") || nextLook <= .now {
+                if try condition() { return }
+                nextLook = .now + .milliseconds(50)
+            }
+            guard .now < end else {
+                if what.hasPrefix("all calls") { return }
+                throw LoadError.timedOut(what)
+            }
+            try server.turn(
+                with: socket.descriptor, wantsToWrite: socket.wantsToWrite, atMost: .milliseconds(1)
+            ) { serve() }
+            perform(caller.advance(to: .now))
+        }
+    }
+
+    private func serve() {
+        guard (try? socket.flush()) != nil else { return }
+        for message in socket.receive().messages { perform(caller.receive(message, at: .now)) }
+    }
+
+    private func perform(_ actions: [Caller.Action]) {
+        for action in actions {
+            switch action {
+            case .send(let message):
+                // A call that cannot be sent is never answered, which is noticed.
+                try? socket.send(message)
+            case .ringing:
+                break
+            case .answered(let callID):
+                guard let call = placed[callID], !call.answered else { continue }
+                placed[callID]?.answered = true
+                results.answered += 1
+                let delay = ContinuousClock.now - call.due
+                results.answerDelay.record(nanoseconds: delay.wholeNanoseconds)
+            case .ended(let callID):
+                placed[callID] = nil
+            case .failed(let callID, _):
+                placed[callID] = nil
+                results.failed += 1
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+import Presentation
+
+/// What a `park` run showed.
+struct ParkResults {
+    struct Population {
+        var sockets: Int
+        var figures: ProcessFigures
+        var slab: Int
+    }
+
+    struct Idle {
+        var contextSwitches: Int
+        var processorTicks: Int
+
+        var json: JSON {
+            [
+                "context_switches": .integer(Int64(contextSwitches)),
+                "cpu_ticks": .integer(Int64(processorTicks)),
+            ]
+        }
+    }
+
+    let settings: ParkRun.Settings
+    /// With nobody connected.
+    var base: ProcessFigures?
+    var populations: [Population] = []
+    var floor: [Population] = []
+    var afterClients: ProcessFigures?
+    var idle: Idle?
+    var floorIdle: Idle?
+    var machine = Machine()
+
+    init(settings: ParkRun.Settings) {
+        self.settings = settings
+    }
+
+    /// Growth of the process's memory from one population to another, for each socket that came.
+    private func growth(_ populations: [Population], _ from: Int, _ to: Int) -> Double {
+        guard populations.count > to else { return 0 }
+        let (before, after) = (populations[from], populations[to])
+        let bytes = after.figures.proportionalBytes - before.figures.proportionalBytes
+        return Double(bytes) / Double(after.sockets - before.sockets)
+    }
+
+    var bytesPerSocket: Double { growth(populations, 1, 2) }
+    var bytesPerFirstSocket: Double { growth(populations, 0, 1) }
+
+    var bytesPerClient: Double {
+        guard let afterClients, let before = populations.last?.figures else { return 0 }
+        return Double(afterClients.proportionalBytes - before.proportionalBytes) / Double(settings.idleClients)
+    }
+
+    /// What the kernel's small objects grew by: the sockets themselves included, which were there before.
+    private func kernelBytes(_ populations: [Population]) -> Double {
+        guard populations.count > 2 else { return 0 }
+        let growth = populations[2].slab - populations[1].slab
+        return Double(growth) / Double(populations[2].sockets - populations[1].sockets)
+    }
+
+    var baseMebibytes: Double { Double(base?.residentBytes ?? 0) / 1_048_576 }
+}
+
+extension ParkResults: Reportable {
+    var command: String { "park" }
+
+    var json: JSON {
+        [
+            "command": "park",
+            "suspend": .string(settings.suspension.rawValue),
+            "transport": .string(settings.transport.rawValue),
+            "sockets": .integer(Int64(settings.sockets)),
+            "clients": .integer(Int64(settings.clients)),
+            "bytes_per_socket": .rounded(bytesPerSocket, digits: 1),
+            "bytes_per_socket_at_first": .rounded(bytesPerFirstSocket, digits: 1),
+            "bytes_per_client": .rounded(bytesPerClient, digits: 1),
+            "kernel_bytes_per_socket": .rounded(kernelBytes(populations), digits: 0),
+            "base_rss_mib": .rounded(baseMebibytes),
+            "idle": idle?.json ?? .null,
+            "floor": [
+                "bytes_per_socket": .rounded(growth(floor, 1, 2), digits: 1),
+                "kernel_bytes_per_socket": .rounded(kernelBytes(floor), digits: 0),
+                "idle": floorIdle?.json ?? .null,
+            ],
+            "machine": machine.json,
+        ]
+    }
+
+    var tables: [ReportTable] {
+        var memory = ReportTable(title: "Memory", columns: ["", "Nightbell", "floor"])
+        let first = "bytes a socket, the first \(settings.firstSockets)"
+        memory.rows = [
+            ["bytes a socket, up to \(settings.sockets)", figure(bytesPerSocket), figure(growth(floor, 1, 2))],
+            [first, figure(bytesPerFirstSocket), figure(growth(floor, 0, 1))],
+            [
+                "kernel, bytes a socket", figure(kernelBytes(populations), digits: 0),
+                figure(kernelBytes(floor), digits: 0),
+            ],
+            ["bytes a client", figure(bytesPerClient)],
+            ["base, MiB resident", figure(baseMebibytes, digits: 2)],
+        ]
+        memory.note =
+            "growth of the proportional set size; the kernel's is that of all slabs of the machine, both ends "
+            + "of the sockets included"
+        let idleRows = ReportTable(
+            title: "Idle for \(settings.idleSeconds) s with \(settings.sockets) parked",
+            columns: ["", "Nightbell", "floor"],
+            rows: [
+                [
+                    "context switches", "\(idle?.contextSwitches ?? -1)", "\(floorIdle?.contextSwitches ?? -1)",
+                ],
+                ["CPU ticks", "\(idle?.processorTicks ?? -1)", "\(floorIdle?.processorTicks ?? -1)"],
+            ])
+        return [memory, idleRows]
+    }
+
+    var verdicts: [Verdict] {
+        [
+            Verdict("bytes a socket", bytesPerSocket, atMost: 256),
+            Verdict("bytes a socket, the first \(settings.firstSockets)", bytesPerFirstSocket, atMost: 256),
+            Verdict("bytes a client", bytesPerClient, atMost: 2_048),
+            Verdict("base, MiB", baseMebibytes, atMost: 12),
+            Verdict("context switches while idle", Double(idle?.contextSwitches ?? -1), atMost: 0),
+            Verdict("CPU ticks while idle", Double(idle?.processorTicks ?? -1), atMost: 0),
+        ]
+    }
+
+    var charts: [Chart] {
+        func series(_ name: String, _ populations: [Population]) -> Chart.Series {
+            .init(
+                name: name,
+                points: populations.map {
+                    .init(x: Double($0.sockets), y: Double($0.figures.proportionalBytes) / 1_048_576)
+                })
+        }
+        return [
+            Chart(
+                title: "Memory against population", horizontal: "parked sockets", vertical: "MiB", style: .lines,
+                series: [series("Nightbell", populations), series("floor", floor)]),
+            Chart(
+                title: "CPU against population", horizontal: "parked sockets", vertical: "CPU ticks so far",
+                style: .lines,
+                series: [
+                    .init(
+                        name: "Nightbell",
+                        points: populations.map {
+                            .init(x: Double($0.sockets), y: Double($0.figures.processorTicks))
+                        })
+                ]),
+        ]
+    }
+}

@@ -1,0 +1,115 @@
+import Presentation
+
+/// What a `soak` run showed.
+struct SoakResults {
+    struct Cycle {
+        var seconds: Double
+        var figures: ProcessFigures
+        var latencies: Latencies
+    }
+
+    let settings: SoakRun.Settings
+    var cycles: [Cycle] = []
+    var calls = 0
+    var lost = 0
+    var duplicate = 0
+    var late = 0
+    var machine = Machine()
+
+    init(settings: SoakRun.Settings) {
+        self.settings = settings
+    }
+
+    /// What came first is warming up.
+    private var settled: ArraySlice<Cycle> { cycles.dropFirst(cycles.count / 5) }
+
+    /// Growth of the proportional set size, KiB an hour.
+    var memoryDrift: Double {
+        slope(settled.map { ($0.seconds / 3_600, Double($0.figures.proportionalBytes) / 1_024) })
+    }
+
+    var descriptorDrift: Int {
+        guard let first = settled.first, let last = settled.last else { return 0 }
+        return last.figures.openDescriptors - first.figures.openDescriptors
+    }
+
+    /// Median latency of the last third over that of the first.
+    var latencyDrift: Double {
+        let values = settled.map { $0.latencies.percentile(50) }
+        let third = max(1, values.count / 3)
+        let before = median(Array(values.prefix(third)))
+        return before > 0 ? median(Array(values.suffix(third))) / before : 0
+    }
+}
+
+/// Of the line through these points that fits best.
+package func slope(_ points: [(x: Double, y: Double)]) -> Double {
+    guard points.count > 1 else { return 0 }
+    let count = Double(points.count)
+    let (meanX, meanY) = (points.reduce(0) { $0 + $1.x } / count, points.reduce(0) { $0 + $1.y } / count)
+    let spread = points.reduce(0) { $0 + ($1.x - meanX) * ($1.x - meanX) }
+    guard spread > 0 else { return 0 }
+    return points.reduce(0) { $0 + ($1.x - meanX) * ($1.y - meanY) } / spread
+}
+
+extension SoakResults: Reportable {
+    var command: String { "soak" }
+
+    var json: JSON {
+        [
+            "command": "soak",
+            "suspend": .string(settings.suspension.rawValue),
+            "transport": .string(settings.transport.rawValue),
+            "clients": .integer(Int64(settings.clients)),
+            "minutes": .number(settings.minutes),
+            "seed": .unsigned(settings.seed),
+            "cycles": .integer(Int64(cycles.count)),
+            "calls": .integer(Int64(calls)),
+            "lost": .integer(Int64(lost)),
+            "duplicate": .integer(Int64(duplicate)),
+            "late": .integer(Int64(late)),
+            "drift": [
+                "memory_kib_per_hour": .rounded(memoryDrift, digits: 1),
+                "descriptors": .integer(Int64(descriptorDrift)),
+                "latency_p50": .rounded(latencyDrift),
+            ],
+            "machine": machine.json,
+        ]
+    }
+
+    var tables: [ReportTable] {
+        [
+            ReportTable(
+                title: "Soak", columns: ["", ""],
+                rows: [
+                    ["cycles", "\(cycles.count)"], ["calls", "\(calls)"], ["lost", "\(lost)"],
+                    ["duplicate", "\(duplicate)"], ["keep-alives late", "\(late)"],
+                    ["memory, KiB an hour", figure(memoryDrift)], ["descriptors", "\(descriptorDrift)"],
+                    ["p50, last third over first", figure(latencyDrift, digits: 2)],
+                ],
+                note: "the first fifth of the time is left out of drifts; short runs say little about hours")
+        ]
+    }
+
+    var verdicts: [Verdict] {
+        [
+            Verdict("lost", Double(lost), atMost: 0), Verdict("duplicate", Double(duplicate), atMost: 0),
+            Verdict("late", Double(late), atMost: 0),
+            Verdict("descriptors that did not come back", Double(descriptorDrift), atMost: 0),
+        ]
+    }
+
+    var charts: [Chart] {
+        func chart(_ title: String, _ vertical: String, _ value: (Cycle) -> Double) -> Chart {
+            Chart(
+                title: title, horizontal: "seconds", vertical: vertical, style: .lines,
+                series: [.init(name: "", points: cycles.map { .init(x: $0.seconds, y: value($0)) })])
+        }
+        return [
+            chart("Memory", "MiB") { Double($0.figures.proportionalBytes) / 1_048_576 },
+            chart("Descriptors", "open") { Double($0.figures.openDescriptors) },
+            chart("Latency, p50", "µs") { $0.latencies.percentile(50) },
+            chart("CPU", "ticks so far") { Double($0.figures.processorTicks) },
+        ]
+    }
+}

@@ -1,0 +1,81 @@
+import CFloors
+import Glibc
+import Nightbell
+import Presentation
+
+/// Everything at once for a long time: single calls, storms, keep-alives, sockets coming and going. What grows?
+struct SoakRun {
+    struct Settings {
+        var suspension: SuspensionMethod
+        var transport: Transport
+        var clients: Int
+        var minutes: Double
+        var seed: UInt64
+    }
+
+    /// In each cycle.
+    private static let calls = 40
+    private static let sockets = 500
+
+    let settings: Settings
+    let bench: Workbench
+
+    func run() throws -> SoakResults {
+        let supervisor = try PrivateSupervisor(
+            bench, .init(suspension: settings.suspension, linger: .milliseconds(5), keepAliveMinimum: .seconds(3)))
+        let area = try SharedArea(slots: settings.clients)
+        let callers = try Callers(settings.transport, slots: settings.clients, directory: bench.directory)
+        let population = try SupervisedPopulation(
+            bench, supervisor, method: settings.suspension, range: 0..<settings.clients, area: area,
+            callers: callers, options: SleeperOptions(keepAlive: (3_000, 9_000)))
+        let adoption = AdoptRun(
+            settings: .init(transport: .unix, sockets: Self.sockets, batch: 1, rounds: 1), bench: bench)
+        var random = SeededRandom(seed: settings.seed)
+        var results = SoakResults(settings: settings)
+        let start = monotonicNow()
+        let end = start + Int64(settings.minutes * 6e10)
+        while monotonicNow() < end {
+            try bench.requireAllRunning()
+            var latencies = Latencies()
+            for _ in 0..<Self.calls {
+                let index = Int.random(in: 0..<settings.clients, using: &random)
+                try pause(nanoseconds: Int64.random(in: 200_000..<2_000_000, using: &random))
+                results.lost += try call([index], population, &latencies)
+            }
+            var storm = Latencies()
+            results.lost += try call(population.range.shuffled(using: &random), population, &storm)
+            try adoption.handOverOnce(to: supervisor)
+            let seconds = Double(monotonicNow() - start) / 1e9
+            results.cycles.append(
+                .init(
+                    seconds: seconds, figures: try ProcessFigures(supervisor.process.id), latencies: latencies))
+            bench.progress.show("\(figure(seconds / 60)) of \(figure(settings.minutes)) minutes")
+        }
+        results.calls = population.range.reduce(0) { $0 + Int(callers.sent(to: $1)) }
+        results.duplicate = population.range.reduce(0) { $0 + Int(area[$1].pointer.pointee.duplicates) }
+        results.late = Int(try supervisor.status().counters.keepAliveLate)
+        results.machine.finish()
+        return results
+    }
+
+    /// Returns how many were lost. Sleepers need not be asleep: a keep-alive may have woken them.
+    private func call(
+        _ indices: [Int], _ population: SupervisedPopulation, _ latencies: inout Latencies
+    ) throws -> Int {
+        let area = population.area
+        let before = indices.map { area[$0].received }
+        for index in indices { try population.callers.call(index) }
+        var lost = 0
+        for (place, index) in indices.enumerated() {
+            do {
+                try wait(for: "a packet", atMost: WakeRun.patience, firstPause: 500_000) {
+                    area[index].received > before[place]
+                }
+                latencies.record(nanoseconds: area[index].latency)
+            } catch LoadError.timedOut {
+                lost += 1
+            }
+        }
+        return lost
+    }
+}

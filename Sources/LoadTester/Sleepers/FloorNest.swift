@@ -1,0 +1,90 @@
+import CFloors
+import Descriptors
+import Glibc
+
+/// The floor's waker and, forked from it, its sleepers: after these lines of preparation only C runs.
+///
+/// Inherits the shared area as descriptor 3 and the end of a pipe as descriptor 4.
+struct FloorNest {
+    private let first: Int
+    private let count: Int
+    private let transport: Transport
+    private let place: String
+    /// Where the sleepers' cgroups are to be made; nil: they are stopped by signal.
+    private let cgroup: String?
+    private let area: SharedArea
+
+    static func arguments(
+        first: Int, count: Int, slots: Int, callers: Callers, cgroup: String?
+    ) -> [String] {
+        ["\(first)", "\(count)", "\(slots)", callers.transport.rawValue, callers.place, cgroup ?? "-"]
+    }
+
+    init(_ arguments: [String]) throws(LoadError) {
+        guard arguments.count == 6, let first = Int(arguments[0]), let count = Int(arguments[1]),
+            let slots = Int(arguments[2]), let transport = Transport(rawValue: arguments[3])
+        else { throw .missing("arguments") }
+        self.first = first
+        self.count = count
+        self.transport = transport
+        place = arguments[4]
+        cgroup = arguments[5] == "-" ? nil : arguments[5]
+        area = try SharedArea(inherited: 3, slots: slots)
+    }
+
+    func run() throws {
+        _ = cfloors_raise_descriptor_limit()
+        cfloors_ignore_children()
+        cfloors_catch_interrupts()
+        var children: [pid_t] = []
+        defer { for child in children { kill(child, SIGKILL) } }
+        var targets: [cfloors_target] = []
+        for index in first..<first + count {
+            let socket = try transport.connect(to: place, as: index)
+            let child = cfloors_fork()
+            guard child >= 0 else { throw LoadError(failed: "fork") }
+            if child == 0 {
+                var kept = [3, socket]
+                cfloors_close_all_but(&kept, kept.count)
+                cfloors_sleeper(socket, area[index].pointer)
+                _exit(1)
+            }
+            children.append(child)
+            var target = cfloors_target(socket: socket, freezer: -1, process: -1)
+            if let cgroup {
+                let place = FloorCgroup(parent: cgroup, index: index)
+                try place.create(for: child)
+                target.freezer = open(place.freezer, O_WRONLY | O_CLOEXEC)
+                guard target.freezer >= 0 else { throw LoadError(failed: "open \(place.freezer)") }
+            } else {
+                target.process = cfloors_pidfd(child)
+                guard target.process >= 0 else { throw LoadError(failed: "pidfd_open") }
+            }
+            targets.append(target)
+            area[index].pointer.pointee.pid = child
+        }
+        let code = cfloors_waker(targets, targets.count, 4)
+        guard code == 0 || code == EINTR else { throw LoadError("the floor's waker", code: code) }
+    }
+}
+
+/// The cgroup of one of the floor's sleepers.
+struct FloorCgroup {
+    let directory: String
+
+    init(parent: String, index: Int) {
+        directory = "\(parent)/floor-\(index)"
+    }
+
+    var freezer: String { directory + "/cgroup.freeze" }
+    var events: String { directory + "/cgroup.events" }
+
+    func create(for process: pid_t) throws(LoadError) {
+        guard mkdir(directory, 0o755) == 0 || errno == EEXIST else { throw LoadError(failed: "mkdir \(directory)") }
+        do {
+            try SmallFile.write("\(process)", to: directory + "/cgroup.procs")
+        } catch {
+            throw .system(error)
+        }
+    }
+}

@@ -1,0 +1,106 @@
+import CFloors
+import Glibc
+import Nightbell
+
+/// Clients with many sockets, which nobody calls. Woken by request, each hands over as many as are asked for.
+///
+/// Inherits the shared area as descriptor 3 and the end of a pipe as descriptor 4. The area's order is the number
+/// of sockets that each is to have.
+struct HolderNest {
+    private let first: Int
+    private let count: Int
+    private let transport: Transport
+    private let supervisorSocket: String
+    private let area: SharedArea
+
+    static func arguments(
+        first: Int, count: Int, slots: Int, transport: Transport, supervisorSocket: String
+    ) -> [String] {
+        ["\(first)", "\(count)", "\(slots)", transport.rawValue, supervisorSocket]
+    }
+
+    static func identifier(_ index: Int) -> String { "org.nightbell.load.h\(index)" }
+
+    init(_ arguments: [String]) throws(LoadError) {
+        guard arguments.count == 5, let first = Int(arguments[0]), let count = Int(arguments[1]),
+            let slots = Int(arguments[2]), let transport = Transport(rawValue: arguments[3])
+        else { throw .missing("arguments") }
+        self.first = first
+        self.count = count
+        self.transport = transport
+        supervisorSocket = arguments[4]
+        area = try SharedArea(inherited: 3, slots: slots)
+    }
+
+    func run() throws {
+        cfloors_ignore_children()
+        _ = cfloors_raise_descriptor_limit()
+        var children: [pid_t] = []
+        defer { for child in children { kill(child, SIGKILL) } }
+        for index in first..<first + count {
+            let child = cfloors_fork()
+            guard child >= 0 else { throw LoadError(failed: "fork") }
+            if child == 0 { becomeHolder(index) }
+            children.append(child)
+        }
+        waitForEnd(4)
+    }
+
+    private func becomeHolder(_ index: Int) -> Never {
+        do {
+            signal(SIGTERM, SIG_DFL)
+            let holder = try Holder(
+                identifier: Self.identifier(index), supervisorSocket: supervisorSocket, transport: transport)
+            area[index].pointer.pointee.pid = getpid()
+            area[index].stage = .running
+            try holder.run(area, area[index])
+        } catch {
+            complain("holder \(index): \(error)")
+        }
+        area[index].stage = .failed
+        _exit(1)
+    }
+}
+
+/// One of them.
+private final class Holder {
+    private let client: Client
+    private let transport: Transport
+    private var sockets = 0
+
+    init(identifier: String, supervisorSocket: String, transport: Transport) throws {
+        self.transport = transport
+        var configuration = Client.Configuration(identifier: identifier, socketPath: supervisorSocket)
+        configuration.driver = .manual
+        configuration.reconnects = false
+        configuration.requestTimeout = .seconds(60)
+        client = try Client(configuration)
+        try client.enterBackground()
+    }
+
+    func run(_ area: SharedArea, _ slot: Slot) throws {
+        var waiting = pollfd(fd: client.fileDescriptor, events: Int16(POLLIN), revents: 0)
+        while true {
+            let wanted = Int(area.order)
+            if sockets < wanted {
+                let task = try client.beginBackgroundTask("hand over")
+                try handOver(wanted - sockets)
+                slot.pointer.pointee.received = UInt64(sockets)
+                try client.end(task)
+            }
+            guard poll(&waiting, 1, -1) >= 0 || errno == EINTR else { throw LoadError(failed: "poll") }
+            try client.processPending()
+        }
+    }
+
+    /// Both ends of each pair are handed over: the supervisor cannot tell, and it takes half as many descriptors.
+    private func handOver(_ count: Int) throws {
+        var offers: [Client.SocketToPark] = []
+        while offers.count < count {
+            let (first, second) = try transport.pair()
+            offers += [.init(first, as: .voip), .init(second, as: .voip)]
+        }
+        for result in try client.handOver(offers) { _ = try result.get() }
+        sockets += offers.count
+    }
+}

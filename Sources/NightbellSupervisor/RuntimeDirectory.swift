@@ -1,0 +1,39 @@
+import Descriptors
+import Glibc
+
+/// The supervisor's own directory, locked for as long as this value lives: two supervisors that shared one would
+/// thaw each other's clients. The kernel gives the lock back however its owner ends.
+struct RuntimeDirectory: ~Copyable {
+    let path: String
+    private let lock: OwnedDescriptor
+
+    /// Makes the directory if there is none; its parent, such as `/run`, is somebody else's.
+    ///
+    /// - Throws: `EADDRINUSE` while another supervisor has it.
+    init(_ path: String) throws(SupervisorError) {
+        if unsafe mkdir(path, 0o755) != 0, errno != EEXIST {
+            throw SupervisorError(.runtimeDirectory, SystemError("mkdir"), "cannot make \(path)")
+        }
+        let file: OwnedDescriptor
+        do {
+            file = try OwnedDescriptor(opening: path + "/lock", O_RDWR | O_CREAT | O_NOFOLLOW, mode: 0o600)
+        } catch {
+            throw SupervisorError(.runtimeDirectory, error, "cannot use \(path)")
+        }
+        guard flock(file.rawValue, LOCK_EX | LOCK_NB) == 0 else {
+            let error =
+                errno == EWOULDBLOCK ? SystemError(code: EADDRINUSE, call: "flock") : SystemError("flock")
+            throw SupervisorError(.runtimeDirectory, error, "another supervisor uses \(path)")
+        }
+        self.path = path
+        lock = file
+    }
+
+    /// Names what belongs to this directory where names are shared, as in the cgroup tree. (FNV-1a, 64 bits.)
+    var instanceName: String {
+        let hash = path.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) { hash, byte in
+            (hash ^ UInt64(byte)) &* 0x100_0000_01b3
+        }
+        return String(hash, radix: 16)
+    }
+}

@@ -1,0 +1,7 @@
+import ArgumentParser
+import LoadTester
+
+// The parts of a run are this program again. They are told apart before anything else is done: a thousand of them
+// start at once.
+Part.becomeOne(CommandLine.arguments)
+LoadCommand.main()
