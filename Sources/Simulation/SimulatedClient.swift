@@ -41,6 +41,7 @@ final class SimulatedClient {
     let registration: Registration
     let behaviour: Behaviour
     var user: UserID { registration.user }
+    var name: String { Wording.name(id) }
 
     var execution = Execution.running
     var isKilled = false

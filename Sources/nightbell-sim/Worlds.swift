@@ -1,3 +1,4 @@
+import Glibc
 import Simulation
 
 /// Runs worlds side by side: they have nothing in common.
@@ -54,5 +55,7 @@ private struct Progress {
         shown = .now
         let rate = Report.perSecond(tally.steps, start.duration(to: shown))
         print("\(tally.worlds) of \(worlds) worlds, \(rate) steps/s")
+        // Also into a file or a pipe, where somebody may be watching.
+        fflush(nil)
     }
 }

@@ -23,7 +23,7 @@ struct ImportRulesTests {
             "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
         ],
         "Presentation": ["Nightbell"],
-        "nightbell-sim": ["ArgumentParser", "NightbellCore", "Simulation"],
+        "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Simulation"],
         "nightbelld": [
             "ArgumentParser", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore",
             "NightbellSupervisor",

@@ -8,7 +8,7 @@ struct MutationTests {
     private static let seeds = 0..<120 as Range<UInt64>
     private static let steps = 600
 
-    /// The invariants that see a mistake first, by its effects in these worlds. Which one does may change with the
+    /// The first world in which something does not hold. Which invariant sees a mistake first may change with the
     /// worlds; that one does may not.
     private func firstFailure(mutation: Mutation? = nil, fault: Fault? = nil) -> Run? {
         for seed in Self.seeds {

@@ -31,50 +31,52 @@ extension World {
 
     /// What the core believes of a process, and what waits for it.
     private mutating func checkExecution(_ client: SimulatedClient) {
-        let name = Wording.name(client.id)
         let state = core.state(of: client.id)
         switch state {
         case .suspended:
-            require(.frozen, client.execution == .stopped, "\(name) is believed to sleep and runs")
-            require(.stop, !core.isStopping, "\(name) sleeps while the supervisor stops")
+            require(.frozen, client.execution == .stopped, "\(client.name) is believed to sleep and runs")
+            require(.stop, !core.isStopping, "\(client.name) sleeps while the supervisor stops")
         case .notRunning, .inactive, .active, .background:
-            require(.frozen, client.execution == .running, "\(name) is believed to run and is stopped")
+            require(.frozen, client.execution == .running, "\(client.name) is believed to run and is stopped")
         case .suspending:
             require(
                 .frozen, client.execution == .running || client.freezing != nil,
-                "\(name) is stopped and nobody asked for it")
+                "\(client.name) is stopped and nobody asked for it")
         case .terminating:
-            require(.frozen, client.execution == .running || client.isKilled, "\(name) is frozen for ever")
+            require(
+                .frozen, client.execution == .running || client.isKilled, "\(client.name) is frozen for ever")
         }
         guard client.execution != .running, !client.isKilled else { return }
         for socket in client.sockets where !socket.isEnded {
             let token = Wording.name(socket.token)
-            require(.wakeBound, socket.isWatched || socket.isQueued, "nobody watches \(token) of \(name)")
+            require(
+                .wakeBound, socket.isWatched || socket.isQueued, "nobody watches \(token) of \(client.name)")
             guard let since = socket.waitingSince, !socket.conditions.isEmpty else { continue }
             require(
                 .wakeBound, now.since(since) <= Self.wakeBound,
-                "something waits in \(token) of \(name) since \(Wording.time(since))")
+                "something waits in \(token) of \(client.name) since \(Wording.time(since))")
         }
     }
 
     /// What must not take longer, and what must not be late.
     private mutating func checkTime(_ client: SimulatedClient) {
         guard !core.isStopping else { return }
-        let name = Wording.name(client.id)
         let budgets = settings.budgets
         let state = core.state(of: client.id)
         if let since = client.tasksSince, !client.tasks.isEmpty {
             // The notice comes first, and with its whole time, also when the timer was served late.
             let end = since + budgets.backgroundTasks
             let limit = client.warnedAt.map { max(end, $0 + budgets.expirationNotice) } ?? end
-            require(.budgets, now < limit + .seconds(1) || isStalled, "\(name) holds its tasks too long")
+            require(
+                .budgets, now < limit + .seconds(1) || isStalled, "\(client.name) holds its tasks too long")
         }
         for obligation in [client.entering, client.openWake, client.preparing, client.terminating] {
             guard let obligation else { continue }
-            require(.budgets, now < obligation.until, "\(name) has overrun a budget, and nothing happens")
+            require(
+                .budgets, now < obligation.until, "\(client.name) has overrun a budget, and nothing happens")
         }
         if let freezing = client.freezing, client.asleepSince == nil, !client.isKilled {
-            require(.frozen, now < freezing.until, "the freeze of \(name) is waited for too long")
+            require(.frozen, now < freezing.until, "the freeze of \(client.name) is waited for too long")
         }
         let isBusy = state != .background || client.isBusy(at: now)
         if isBusy || client.wasBusy {
@@ -83,17 +85,18 @@ extension World {
             let wakes = settings.wakes
             let longest = max(wakes.lingerMaximum, wakes.linger, settings.suspension.retryMaximum)
             require(
-                .assertions, now < client.busyAt + longest + .seconds(1), "\(name) stays awake without reason"
+                .assertions, now < client.busyAt + longest + .seconds(1),
+                "\(client.name) stays awake without reason"
             )
         }
         client.wasBusy = isBusy
         guard let window = client.window else { return }
         switch state {
         case .background, .suspending, .suspended:
-            require(.keepAlive, now <= window.latest, "\(name) was not run in its window")
+            require(.keepAlive, now <= window.latest, "\(client.name) was not run in its window")
             require(
                 .keepAlive, !hasThawed || now <= window.earliest + .microseconds(1),
-                "\(name) is inside its window and did not run along")
+                "\(client.name) is inside its window and did not run along")
         case .notRunning, .inactive, .active, .terminating:
             break
         }
@@ -101,26 +104,26 @@ extension World {
 
     /// What the core tells of a client.
     private mutating func checkView(_ client: SimulatedClient) {
-        let name = Wording.name(client.id)
         guard let view = core.view(of: client.id, at: now) else {
-            return violate(.counters, "\(name) is lost")
+            return violate(.counters, "\(client.name) is lost")
         }
-        require(.counters, view.user == client.user, "\(name) has another uid")
+        require(.counters, view.user == client.user, "\(client.name) has another uid")
         require(
             .tokens,
             view.sockets.count == client.sockets.count
                 && client.sockets.allSatisfy { view.sockets.contains($0.token) },
-            "\(name) has other sockets")
+            "\(client.name) has other sockets")
         require(
-            .counters, client.sockets.count <= settings.quotas.socketsPerClient, "\(name) is over its quota")
-        require(.counters, view.backgroundTasks.count == client.tasks.count, "\(name) has other tasks")
-        require(.keepAlive, view.keepAliveTimeout == client.timeout, "\(name) has another timeout")
+            .counters, client.sockets.count <= settings.quotas.socketsPerClient,
+            "\(client.name) is over its quota")
+        require(.counters, view.backgroundTasks.count == client.tasks.count, "\(client.name) has other tasks")
+        require(.keepAlive, view.keepAliveTimeout == client.timeout, "\(client.name) has another timeout")
         var counters = client.expected
         if let since = client.asleepSince {
             counters.asleepNanoseconds += UInt64(now.since(since).nanoseconds)
         }
         if view.counters != counters {
-            violate(.counters, Wording.difference(view.counters, counters, of: name))
+            violate(.counters, Wording.difference(view.counters, counters, of: client.name))
         }
     }
 }

@@ -3,7 +3,6 @@ import NightbellCore
 /// What clients are told, and what they make of it.
 extension World {
     mutating func told(_ client: SimulatedClient, _ notice: Notice) {
-        let name = Wording.name(client.id)
         switch notice {
         case .didEnterBackground(let budget):
             client.entering = .init(number: 0, until: now + budget)
@@ -14,7 +13,7 @@ extension World {
         case .prepareToSuspend(let epoch, let budget):
             prepare(client, epoch, budget)
         case .suspendCancelled(let epoch):
-            require(.budgets, epoch == client.lastEpoch, "epoch \(epoch) of \(name) is cancelled")
+            require(.budgets, epoch == client.lastEpoch, "epoch \(epoch) of \(client.name) is cancelled")
             client.preparing = nil
             cancelAttempt(client)
         case .wake(let wake):
@@ -23,22 +22,24 @@ extension World {
             client.warnedAt = now
             for task in client.tasks { plan(client, .say(.endBackgroundTask(task)), .seconds(5)) }
         case .willTerminate(let budget, _):
-            require(.budgets, budget == settings.budgets.termination, "\(name) has another budget")
+            require(.budgets, budget == settings.budgets.termination, "\(client.name) has another budget")
             client.terminating = .init(number: 0, until: now + budget)
             plan(client, .exit, budget)
         }
-        require(.frozen, client.execution == .running, "\(name) is told something before it is thawed")
+        require(.frozen, client.execution == .running, "\(client.name) is told something before it is thawed")
     }
 
     private mutating func prepare(_ client: SimulatedClient, _ epoch: UInt64, _ budget: Duration) {
-        let name = Wording.name(client.id)
-        require(.tokens, epoch == client.lastEpoch + 1, "epoch \(epoch) of \(name) after \(client.lastEpoch)")
-        require(.assertions, !client.holds(at: now), "\(name) is suspended in spite of its assertions")
         require(
-            .budgets, client.entering == nil && client.openWake == nil, "\(name) is suspended within a budget"
+            .tokens, epoch == client.lastEpoch + 1,
+            "epoch \(epoch) of \(client.name) after \(client.lastEpoch)")
+        require(.assertions, !client.holds(at: now), "\(client.name) is suspended in spite of its assertions")
+        require(
+            .budgets, client.entering == nil && client.openWake == nil,
+            "\(client.name) is suspended within a budget"
         )
-        require(.budgets, now >= client.lingerUntil, "\(name) is suspended before it has lingered")
-        require(.stop, !core.isStopping, "\(name) is suspended by a supervisor that stops")
+        require(.budgets, now >= client.lingerUntil, "\(client.name) is suspended before it has lingered")
+        require(.stop, !core.isStopping, "\(client.name) is suspended by a supervisor that stops")
         client.lastEpoch = epoch
         client.isAttempted = true
         client.preparing = .init(number: epoch, until: now + budget)
@@ -48,10 +49,10 @@ extension World {
     }
 
     private mutating func woken(_ client: SimulatedClient, _ wake: Wake) {
-        let name = Wording.name(client.id)
         require(
-            .budgets, wake.wakeID == client.lastWakeID + 1, "wake \(wake.wakeID) of \(name) is out of order")
-        require(.budgets, !wake.reasons.isEmpty, "\(name) is woken without a reason")
+            .budgets, wake.wakeID == client.lastWakeID + 1,
+            "wake \(wake.wakeID) of \(client.name) is out of order")
+        require(.budgets, !wake.reasons.isEmpty, "\(client.name) is woken without a reason")
         client.lastWakeID = wake.wakeID
         client.preparing = nil
         expect(client) { counters in
@@ -71,16 +72,18 @@ extension World {
     }
 
     private mutating func tellSocket(_ fired: FiredSocket, _ client: SimulatedClient) {
-        let name = Wording.name(client.id)
         guard let socket = socket(fired.token), socket.owner === client else {
-            return violate(.tokens, "\(name) is told of \(Wording.name(fired.token)), which is not its own")
+            return violate(
+                .tokens, "\(client.name) is told of \(Wording.name(fired.token)), which is not its own")
         }
         guard let index = mustBeTold.firstIndex(where: { $0.token == fired.token }) else {
-            return violate(.wakeBound, "\(name) is told of \(Wording.name(fired.token)), which did not fire")
+            return violate(
+                .wakeBound, "\(client.name) is told of \(Wording.name(fired.token)), which did not fire")
         }
         mustBeTold.remove(at: index)
         require(
-            .wakeBound, !socket.isEnded, "\(name) is told of the end of \(Wording.name(fired.token)) twice")
+            .wakeBound, !socket.isEnded,
+            "\(client.name) is told of the end of \(Wording.name(fired.token)) twice")
         let isEnd =
             !fired.conditions.isDisjoint(with: [.peerClosed, .hangUp])
             || (socket.isStream && fired.conditions.contains(.error))
@@ -88,15 +91,15 @@ extension World {
     }
 
     private mutating func runKeepAlive(_ client: SimulatedClient) {
-        let name = Wording.name(client.id)
         expect(client) { $0.keepAliveRuns += 1 }
         guard let window = client.window else {
-            return violate(.keepAlive, "\(name) has no keep-alive handler")
+            return violate(.keepAlive, "\(client.name) has no keep-alive handler")
         }
-        require(.keepAlive, window.earliest <= now + .microseconds(1), "\(name) runs before its window")
+        require(
+            .keepAlive, window.earliest <= now + .microseconds(1), "\(client.name) runs before its window")
         // Recorded as late if the whole machine stood still; `check` says whether it might be.
         if now > window.latest { expect(client) { $0.keepAliveLate += 1 } }
-        require(.keepAlive, now <= window.latest || isStalled, "\(name) runs after its window")
+        require(.keepAlive, now <= window.latest || isStalled, "\(client.name) runs after its window")
         client.lastRun = now
         client.setWindow(climate)
     }

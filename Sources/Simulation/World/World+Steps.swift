@@ -216,7 +216,7 @@ extension World {
         let client = socket.owner
         if client.execution != .running, socket.waitingSince == nil { socket.waitingSince = now }
         note(
-            "\(Wording.name(socket.token)) of \(Wording.name(client.id)) has \(Wording.words(socket.conditions))"
+            "\(Wording.name(socket.token)) of \(client.name) has \(Wording.words(socket.conditions))"
         )
         fireIfReady(socket)
     }
@@ -315,7 +315,7 @@ extension World {
     /// Everybody leaves, and another supervisor takes over with empty hands.
     private mutating func endLife() {
         let left = clients.filter { $0.execution != .running && !$0.isKilled }
-        for client in left { violate(.stop, "\(Wording.name(client.id)) is left asleep") }
+        for client in left { violate(.stop, "\(client.name) is left asleep") }
         events.removeAll(keepingCapacity: true)
         for client in clients { events.append(.gone(client.id)) }
         turn()

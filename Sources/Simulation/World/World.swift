@@ -22,6 +22,7 @@ package struct World {
     package internal(set) var digest = Digest()
 
     let climate: Climate
+    let settings: Settings
     let mutation: Mutation?
     let fault: Fault?
     var random: SplitMix64
@@ -73,14 +74,13 @@ package struct World {
     ) {
         random = SplitMix64(seed: seed)
         climate = Climate(&random)
+        settings = climate.settings
         self.mutation = mutation
         self.fault = fault
         self.narrator = narrator
-        core = Supervision(settings: climate.settings, mutation: mutation)
+        core = Supervision(settings: settings, mutation: mutation)
         replay = core
     }
-
-    var settings: Settings { climate.settings }
 
     func client(_ id: ClientID) -> SimulatedClient? {
         guard Int(id.slot) < clientsBySlot.count, let client = clientsBySlot[Int(id.slot)], client.id == id
@@ -141,7 +141,7 @@ package struct World {
         keepUp(isTimer: false)
         for (client, token) in mustBeTold where !client.isKilled && !client.isGone {
             if core.state(of: client.id) == .terminating { continue }
-            violate(.wakeBound, "\(Wording.name(client.id)) was not told of \(Wording.name(token))")
+            violate(.wakeBound, "\(client.name) was not told of \(Wording.name(token))")
         }
         compareWithReplay()
         check()
