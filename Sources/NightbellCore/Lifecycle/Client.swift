@@ -1,5 +1,5 @@
 /// What the core knows of one client.
-struct Client: Sendable {
+struct Client: Sendable, Equatable {
     let identifier: ClientIdentifier
     let user: UserID
     let modes: Modes
@@ -43,7 +43,7 @@ struct Client: Sendable {
         }
     }
 
-    struct PendingWake: Sendable {
+    struct PendingWake: Sendable, Equatable {
         var wakeID: UInt64
         var reasons: WakeReasons
         var asleepFor: Duration

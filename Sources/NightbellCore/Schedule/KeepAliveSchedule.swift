@@ -9,7 +9,7 @@ public struct Window: Sendable, Equatable {
 /// Many windows are served at one instant: the timer is set to the first end of any window (less a lead, so that
 /// scheduling delay does not make it late), and whoever is inside its window by then runs too. Stabbing
 /// intervals at the earliest end is optimal for the number of instants.
-struct KeepAliveSchedule: Sendable {
+struct KeepAliveSchedule: Sendable, Equatable {
     private var beginnings = DeadlineQueue()
     private var aims = DeadlineQueue()
     private let lead: Duration
