@@ -6,6 +6,8 @@ import NightbellWire
 /// What happens, told to the log and to those who watch.
 extension Supervisor {
     func note(_ trace: Trace, of client: ClientID) {
+        if case .state(_, to: .suspended) = trace { warnOfLocks(client) }
+        guard watchers > 0 || logger.logLevel <= .debug || trace.isNoteworthy else { return }
         let identifier = identifier(of: client)
         switch trace {
         case .registered, .gone, .state, .woken, .adopted, .released, .suspensionCancelled:
@@ -15,7 +17,6 @@ extension Supervisor {
         case .keepAliveLate:
             logger.warning("\(identifier): \(trace.kind) \(trace.detail)")
         }
-        if case .state(_, to: .suspended) = trace { warnOfLocks(client) }
         if watchers > 0 { tellWatchers(trace, of: client, identifier) }
     }
 
@@ -58,6 +59,16 @@ extension Supervisor {
 }
 
 extension Trace {
+    /// Whether it is told at the level `notice` or above.
+    fileprivate var isNoteworthy: Bool {
+        switch self {
+        case .registered, .gone, .state, .woken, .adopted, .released, .suspensionCancelled: false
+        case .overran, .suspendedByForce, .suspensionFailed, .refusedSocket, .tooManyWakes, .terminated,
+            .keepAliveLate:
+            true
+        }
+    }
+
     /// One word for programs to tell traces apart by.
     var kind: String {
         switch self {

@@ -72,7 +72,8 @@ extension Supervision {
             sockets[token.id].condition = .armed
             actions.append(.arm(token))
         }
-        clients[client.id].unarmed.removeAll(keepingCapacity: true)
+        // One socket or two fire again and again; the memory of the first thousand is not needed again.
+        clients[client.id].unarmed.removeAll(keepingCapacity: clients[client.id].unarmed.count <= 16)
     }
 
     mutating func socketFired(
