@@ -37,6 +37,17 @@ public struct Supervision: Sendable {
         return schedule.nextDeadline.map { min($0, own) } ?? own
     }
 
+    /// The sleeper whose wake is certain if this socket has fired, so that it may be thawed before anything else is
+    /// looked at. `nil`: that is not so simple, and `handle` decides.
+    public func sleeper(wokenBy token: SocketToken) -> ClientID? {
+        guard sockets.contains(token.id), sockets[token.id].condition == .armed else { return nil }
+        let owner = sockets[token.id].owner
+        guard case .suspended = clients[owner.id].lifecycle, clients[owner.id].wakeLimitPolicy == .linger else {
+            return nil
+        }
+        return owner
+    }
+
     /// Takes in one event. Wakes are gathered until `endTurn`.
     public mutating func handle(_ event: Event, at now: Instant, into actions: inout ActionBuffer) {
         switch event {

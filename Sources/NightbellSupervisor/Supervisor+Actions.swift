@@ -32,6 +32,9 @@ extension Supervisor {
         case .commandAnswer(let refusal, let key):
             guard let connection = connections[key.connection] else { return }
             answer(connection, key.request, refusal.map { .error(WireError($0)) } ?? .done(WireDone()))
+        case .notify(let client, .wake(let wake)):
+            guard let connection = connection(of: client) else { return }
+            send(WakePacket.bytes(of: wake, work.firedSockets[wake.sockets]), to: connection)
         case .notify(let client, let notice):
             guard let connection = connection(of: client) else { return }
             send(WireSupervisorMessage(notice, work), to: connection)
@@ -164,7 +167,18 @@ extension Supervisor {
         }
     }
 
-    private func thaw(_ client: ClientID) {
+    /// Stops a client again that was thawed a moment ago. False: it runs on.
+    func refreeze(_ client: ClientID) -> Bool {
+        do {
+            if try suspender.freeze(slot: client.slot) == .frozen { return true }
+        } catch {
+            logger.warning("cannot suspend \(identifier(of: client)) again: \(error)")
+        }
+        thaw(client)
+        return false
+    }
+
+    func thaw(_ client: ClientID) {
         do {
             try suspender.thaw(slot: client.slot)
         } catch {

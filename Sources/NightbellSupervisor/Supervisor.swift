@@ -148,6 +148,7 @@ public actor Supervisor {
         for ready in batch { take(ready) }
         if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
         endTurn()
+        parked.endTurn()
         if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
         setTimer()
     }
@@ -183,10 +184,17 @@ public actor Supervisor {
         }
     }
 
-    /// Finds out what has happened, without reading or clearing anything.
+    /// Finds out what has happened, without reading or clearing anything. Whoever is certain to be woken is thawed
+    /// before that: the kernel gets it running meanwhile.
     private func socketFired(_ token: SocketToken) {
+        let sleeper = supervision.sleeper(wokenBy: token)
+        if let sleeper { thaw(sleeper) }
+        parked.noteFired(token)
         guard let descriptor = parked.descriptor(of: token) else { return }
-        feed(.fired(token, Conditions(Poll.now(descriptor))))
+        var conditions = Conditions(Poll.now(descriptor))
+        // Somebody else who shares the socket took what there was: back to sleep, or it is a wake after all.
+        if conditions.isEmpty, let sleeper, !refreeze(sleeper) { conditions = .readable }
+        feed(.fired(token, conditions))
     }
 
     /// Feeds one event to the core and carries out what it asks for.

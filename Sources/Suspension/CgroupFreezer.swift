@@ -23,10 +23,16 @@ final class CgroupFreezer: Suspender {
             self.freezer = freezer
         }
 
+        /// What was asked for last: asking twice for the same costs a system call on the way to a wake.
+        private var isToBeFrozen = false
+
         func set(frozen: Bool) throws(SystemError) {
+            guard frozen || isToBeFrozen else { return }
             let rawValue = freezer.rawValue
-            let digit: [UInt8] = [UInt8(ascii: frozen ? "1" : "0")]
-            _ = try systemCall("pwrite cgroup.freeze") { unsafe pwrite(rawValue, digit, 1, 0) }
+            var digit = UInt8(ascii: frozen ? "1" : "0")
+            isToBeFrozen = true
+            _ = try systemCall("pwrite cgroup.freeze") { unsafe pwrite(rawValue, &digit, 1, 0) }
+            isToBeFrozen = frozen
         }
     }
 
