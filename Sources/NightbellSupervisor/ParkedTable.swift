@@ -6,6 +6,8 @@ import NightbellCore
 struct ParkedTable: ~Copyable {
     struct Held: ~Copyable {
         let token: SocketToken
+        /// It was reported and is to be disarmed at the end of the turn, unless it is armed again.
+        var hasFired = false
         let watch: Watch
         let descriptor: OwnedDescriptor
 
@@ -14,6 +16,8 @@ struct ParkedTable: ~Copyable {
     }
 
     private var slots = UniqueSlots<Held>()
+    /// Those that `noteFired` was told of in this turn.
+    private var fired: [SocketToken] = []
     /// The names that owners gave; most sockets have none.
     private var names: [UInt32: String] = [:]
 
@@ -21,7 +25,7 @@ struct ParkedTable: ~Copyable {
         _ descriptor: consuming OwnedDescriptor, as token: SocketToken, name: String, loop: LoopExecutor
     ) throws(LoopError) {
         let watch = try loop.watch(
-            descriptor.rawValue, [.read, .closed], .oneShot,
+            descriptor.rawValue, [.read, .closed], .persistent,
             token: WatchToken(.socket, id: token.rawValue).rawValue)
         while slots.count <= Int(token.slot) { slots.append(nil) }
         slots[Int(token.slot)] = Held(token: token, watch: watch, descriptor: descriptor)
@@ -41,8 +45,32 @@ struct ParkedTable: ~Copyable {
 
     func contains(_ token: SocketToken) -> Bool { self.token(inSlot: token.slot) == token }
 
+    /// Has a socket that was reported watched no longer, once `endTurn` is called. A one-shot watch of the loop
+    /// would be disarmed before anybody is told, and a sleeper would wait for that.
+    mutating func noteFired(_ token: SocketToken) {
+        guard contains(token) else { return }
+        slots[Int(token.slot)]?.hasFired = true
+        fired.append(token)
+    }
+
+    mutating func endTurn() {
+        for token in fired where contains(token) && slots[Int(token.slot)]?.hasFired == true {
+            slots[Int(token.slot)]?.hasFired = false
+            disarm(token)
+        }
+        fired.removeAll(keepingCapacity: true)
+    }
+
+    private func disarm(_ token: SocketToken) {
+        switch slots[Int(token.slot)] {
+        case .some(let held): held.watch.disarm()
+        case .none: break
+        }
+    }
+
     /// Watches a socket that `contains` knows.
-    func arm(_ token: SocketToken) throws(LoopError) {
+    mutating func arm(_ token: SocketToken) throws(LoopError) {
+        slots[Int(token.slot)]?.hasFired = false
         switch slots[Int(token.slot)] {
         case .some(let held): try held.watch.arm()
         case .none: break

@@ -73,6 +73,10 @@ extension Supervisor {
         } catch {
             preconditionFailure("our own messages can be encoded: \(error)")
         }
+        send(bytes, to: connection)
+    }
+
+    func send(_ bytes: [UInt8], to connection: Connection) {
         switch connection.send(bytes, limit: configuration.outgoingBytesPerConnection) {
         case .sent, .queued:
             break

@@ -257,11 +257,11 @@ extension SocketOffer {
     /// What the kernel tells of a descriptor. One that it tells nothing of cannot be watched either.
     fileprivate init(tag: SocketTag, inspecting descriptor: CInt) {
         do {
-            let facts = try SocketFacts(inspecting: descriptor)
+            let facts = try SocketFacts.Brief(inspecting: descriptor)
             self.init(
                 tag: tag, isPollable: facts.isPollable, isSocket: facts.isSocket, isStream: facts.isStream,
                 isListening: facts.isListening, isConnected: facts.isConnected,
-                hasPendingError: facts.readiness.contains(.error))
+                hasPendingError: facts.hasError)
         } catch {
             self.init(tag: tag, isPollable: false)
         }

@@ -148,6 +148,7 @@ public actor Supervisor {
         for ready in batch { take(ready) }
         if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
         endTurn()
+        parked.endTurn()
         if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
         setTimer()
     }
@@ -192,6 +193,7 @@ public actor Supervisor {
         guard let descriptor = parked.descriptor(of: token) else { return }
         let sleeper = supervision.certainToThaw(by: token)
         if let sleeper { thaw(sleeper) }
+        parked.noteFired(token)
         var conditions = Conditions(Poll.now(descriptor))
         if conditions.isEmpty, sleeper != nil { conditions = ready.readable ? .readable : .peerClosed }
         feed(.fired(token, conditions))

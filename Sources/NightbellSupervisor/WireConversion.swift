@@ -232,6 +232,20 @@ extension WireHandedOver.Adoption {
     }
 }
 
+extension WakePacket {
+    /// The same as the message below, faster.
+    static func bytes(of wake: Wake, _ fired: ArraySlice<FiredSocket>) -> [UInt8] {
+        // The bits of reasons and conditions are in the order of the wire.
+        var packet = WakePacket(wakeID: wake.wakeID, reasons: wake.reasons.rawValue)
+        for socket in fired {
+            packet.add(token: socket.token.rawValue, conditions: socket.conditions.rawValue)
+        }
+        return packet.finish(
+            budgetMilliseconds: wake.budget.wireMilliseconds,
+            asleepNanoseconds: UInt64(max(0, wake.asleepFor.nanoseconds)))
+    }
+}
+
 extension WireWake {
     init(_ wake: Wake, _ fired: ArraySlice<FiredSocket>) {
         self.init()

@@ -12,8 +12,6 @@ final class CgroupFreezer: Suspender {
         let origin: Cgroup?
         /// `cgroup.freeze`, kept open: a thaw is one system call.
         let freezer: OwnedDescriptor
-        /// What was written last, so that a second thaw costs nothing.
-        private var isFrozen = false
 
         init(
             pid: pid_t, startTime: UInt64, cgroup: Cgroup, origin: Cgroup?, freezer: consuming OwnedDescriptor
@@ -25,12 +23,16 @@ final class CgroupFreezer: Suspender {
             self.freezer = freezer
         }
 
+        /// What was asked for last: asking twice for the same costs a system call on the way to a wake.
+        private var isToBeFrozen = false
+
         func set(frozen: Bool) throws(SystemError) {
-            guard frozen != isFrozen else { return }
+            guard frozen || isToBeFrozen else { return }
             let rawValue = freezer.rawValue
             var digit = UInt8(ascii: frozen ? "1" : "0")
+            isToBeFrozen = true
             _ = try systemCall("pwrite cgroup.freeze") { unsafe pwrite(rawValue, &digit, 1, 0) }
-            isFrozen = frozen
+            isToBeFrozen = frozen
         }
     }
 

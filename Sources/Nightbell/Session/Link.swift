@@ -84,6 +84,7 @@ final class Link: @unchecked Sendable {
     }
 
     private static func decode(_ bytes: [UInt8]) throws(NightbellError) -> WireSupervisorMessage {
+        if let wake = WireWake(packet: bytes) { return .with { $0.wake = wake } }
         do {
             return try WireSupervisorMessage(serializedBytes: bytes)
         } catch {

@@ -219,6 +219,8 @@ final class Session: Sendable {
         do throws(NightbellError) {
             while messages.count < 32, case .message(let message) = try link.receive() {
                 messages.append(message)
+                // What it is about comes first; whatever else there is can wait until that is done.
+                if case .wake = message.body { break }
             }
         } catch {
             failure = error

@@ -84,11 +84,11 @@ extension Supervision {
         actions.firedSockets.append(contentsOf: clients[client.id].fired)
         clients[client.id].fired.removeAll(keepingCapacity: true)
         count(client) { $0.countWake(pending.reasons) }
-        actions.append(.trace(client, .woken(pending.reasons)))
         let wake = Wake(
             wakeID: pending.wakeID, reasons: pending.reasons, sockets: start..<actions.firedSockets.count,
             budget: settings.budgets.wake, asleepFor: pending.asleepFor)
         actions.append(.notify(client, .wake(wake)))
+        actions.append(.trace(client, .woken(pending.reasons)))
     }
 
     /// The client says that it has finished a wake: it lingers, so that the peer's answer to its own answer

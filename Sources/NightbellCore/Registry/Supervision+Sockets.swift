@@ -75,7 +75,8 @@ extension Supervision {
             actions.append(.arm(token))
             if mutated(.armsOneSocket) { break }
         }
-        clients[client.id].unarmed.removeAll(keepingCapacity: true)
+        // One socket or two fire again and again; the memory of the first thousand is not needed again.
+        clients[client.id].unarmed.removeAll(keepingCapacity: clients[client.id].unarmed.count <= 16)
     }
 
     mutating func socketFired(

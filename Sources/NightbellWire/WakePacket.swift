@@ -1,0 +1,148 @@
+/// Makes the packet of a wake by hand: it is on the way between a caller and a sleeper, and the general encoder takes
+/// as long as the kernel takes to get the sleeper running. The same message as `WireSupervisorMessage` makes.
+package struct WakePacket {
+    private var body: [UInt8] = []
+
+    /// `reasons` has the bit `n - 1` for the wire's number `n`.
+    package init(wakeID: UInt64, reasons: UInt8) {
+        body.reserveCapacity(64)
+        append(field: 1, wakeID)
+        guard reasons != 0 else { return }
+        body.append(2 << 3 | 2)
+        body.append(UInt8(reasons.nonzeroBitCount))
+        for bit in UInt8(0)..<8 where reasons & (1 << bit) != 0 { body.append(bit + 1) }
+    }
+
+    /// `conditions` has one bit each for readable, peer closed, hang-up and error, the lowest first.
+    package mutating func add(token: UInt64, conditions: UInt8) {
+        body.append(3 << 3 | 2)
+        body.append(UInt8((token == 0 ? 0 : 9) + 2 * conditions.nonzeroBitCount))
+        if token != 0 {
+            body.append(1 << 3 | 1)
+            for byte in UInt64(0)..<8 { body.append(UInt8(truncatingIfNeeded: token >> (8 * byte))) }
+        }
+        for bit in UInt8(0)..<4 where conditions & (1 << bit) != 0 {
+            body.append((bit + 2) << 3)
+            body.append(1)
+        }
+    }
+
+    package consuming func finish(budgetMilliseconds: UInt64, asleepNanoseconds: UInt64) -> [UInt8] {
+        append(field: 4, budgetMilliseconds)
+        append(field: 5, asleepNanoseconds)
+        var packet: [UInt8] = []
+        packet.reserveCapacity(body.count + 6)
+        // Field 19 of SupervisorMessage, length-delimited: a tag of two bytes.
+        Self.append(19 << 3 | 2, to: &packet)
+        Self.append(UInt64(body.count), to: &packet)
+        packet += body
+        return packet
+    }
+
+    private mutating func append(field: UInt8, _ value: UInt64) {
+        // Zero is what a missing field means.
+        guard value != 0 else { return }
+        body.append(field << 3)
+        Self.append(value, to: &body)
+    }
+
+    /// As a varint.
+    private static func append(_ value: UInt64, to bytes: inout [UInt8]) {
+        var rest = value
+        while rest >= 0x80 {
+            bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        bytes.append(UInt8(rest))
+    }
+}
+
+extension WireWake {
+    /// Reads the packet of a wake, and nothing else: it is on the way between a caller and the handler, and the
+    /// general decoder takes several times as long. `nil`: it is another message, or has something in it that is
+    /// not known here, and the general decoder has the word.
+    package init?(packet bytes: [UInt8]) {
+        var reader = Reader(rest: bytes[...])
+        guard reader.varint() == 19 << 3 | 2, let length = reader.varint(), length == reader.rest.count else {
+            return nil
+        }
+        self.init()
+        while !reader.rest.isEmpty {
+            guard let tag = reader.varint() else { return nil }
+            let isRead: Bool
+            switch tag {
+            case 1 << 3: isRead = reader.varint().map { wakeID = $0 } != nil
+            case 2 << 3 | 2: isRead = readReasons(&reader)
+            case 3 << 3 | 2: isRead = readSocket(&reader)
+            case 4 << 3: isRead = reader.varint().map { budgetMs = $0 } != nil
+            case 5 << 3: isRead = reader.varint().map { asleepNs = $0 } != nil
+            default: isRead = false
+            }
+            guard isRead else { return nil }
+        }
+    }
+
+    private mutating func readReasons(_ reader: inout Reader) -> Bool {
+        guard var list = reader.part() else { return false }
+        while !list.rest.isEmpty {
+            guard let number = list.varint(), let reason = WireWakeReason(rawValue: Int(clamping: number))
+            else {
+                return false
+            }
+            reasons.append(reason)
+        }
+        return true
+    }
+
+    private mutating func readSocket(_ reader: inout Reader) -> Bool {
+        guard var part = reader.part() else { return false }
+        var socket = WireWake.Socket()
+        while !part.rest.isEmpty {
+            guard let tag = part.varint() else { return false }
+            if tag == 1 << 3 | 1 {
+                guard let token = part.fixed64() else { return false }
+                socket.token = token
+                continue
+            }
+            guard let value = part.varint(), value <= 1 else { return false }
+            switch tag {
+            case 2 << 3: socket.readable = value == 1
+            case 3 << 3: socket.peerClosed = value == 1
+            case 4 << 3: socket.hangUp = value == 1
+            case 5 << 3: socket.error = value == 1
+            default: return false
+            }
+        }
+        sockets.append(socket)
+        return true
+    }
+
+    private struct Reader {
+        var rest: ArraySlice<UInt8>
+
+        mutating func varint() -> UInt64? {
+            var value: UInt64 = 0
+            for shift in stride(from: UInt64(0), through: 63, by: 7) {
+                guard let byte = rest.popFirst() else { return nil }
+                value |= UInt64(byte & 0x7F) << shift
+                if byte < 0x80 { return value }
+            }
+            return nil
+        }
+
+        mutating func fixed64() -> UInt64? {
+            guard rest.count >= 8 else { return nil }
+            var value: UInt64 = 0
+            for byte in rest.prefix(8).reversed() { value = value << 8 | UInt64(byte) }
+            rest = rest.dropFirst(8)
+            return value
+        }
+
+        /// What is length-delimited.
+        mutating func part() -> Reader? {
+            guard let length = varint(), length <= rest.count else { return nil }
+            defer { rest = rest.dropFirst(Int(length)) }
+            return Reader(rest: rest.prefix(Int(length)))
+        }
+    }
+}
