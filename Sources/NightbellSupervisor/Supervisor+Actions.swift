@@ -164,7 +164,7 @@ extension Supervisor {
         }
     }
 
-    private func thaw(_ client: ClientID) {
+    func thaw(_ client: ClientID) {
         do {
             try suspender.thaw(slot: client.slot)
         } catch {
@@ -185,7 +185,9 @@ extension Supervisor {
         }
     }
 
+    /// The core has forgotten who is gone before its last traces are told; the connection has not.
     func identifier(of client: ClientID) -> String {
-        supervision.identifier(of: client)?.description ?? Self.text(of: client)
+        supervision.identifier(of: client)?.description ?? connection(of: client)?.client?.identifier
+            ?? Self.text(of: client)
     }
 }

@@ -6,17 +6,11 @@ import NightbellWire
 /// What happens, told to the log and to those who watch.
 extension Supervisor {
     func note(_ trace: Trace, of client: ClientID) {
-        let identifier = identifier(of: client)
-        switch trace {
-        case .registered, .gone, .state, .woken, .adopted, .released, .suspensionCancelled:
-            logger.debug("\(identifier): \(trace.kind) \(trace.detail)")
-        case .overran, .suspendedByForce, .suspensionFailed, .refusedSocket, .tooManyWakes, .terminated:
-            logger.notice("\(identifier): \(trace.kind) \(trace.detail)")
-        case .keepAliveLate:
-            logger.warning("\(identifier): \(trace.kind) \(trace.detail)")
+        if trace.level >= logger.logLevel {
+            logger.log(level: trace.level, "\(identifier(of: client)): \(trace.kind) \(trace.detail)")
         }
         if case .state(_, to: .suspended) = trace { warnOfLocks(client) }
-        if watchers > 0 { tellWatchers(trace, of: client, identifier) }
+        if watchers > 0 { tellWatchers(trace, of: client, identifier(of: client)) }
     }
 
     /// Who sleeps with a lock held keeps others waiting for as long as it sleeps.
@@ -58,6 +52,17 @@ extension Supervisor {
 }
 
 extension Trace {
+    var level: Logger.Level {
+        switch self {
+        case .registered, .gone, .state, .woken, .adopted, .released, .suspensionCancelled:
+            .debug
+        case .overran, .suspendedByForce, .suspensionFailed, .refusedSocket, .tooManyWakes, .terminated:
+            .notice
+        case .keepAliveLate:
+            .warning
+        }
+    }
+
     /// One word for programs to tell traces apart by.
     var kind: String {
         switch self {

@@ -168,7 +168,7 @@ public actor Supervisor {
         case .processExit:
             if let connection = connections[token] { drop(connection, "its process ended") }
         case .socket:
-            if let socket = parked.token(for: token) { socketFired(socket) }
+            if let socket = parked.token(for: token) { socketFired(socket, ready) }
         case nil:
             preconditionFailure("the loop made up a token")
         }
@@ -184,9 +184,17 @@ public actor Supervisor {
     }
 
     /// Finds out what has happened, without reading or clearing anything.
-    private func socketFired(_ token: SocketToken) {
+    ///
+    /// A sleeper is thawed before all that, so that it comes to run while we decide and tell (the thaw comes
+    /// again as an action of the core, and costs nothing then). Its socket was readable when the loop looked: that
+    /// counts, even if somebody who shares it has taken what there was since.
+    private func socketFired(_ token: SocketToken, _ ready: Ready) {
         guard let descriptor = parked.descriptor(of: token) else { return }
-        feed(.fired(token, Conditions(Poll.now(descriptor))))
+        let sleeper = supervision.certainToThaw(by: token)
+        if let sleeper { thaw(sleeper) }
+        var conditions = Conditions(Poll.now(descriptor))
+        if conditions.isEmpty, sleeper != nil { conditions = ready.readable ? .readable : .peerClosed }
+        feed(.fired(token, conditions))
     }
 
     /// Feeds one event to the core and carries out what it asks for.

@@ -12,6 +12,8 @@ final class CgroupFreezer: Suspender {
         let origin: Cgroup?
         /// `cgroup.freeze`, kept open: a thaw is one system call.
         let freezer: OwnedDescriptor
+        /// What was written last, so that a second thaw costs nothing.
+        private var isFrozen = false
 
         init(
             pid: pid_t, startTime: UInt64, cgroup: Cgroup, origin: Cgroup?, freezer: consuming OwnedDescriptor
@@ -24,9 +26,11 @@ final class CgroupFreezer: Suspender {
         }
 
         func set(frozen: Bool) throws(SystemError) {
+            guard frozen != isFrozen else { return }
             let rawValue = freezer.rawValue
-            let digit: [UInt8] = [UInt8(ascii: frozen ? "1" : "0")]
-            _ = try systemCall("pwrite cgroup.freeze") { unsafe pwrite(rawValue, digit, 1, 0) }
+            var digit = UInt8(ascii: frozen ? "1" : "0")
+            _ = try systemCall("pwrite cgroup.freeze") { unsafe pwrite(rawValue, &digit, 1, 0) }
+            isFrozen = frozen
         }
     }
 

@@ -153,7 +153,9 @@ import Testing
         #expect(error.code == .invalidToken)
         for token in [0, 1, UInt64.max, release.token ^ 1 << 32] {
             release.token = token
-            guard case .error(let error) = try owner.ask(.release(release)) else { throw TestFailure("found") }
+            guard case .error(let error) = try owner.ask(.release(release)) else {
+                throw TestFailure("found")
+            }
             #expect(error.code == .invalidToken)
         }
         #expect(try owner.status().sockets == 1)

@@ -23,6 +23,11 @@ struct ImportRulesTests {
             "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
         ],
         "Presentation": ["Nightbell"],
+        "LoadTester": edge.union([
+            "ArgumentParser", "CFloors", "Descriptors", "Histogram", "Nightbell", "NightbellCore",
+            "NightbellWire", "Presentation", "SIPKit", "SwiftProtobuf",
+        ]),
+        "nightbell-load": ["ArgumentParser", "LoadTester"],
         "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Simulation"],
         "nightbelld": [
             "ArgumentParser", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore",
@@ -35,7 +40,7 @@ struct ImportRulesTests {
         ],
     ]
     /// Targets of C: their headers include what they wrap.
-    private static let headers: Set = ["CLibevent", "CLinux"]
+    private static let headers: Set = ["CFloors", "CLibevent", "CLinux"]
 
     static var targets: [String] {
         get throws { try Repository.directories(in: "Sources").filter { !headers.contains($0) } }

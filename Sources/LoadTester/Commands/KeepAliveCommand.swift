@@ -59,7 +59,8 @@ package struct KeepAliveCommand: ParsableCommand {
             outcome = try run.run(Progress(quiet: common.quiet))
         } else {
             let settings = RealKeepAlive.Settings(
-                suspension: suspend, clients: clients, seconds: seconds, shortest: .seconds(timeouts.shortest),
+                suspension: suspend, clients: clients, seconds: seconds,
+                shortest: .seconds(timeouts.shortest),
                 longest: .seconds(timeouts.longest), seed: common.seed)
             outcome = try RealKeepAlive(settings: settings, bench: try common.bench()).run()
         }

@@ -39,7 +39,8 @@ package struct CommonOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The same numbers for the same seed.", valueName: "number"))
     package var seed: UInt64 = 1
 
-    @Option(help: ArgumentHelp("Where nightbelld is; beside this program by default.", valueName: "directory"))
+    @Option(
+        help: ArgumentHelp("Where nightbelld is; beside this program by default.", valueName: "directory"))
     package var programs: String?
 
     package init() {}

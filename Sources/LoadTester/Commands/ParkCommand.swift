@@ -3,7 +3,8 @@ package import ArgumentParser
 package struct ParkCommand: ParsableCommand {
     package static let configuration = CommandConfiguration(
         commandName: "park",
-        abstract: "Parks many sockets of few clients: what a socket and a client cost, also while nothing happens.")
+        abstract:
+            "Parks many sockets of few clients: what a socket and a client cost, also while nothing happens.")
 
     @Option(help: "How clients are stopped.")
     package var suspend = SuspensionMethod.cgroup
@@ -37,7 +38,8 @@ package struct ParkCommand: ParsableCommand {
         guard firstSockets > 0, firstSockets < sockets, firstSockets % (2 * clients) == 0,
             sockets % (2 * clients) == 0
         else {
-            throw ValidationError("--first-sockets < --sockets, both multiples of two sockets for each client")
+            throw ValidationError(
+                "--first-sockets < --sockets, both multiples of two sockets for each client")
         }
     }
 

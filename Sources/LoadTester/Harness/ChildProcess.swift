@@ -51,7 +51,8 @@ final class ChildProcess {
         var variablePointers = variables + [nil]
         defer { for pointer in pointers + variablePointers { free(pointer) } }
         var id: pid_t = 0
-        let code = posix_spawn(&id, (command + arguments)[0], &actions, &attributes, &pointers, &variablePointers)
+        let code = posix_spawn(
+            &id, (command + arguments)[0], &actions, &attributes, &pointers, &variablePointers)
         guard code == 0 else { throw LoadError("start \(arguments[0])", code: code) }
         self.id = id
     }

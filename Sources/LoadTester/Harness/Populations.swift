@@ -112,7 +112,8 @@ final class FloorPopulation: Population {
         process = try bench.start(
             .floorSleepers,
             FloorNest.arguments(
-                first: range.lowerBound, count: range.count, slots: area.count, callers: callers, cgroup: cgroup),
+                first: range.lowerBound, count: range.count, slots: area.count, callers: callers,
+                cgroup: cgroup),
             descriptors: [area.descriptor.rawValue, pipe.reading.rawValue])
         let before = callers.connected
         try wait(for: "the floor's sleepers", atMost: .seconds(60), firstPause: 1_000_000) {
@@ -147,7 +148,9 @@ final class FloorPopulation: Population {
     private func putToSleep(_ index: Int) throws {
         switch method {
         case .cgroup:
-            guard write(freezers[index - range.lowerBound], "1", 1) == 1 else { throw LoadError(failed: "freeze") }
+            guard write(freezers[index - range.lowerBound], "1", 1) == 1 else {
+                throw LoadError(failed: "freeze")
+            }
         case .signal:
             guard kill(area[index].pid, SIGSTOP) == 0 else { throw LoadError(failed: "kill") }
         }

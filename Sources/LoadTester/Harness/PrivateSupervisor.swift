@@ -28,7 +28,7 @@ final class PrivateSupervisor {
             "logLevel=warning", "socketMode=0666",
             "wakes.linger=\(settings.linger.wholeNanoseconds / 1_000_000)ms",
             // Nobody is woken so often in a second.
-            "wakes.limit=1000", "wakes.period=1s", "wakes.limitPerUser=1000000000",
+            "wakes.limit=100", "wakes.period=1s", "wakes.limitPerUser=1000000000",
             "quotas.socketsPerClient=100000", "quotas.socketsPerUser=1000000", "quotas.clientsPerUser=100000",
             "connectionsPerUser=100000",
             "keepAlive.minimumTimeout=\(settings.keepAliveMinimum.wholeNanoseconds / 1_000_000)ms",

@@ -39,7 +39,9 @@ final class SharedArea {
         guard descriptor >= 0 else { throw LoadError(failed: "memfd_create") }
         self.descriptor = OwnedDescriptor(adopting: descriptor)
         self.count = count
-        guard ftruncate(descriptor, off_t(Self.length(count))) == 0 else { throw LoadError(failed: "ftruncate") }
+        guard ftruncate(descriptor, off_t(Self.length(count))) == 0 else {
+            throw LoadError(failed: "ftruncate")
+        }
         base = try Self.map(descriptor, count)
     }
 

@@ -64,7 +64,8 @@ package enum Transport: String, CaseIterable, Sendable {
     func pair() throws(LoadError) -> (CInt, CInt) {
         if self == .unix {
             var ends: [CInt] = [-1, -1]
-            guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {
+            guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0
+            else {
                 throw LoadError(failed: "socketpair")
             }
             return (ends[0], ends[1])
@@ -142,7 +143,8 @@ final class Callers {
                 var length = socklen_t(MemoryLayout<sockaddr_in>.size)
                 let received = withUnsafeMutableBytes(of: &address) {
                     recvfrom(
-                        listener.rawValue, &index, 4, 0, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self),
+                        listener.rawValue, &index, 4, 0,
+                        $0.baseAddress?.assumingMemoryBound(to: sockaddr.self),
                         &length)
                 }
                 guard received == 4 else { return try requireNothingThere("recvfrom") }

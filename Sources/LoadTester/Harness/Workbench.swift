@@ -49,7 +49,9 @@ final class Workbench {
     /// Starts another program, which ends with us.
     func start(_ name: String, _ arguments: [String]) throws(LoadError) -> ChildProcess {
         let path = "\(programs)/\(name)"
-        guard access(path, X_OK) == 0 else { throw .missing("there is no \(path); --programs says where it is") }
+        guard access(path, X_OK) == 0 else {
+            throw .missing("there is no \(path); --programs says where it is")
+        }
         let child = try ChildProcess(
             name, [path] + arguments, log: "\(directory)/\(name).log", guardian: loadTester)
         children.append(child)

@@ -49,7 +49,9 @@ package struct Axis: Sendable {
         case .nines:
             return stride(from: 0, through: high, by: 1).map { nines in
                 let share = 1 - pow(10, -nines)
-                return (share, nines == 0 ? "0 %" : figure(share * 100, digits: max(0, Int(nines) - 2)) + " %")
+                return (
+                    share, nines == 0 ? "0 %" : figure(share * 100, digits: max(0, Int(nines) - 2)) + " %"
+                )
             }
         }
     }

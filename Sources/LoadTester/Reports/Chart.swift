@@ -39,9 +39,12 @@ struct Chart: Sendable {
     ) -> Chart {
         // A page with more than this is no fun to scroll; every so many are as good as all.
         let step = max(1, points.count / 4_000)
-        let shown = stride(from: 0, to: points.count, by: step).map { Point(x: points[$0].0, y: points[$0].1) }
+        let shown = stride(from: 0, to: points.count, by: step).map {
+            Point(x: points[$0].0, y: points[$0].1)
+        }
         return Chart(
-            title: title, horizontal: horizontal, vertical: vertical, style: .dots, verticalScale: .logarithmic,
+            title: title, horizontal: horizontal, vertical: vertical, style: .dots,
+            verticalScale: .logarithmic,
             series: [Series(name: "", points: shown)])
     }
 }

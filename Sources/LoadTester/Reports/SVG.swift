@@ -34,7 +34,8 @@ struct SVG {
 
     private var description: String {
         let names = chart.series.map(\.name).filter { !$0.isEmpty }.joined(separator: " and ")
-        return "\(chart.title): \(chart.vertical) against \(chart.horizontal)\(names.isEmpty ? "" : ", \(names)")"
+        return
+            "\(chart.title): \(chart.vertical) against \(chart.horizontal)\(names.isEmpty ? "" : ", \(names)")"
     }
 
     private func x(_ value: Double) -> Double {
@@ -73,7 +74,8 @@ struct SVG {
         switch chart.style {
         case .lines:
             let points = series.points.map { "\(coordinate(x($0.x))),\(coordinate(y($0.y)))" }
-            return "<polyline class=\"series s\(index % 2 + 1)\" points=\"\(points.joined(separator: " "))\"/>"
+            return
+                "<polyline class=\"series s\(index % 2 + 1)\" points=\"\(points.joined(separator: " "))\"/>"
         case .dots:
             return series.points.map {
                 "<circle class=\"dot\" cx=\"\(coordinate(x($0.x)))\" cy=\"\(coordinate(y($0.y)))\" r=\"2\"/>"

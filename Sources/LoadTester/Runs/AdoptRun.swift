@@ -31,7 +31,8 @@ struct AdoptRun {
         var results = AdoptResults(settings: settings)
         for round in 0...settings.rounds {
             for isOurs in round % 2 == 0 ? [true, false] : [false, true] {
-                let seconds = try isOurs ? handOver(descriptors, to: supervisor) : handOverToFloor(descriptors)
+                let seconds =
+                    try isOurs ? handOver(descriptors, to: supervisor) : handOverToFloor(descriptors)
                 guard round > 0 else { continue }
                 let rate = Double(settings.sockets) / seconds
                 if isOurs { results.ours.append(rate) } else { results.floor.append(rate) }
@@ -57,6 +58,7 @@ struct AdoptRun {
 
     /// From before the first packet to the last answer, in seconds.
     private func handOver(_ descriptors: [CInt], to supervisor: PrivateSupervisor) throws -> Double {
+        let others = try supervisor.status().sockets
         let socket = try SeqPacketSocket.connect(path: supervisor.socketPath)
         var answers = 0
         let hello = WireClientMessage.with {
@@ -80,15 +82,16 @@ struct AdoptRun {
         try check(
             "hand over",
             cfloors_hand_over(
-                socket.rawValue, descriptors, descriptors.count, settings.batch, bytes, bytes.count, &answers))
+                socket.rawValue, descriptors, descriptors.count, settings.batch, bytes, bytes.count, &answers)
+        )
         try check("hand over", cfloors_await_answers(socket.rawValue, &answers, packets))
         let end = monotonicNow()
-        guard try supervisor.status().sockets == descriptors.count else {
+        guard try supervisor.status().sockets == others + descriptors.count else {
             throw LoadError.supervisor("the supervisor did not adopt all sockets")
         }
         socket.takeDescriptor().close()
         try wait(for: "all sockets to be released", atMost: .seconds(10), firstPause: 5_000_000) {
-            try supervisor.status().sockets == 0
+            try supervisor.status().sockets == others
         }
         return Double(end - start) / 1e9
     }
@@ -181,7 +184,8 @@ extension AdoptResults: Reportable {
     var tables: [ReportTable] {
         [
             ReportTable(
-                title: "Adoption, \(settings.batch) in a packet", columns: ["", "Nightbell", "floor", "ratio"],
+                title: "Adoption, \(settings.batch) in a packet",
+                columns: ["", "Nightbell", "floor", "ratio"],
                 rows: [
                     [
                         "sockets/s", figure(median(ours), digits: 0), figure(median(floor), digits: 0),
@@ -196,7 +200,8 @@ extension AdoptResults: Reportable {
 
     var charts: [Chart] {
         func series(_ name: String, _ rates: [Double]) -> Chart.Series {
-            .init(name: name, points: rates.enumerated().map { .init(x: Double($0.offset + 1), y: $0.element) })
+            .init(
+                name: name, points: rates.enumerated().map { .init(x: Double($0.offset + 1), y: $0.element) })
         }
         return [
             Chart(

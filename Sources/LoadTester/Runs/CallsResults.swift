@@ -62,14 +62,19 @@ extension CallsResults: Reportable {
 
     var tables: [ReportTable] {
         func milliseconds(_ microseconds: Double) -> String { figure(microseconds / 1_000, digits: 2) }
-        let percent = asleepShares.isEmpty ? [0, 0, 0] : [asleepShares[0], median(asleepShares), asleepShares.last ?? 0]
+        let percent =
+            asleepShares.isEmpty
+            ? [0, 0, 0] : [asleepShares[0], median(asleepShares), asleepShares.last ?? 0]
         return [
             ReportTable(
                 title: "Calls", columns: ["", ""],
                 rows: [
                     ["placed", "\(settings.calls)"], ["answered", "\(answered)"], ["failed", "\(failed)"],
                     ["lost", "\(lost)"], ["at once, at most", "\(mostConcurrent)"],
-                    ["asleep, %: least, median, most", percent.map { figure($0 * 100) }.joined(separator: ", ")],
+                    [
+                        "asleep, %: least, median, most",
+                        percent.map { figure($0 * 100) }.joined(separator: ", "),
+                    ],
                 ]),
             ReportTable(
                 title: "From the moment the call was due → answered", columns: ["", "ms"],
@@ -89,12 +94,15 @@ extension CallsResults: Reportable {
         [
             .percentiles(title: "Answer delay by percentile", [("Nightbell", answerDelay.curve)]),
             Chart(
-                title: "Time asleep", horizontal: "phones, from the one that slept least", vertical: "% of the time",
+                title: "Time asleep", horizontal: "phones, from the one that slept least",
+                vertical: "% of the time",
                 style: .lines,
                 series: [
                     .init(
                         name: "",
-                        points: asleepShares.enumerated().map { .init(x: Double($0.offset + 1), y: $0.element * 100) })
+                        points: asleepShares.enumerated().map {
+                            .init(x: Double($0.offset + 1), y: $0.element * 100)
+                        })
                 ]),
         ]
     }

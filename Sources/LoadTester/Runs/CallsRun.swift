@@ -55,7 +55,8 @@ final class CallsRun {
             _ = try bench.start(
                 "nightbell-softphone",
                 [
-                    "--user", Self.user(index), "--password", "load", "--registrar", server.address.description,
+                    "--user", Self.user(index), "--password", "load", "--registrar",
+                    server.address.description,
                     "--domain", Self.domain, "--transport", settings.transport == .udp ? "udp" : "tcp",
                     "--answer-after", "0", "--supervisor-socket", supervisor.socketPath,
                 ])

@@ -55,7 +55,8 @@ extension KeepAliveResults: Reportable {
             ["earliest, % before the end", figure(outcome.earliest * 100)],
             ["latest, s before the end", figure(outcome.leastLeft, digits: 3)],
         ]
-        table.note = "\(clients) clients, \(figure(hours, digits: 3)) h of \(isVirtual ? "virtual" : "real") time"
+        table.note =
+            "\(clients) clients, \(figure(hours, digits: 3)) h of \(isVirtual ? "virtual" : "real") time"
         return [table]
     }
 

@@ -47,7 +47,8 @@ struct ParkResults {
 
     var bytesPerClient: Double {
         guard let afterClients, let before = populations.last?.figures else { return 0 }
-        return Double(afterClients.proportionalBytes - before.proportionalBytes) / Double(settings.idleClients)
+        return Double(afterClients.proportionalBytes - before.proportionalBytes)
+            / Double(settings.idleClients)
     }
 
     /// What the kernel's small objects grew by: the sockets themselves included, which were there before.
@@ -89,7 +90,10 @@ extension ParkResults: Reportable {
         var memory = ReportTable(title: "Memory", columns: ["", "Nightbell", "floor"])
         let first = "bytes a socket, the first \(settings.firstSockets)"
         memory.rows = [
-            ["bytes a socket, up to \(settings.sockets)", figure(bytesPerSocket), figure(growth(floor, 1, 2))],
+            [
+                "bytes a socket, up to \(settings.sockets)", figure(bytesPerSocket),
+                figure(growth(floor, 1, 2)),
+            ],
             [first, figure(bytesPerFirstSocket), figure(growth(floor, 0, 1))],
             [
                 "kernel, bytes a socket", figure(kernelBytes(populations), digits: 0),
@@ -106,7 +110,8 @@ extension ParkResults: Reportable {
             columns: ["", "Nightbell", "floor"],
             rows: [
                 [
-                    "context switches", "\(idle?.contextSwitches ?? -1)", "\(floorIdle?.contextSwitches ?? -1)",
+                    "context switches", "\(idle?.contextSwitches ?? -1)",
+                    "\(floorIdle?.contextSwitches ?? -1)",
                 ],
                 ["CPU ticks", "\(idle?.processorTicks ?? -1)", "\(floorIdle?.processorTicks ?? -1)"],
             ])
@@ -134,7 +139,8 @@ extension ParkResults: Reportable {
         }
         return [
             Chart(
-                title: "Memory against population", horizontal: "parked sockets", vertical: "MiB", style: .lines,
+                title: "Memory against population", horizontal: "parked sockets", vertical: "MiB",
+                style: .lines,
                 series: [series("Nightbell", populations), series("floor", floor)]),
             Chart(
                 title: "CPU against population", horizontal: "parked sockets", vertical: "CPU ticks so far",

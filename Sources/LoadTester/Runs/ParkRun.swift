@@ -31,7 +31,8 @@ struct ParkRun {
             try park(sockets, supervisor, area)
             results.populations.append(try look(supervisor, sockets: sockets))
         }
-        bench.progress.say("\(settings.sockets) sockets parked; watching it do nothing for \(settings.idleSeconds) s")
+        bench.progress.say(
+            "\(settings.sockets) sockets parked; watching it do nothing for \(settings.idleSeconds) s")
         results.idle = try watchIdle(supervisor.process.id)
 
         bench.progress.say("starting \(settings.idleClients) more clients")
@@ -107,7 +108,8 @@ struct ParkRun {
             }
             try pause(nanoseconds: 50_000_000)
             results.floor.append(
-                .init(sockets: sockets, figures: try ProcessFigures(floor.process.id), slab: kernelSlabBytes()))
+                .init(
+                    sockets: sockets, figures: try ProcessFigures(floor.process.id), slab: kernelSlabBytes()))
         }
         results.floorIdle = try watchIdle(floor.process.id)
         floor.end()

@@ -23,11 +23,13 @@ struct RealKeepAlive {
         let supervisor = try PrivateSupervisor(
             bench,
             .init(
-                suspension: settings.suspension, linger: .milliseconds(20), keepAliveMinimum: settings.shortest))
+                suspension: settings.suspension, linger: .milliseconds(20),
+                keepAliveMinimum: settings.shortest))
         let area = try SharedArea(slots: settings.clients)
         let callers = try Callers(.unix, slots: settings.clients, directory: bench.directory)
         let range = (
-            Int(settings.shortest.wholeNanoseconds / 1_000_000), Int(settings.longest.wholeNanoseconds / 1_000_000)
+            Int(settings.shortest.wholeNanoseconds / 1_000_000),
+            Int(settings.longest.wholeNanoseconds / 1_000_000)
         )
         let population = try SupervisedPopulation(
             bench, supervisor, method: settings.suspension, range: 0..<settings.clients, area: area,

@@ -22,7 +22,8 @@ struct SoakRun {
 
     func run() throws -> SoakResults {
         let supervisor = try PrivateSupervisor(
-            bench, .init(suspension: settings.suspension, linger: .milliseconds(5), keepAliveMinimum: .seconds(3)))
+            bench,
+            .init(suspension: settings.suspension, linger: .milliseconds(5), keepAliveMinimum: .seconds(3)))
         let area = try SharedArea(slots: settings.clients)
         let callers = try Callers(settings.transport, slots: settings.clients, directory: bench.directory)
         let population = try SupervisedPopulation(
@@ -48,7 +49,8 @@ struct SoakRun {
             let seconds = Double(monotonicNow() - start) / 1e9
             results.cycles.append(
                 .init(
-                    seconds: seconds, figures: try ProcessFigures(supervisor.process.id), latencies: latencies))
+                    seconds: seconds, figures: try ProcessFigures(supervisor.process.id), latencies: latencies
+                ))
             bench.progress.show("\(figure(seconds / 60)) of \(figure(settings.minutes)) minutes")
         }
         results.calls = population.range.reduce(0) { $0 + Int(callers.sent(to: $1)) }

@@ -53,7 +53,9 @@ struct StormRun {
         return results
     }
 
-    private func callAll(_ population: any Population, _ random: inout SeededRandom) throws -> StormResults.Storm {
+    private func callAll(_ population: any Population, _ random: inout SeededRandom) throws
+        -> StormResults.Storm
+    {
         let order = population.range.shuffled(using: &random)
         let area = population.area
         let expected = order.map { area[$0].received + 1 }
@@ -178,7 +180,8 @@ extension StormResults: Reportable {
             let times = (storm?.times ?? []).sorted()
             let step = max(1, times.count / 400)
             let places = stride(from: 0, to: times.count, by: step)
-            return .init(name: name, points: places.map { .init(x: Double(times[$0]) / 1e6, y: Double($0 + 1)) })
+            return .init(
+                name: name, points: places.map { .init(x: Double(times[$0]) / 1e6, y: Double($0 + 1)) })
         }
         return [
             Chart(

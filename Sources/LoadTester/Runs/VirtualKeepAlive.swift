@@ -64,7 +64,8 @@ struct VirtualKeepAlive {
         var started = 0
         while true {
             let nextStart = started < starts.count ? starts[started] : Instant(nanoseconds: .max)
-            let next = [nextStart, supervision.nextDeadline, queue.first?.instant].compactMap { $0 }.min() ?? end
+            let next =
+                [nextStart, supervision.nextDeadline, queue.first?.instant].compactMap { $0 }.min() ?? end
             guard next < end else { break }
             if next > now, next.nanoseconds / 3_600_000_000_000 != now.nanoseconds / 3_600_000_000_000 {
                 progress.show("hour \(next.nanoseconds / 3_600_000_000_000) of \(Int(settings.hours))")
@@ -73,7 +74,8 @@ struct VirtualKeepAlive {
             if nextStart <= now {
                 let timeout = Duration.nanoseconds(
                     Int64.random(
-                        in: settings.shortest.wholeNanoseconds...settings.longest.wholeNanoseconds, using: &random))
+                        in: settings.shortest.wholeNanoseconds...settings.longest.wholeNanoseconds,
+                        using: &random))
                 try start(started, timeout)
                 countUncoalesced(timeout, from: now, to: end)
                 started += 1
@@ -96,9 +98,11 @@ struct VirtualKeepAlive {
         supervision.handle(
             .registration(Registration(identifier: identifier, user: 1_000, modes: .voip), key), at: now,
             into: &actions)
-        guard case .registered(let client, _)? = actions.actions.first(where: { action in
-            if case .registered = action { true } else { false }
-        }) else { throw .supervisor("the core refused a client") }
+        guard
+            case .registered(let client, _)? = actions.actions.first(where: { action in
+                if case .registered = action { true } else { false }
+            })
+        else { throw .supervisor("the core refused a client") }
         actions.removeAll()
         timeouts[client.slot] = timeout
         lastRun[client.slot] = now

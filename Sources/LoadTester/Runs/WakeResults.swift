@@ -31,7 +31,8 @@ struct WakeResults {
         func line(_ number: Int) -> String {
             let (a, b) = (ours.percentile(50), floor.percentile(50))
             let (c, d) = (ours.percentile(99), floor.percentile(99))
-            return "round \(number): p50 \(figure(a)) µs, floor \(figure(b)); p99 \(figure(c)), floor \(figure(d))"
+            return
+                "round \(number): p50 \(figure(a)) µs, floor \(figure(b)); p99 \(figure(c)), floor \(figure(d))"
         }
     }
 
@@ -59,7 +60,8 @@ struct WakeResults {
 
     func ratio(_ percentile: Double) -> Double {
         medianRatio(
-            rounds.map { $0.ours.percentile(percentile) }, over: rounds.map { $0.floor.percentile(percentile) })
+            rounds.map { $0.ours.percentile(percentile) },
+            over: rounds.map { $0.floor.percentile(percentile) })
     }
 }
 
@@ -98,9 +100,12 @@ extension WakeResults: Reportable {
         ]
         let ratios = ["p50": ratio(50), "p90": ratio(90), "p99": ratio(99)]
         var latency = ReportTable(
-            title: "Packet → first byte read by the handler", columns: ["", "Nightbell, µs", "floor, µs", "ratio"])
+            title: "Packet → first byte read by the handler",
+            columns: ["", "Nightbell, µs", "floor, µs", "ratio"])
         for (name, ours, floor) in rows {
-            latency.rows.append([name, figure(ours), figure(floor), ratios[name].map { figure($0, digits: 2) } ?? ""])
+            latency.rows.append([
+                name, figure(ours), figure(floor), ratios[name].map { figure($0, digits: 2) } ?? "",
+            ])
         }
         latency.note =
             "\(settings.rounds) interleaved rounds of \(settings.calls) calls each; percentiles and ratios are "

@@ -50,7 +50,8 @@ struct WakeRun {
                     try self.call(isOurs ? index : clients + index, isOurs ? ours : floor, &measured, &random)
                 }
                 if call % 50 == 0 {
-                    bench.progress.show("round \(round) of \(settings.rounds): \(call) of \(settings.calls) calls")
+                    bench.progress.show(
+                        "round \(round) of \(settings.rounds): \(call) of \(settings.calls) calls")
                 }
             }
             results.rounds.append(measured)

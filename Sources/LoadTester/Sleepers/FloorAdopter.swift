@@ -6,7 +6,9 @@ import Glibc
 /// Inherits the shared area as descriptor 3 and a socket as descriptor 4; ends with it.
 enum FloorAdopter {
     static func run(_ arguments: [String]) throws {
-        guard arguments.count == 1, let expected = Int(arguments[0]) else { throw LoadError.missing("arguments") }
+        guard arguments.count == 1, let expected = Int(arguments[0]) else {
+            throw LoadError.missing("arguments")
+        }
         _ = cfloors_raise_descriptor_limit()
         let area = try SharedArea(inherited: 3, slots: 1)
         area[0].stage = .running

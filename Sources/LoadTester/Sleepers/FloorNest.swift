@@ -80,7 +80,9 @@ struct FloorCgroup {
     var events: String { directory + "/cgroup.events" }
 
     func create(for process: pid_t) throws(LoadError) {
-        guard mkdir(directory, 0o755) == 0 || errno == EEXIST else { throw LoadError(failed: "mkdir \(directory)") }
+        guard mkdir(directory, 0o755) == 0 || errno == EEXIST else {
+            throw LoadError(failed: "mkdir \(directory)")
+        }
         do {
             try SmallFile.write("\(process)", to: directory + "/cgroup.procs")
         } catch {

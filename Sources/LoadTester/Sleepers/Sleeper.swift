@@ -137,7 +137,9 @@ struct SleeperNest {
         do {
             signal(SIGTERM, SIG_DFL)
             if let secondUser = options.secondUser, index % 2 == 1 {
-                guard setgid(secondUser) == 0, setuid(secondUser) == 0 else { throw LoadError(failed: "setuid") }
+                guard setgid(secondUser) == 0, setuid(secondUser) == 0 else {
+                    throw LoadError(failed: "setuid")
+                }
             }
             var kept: [CInt] = [3]
             cfloors_close_all_but(&kept, 1)

@@ -1,0 +1,55 @@
+import ArgumentParser
+import LoadTester
+import Testing
+
+@Suite("The command line of nightbell-load")
+struct OptionTests {
+    private func parse<Command: ParsableCommand>(_ arguments: String, as: Command.Type) throws -> Command {
+        try #require(
+            try LoadCommand.parseAsRoot(arguments.split(separator: " ").map(String.init)) as? Command)
+    }
+
+    @Test("What is not said is as the targets have it")
+    func defaults() throws {
+        let wake = try parse("wake", as: WakeCommand.self)
+        #expect((wake.clients, wake.rounds) == (200, 5))
+        #expect(wake.suspend == .cgroup)
+        let storm = try parse("storm", as: StormCommand.self)
+        #expect(storm.clients == 1_000)
+        let park = try parse("park", as: ParkCommand.self)
+        #expect((park.sockets, park.firstSockets, park.idleSeconds) == (15_000, 1_000, 10))
+        let adopt = try parse("adopt", as: AdoptCommand.self)
+        #expect((adopt.sockets, adopt.batch) == (15_000, 1))
+        let soak = try parse("soak", as: SoakCommand.self)
+        #expect(soak.minutes == 10)
+    }
+
+    @Test("Options are understood by every subcommand that they make sense for")
+    func options() throws {
+        let wake = try parse(
+            "wake --suspend signal --transport udp --clients 7 --calls 3 --rounds 2 --seed 9 --json --report r",
+            as: WakeCommand.self)
+        #expect((wake.suspend, wake.transport) == (.signal, .udp))
+        #expect((wake.clients, wake.calls, wake.rounds) == (7, 3, 2))
+        #expect((wake.common.seed, wake.common.json, wake.common.report) == (9, true, "r"))
+        let keepAlive = try parse("keepalive --virtual --hours 2 --clients 5", as: KeepAliveCommand.self)
+        #expect(keepAlive.isVirtual)
+        #expect(keepAlive.clients == 5)
+        let calls = try parse("calls --transport udp --rate 3.5 --mean-length 0.25", as: CallsCommand.self)
+        #expect((calls.transport, calls.rate, calls.meanLength) == (.udp, 3.5, 0.25))
+    }
+
+    @Test(
+        "What makes no sense is refused",
+        arguments: [
+            "wake --clients 0", "wake --calls 0", "wake --suspend politely", "wake --transport pigeon",
+            "storm --rounds 0", "park --sockets 10 --first-sockets 20", "park --sockets 15001",
+            "adopt --batch 251", "adopt --sockets 15", "keepalive --tolerance 2",
+            "keepalive --shortest 10 --longest 5", "calls --transport unix", "soak --minutes 0", "dance",
+        ])
+    func refusals(arguments: String) {
+        #expect(throws: (any Error).self) {
+            _ = try LoadCommand.parseAsRoot(arguments.split(separator: " ").map(String.init))
+        }
+    }
+}

@@ -1,0 +1,157 @@
+import Foundation
+import Testing
+
+/// Small real runs: the figures mean nothing, but they must be there, and nothing may be lost.
+@Suite("Runs of nightbell-load", .serialized, .timeLimit(.minutes(2)))
+struct RunTests {
+    /// What a run said.
+    private struct Told {
+        let text: String
+        let json: [String: Any]
+        let page: String
+
+        /// A number by its path, such as `latency_us.p50`.
+        func number(_ path: String) -> Double? {
+            let names = path.split(separator: ".").map(String.init)
+            let parent = names.dropLast().reduce(json as [String: Any]?) { $0?[$1] as? [String: Any] }
+            return names.last.flatMap { parent?[$0] as? Double }
+        }
+    }
+
+    private static var isRoot: Bool { geteuid() == 0 }
+    private static var method: String { isRoot ? "cgroup" : "signal" }
+
+    private func run(_ arguments: String) throws -> Told {
+        let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let programs = URL(fileURLWithPath: program).deletingLastPathComponent()
+        let report = FileManager.default.temporaryDirectory.appendingPathComponent(
+            "load-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: report) }
+        let process = Process()
+        process.executableURL = programs.appendingPathComponent("nightbell-load")
+        process.arguments =
+            arguments.split(separator: " ").map(String.init) + ["--json", "--quiet", "--report", report.path]
+        let (output, errors) = (Pipe(), Pipe())
+        process.standardOutput = output
+        process.standardError = errors
+        try process.run()
+        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        let complaints = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 0, "\(complaints)")
+        #expect(complaints.isEmpty)
+        let last = try #require(text.split(separator: "\n").last)
+        let json = try #require(try JSONSerialization.jsonObject(with: Data(last.utf8)) as? [String: Any])
+        let name = try #require(json["command"] as? String)
+        let page = try String(contentsOf: report.appendingPathComponent("\(name).html"), encoding: .utf8)
+        return Told(text: text, json: json, page: page)
+    }
+
+    private func expectNumbers(_ told: Told, _ paths: String...) {
+        for path in paths { #expect(told.number(path) != nil, "no \(path)") }
+    }
+
+    @Test("wake", arguments: ["unix", "tcp", "udp"])
+    func wake(transport: String) throws {
+        let method = transport == "tcp" ? "signal" : Self.method
+        let told = try run(
+            "wake --clients 3 --calls 10 --rounds 2 --transport \(transport) --suspend \(method)")
+        #expect(told.number("lost") == 0)
+        #expect(told.number("duplicate") == 0)
+        for side in ["", "floor."] {
+            for name in ["p50", "p90", "p99", "p999", "max"] {
+                #expect(try #require(told.number("\(side)latency_us.\(name)")) > 0)
+            }
+        }
+        #expect(try #require(told.number("ratio.p50")) > 0)
+        #expect(try #require(told.number("ratio.p99")) > 0)
+        #expect(told.text.contains("Packet → first byte read by the handler"))
+        #expect(told.page.contains("<svg") && told.page.contains("prefers-color-scheme: dark"))
+        #expect(told.page.contains("Latency by percentile"))
+    }
+
+    @Test("storm")
+    func storm() throws {
+        let told = try run("storm --clients 10 --rounds 2 --suspend \(Self.method)")
+        #expect(told.number("lost") == 0)
+        #expect(told.number("duplicate") == 0)
+        #expect(try #require(told.number("wakes_per_s")) > 0)
+        expectNumbers(told, "floor.wakes_per_s", "ratio.wakes_per_s")
+        #expect((told.number("unfairness") != nil) == Self.isRoot)
+    }
+
+    @Test("park")
+    func park() throws {
+        let told = try run(
+            "park --sockets 400 --first-sockets 80 --clients 2 --idle-clients 5 --idle-seconds 1 "
+                + "--suspend \(Self.method)")
+        expectNumbers(
+            told, "bytes_per_socket", "bytes_per_client", "base_rss_mib", "floor.bytes_per_socket")
+        #expect(told.number("idle.context_switches") == 0)
+        #expect(told.number("idle.cpu_ticks") == 0)
+        #expect(told.page.contains("Memory against population"))
+    }
+
+    @Test("adopt", arguments: [1, 50])
+    func adopt(batch: Int) throws {
+        let told = try run("adopt --sockets 500 --rounds 1 --batch \(batch)")
+        #expect(try #require(told.number("sockets_per_s")) > 0)
+        expectNumbers(told, "floor.sockets_per_s", "ratio.sockets_per_s")
+    }
+
+    @Test("keepalive, virtual: fewer instants, nothing late, and the same again for the same seed")
+    func virtualKeepAlive() throws {
+        let told = try run("keepalive --virtual --clients 50 --hours 3 --seed 4")
+        #expect(told.number("late") == 0)
+        #expect(try #require(told.number("instants_reduction")) > 3)
+        #expect(try #require(told.number("runs_ratio")) < 1.2)
+        #expect(try #require(told.number("least_left_s")) >= 0)
+        let again = try run("keepalive --virtual --clients 50 --hours 3 --seed 4")
+        #expect(told.number("instants") == again.number("instants"))
+        #expect(told.number("runs") == again.number("runs"))
+    }
+
+    @Test("keepalive, in real time")
+    func realKeepAlive() throws {
+        let told = try run(
+            "keepalive --clients 4 --seconds 3 --shortest 1 --longest 1 --suspend \(Self.method)")
+        #expect(try #require(told.number("runs")) >= 4)
+        #expect(told.number("late") == 0)
+    }
+
+    @Test("calls")
+    func calls() throws {
+        let told = try run(
+            "calls --clients 2 --calls 4 --rate 10 --mean-length 0.05 --suspend \(Self.method)")
+        #expect(told.number("answered") == 4)
+        #expect(told.number("failed") == 0)
+        #expect(told.number("lost") == 0)
+        expectNumbers(told, "answer_us.p50", "asleep_share.median", "concurrent")
+    }
+
+    @Test("soak")
+    func soak() throws {
+        let told = try run("soak --clients 4 --minutes 0.02 --suspend \(Self.method)")
+        #expect(try #require(told.number("cycles")) > 0)
+        #expect(told.number("lost") == 0)
+        #expect(told.number("duplicate") == 0)
+        expectNumbers(told, "drift.memory_kib_per_hour", "drift.descriptors", "drift.latency_p50")
+    }
+
+    @Test("A run without a supervisor to be found says so and leaves nothing behind")
+    func noSupervisor() throws {
+        let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: program).deletingLastPathComponent()
+            .appendingPathComponent("nightbell-load")
+        process.arguments = ["wake", "--programs", "/nowhere", "--quiet"]
+        let errors = Pipe()
+        process.standardError = errors
+        process.standardOutput = FileHandle.nullDevice
+        try process.run()
+        let complaints = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 1)
+        #expect(complaints.contains("/nowhere/nightbelld"))
+    }
+}
