@@ -8,6 +8,9 @@ struct ParkedTable: ~Copyable {
         let token: SocketToken
         let watch: Watch
         let descriptor: OwnedDescriptor
+
+        /// Gives up the watch, then the descriptor.
+        consuming func release() -> OwnedDescriptor { descriptor }
     }
 
     private var slots = UniqueSlots<Held>()
@@ -29,11 +32,10 @@ struct ParkedTable: ~Copyable {
     mutating func remove(_ token: SocketToken) {
         guard contains(token) else { return }
         // Before the close: epoll would go on reporting the number as long as the owner's descriptor lives.
-        switch slots[Int(token.slot)] {
-        case .some(let held): held.watch.disarm()
-        case .none: break
+        if let held = slots[Int(token.slot)].take() {
+            held.watch.disarm()
+            ForeignDescriptor.close(held.release())
         }
-        slots[Int(token.slot)] = nil
         names[token.slot] = nil
     }
 

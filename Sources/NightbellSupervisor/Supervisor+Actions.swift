@@ -110,8 +110,10 @@ extension Supervisor {
         for outcome in outcomes {
             message.adoptions.append(WireHandedOver.Adoption(outcome))
             offered.takeNext { descriptor, name in
-                guard case .success(let token) = outcome else { return }
-                park(descriptor, as: token, name: name)
+                switch outcome {
+                case .success(let token): park(descriptor, as: token, name: name)
+                case .failure: ForeignDescriptor.close(descriptor)
+                }
             }
         }
         guard let connection = connection(of: client) else { return }
@@ -159,7 +161,17 @@ extension Supervisor {
             case .pending: followUps.append(.notFrozenYet(client, epoch: epoch))
             }
         } catch {
-            logger.warning("cannot suspend \(identifier(of: client)): \(error)")
+            switch error.code {
+            case .processGone:
+                // Its pidfd says so too.
+                logger.debug("cannot suspend \(identifier(of: client)): \(error)")
+            case .processMoved:
+                // Detached, it is put into a cgroup of ours again at the next attempt.
+                suspender.detach(slot: client.slot)
+                logger.notice("\(identifier(of: client)) was moved to another cgroup")
+            case .freezerMissing, .notPermitted, .notAttached, .systemError:
+                logger.warning("cannot suspend \(identifier(of: client)): \(error)")
+            }
             followUps.append(.freezeFailed(client, epoch: epoch))
         }
     }
@@ -169,7 +181,7 @@ extension Supervisor {
             try suspender.thaw(slot: client.slot)
         } catch {
             // Whoever has ended needs no thaw; its end is reported by its pidfd.
-            guard error.code != .processGone else { return }
+            guard error.code != .processGone, error.code != .notAttached else { return }
             logger.error("cannot thaw \(identifier(of: client)): \(error)")
         }
     }

@@ -54,9 +54,10 @@ extension Supervisor {
 extension Trace {
     var level: Logger.Level {
         switch self {
-        case .registered, .gone, .state, .woken, .adopted, .released, .suspensionCancelled:
+        // A client can make as many of these as it likes, so they are not logged unless somebody asks.
+        case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled:
             .debug
-        case .overran, .suspendedByForce, .suspensionFailed, .refusedSocket, .tooManyWakes, .terminated:
+        case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated:
             .notice
         case .keepAliveLate:
             .warning

@@ -46,6 +46,11 @@ final class DaemonProcess {
     }
 
     deinit {
+        // In an orderly way, so that it takes its cgroups with it; if that fails, as it comes.
+        kill(child.pid, SIGTERM)
+        if let handle = try? child.handle() {
+            _ = Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 5_000)
+        }
         child.end()
         try? FileManager.default.removeItem(atPath: directory)
     }
