@@ -36,9 +36,9 @@ public struct Supervision: Sendable, Equatable {
     /// When `Event.timer` must be fed at the latest; the loop's only timer is set to it.
     public var nextDeadline: Instant? {
         guard !isStopping else { return nil }
-        guard let own = deadlines.first?.instant else { return schedule.nextDeadline }
-        if mutated(.forgetsKeepAliveTimer) { return own }
-        return schedule.nextDeadline.map { min($0, own) } ?? own
+        let own = deadlines.first?.instant
+        if mutated(.forgetsKeepAliveTimer), own != nil { return own }
+        return earlier(own, schedule.nextDeadline)
     }
 
     /// Takes in one event. Wakes are gathered until `endTurn`.

@@ -64,8 +64,7 @@ struct Client: Sendable, Equatable {
         let own = lifecycle.nextDeadline
         switch lifecycle {
         case .background:
-            guard let held = assertions.nextDeadline(notice: budgets.expirationNotice) else { return own }
-            return own.map { min($0, held) } ?? held
+            return earlier(own, assertions.nextDeadline(notice: budgets.expirationNotice))
         case .notRunning, .inactive, .active, .suspending, .suspended, .terminating:
             return own
         }

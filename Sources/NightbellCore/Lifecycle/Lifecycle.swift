@@ -29,7 +29,7 @@ enum Lifecycle: Sendable, Equatable {
         }
 
         var nextDeadline: Instant? {
-            [enteringUntil, wake?.until, holdUntil].lazy.compactMap { $0 }.min()
+            earlier(earlier(enteringUntil, wake?.until), holdUntil)
         }
     }
 

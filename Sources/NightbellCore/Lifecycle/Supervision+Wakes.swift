@@ -50,8 +50,8 @@ extension Supervision {
             return actions.append(.thaw(client))
         }
         let isUserOverLimit =
-            users[clients[client.id].user]?.countWake(
-                limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now) ?? false
+            users[clients[client.id].user, default: UserUsage()].countWake(
+                limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now)
         let isOverLimit =
             clients[client.id].limiter.note(at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
             && !mutated(.permitsAnyWakes)

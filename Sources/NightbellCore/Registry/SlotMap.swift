@@ -99,10 +99,13 @@ package struct SlotMap<Element: Sendable>: Sendable {
 
     /// The element, in place. The name must be in use: names from outside are checked with `contains` first.
     package subscript(id: SlotID) -> Element {
+        @inline(__always)
         _read {
             precondition(contains(id), "stale name")
-            yield elements[Int(slots[Int(id.slot)].place)]
+            // An array hands out copies; a span does not.
+            yield elements.span[Int(slots[Int(id.slot)].place)]
         }
+        @inline(__always)
         _modify {
             precondition(contains(id), "stale name")
             yield &elements[Int(slots[Int(id.slot)].place)]
