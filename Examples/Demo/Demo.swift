@@ -46,15 +46,27 @@ final class Demo {
 
     /// True: everything went as it must.
     func run() throws -> Bool {
-        var isGood = false
+        // Whoever interrupts it does not want to read its logs.
+        var isOfNoMoreUse = false
         defer {
             stopEverything()
-            if isGood && !options.keepLogs {
+            if isOfNoMoreUse && !options.keepLogs {
                 removeDirectory(directory)
             } else {
                 complain("logs are in \(directory)")
             }
         }
+        do {
+            let isGood = try goThrough()
+            isOfNoMoreUse = isGood
+            return isGood
+        } catch DemoError.interrupted {
+            isOfNoMoreUse = true
+            throw DemoError.interrupted
+        }
+    }
+
+    private func goThrough() throws -> Bool {
         let server = try startServer()
         try startSupervisor()
         try startPhones(server)
@@ -68,7 +80,7 @@ final class Demo {
         let after = try waitUntilAsleep(atMost: .seconds(60), "all phones to fall asleep again")
         let results = results(counts, before, after)
         for trouble in events.tally.troubles.prefix(20) { complain(trouble) }
-        isGood = results.isGood
+        let isGood = results.isGood
         // Before the results, so that these are the last that is said.
         stopEverything()
         print("\n\(results.table())")

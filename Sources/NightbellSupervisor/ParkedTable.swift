@@ -6,10 +6,10 @@ import NightbellCore
 struct ParkedTable: ~Copyable {
     struct Held: ~Copyable {
         let token: SocketToken
-        /// It was reported and is to be disarmed at the end of the turn, unless it is armed again.
-        var hasFired = false
         let watch: Watch
         let descriptor: OwnedDescriptor
+        /// It was reported and is to be disarmed at the end of the turn, unless it is armed again.
+        var hasFired = false
 
         /// Gives up the watch, then the descriptor.
         consuming func release() -> OwnedDescriptor { descriptor }

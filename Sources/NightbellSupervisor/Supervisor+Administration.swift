@@ -136,7 +136,7 @@ extension Supervisor {
             status.users.append(counters)
         }
         status.descriptorsOpen = UInt64(ProcFS.openDescriptors(getpid()) ?? 0)
-        status.descriptorsLimit = Self.descriptorLimit()
+        status.descriptorsLimit = UInt64(descriptorLimit)
         if let deadline = supervision.nextDeadline {
             status.nextDeadlineMs = deadline.since(now).wireMilliseconds
         } else {
@@ -145,12 +145,6 @@ extension Supervisor {
         status.stopping = supervision.isStopping
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
         return status
-    }
-
-    private static func descriptorLimit() -> UInt64 {
-        var limit = rlimit()
-        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 0 }
-        return UInt64(limit.rlim_cur)
     }
 
     private func info(of client: ClientID, inFull: Bool) -> WireClientInfo? {

@@ -1,5 +1,6 @@
 import Descriptors
 import EventLoop
+import Glibc
 import Logging
 import NightbellCore
 import NightbellWire
@@ -45,6 +46,10 @@ extension Supervisor {
                 let error = WireError(.tooManyConnections, "this user has as many connections as it may")
                 return refuse(socket, error)
             }
+            guard hasDescriptors(for: credentials, 1) else {
+                let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left for this user")
+                return refuse(socket, error)
+            }
             let connection = try Connection(
                 key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
             connections.insert(connection)
@@ -54,6 +59,21 @@ extension Supervisor {
     }
 
     /// Consumes the socket, so that its descriptor is free again afterwards.
+    /// Whether so many more descriptors may be taken for a user. The last eighth (at most 1,024) is kept for what
+    /// the supervisor itself needs to suspend and to look, and for those who administrate it.
+    func hasDescriptors(for credentials: PeerCredentials, _ count: Int) -> Bool {
+        guard credentials.uid != 0, credentials.uid != geteuid() else { return true }
+        // A client has its connection, its process and a way to stop it; there are some of our own.
+        let inUse = supervision.socketCount + connections.count + 3 * clientProcesses.count + 16
+        return inUse + count + min(1_024, descriptorLimit / 8) <= descriptorLimit
+    }
+
+    static func currentDescriptorLimit() -> Int {
+        var limit = rlimit()
+        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1_024 }
+        return Int(clamping: limit.rlim_cur)
+    }
+
     private func refuse(_ socket: consuming SeqPacketSocket, _ error: WireError) {
         do {
             let message = WireSupervisorMessage(.error(error))

@@ -166,6 +166,11 @@ extension Supervisor {
             let error = WireError(.malformedPacket, "one descriptor for each socket")
             return breach(connection, error, request: request)
         }
+        guard hasDescriptors(for: connection.credentials, handOver.sockets.count) else {
+            packet.discardDescriptors()
+            let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left for this user")
+            return answer(connection, request, .error(error))
+        }
         guard handOver.sockets.allSatisfy({ $0.name.utf8.count <= Self.longestName }) else {
             packet.discardDescriptors()
             let error = WireError(.invalidArgument, "a name has at most \(Self.longestName) bytes")

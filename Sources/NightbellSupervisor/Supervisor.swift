@@ -40,6 +40,8 @@ public actor Supervisor {
     var candidate: Candidate?
     var now: Instant
     var watchers = 0
+    /// How many descriptors this process may have.
+    let descriptorLimit = Supervisor.currentDescriptorLimit()
     var protocolErrors: UInt64 = 0
 
     var acceptance: Acceptance

@@ -13,7 +13,7 @@
 /// A client connects to the supervisor's Unix socket (SOCK_SEQPACKET) and exchanges packets. Each packet
 /// holds exactly one message: a ClientMessage towards the supervisor, a SupervisorMessage back. A packet
 /// holds at most 65,536 bytes. Descriptors travel as ancillary data (SCM_RIGHTS) of the packet whose message
-/// speaks of them; only HandOver may carry any (at most 250), and exactly one for each of its sockets, in
+/// speaks of them; only HandOver may carry any (at most 253, the kernel's limit), and exactly one for each of its sockets, in
 /// the same order. A packet that breaks these rules, does not decode, or is of no known kind is answered with
 /// Error and the connection is closed: that client's only. Unknown fields are ignored.
 ///
@@ -314,7 +314,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   case tooManyClients // = 9
   case shuttingDown // = 10
 
-  /// the client does not read what it is sent
+  /// not sent in version 1: who does not read finds its connection reset
   case tooSlow // = 11
 
   /// the process that connected could not be identified, or has ended
@@ -1042,7 +1042,7 @@ package nonisolated struct WireDidEnterBackground: Sendable {
   package init() {}
 }
 
-/// The client has finished entering the background. No answer.
+/// The client has finished entering the background. Needs no answer: request 0.
 package nonisolated struct WireBackgroundEntered: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1081,7 +1081,7 @@ package nonisolated struct WirePrepareToSuspend: Sendable {
   package init() {}
 }
 
-/// From here until Wake or SuspendCancelled the client reads none of its parked sockets. No answer.
+/// From here until Wake or SuspendCancelled the client reads none of its parked sockets. Needs no answer: request 0.
 package nonisolated struct WireReadyToSuspend: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1157,7 +1157,7 @@ package nonisolated struct WireWake: Sendable {
   package init() {}
 }
 
-/// The client has done what the wake asked for. Speaks for all earlier wakes as well. No answer.
+/// The client has done what the wake asked for. Speaks for all earlier wakes as well. Needs no answer: request 0.
 package nonisolated struct WireWakeDone: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

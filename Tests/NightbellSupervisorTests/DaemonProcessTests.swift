@@ -109,6 +109,33 @@ import Testing
         withExtendedLifetime(pair) {}
     }
 
+    /// One user takes all it can get; what the others need is not among it.
+    @Test func greedyUserLeavesRoomForOthers() throws {
+        let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 96; umask 0")
+        let path = daemon.socketPath
+        let crowd = try OwnThread {
+            guard ctest_become(65_534) == 0 else { throw TestFailure("cannot become another user") }
+            var sockets: [Int32] = []
+            // The supervisor lets none of these in for good beyond its share; all of them stay connected.
+            for _ in 0..<96 {
+                let stranger = try WireClient(path: path)
+                guard (try? stranger.status()) != nil else {
+                    #expect(try stranger.end()?.code == .outOfDescriptors)
+                    return sockets
+                }
+                sockets.append(dup(stranger.socket.rawValue))
+            }
+            throw TestFailure("never refused")
+        }.join()
+        defer { for socket in crowd { close(socket) } }
+        let ours = try WireClient(path: path)
+        try ours.hello("org.example.ours")
+        let pair = try Pair.unix()
+        _ = try ours.handOver(pair.near)
+        #expect(try ours.status().descriptorsOpen > 0)
+        withExtendedLifetime(pair) {}
+    }
+
     @Test func usersDoNotTouchEachOthersClients() throws {
         let daemon = try DaemonProcess(suspension: "none", before: "umask 0")
         let ours = try WireClient(path: daemon.socketPath)

@@ -84,7 +84,7 @@ struct ParkedSocket: Sendable, Equatable {
     let isStream: Bool
     var condition: SocketCondition = .held
     /// Where it stands in its owner's list.
-    var index: Int
+    var index: Int32
 
     /// After these conditions were reported, nothing more can happen to it.
     func isFinal(_ conditions: Conditions) -> Bool {

@@ -30,7 +30,7 @@ extension Supervision {
 
     private mutating func adopt(_ offer: SocketOffer, _ client: ClientID) -> SocketToken {
         let index = clients[client.id].sockets.count
-        let socket = ParkedSocket(owner: client, tag: offer.tag, isStream: offer.isStream, index: index)
+        let socket = ParkedSocket(owner: client, tag: offer.tag, isStream: offer.isStream, index: Int32(index))
         let token = SocketToken(sockets.insert(socket))
         clients[client.id].sockets.append(token)
         clients[client.id].unarmed.append(token)
@@ -53,7 +53,7 @@ extension Supervision {
         }
         let last = clients[client.id].sockets.removeLast()
         if last != token {
-            clients[client.id].sockets[removed.index] = last
+            clients[client.id].sockets[Int(removed.index)] = last
             sockets[last.id].index = removed.index
         }
         if !mutated(.tellsOfReleased) { clients[client.id].fired.removeAll { $0.token == token } }
