@@ -16,6 +16,7 @@ let package = Package(
         .library(name: "NightbellSupervisor", targets: ["NightbellSupervisor"]),
         .executable(name: "nightbelld", targets: ["nightbelld"]),
         .executable(name: "nightbell", targets: ["nightbell"]),
+        .executable(name: "nightbell-sim", targets: ["nightbell-sim"]),
         .executable(name: "nightbell-load", targets: ["nightbell-load"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
         .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
@@ -35,7 +36,10 @@ let package = Package(
         .target(name: "CLinux"),
 
         // Pure: no I/O, no clock, no Foundation.
-        .target(name: "NightbellCore", swiftSettings: strict),
+        // Deliberate mistakes for the simulator to find, in debug builds only.
+        .target(
+            name: "NightbellCore",
+            swiftSettings: strict + [.define("NIGHTBELL_MUTATIONS", .when(configuration: .debug))]),
         .target(
             name: "NightbellWire",
             dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
@@ -89,6 +93,16 @@ let package = Package(
                 "Nightbell", "NightbellWire", "Descriptors", "Presentation", "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: strict),
+
+        // The real core in a simulated world.
+        .target(name: "Simulation", dependencies: ["NightbellCore"], swiftSettings: strict),
+        .executableTarget(
+            name: "nightbell-sim",
+            dependencies: [
+                "NightbellCore", "Simulation",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
 
@@ -156,7 +170,10 @@ let package = Package(
             path: "Tests/Puppet",
             swiftSettings: settings),
 
-        .testTarget(name: "NightbellCoreTests", dependencies: ["NightbellCore"], swiftSettings: strict),
+        .testTarget(
+            name: "NightbellCoreTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
+        .testTarget(
+            name: "SimulationTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
         .testTarget(
             name: "DescriptorsTests",
             dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
@@ -208,7 +225,8 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
         .testTarget(
-            name: "DemoTests", dependencies: ["SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld"],
+            name: "DemoTests",
+            dependencies: ["SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld"],
             swiftSettings: settings),
     ]
 )

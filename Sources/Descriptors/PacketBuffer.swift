@@ -31,7 +31,7 @@ package struct PacketBuffer: ~Copyable {
 
     deinit {
         for descriptor in descriptors[nextDescriptor...] {
-            OwnedDescriptor(adopting: descriptor).close()
+            ForeignDescriptor.close(OwnedDescriptor(adopting: descriptor))
         }
         unsafe storage.deallocate()
         unsafe control.deallocate()
@@ -49,7 +49,7 @@ package struct PacketBuffer: ~Copyable {
 
     /// Closes every descriptor that was not taken.
     package mutating func discardDescriptors() {
-        while let descriptor = takeDescriptor() { descriptor.close() }
+        while let descriptor = takeDescriptor() { ForeignDescriptor.close(descriptor) }
         descriptors.removeAll(keepingCapacity: true)
         nextDescriptor = 0
     }

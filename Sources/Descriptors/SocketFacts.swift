@@ -49,10 +49,21 @@ package struct SocketFacts: Sendable, Hashable {
 
     /// `EBADF`: it is not open.
     package init(inspecting descriptor: CInt) throws(SystemError) {
-        var status = stat()
-        _ = try systemCall("fstat") { unsafe fstat(descriptor, &status) }
-        kind = try Self.kind(of: descriptor, mode: status.st_mode)
-        readiness = Poll.now(descriptor)
+        // Not fstat(2), nor anything else of a file: a file system's server may never answer.
+        let type = try systemCall("statx") { clinux_file_type(descriptor) }
+        kind = try Self.kind(of: descriptor, mode: mode_t(type))
+        switch kind {
+        case .regularFile, .directory:
+            readiness = []
+            isPollable = false
+            isListening = false
+            local = nil
+            peer = nil
+            isConnected = false
+            return
+        case .tcp, .udp, .unixStream, .unixDatagram, .unixSeqPacket, .otherSocket, .pipe, .device, .anonymous:
+            readiness = Poll.now(descriptor)
+        }
         switch kind {
         case .tcp, .udp, .unixStream, .unixDatagram, .unixSeqPacket, .otherSocket:
             isPollable = true

@@ -4,7 +4,7 @@
 /// run can be replayed. Sockets are tokens and processes are client IDs; descriptors, pids and the clock belong
 /// to the edge, which feeds what happened in one turn of its loop to `handle`, then calls `endTurn`, carries out
 /// the actions in order, and reports what came of them as further events.
-public struct Supervision: Sendable {
+public struct Supervision: Sendable, Equatable {
     public let settings: Settings
     public internal(set) var counters = Counters()
     public internal(set) var isStopping = false
@@ -18,9 +18,12 @@ public struct Supervision: Sendable {
     /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
     var hasThawedInTurn = false
+    #if NIGHTBELL_MUTATIONS
+        var mutation: Mutation?
+    #endif
 
     /// Who an identifier belongs to, and which client goes by it now.
-    struct Ownership: Sendable {
+    struct Ownership: Sendable, Equatable {
         let user: UserID
         var client: ClientID?
     }
@@ -33,19 +36,9 @@ public struct Supervision: Sendable {
     /// When `Event.timer` must be fed at the latest; the loop's only timer is set to it.
     public var nextDeadline: Instant? {
         guard !isStopping else { return nil }
-        guard let own = deadlines.first?.instant else { return schedule.nextDeadline }
-        return schedule.nextDeadline.map { min($0, own) } ?? own
-    }
-
-    /// The sleeper whose wake is certain if this socket has fired, so that it may be thawed before anything else is
-    /// looked at. `nil`: that is not so simple, and `handle` decides.
-    public func sleeper(wokenBy token: SocketToken) -> ClientID? {
-        guard sockets.contains(token.id), sockets[token.id].condition == .armed else { return nil }
-        let owner = sockets[token.id].owner
-        guard case .suspended = clients[owner.id].lifecycle, clients[owner.id].wakeLimitPolicy == .linger else {
-            return nil
-        }
-        return owner
+        let own = deadlines.first?.instant
+        if mutated(.forgetsKeepAliveTimer), own != nil { return own }
+        return earlier(own, schedule.nextDeadline)
     }
 
     /// Takes in one event. Wakes are gathered until `endTurn`.
@@ -96,7 +89,8 @@ public struct Supervision: Sendable {
     /// Ends a turn: whoever is inside its keep-alive window runs along with what is awake now, and every client
     /// that was woken in this turn is told of everything at once.
     public mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
-        if !isStopping, hasThawedInTurn || schedule.isDue(at: now) {
+        let runsAlong = hasThawedInTurn && !mutated(.sleepsThroughWindow)
+        if !isStopping, runsAlong || schedule.isDue(at: now) {
             runKeepAlives(at: now, into: &actions)
         }
         hasThawedInTurn = false
@@ -129,7 +123,8 @@ public struct Supervision: Sendable {
         guard clients.contains(client.id) else { return }
         if case .background(let background) = clients[client.id].lifecycle {
             clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
-            if background.isIdle(at: now), !clients[client.id].assertions.holds(at: now), !isStopping {
+            let holds = clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
+            if background.isIdle(at: now), !holds, !isStopping {
                 prepareToSuspend(client, at: now, into: &actions)
             }
         }

@@ -20,6 +20,9 @@ struct Offered: ~Copyable {
     }
 
     mutating func removeAll() {
+        for index in next..<max(next, descriptors.count) {
+            if let descriptor = descriptors[index].take() { ForeignDescriptor.close(descriptor) }
+        }
         descriptors.removeAll()
         names.removeAll(keepingCapacity: true)
         next = 0

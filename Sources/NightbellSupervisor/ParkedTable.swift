@@ -10,6 +10,9 @@ struct ParkedTable: ~Copyable {
         let descriptor: OwnedDescriptor
         /// It was reported and is to be disarmed at the end of the turn, unless it is armed again.
         var hasFired = false
+
+        /// Gives up the watch, then the descriptor.
+        consuming func release() -> OwnedDescriptor { descriptor }
     }
 
     private var slots = UniqueSlots<Held>()
@@ -33,8 +36,10 @@ struct ParkedTable: ~Copyable {
     mutating func remove(_ token: SocketToken) {
         guard contains(token) else { return }
         // Before the close: epoll would go on reporting the number as long as the owner's descriptor lives.
-        disarm(token)
-        slots[Int(token.slot)] = nil
+        if let held = slots[Int(token.slot)].take() {
+            held.watch.disarm()
+            ForeignDescriptor.close(held.release())
+        }
         names[token.slot] = nil
     }
 

@@ -32,9 +32,6 @@ extension Supervisor {
         case .commandAnswer(let refusal, let key):
             guard let connection = connections[key.connection] else { return }
             answer(connection, key.request, refusal.map { .error(WireError($0)) } ?? .done(WireDone()))
-        case .notify(let client, .wake(let wake)):
-            guard let connection = connection(of: client) else { return }
-            send(WakePacket.bytes(of: wake, work.firedSockets[wake.sockets]), to: connection)
         case .notify(let client, let notice):
             guard let connection = connection(of: client) else { return }
             send(WireSupervisorMessage(notice, work), to: connection)
@@ -113,8 +110,10 @@ extension Supervisor {
         for outcome in outcomes {
             message.adoptions.append(WireHandedOver.Adoption(outcome))
             offered.takeNext { descriptor, name in
-                guard case .success(let token) = outcome else { return }
-                park(descriptor, as: token, name: name)
+                switch outcome {
+                case .success(let token): park(descriptor, as: token, name: name)
+                case .failure: ForeignDescriptor.close(descriptor)
+                }
             }
         }
         guard let connection = connection(of: client) else { return }
@@ -162,20 +161,19 @@ extension Supervisor {
             case .pending: followUps.append(.notFrozenYet(client, epoch: epoch))
             }
         } catch {
-            logger.warning("cannot suspend \(identifier(of: client)): \(error)")
+            switch error.code {
+            case .processGone:
+                // Its pidfd says so too.
+                logger.debug("cannot suspend \(identifier(of: client)): \(error)")
+            case .processMoved:
+                // Detached, it is put into a cgroup of ours again at the next attempt.
+                suspender.detach(slot: client.slot)
+                logger.notice("\(identifier(of: client)) was moved to another cgroup")
+            case .freezerMissing, .notPermitted, .notAttached, .systemError:
+                logger.warning("cannot suspend \(identifier(of: client)): \(error)")
+            }
             followUps.append(.freezeFailed(client, epoch: epoch))
         }
-    }
-
-    /// Stops a client again that was thawed a moment ago. False: it runs on.
-    func refreeze(_ client: ClientID) -> Bool {
-        do {
-            if try suspender.freeze(slot: client.slot) == .frozen { return true }
-        } catch {
-            logger.warning("cannot suspend \(identifier(of: client)) again: \(error)")
-        }
-        thaw(client)
-        return false
     }
 
     func thaw(_ client: ClientID) {
@@ -183,7 +181,7 @@ extension Supervisor {
             try suspender.thaw(slot: client.slot)
         } catch {
             // Whoever has ended needs no thaw; its end is reported by its pidfd.
-            guard error.code != .processGone else { return }
+            guard error.code != .processGone, error.code != .notAttached else { return }
             logger.error("cannot thaw \(identifier(of: client)): \(error)")
         }
     }
@@ -199,7 +197,9 @@ extension Supervisor {
         }
     }
 
+    /// The core has forgotten who is gone before its last traces are told; the connection has not.
     func identifier(of client: ClientID) -> String {
-        supervision.identifier(of: client)?.description ?? Self.text(of: client)
+        supervision.identifier(of: client)?.description ?? connection(of: client)?.client?.identifier
+            ?? Self.text(of: client)
     }
 }

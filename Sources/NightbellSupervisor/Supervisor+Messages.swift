@@ -157,8 +157,10 @@ extension Supervisor {
             return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
         }
         guard !controlTruncated else {
+            // Looked into before those that did arrive are let go.
+            let error = truncationError()
             packet.discardDescriptors()
-            return answer(connection, request, .error(truncationError()))
+            return answer(connection, request, .error(error))
         }
         guard packet.descriptorCount == handOver.sockets.count else {
             let error = WireError(.malformedPacket, "one descriptor for each socket")

@@ -13,7 +13,7 @@ extension Supervisor {
         of configuration: SupervisorConfiguration, logger: Logger
     ) throws(SupervisorError) {
         let directory = try RuntimeDirectory(configuration.runtimeDirectory)
-        _ = try prepareSuspension(configuration, directory, logger)
+        try prepareSuspension(configuration, directory, logger).detachAll()
     }
 
     static func prepareSuspension(

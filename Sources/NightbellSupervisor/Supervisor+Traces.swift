@@ -6,18 +6,11 @@ import NightbellWire
 /// What happens, told to the log and to those who watch.
 extension Supervisor {
     func note(_ trace: Trace, of client: ClientID) {
-        if case .state(_, to: .suspended) = trace { warnOfLocks(client) }
-        guard watchers > 0 || logger.logLevel <= .debug || trace.isNoteworthy else { return }
-        let identifier = identifier(of: client)
-        switch trace {
-        case .registered, .gone, .state, .woken, .adopted, .released, .suspensionCancelled:
-            logger.debug("\(identifier): \(trace.kind) \(trace.detail)")
-        case .overran, .suspendedByForce, .suspensionFailed, .refusedSocket, .tooManyWakes, .terminated:
-            logger.notice("\(identifier): \(trace.kind) \(trace.detail)")
-        case .keepAliveLate:
-            logger.warning("\(identifier): \(trace.kind) \(trace.detail)")
+        if trace.level >= logger.logLevel {
+            logger.log(level: trace.level, "\(identifier(of: client)): \(trace.kind) \(trace.detail)")
         }
-        if watchers > 0 { tellWatchers(trace, of: client, identifier) }
+        if case .state(_, to: .suspended) = trace { warnOfLocks(client) }
+        if watchers > 0 { tellWatchers(trace, of: client, identifier(of: client)) }
     }
 
     /// Who sleeps with a lock held keeps others waiting for as long as it sleeps.
@@ -59,13 +52,15 @@ extension Supervisor {
 }
 
 extension Trace {
-    /// Whether it is told at the level `notice` or above.
-    fileprivate var isNoteworthy: Bool {
+    var level: Logger.Level {
         switch self {
-        case .registered, .gone, .state, .woken, .adopted, .released, .suspensionCancelled: false
-        case .overran, .suspendedByForce, .suspensionFailed, .refusedSocket, .tooManyWakes, .terminated,
-            .keepAliveLate:
-            true
+        // A client can make as many of these as it likes, so they are not logged unless somebody asks.
+        case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled:
+            .debug
+        case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated:
+            .notice
+        case .keepAliveLate:
+            .warning
         }
     }
 

@@ -169,7 +169,7 @@ public actor Supervisor {
         case .processExit:
             if let connection = connections[token] { drop(connection, "its process ended") }
         case .socket:
-            if let socket = parked.token(for: token) { socketFired(socket) }
+            if let socket = parked.token(for: token) { socketFired(socket, ready) }
         case nil:
             preconditionFailure("the loop made up a token")
         }
@@ -184,16 +184,18 @@ public actor Supervisor {
         }
     }
 
-    /// Finds out what has happened, without reading or clearing anything. Whoever is certain to be woken is thawed
-    /// before that: the kernel gets it running meanwhile.
-    private func socketFired(_ token: SocketToken) {
-        let sleeper = supervision.sleeper(wokenBy: token)
+    /// Finds out what has happened, without reading or clearing anything.
+    ///
+    /// A sleeper is thawed before all that, so that it comes to run while we decide and tell (the thaw comes
+    /// again as an action of the core, and costs nothing then). Its socket was readable when the loop looked: that
+    /// counts, even if somebody who shares it has taken what there was since.
+    private func socketFired(_ token: SocketToken, _ ready: Ready) {
+        guard let descriptor = parked.descriptor(of: token) else { return }
+        let sleeper = supervision.certainToThaw(by: token)
         if let sleeper { thaw(sleeper) }
         parked.noteFired(token)
-        guard let descriptor = parked.descriptor(of: token) else { return }
         var conditions = Conditions(Poll.now(descriptor))
-        // Somebody else who shares the socket took what there was: back to sleep, or it is a wake after all.
-        if conditions.isEmpty, let sleeper, !refreeze(sleeper) { conditions = .readable }
+        if conditions.isEmpty, sleeper != nil { conditions = ready.readable ? .readable : .peerClosed }
         feed(.fired(token, conditions))
     }
 

@@ -34,7 +34,7 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
 
     init(_ error: SuspensionError) {
         code = .suspension
-        errorNumber = 0
+        errorNumber = error.underlying?.code ?? 0
         description = "\(error)"
     }
 }

@@ -59,6 +59,7 @@ struct NightbelldCommand: ParsableCommand {
     }
 
     func run() throws {
+        Process.openStandardDescriptors()
         let loaded: LoadedConfiguration
         let mode: Mode
         do throws(ConfigurationError) {

@@ -16,6 +16,16 @@ enum Process {
         return UInt64(limit.rlim_cur)
     }
 
+    /// Whoever started us may have closed these; the next files opened must not take their place and be written to
+    /// as if they were the log.
+    static func openStandardDescriptors() {
+        for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO]
+        where dup2(descriptor, descriptor) == -1 {
+            // The lowest free number is this one: those below it are open by now.
+            _ = unsafe open("/dev/null", O_RDWR)
+        }
+    }
+
     static func environment() -> [String: String] {
         var result: [String: String] = [:]
         var next = unsafe environ

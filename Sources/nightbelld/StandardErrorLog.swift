@@ -60,9 +60,14 @@ struct StandardErrorLog: LogHandler {
 }
 
 /// Writes a line at once and as a whole. Line feeds within it, which may come from a client, become spaces.
+///
+/// A reader that does not keep up misses lines: clients are not kept waiting for it. A pipe that is writable takes
+/// at least `PIPE_BUF` bytes without blocking, so a line is no longer than that.
 func writeToStandardError(_ line: String) {
-    var bytes = line.utf8.map { $0 < 0x20 ? UInt8(ascii: " ") : $0 }
+    var bytes = line.utf8.prefix(4_095).map { $0 < 0x20 ? UInt8(ascii: " ") : $0 }
     bytes.append(UInt8(ascii: "\n"))
+    var entry = pollfd(fd: STDERR_FILENO, events: CShort(POLLOUT), revents: 0)
+    guard unsafe poll(&entry, 1, 0) == 1, CInt(entry.revents) & POLLOUT != 0 else { return }
     // There is nobody to tell when even this fails.
     _ = unsafe bytes.withUnsafeBytes { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
 }

@@ -18,7 +18,7 @@ struct DaemonProcessTests {
         #expect(try stage.nightbell("status").code == 3)
     }
 
-    @Test("It may have as many descriptors as the hard limit allows, and waits without waking up")
+    @Test("It may have as many descriptors as the hard limit allows")
     func idle() throws {
         let stage = try Stage()
         let limits = try String(contentsOfFile: "/proc/\(stage.daemon.pid)/limits", encoding: .utf8)

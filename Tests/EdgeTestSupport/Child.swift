@@ -27,7 +27,12 @@ package final class Child {
         posix_spawn_file_actions_adddup2(&actions, theirs.rawValue, 1)
         var argv: [UnsafeMutablePointer<CChar>?] = ([program] + arguments).map { strdup($0) } + [nil]
         defer { for argument in argv { free(argument) } }
-        var environment: [UnsafeMutablePointer<CChar>?] = [nil]
+        // Nothing of ours but what makes a sanitizer end a child that it has found something in.
+        let sanitizers = ["ASAN_OPTIONS", "TSAN_OPTIONS"].compactMap { name in
+            getenv(name).map { name + "=" + String(cString: $0) }
+        }
+        var environment: [UnsafeMutablePointer<CChar>?] = sanitizers.map { strdup($0) } + [nil]
+        defer { for variable in environment { free(variable) } }
         var pid: pid_t = 0
         let code = posix_spawn(&pid, program, &actions, nil, &argv, &environment)
         guard code == 0 else { throw SystemError(code: code, call: "posix_spawn \(program)") }

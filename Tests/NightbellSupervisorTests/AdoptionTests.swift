@@ -1,3 +1,4 @@
+import Descriptors
 import Foundation
 import NightbellCore
 import NightbellSupervisor
@@ -153,7 +154,9 @@ import Testing
         #expect(error.code == .invalidToken)
         for token in [0, 1, UInt64.max, release.token ^ 1 << 32] {
             release.token = token
-            guard case .error(let error) = try owner.ask(.release(release)) else { throw TestFailure("found") }
+            guard case .error(let error) = try owner.ask(.release(release)) else {
+                throw TestFailure("found")
+            }
             #expect(error.code == .invalidToken)
         }
         #expect(try owner.status().sockets == 1)
@@ -173,6 +176,28 @@ import Testing
         var byte: UInt8 = 0
         #expect(recv(pair.far, &byte, 1, 0) == 0)
         #expect(try observer.status().sockets == 0)
+        try supervisor.stop()
+    }
+
+    /// A stream that lingers makes close(2) wait for its peer; the supervisor must not.
+    @Test func lingeringSocketKeepsNobodyWaiting() throws {
+        let supervisor = try TestSupervisor()
+        let bystander = try WireClient(supervisor, "org.example.bystander")
+        let client = try WireClient(supervisor, "org.example.phone")
+        let pair = try Pair.tcp()
+        // More than the peer, which does not read, has room for.
+        let chunk = [UInt8](repeating: 0, count: 65_536)
+        while send(pair.near, chunk, chunk.count, Int32(MSG_DONTWAIT)) > 0 {}
+        var linger = linger(l_onoff: 1, l_linger: 60)
+        setsockopt(pair.near, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
+        var release = WireRelease()
+        release.token = try client.handOver(pair.near)
+        // While the supervisor has a duplicate this does not linger; from here on the supervisor's is the last.
+        pair.closeNear()
+        let began = BootClock.now()
+        #expect(try client.ask(.release(release)) == .done(WireDone()))
+        #expect(try bystander.show("org.example.bystander").state == .inactive)
+        #expect(BootClock.now() - began < 30_000_000_000)
         try supervisor.stop()
     }
 }

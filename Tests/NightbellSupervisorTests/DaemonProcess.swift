@@ -13,7 +13,8 @@ final class DaemonProcess {
         self.directory = directory ?? NSTemporaryDirectory() + "nightbell-daemon-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: self.directory, withIntermediateDirectories: true)
         let settings = [
-            "wakes.linger=20ms", "suspension.retry=20ms", "keepAlive.minimumTimeout=200ms", "keepAlive.lead=50ms",
+            "wakes.linger=20ms", "suspension.retry=20ms", "keepAlive.minimumTimeout=200ms",
+            "keepAlive.lead=50ms",
         ].map { "--set \($0)" }.joined(separator: " ")
         let program = PuppetProcess.program("nightbelld")
         let command = """
@@ -36,13 +37,20 @@ final class DaemonProcess {
     /// Voluntary and involuntary context switches of all its threads.
     func contextSwitches() throws -> Int {
         try ProcFS.threadIdentifiers(child.pid).reduce(0) { sum, thread in
-            let status = try String(contentsOfFile: "/proc/\(child.pid)/task/\(thread)/status", encoding: .utf8)
+            let status = try String(
+                contentsOfFile: "/proc/\(child.pid)/task/\(thread)/status", encoding: .utf8)
             let counts = status.split(separator: "\n").filter { $0.contains("ctxt_switches") }
-            return sum + counts.reduce(0) { $0 + (Int($1.split(whereSeparator: \.isWhitespace).last ?? "") ?? 0) }
+            return sum
+                + counts.reduce(0) { $0 + (Int($1.split(whereSeparator: \.isWhitespace).last ?? "") ?? 0) }
         }
     }
 
     deinit {
+        // In an orderly way, so that it takes its cgroups with it; if that fails, as it comes.
+        kill(child.pid, SIGTERM)
+        if let handle = try? child.handle() {
+            _ = Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 5_000)
+        }
         child.end()
         try? FileManager.default.removeItem(atPath: directory)
     }

@@ -167,6 +167,32 @@ import Testing
         try supervisor.stop()
     }
 
+    @Test func clientMovedToAnotherCgroupIsBroughtBack() throws {
+        let supervisor = try TestSupervisor(suspension: .cgroup)
+        let observer = try WireClient(supervisor)
+        let puppet = try PuppetProcess(supervisor, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        // Awake for long enough to be moved.
+        try puppet.command("hang-wake 300")
+        try puppet.enterBackground()
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try peer.say("x")
+        try puppet.event("read")
+        let place = try String(contentsOfFile: "/proc/\(puppet.pid)/cgroup", encoding: .utf8)
+        let line = try #require(place.split(separator: "\n").first { $0.hasPrefix("0::") })
+        let mounts = try String(contentsOfFile: "/proc/self/mountinfo", encoding: .utf8).split(
+            separator: "\n")
+        let mount = try #require(mounts.first { $0.contains(" - cgroup2 ") }?.split(separator: " ")[4])
+        let inner = String(mount) + String(line.dropFirst(3))
+        let outer = URL(fileURLWithPath: inner).deletingLastPathComponent().deletingLastPathComponent().path
+        try "\(puppet.pid)".write(toFile: outer + "/cgroup.procs", atomically: false, encoding: .utf8)
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try peer.say("x")
+        try puppet.event("read")
+        try supervisor.stop()
+    }
+
     @Test(arguments: ways) func overrunBackgroundTasksEndTheClient(way: Suspension) throws {
         let supervisor = try TestSupervisor(suspension: way)
         let puppet = try PuppetProcess(supervisor, name)

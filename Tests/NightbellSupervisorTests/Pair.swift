@@ -16,7 +16,9 @@ final class Pair {
 
     static func unix() throws -> Pair {
         var ends: [Int32] = [-1, -1]
-        guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0 else { throw failure("socketpair") }
+        guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0 else {
+            throw failure("socketpair")
+        }
         return Pair(near: ends[0], far: ends[1])
     }
 

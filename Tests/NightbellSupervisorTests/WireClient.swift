@@ -45,7 +45,9 @@ final class WireClient {
 
     func sendRaw(_ bytes: [UInt8], descriptors: [Int32] = []) throws {
         while try !socket.send(bytes, descriptors: descriptors) {
-            guard Poll.wait(socket.rawValue, for: .writable, timeoutMilliseconds: Self.patience).isEmpty == false
+            guard
+                Poll.wait(socket.rawValue, for: .writable, timeoutMilliseconds: Self.patience).isEmpty
+                    == false
             else { throw TestFailure("the supervisor does not read") }
         }
     }

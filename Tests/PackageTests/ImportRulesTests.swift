@@ -28,6 +28,7 @@ struct ImportRulesTests {
             "NightbellWire", "Presentation", "SIPKit", "SwiftProtobuf",
         ]),
         "nightbell-load": ["ArgumentParser", "LoadTester"],
+        "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Simulation"],
         "nightbelld": [
             "ArgumentParser", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore",
             "NightbellSupervisor",

@@ -52,6 +52,10 @@ static inline int clinux_accept(int fd) {
     return (int)syscall(SYS_accept4, fd, (void *)0, (void *)0, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
+// The type bits of a file's mode, as far as the kernel knows them without asking a file system's server, which may
+// never answer. -1 and errno on failure.
+int clinux_file_type(int fd);
+
 // open(2) and openat(2) without their variable arguments; close-on-exec always.
 static inline int clinux_openat(int directory, const char *path, int flags, mode_t mode) {
     return openat(directory, path, flags | O_CLOEXEC, mode);

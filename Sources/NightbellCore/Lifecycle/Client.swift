@@ -1,5 +1,5 @@
 /// What the core knows of one client.
-struct Client: Sendable {
+struct Client: Sendable, Equatable {
     let identifier: ClientIdentifier
     let user: UserID
     let modes: Modes
@@ -43,7 +43,7 @@ struct Client: Sendable {
         }
     }
 
-    struct PendingWake: Sendable {
+    struct PendingWake: Sendable, Equatable {
         var wakeID: UInt64
         var reasons: WakeReasons
         var asleepFor: Duration
@@ -64,8 +64,7 @@ struct Client: Sendable {
         let own = lifecycle.nextDeadline
         switch lifecycle {
         case .background:
-            guard let held = assertions.nextDeadline(notice: budgets.expirationNotice) else { return own }
-            return own.map { min($0, held) } ?? held
+            return earlier(own, assertions.nextDeadline(notice: budgets.expirationNotice))
         case .notRunning, .inactive, .active, .suspending, .suspended, .terminating:
             return own
         }

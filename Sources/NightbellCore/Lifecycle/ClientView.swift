@@ -56,6 +56,17 @@ extension Supervision {
         clients.contains(client.id) ? clients[client.id].user : nil
     }
 
+    /// The owner of a socket, if the socket's firing is certain to thaw it: it is asleep or falling asleep, and
+    /// cannot be ended for being woken too often. The edge may thaw it before it tells the core what has happened.
+    public func certainToThaw(by token: SocketToken) -> ClientID? {
+        guard sockets.contains(token.id), sockets[token.id].condition == .armed else { return nil }
+        let owner = sockets[token.id].owner
+        guard clients[owner.id].lifecycle.mayBeFrozen, clients[owner.id].wakeLimitPolicy == .linger else {
+            return nil
+        }
+        return owner
+    }
+
     public func tag(of token: SocketToken) -> SocketTag? {
         sockets.contains(token.id) ? sockets[token.id].tag : nil
     }

@@ -1,6 +1,6 @@
 /// Where a client is in its life, with what belongs to each state. Time is a parameter; the caller carries out
 /// what a transition asks for.
-enum Lifecycle: Sendable {
+enum Lifecycle: Sendable, Equatable {
     case notRunning
     case inactive
     case active
@@ -29,7 +29,7 @@ enum Lifecycle: Sendable {
         }
 
         var nextDeadline: Instant? {
-            [enteringUntil, wake?.until, holdUntil].lazy.compactMap { $0 }.min()
+            earlier(earlier(enteringUntil, wake?.until), holdUntil)
         }
     }
 

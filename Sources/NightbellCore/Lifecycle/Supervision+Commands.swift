@@ -91,7 +91,8 @@ extension Supervision {
     mutating func stop(at now: Instant, into actions: inout ActionBuffer) {
         guard !isStopping else { return }
         isStopping = true
-        for id in clients.ids {
+        let ids = mutated(.stopsInHashOrder) ? owners.values.compactMap(\.client?.id) : Array(clients.ids)
+        for id in ids where !mutated(.leavesAsleepOnStop) || !clients[id].lifecycle.mayBeFrozen {
             wake(ClientID(id), .supervisorStopping, at: now, into: &actions)
         }
     }

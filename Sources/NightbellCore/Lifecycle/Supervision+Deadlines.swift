@@ -15,7 +15,9 @@ extension Supervision {
     /// a new wake does not cover up an old one, also when the loop has not come to the timer yet. `settle` follows
     /// the event itself.
     mutating func catchUp(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
-        guard !isStopping, let due = deadlines[client.slot], due <= now else { return }
+        guard !isStopping, let due = deadlines[client.slot], due <= now, !mutated(.acceptsLateAnswers) else {
+            return
+        }
         reachDeadline(client, at: now, into: &actions)
     }
 
@@ -48,7 +50,9 @@ extension Supervision {
         if let until = background.wake?.until, now >= until {
             background.wake = nil
             // A background task, or media, buys more time than the wake's budget.
-            if !clients[client.id].assertions.holds(at: now) { overran(.wake, client, into: &actions) }
+            if !clients[client.id].assertions.holds(at: now), !mutated(.hidesWakeOverruns) {
+                overran(.wake, client, into: &actions)
+            }
         }
         if let until = background.holdUntil, now >= until { background.holdUntil = nil }
         clients[client.id].lifecycle = .background(background)

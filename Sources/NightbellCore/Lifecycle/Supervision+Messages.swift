@@ -147,6 +147,7 @@ extension Supervision {
         guard clients[client.id].assertions.tasks.count < settings.quotas.backgroundTasksPerClient else {
             return .refused(.tooManyTasks)
         }
+        if mutated(.restartsTaskClock) { clients[client.id].assertions.restoreTime() }
         return .backgroundTask(clients[client.id].assertions.begin(name))
     }
 

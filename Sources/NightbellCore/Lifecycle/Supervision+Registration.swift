@@ -41,7 +41,7 @@ extension Supervision {
     mutating func forget(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         noteEndOfSleep(client, at: now)
         enter(.notRunning, client, at: now, into: &actions)
-        for token in clients[client.id].sockets {
+        for token in clients[client.id].sockets.dropLast(mutated(.leaksOnExit) ? 1 : 0) {
             sockets.remove(token.id)
             actions.append(.close(token))
         }

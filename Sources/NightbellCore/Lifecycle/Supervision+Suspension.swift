@@ -56,7 +56,9 @@ extension Supervision {
     mutating func cancelSuspension(
         _ client: ClientID, epoch: UInt64, pause: Duration, at now: Instant, into actions: inout ActionBuffer
     ) {
-        if clients[client.id].lifecycle.mayBeFrozen { actions.append(.thaw(client)) }
+        if clients[client.id].lifecycle.mayBeFrozen, !mutated(.leavesFrozenOnCancel) {
+            actions.append(.thaw(client))
+        }
         count(client) { $0.suspensionsCancelled += 1 }
         actions.append(.trace(client, .suspensionCancelled))
         enter(.background(.init(holdUntil: now + pause)), client, at: now, into: &actions)
@@ -69,7 +71,7 @@ extension Supervision {
         switch clients[client.id].lifecycle {
         case .suspending(let suspending):
             switch suspending.phase {
-            case .freezing where suspending.epoch == epoch:
+            case .freezing where suspending.epoch == epoch || mutated(.confirmsAnyEpoch):
                 count(client) { $0.suspensions += 1 }
                 clients[client.id].backoff.reset()
                 clients[client.id].assertions.restoreTime()

@@ -50,10 +50,11 @@ extension Supervision {
             return actions.append(.thaw(client))
         }
         let isUserOverLimit =
-            users[clients[client.id].user]?.countWake(
-                limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now) ?? false
-        let isOverLimit = clients[client.id].limiter.note(
-            at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
+            users[clients[client.id].user, default: UserUsage()].countWake(
+                limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now)
+        let isOverLimit =
+            clients[client.id].limiter.note(at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
+            && !mutated(.permitsAnyWakes)
         if isOverLimit || isUserOverLimit {
             count(client) { $0.wakeLimitExceeded += 1 }
             actions.append(.trace(client, .tooManyWakes))
@@ -96,9 +97,13 @@ extension Supervision {
         switch clients[client.id].lifecycle {
         case .background(var background):
             // Nobody can have finished what has not been told yet, whatever number a client sends.
-            guard let open = background.wake, open.wakeID <= wakeID, clients[client.id].pendingWake == nil
+            guard let open = background.wake, open.wakeID <= wakeID,
+                clients[client.id].pendingWake == nil || mutated(.believesUntoldWakeDone)
             else { return }
             background.wake = nil
+            guard !mutated(.forgetsToLinger) else {
+                return clients[client.id].lifecycle = .background(background)
+            }
             let linger = now + clients[client.id].limiter.linger(settings.wakes)
             background.holdUntil = max(background.holdUntil ?? linger, linger)
             clients[client.id].lifecycle = .background(background)

@@ -1,6 +1,6 @@
 /// A client's reasons not to be suspended: its background tasks and its media activity.
-struct Assertions: Sendable {
-    struct Task: Sendable {
+struct Assertions: Sendable, Equatable {
+    struct Task: Sendable, Equatable {
         var id: UInt64
         var name: String
     }
@@ -12,7 +12,7 @@ struct Assertions: Sendable {
     private var time = Time.full
 
     /// The time that all tasks of one stay in the background share.
-    private enum Time: Sendable {
+    private enum Time: Sendable, Equatable {
         /// No task was held in the background yet.
         case full
         /// The clock runs: it began with the first task and does not stop with the last.

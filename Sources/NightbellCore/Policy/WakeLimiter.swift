@@ -1,5 +1,5 @@
 /// Tells when a client is woken too often, and how long it stays awake then.
-package struct WakeLimiter: Sendable {
+package struct WakeLimiter: Sendable, Equatable {
     /// The latest wakes, in a ring of at most `limit`.
     private var recent: [Instant] = []
     private var oldest = 0
@@ -40,7 +40,7 @@ package struct WakeLimiter: Sendable {
 }
 
 /// The pause before a suspension is tried again: doubles each time in a row.
-package struct Backoff: Sendable {
+package struct Backoff: Sendable, Equatable {
     private var failures = 0
 
     package init() {}

@@ -78,7 +78,7 @@ public enum SocketCondition: Sendable, Hashable {
 }
 
 /// A socket that the supervisor holds a duplicate of.
-struct ParkedSocket: Sendable {
+struct ParkedSocket: Sendable, Equatable {
     let owner: ClientID
     let tag: SocketTag
     let isStream: Bool

@@ -22,7 +22,7 @@ extension Supervision {
     private func refusal(of offer: SocketOffer, _ client: ClientID) -> Refusal? {
         if offer.tag == .voip, !clients[client.id].modes.contains(.voip) { return .modeRequired(.voip) }
         if let refusal = offer.refusal { return refusal }
-        guard clients[client.id].sockets.count < settings.quotas.socketsPerClient,
+        guard clients[client.id].sockets.count < settings.quotas.socketsPerClient || mutated(.exceedsQuota),
             users[clients[client.id].user, default: UserUsage()].sockets < settings.quotas.socketsPerUser
         else { return .tooManySockets }
         return nil
@@ -30,7 +30,8 @@ extension Supervision {
 
     private mutating func adopt(_ offer: SocketOffer, _ client: ClientID) -> SocketToken {
         let index = clients[client.id].sockets.count
-        let socket = ParkedSocket(owner: client, tag: offer.tag, isStream: offer.isStream, index: Int32(index))
+        let socket = ParkedSocket(
+            owner: client, tag: offer.tag, isStream: offer.isStream, index: Int32(index))
         let token = SocketToken(sockets.insert(socket))
         clients[client.id].sockets.append(token)
         clients[client.id].unarmed.append(token)
@@ -46,6 +47,8 @@ extension Supervision {
     mutating func release(
         _ token: SocketToken, _ client: ClientID, into actions: inout ActionBuffer
     ) -> Answer {
+        let isStrangers = mutated(.releasesForAnybody) && sockets.contains(token.id)
+        let client = isStrangers ? sockets[token.id].owner : client
         guard owns(client, token), let removed = sockets.remove(token.id) else {
             return .refused(.invalidToken)
         }
@@ -54,7 +57,7 @@ extension Supervision {
             clients[client.id].sockets[Int(removed.index)] = last
             sockets[last.id].index = removed.index
         }
-        clients[client.id].fired.removeAll { $0.token == token }
+        if !mutated(.tellsOfReleased) { clients[client.id].fired.removeAll { $0.token == token } }
         // A client that takes and releases sockets without ever sleeping must not make this list grow.
         if clients[client.id].unarmed.count > 2 * clients[client.id].sockets.count + 16 {
             let sockets = sockets
@@ -71,6 +74,7 @@ extension Supervision {
         for token in clients[client.id].unarmed where sockets.contains(token.id) {
             sockets[token.id].condition = .armed
             actions.append(.arm(token))
+            if mutated(.armsOneSocket) { break }
         }
         // One socket or two fire again and again; the memory of the first thousand is not needed again.
         clients[client.id].unarmed.removeAll(keepingCapacity: clients[client.id].unarmed.count <= 16)
@@ -87,7 +91,7 @@ extension Supervision {
         case .suspended:
             wakes = true
         case .suspending:
-            wakes = clients[client.id].lifecycle.mayBeFrozen
+            wakes = clients[client.id].lifecycle.mayBeFrozen && !mutated(.ignoresFiringWhileFreezing)
         case .background:
             // Part of a wake of this turn that the client has not been told of yet.
             wakes = clients[client.id].pendingWake != nil
@@ -104,7 +108,7 @@ extension Supervision {
             // Somebody else who shares the socket took what there was.
             return actions.append(.arm(token))
         }
-        if sockets[token.id].isFinal(conditions) {
+        if sockets[token.id].isFinal(conditions), !mutated(.watchesAfterEnd) {
             sockets[token.id].condition = .ended
         } else {
             sockets[token.id].condition = .held

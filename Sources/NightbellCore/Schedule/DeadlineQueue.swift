@@ -3,7 +3,7 @@
 ///
 /// A 4-ary heap: the shallower tree costs fewer cache misses than a binary one. Equal instants come out by slot,
 /// so that a replay is exact.
-package struct DeadlineQueue: Sendable {
+package struct DeadlineQueue: Sendable, Equatable {
     private struct Entry: Comparable {
         var instant: Instant
         var slot: UInt32

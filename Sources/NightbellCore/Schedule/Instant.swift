@@ -39,3 +39,9 @@ extension Duration {
         return carried ? (seconds < 0 ? .min : .max) : sum
     }
 }
+
+/// The earlier of two instants, where none is never.
+func earlier(_ first: Instant?, _ second: Instant?) -> Instant? {
+    guard let first, let second else { return first ?? second }
+    return min(first, second)
+}

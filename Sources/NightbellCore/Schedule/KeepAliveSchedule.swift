@@ -2,6 +2,11 @@
 public struct Window: Sendable, Equatable {
     public var earliest: Instant
     public var latest: Instant
+
+    package init(earliest: Instant, latest: Instant) {
+        self.earliest = earliest
+        self.latest = latest
+    }
 }
 
 /// The windows of all keep-alive handlers that wait for their turn, one for each client at most.
@@ -9,40 +14,40 @@ public struct Window: Sendable, Equatable {
 /// Many windows are served at one instant: the timer is set to the first end of any window (less a lead, so that
 /// scheduling delay does not make it late), and whoever is inside its window by then runs too. Stabbing
 /// intervals at the earliest end is optimal for the number of instants.
-struct KeepAliveSchedule: Sendable {
+package struct KeepAliveSchedule: Sendable, Equatable {
     private var beginnings = DeadlineQueue()
     private var aims = DeadlineQueue()
     private let lead: Duration
 
-    init(lead: Duration) {
+    package init(lead: Duration) {
         self.lead = lead
     }
 
-    var count: Int { aims.count }
+    package var count: Int { aims.count }
 
     /// The next instant at which the timer must fire.
-    var nextDeadline: Instant? { aims.first?.instant }
+    package var nextDeadline: Instant? { aims.first?.instant }
 
     /// Puts the window of a client in, in place of an earlier one; `nil` takes it out.
-    mutating func set(_ slot: UInt32, to window: Window?) {
+    package mutating func set(_ slot: UInt32, to window: Window?) {
         beginnings.set(slot, to: window?.earliest)
         aims.set(slot, to: window.map { max($0.earliest, $0.latest - lead) })
     }
 
     /// Whether the timer has come for somebody.
-    func isDue(at now: Instant) -> Bool {
+    package func isDue(at now: Instant) -> Bool {
         guard let aim = aims.first?.instant else { return false }
         return aim <= now
     }
 
     /// Whether the window of this client has begun.
-    func hasBegun(_ slot: UInt32, at now: Instant) -> Bool {
+    package func hasBegun(_ slot: UInt32, at now: Instant) -> Bool {
         guard let beginning = beginnings[slot] else { return false }
         return beginning <= now
     }
 
     /// Takes out one client that is inside its window, earliest beginning first.
-    mutating func popBegun(at now: Instant) -> UInt32? {
+    package mutating func popBegun(at now: Instant) -> UInt32? {
         guard let slot = beginnings.popDue(at: now) else { return nil }
         aims.set(slot, to: nil)
         return slot

@@ -1,4 +1,5 @@
 import NightbellCore
+import Simulation
 import Testing
 
 /// What windows save: wake instants and handler runs of many clients against a timer for each.

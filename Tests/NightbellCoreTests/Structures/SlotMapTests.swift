@@ -1,4 +1,5 @@
 import NightbellCore
+import Simulation
 import Testing
 
 @Suite struct SlotMapTests {

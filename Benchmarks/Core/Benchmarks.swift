@@ -1,0 +1,25 @@
+import Benchmark
+import Workloads
+
+/// Times, for looking at and for comparing two versions on one machine. What must hold on any machine is checked by
+/// `core-checks`.
+let benchmarks: @Sendable () -> Void = {
+    Benchmark.defaultConfiguration = .init(
+        metrics: [.wallClock, .throughput], scalingFactor: .kilo, maxDuration: .seconds(2))
+
+    for count in [1, 1_000] {
+        Benchmark("Suspend and wake, \(count) clients") { benchmark, sleepers in
+            for _ in benchmark.scaledIterations { sleepers.cycle() }
+        } setup: {
+            Sleepers(count: count)
+        }
+    }
+
+    for count in [1_000, 100_000, 1_000_000] {
+        Benchmark("Keep-alive expires and is set again, \(count) timers") { benchmark, timers in
+            for _ in benchmark.scaledIterations { timers.cycle() }
+        } setup: {
+            Timers(count: count)
+        }
+    }
+}

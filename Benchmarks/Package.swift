@@ -1,0 +1,38 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// A package of its own, so that nobody who builds Nightbell fetches or builds the benchmark library. The core is
+// compiled into it from the same sources (Sources/NightbellCore is a link): benchmarks may use what has `package`
+// access, and the core needs no door that only they go through.
+
+let settings: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+]
+
+let package = Package(
+    name: "nightbell-benchmarks",
+    dependencies: [
+        // Without its malloc interposer, which does not count here: `CAllocations` does.
+        .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: [])
+    ],
+    targets: [
+        .target(name: "NightbellCore", swiftSettings: settings + [.strictMemorySafety()]),
+        .target(name: "CAllocations"),
+        .target(
+            name: "Workloads", dependencies: ["NightbellCore"],
+            swiftSettings: settings + [.strictMemorySafety()]),
+        // Counts and ratios, with limits.
+        .executableTarget(
+            name: "core-checks", dependencies: ["CAllocations", "Workloads"], swiftSettings: settings),
+        // Times.
+        .executableTarget(
+            name: "Core",
+            dependencies: ["Workloads", .product(name: "Benchmark", package: "benchmark")],
+            path: "Core",
+            swiftSettings: settings,
+            plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]),
+    ]
+)

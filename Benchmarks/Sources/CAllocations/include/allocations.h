@@ -1,0 +1,9 @@
+#ifndef NIGHTBELL_ALLOCATIONS_H
+#define NIGHTBELL_ALLOCATIONS_H
+
+#include <stdint.h>
+
+/// How often this process has asked for memory, in all threads: malloc, calloc, realloc and the aligned ones.
+uint64_t nightbell_allocations(void);
+
+#endif

@@ -1,0 +1,71 @@
+import CAllocations
+import Glibc
+import Workloads
+
+/// Checks what must hold of the core's speed on any machine: counts, and ratios of two times taken in one run.
+@main
+enum CoreChecks {
+    static func main() {
+        let checks = [
+            Check("allocations per wake, 1 client", allocationsPerWake(clients: 1), limit: 0),
+            Check("allocations per wake, 1,000 clients", allocationsPerWake(clients: 1_000), limit: 0),
+            // The heap is less than twice as deep; the rest is the cache, which holds a thousand and not a million.
+            Check("a timer of 100,000 over one of 1,000", growth(Timers.init, 1_000, 100_000), limit: 4),
+            Check("a timer of 1,000,000 over one of 1,000", growth(Timers.init, 1_000, 1_000_000), limit: 12),
+            // Nothing in a wake looks at the others.
+            Check("a wake among 10,000 over one among 10", growth(Sleepers.init, 10, 10_000), limit: 4),
+        ]
+        for check in checks { print(check.line) }
+        if !checks.allSatisfy(\.holds) { exit(1) }
+    }
+
+    /// From the traffic to the next sleep, in the core, once everything has its size.
+    private static func allocationsPerWake(clients: Int) -> Double {
+        let sleepers = Sleepers(count: clients)
+        let cycles = 10_000
+        for _ in 0..<cycles { sleepers.cycle() }
+        let before = nightbell_allocations()
+        for _ in 0..<cycles { sleepers.cycle() }
+        let allocations = nightbell_allocations() - before
+        guard sleepers.isSound(after: 2 * cycles) else { return .infinity }
+        return Double(allocations) / Double(cycles)
+    }
+
+    /// How many times as long one cycle takes among many as among few: by the best of several rounds in turns, so
+    /// that whatever else the machine does hits both or neither.
+    private static func growth<W: Workload>(_ make: (Int) -> W, _ few: Int, _ many: Int) -> Double {
+        let small = make(few)
+        let large = make(many)
+        var best = (small: Duration.seconds(1_000), large: Duration.seconds(1_000))
+        for _ in 0..<15 {
+            best.small = min(best.small, time(small))
+            best.large = min(best.large, time(large))
+        }
+        return best.large / best.small
+    }
+
+    private static func time(_ workload: some Workload) -> Duration {
+        ContinuousClock().measure { for _ in 0..<20_000 { workload.cycle() } }
+    }
+}
+
+/// One figure and what it may be at most.
+struct Check {
+    let name: String
+    let value: Double
+    let limit: Double
+
+    init(_ name: String, _ value: Double, limit: Double) {
+        self.name = name
+        self.value = value
+        self.limit = limit
+    }
+
+    var holds: Bool { value <= limit }
+
+    var line: String {
+        let padding = String(repeating: " ", count: max(0, 40 - name.count))
+        let rounded = (value * 100).rounded() / 100
+        return "\(holds ? "ok    " : "FAILED")  \(name)\(padding)\(rounded), at most \(limit)"
+    }
+}

@@ -1,0 +1,86 @@
+import CLinux
+import Glibc
+
+/// Closing what others have handed to us.
+///
+/// close(2) can block for as long as whoever made the descriptor likes: a stream with `SO_LINGER` waits for its
+/// peer, a file for its file system's server. The one thread that serves everybody must not wait for that.
+package enum ForeignDescriptor {
+    /// Closes at once where that cannot block, else on a thread of its own.
+    package static func close(_ descriptor: consuming OwnedDescriptor) {
+        if mayBlock(descriptor.rawValue) {
+            SlowCloser.shared.close(descriptor)
+        } else {
+            descriptor.close()
+        }
+    }
+
+    private static func mayBlock(_ descriptor: CInt) -> Bool {
+        let type = clinux_file_type(descriptor)
+        guard type >= 0 else { return true }
+        switch mode_t(type) {
+        case 0, S_IFIFO: return false
+        case S_IFSOCK: break
+        default: return true
+        }
+        var linger = linger()
+        var length = socklen_t(MemoryLayout<linger>.size)
+        guard unsafe getsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, &length) == 0 else { return true }
+        return linger.l_onoff != 0 && linger.l_linger > 0
+    }
+}
+
+/// Some threads that do nothing but wait in close(2). They exist only while there is something to close.
+@safe
+private final class SlowCloser: @unchecked Sendable {
+    // Sendable: `waiting` and `threads` are touched only with the lock held.
+    static let shared = SlowCloser()
+    /// So many can be stuck at a time; what comes after them keeps its descriptor until one is not.
+    private static let maximumThreads = 64
+
+    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+    private var waiting: [CInt] = []
+    private var threads = 0
+
+    private init() {
+        unsafe mutex = .allocate(capacity: 1)
+        unsafe mutex.initialize(to: pthread_mutex_t())
+        unsafe pthread_mutex_init(mutex, nil)
+    }
+
+    func close(_ descriptor: consuming OwnedDescriptor) {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        waiting.append(descriptor.take())
+        if threads < Self.maximumThreads, startThread() { threads += 1 }
+    }
+
+    private func startThread() -> Bool {
+        var attributes = pthread_attr_t()
+        unsafe pthread_attr_init(&attributes)
+        unsafe pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
+        unsafe pthread_attr_setstacksize(&attributes, 256 * 1_024)
+        defer { unsafe pthread_attr_destroy(&attributes) }
+        var thread = pthread_t()
+        let code = unsafe pthread_create(
+            &thread, &attributes,
+            { _ in
+                while let descriptor = SlowCloser.shared.next() {
+                    OwnedDescriptor(adopting: descriptor).close()
+                }
+                return nil
+            }, nil)
+        return code == 0
+    }
+
+    /// What a thread closes next; none, and it ends.
+    private func next() -> CInt? {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        if waiting.isEmpty {
+            threads -= 1
+            return nil
+        }
+        return waiting.removeFirst()
+    }
+}

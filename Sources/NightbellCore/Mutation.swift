@@ -1,0 +1,73 @@
+/// Deliberate mistakes, with which the simulator proves that it finds mistakes.
+///
+/// They exist in debug builds only, which define `NIGHTBELL_MUTATIONS` (see Package.swift): a release build asks
+/// no question at the places below, keeps no room for the answer, and cannot be told to be wrong.
+package enum Mutation: String, Sendable, CaseIterable {
+    /// Only the first of a client's sockets is watched while it sleeps.
+    case armsOneSocket
+    /// What fires between the request to freeze and the kernel's confirmation is taken for old news.
+    case ignoresFiringWhileFreezing
+    /// The kernel's answer to an earlier attempt counts for this one.
+    case confirmsAnyEpoch
+    /// A suspension that failed is given up without a thaw.
+    case leavesFrozenOnCancel
+    /// A client can finish a wake before it is told of it.
+    case believesUntoldWakeDone
+    /// Overrun wakes are not recorded.
+    case hidesWakeOverruns
+    /// An answer after the end of its budget counts if the timer was not served yet.
+    case acceptsLateAnswers
+    /// Anybody can release anybody's socket.
+    case releasesForAnybody
+    /// A socket that was released after it fired is told of.
+    case tellsOfReleased
+    /// The number of sockets of a client has no limit.
+    case exceedsQuota
+    /// The sockets of a client that ended are not all closed.
+    case leaksOnExit
+    /// A socket whose end was told is watched again, and fires for ever.
+    case watchesAfterEnd
+    /// Who sleeps when the supervisor stops sleeps on.
+    case leavesAsleepOnStop
+    /// Clients are thawed in the order of a hash table.
+    case stopsInHashOrder
+    /// Background tasks and media hold nothing off.
+    case suspendsInSpiteOfTasks
+    /// Each new background task brings the whole time anew.
+    case restartsTaskClock
+    /// Nobody is ever woken too often.
+    case permitsAnyWakes
+    /// The timer is set to budgets only while there are any.
+    case forgetsKeepAliveTimer
+    /// Who is inside its keep-alive window does not run along when others are woken.
+    case sleepsThroughWindow
+    /// A client is suspended as soon as it has finished a wake.
+    case forgetsToLinger
+
+    package static var areCompiledIn: Bool {
+        #if NIGHTBELL_MUTATIONS
+            true
+        #else
+            false
+        #endif
+    }
+}
+
+extension Supervision {
+    /// A core that makes this mistake.
+    package init(settings: Settings, mutation: Mutation?) {
+        self.init(settings: settings)
+        #if NIGHTBELL_MUTATIONS
+            self.mutation = mutation
+        #else
+            precondition(mutation == nil, "mutations are compiled into debug builds only")
+        #endif
+    }
+
+    #if NIGHTBELL_MUTATIONS
+        func mutated(_ mutation: Mutation) -> Bool { self.mutation == mutation }
+    #else
+        @inline(__always)
+        func mutated(_: Mutation) -> Bool { false }
+    #endif
+}

@@ -1,0 +1,65 @@
+import NightbellCore
+
+/// What kind of world a seed makes: who lives in it, how its kernel and its network are, and what the supervisor
+/// is set to. Drawn once per world, so that some worlds are full of one kind of trouble and others free of it.
+struct Climate: Sendable {
+    var settings = Settings()
+    /// The tolerance of keep-alive windows in whole percent, as in `settings`.
+    var tolerance: Int64
+    /// At most so many clients at a time.
+    var clients: Int
+    /// Drawn from for each new client.
+    var behaviours: [SimulatedClient.Behaviour]
+    /// Out of 64 freezes and looks: so many fail …
+    var freezesFailing: Int
+    /// … and so many are not confirmed yet.
+    var freezesPending: Int
+    /// … and of so many, what came of them is told seconds later.
+    var sluggish: Int
+    /// How late the loop serves its timer at most. Less than the lead of keep-alive windows.
+    var lateness: Duration
+    /// Out of 64 steps: in so many the whole machine stands still for seconds.
+    var stalls: Int
+    /// Weights of what happens by itself: traffic, requests, administrators.
+    var traffic: Int
+    var requests: Int
+    var commands: Int
+
+    /// Small numbers, so that every limit is met within minutes of the world's time.
+    init(_ random: inout SplitMix64) {
+        clients = 2 + random.below(9)
+        let all = SimulatedClient.Behaviour.allCases
+        // Half the worlds have everybody, the others one or two kinds besides the well-behaved.
+        behaviours = random.once(in: 2) ? all + [.wellBehaved, .wellBehaved, .slow] : [.wellBehaved]
+        for _ in 0..<2 { behaviours.append(all[random.below(all.count)]) }
+        freezesFailing = [0, 0, 4, 8, 32][random.below(5)]
+        freezesPending = [0, 8, 24, 32][random.below(4)]
+        sluggish = [0, 0, 4, 32][random.below(4)]
+        stalls = random.once(in: 8) ? 1 : 0
+        traffic = [1, 2, 4, 8][random.below(4)]
+        requests = [1, 2, 4, 12][random.below(4)]
+        commands = [0, 0, 1, 2][random.below(4)]
+        tolerance = Int64(random.below(4)) * 10
+
+        settings.budgets.enteringBackground = .milliseconds(500 + random.below(4_500))
+        settings.budgets.prepareToSuspend = .milliseconds(500 + random.below(4_500))
+        settings.budgets.wake = .milliseconds(1_000 + random.below(9_000))
+        settings.budgets.backgroundTasks = .seconds(10 + random.below(30))
+        settings.keepAlive.minimumTimeout = .seconds(2)
+        settings.keepAlive.tolerance = Double(tolerance) / 100
+        settings.keepAlive.lead = .milliseconds(50 + random.below(300))
+        lateness = settings.keepAlive.lead - .milliseconds(50)
+        settings.suspension.confirmation = .milliseconds(50 + random.below(950))
+        settings.suspension.retry = .milliseconds(10 + random.below(240))
+        settings.suspension.retryMaximum = .seconds(1 + random.below(10))
+        settings.wakes.linger = .milliseconds(10 + random.below(490))
+        settings.wakes.lingerMaximum = .seconds(1 + random.below(8))
+        settings.wakes.limit = 2 + random.below(8)
+        settings.wakes.limitPerUser = 10 + random.below(60)
+        settings.wakes.period = .seconds(10 + random.below(60))
+        settings.quotas.clientsPerUser = 1 + random.below(5)
+        settings.quotas.socketsPerClient = 3 + random.below(8)
+        settings.quotas.socketsPerUser = 6 + random.below(20)
+        settings.quotas.backgroundTasksPerClient = 1 + random.below(5)
+    }
+}

@@ -1,0 +1,44 @@
+package import NightbellCore
+
+/// What must hold in every world after every step. Each is derived from the rules, never from what the core
+/// believes.
+package enum Invariant: String, Sendable, CaseIterable {
+    /// No significant byte, and no end of a connection, waits in a sleeping client's socket longer than
+    /// `World.wakeBound`; whoever sleeps is told of everything that fired, exactly once.
+    case wakeBound
+    /// No keep-alive handler runs before its window or after its end, and everyone inside its window runs along
+    /// when somebody is woken.
+    case keepAlive
+    /// Every step has its budget: nobody is stopped or ended before it is over, nobody goes on after it, and
+    /// every overrun is recorded.
+    case budgets
+    /// Nobody with a background task or playing media is suspended, and nobody without a reason stays awake.
+    case assertions
+    /// Nobody is frozen without being recorded as such, believed to be frozen while it runs, or told anything
+    /// before it has been thawed.
+    case frozen
+    /// A released token names nothing any more, and nobody can use another's.
+    case tokens
+    /// Every counter says what happened; quotas hold; nothing leaks.
+    case counters
+    /// Every request is answered once, in its turn, to the one who asked.
+    case answers
+    /// Too many wakes are noticed, and have the consequence that the client asked for.
+    case wakeLimit
+    /// The supervisor leaves nobody asleep when it stops.
+    case stop
+    /// The same events give the same actions and the same state.
+    case replay
+}
+
+/// An invariant that did not hold.
+package struct Violation: Sendable, Equatable, CustomStringConvertible {
+    package var invariant: Invariant
+    package var step: Int
+    package var at: Instant
+    package var message: String
+
+    package var description: String {
+        "\(invariant.rawValue): \(message) (step \(step), at \(Wording.time(at)))"
+    }
+}

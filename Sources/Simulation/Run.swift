@@ -1,0 +1,71 @@
+package import NightbellCore
+
+/// What became of one world.
+package struct Run: Sendable {
+    package var seed: UInt64
+    package var steps: Int
+    package var violation: Violation?
+    package var counters: Counters
+    package var coverage: Coverage
+    package var digest: Digest
+
+    /// Makes the world of `seed` and lets it run for `steps` steps, or until something is wrong.
+    package init(
+        seed: UInt64, steps: Int, mutation: Mutation? = nil, fault: Fault? = nil,
+        narrator: ((String) -> Void)? = nil
+    ) {
+        var world = World(seed: seed, mutation: mutation, fault: fault, narrator: narrator)
+        while world.steps < steps, world.violations.isEmpty { world.step() }
+        world.finish()
+        self.seed = seed
+        self.steps = world.steps
+        violation = world.violations.first
+        counters = world.totals
+        coverage = world.coverage
+        digest = world.digest
+    }
+}
+
+/// What became of many.
+package struct Tally: Sendable {
+    package private(set) var worlds = 0
+    package private(set) var steps = 0
+    package private(set) var counters = Counters()
+    package private(set) var coverage = Coverage()
+    /// Of all worlds, in whatever order they ran.
+    package private(set) var digest: UInt64 = 0
+    package private(set) var failures: [Run] = []
+
+    package init() {}
+
+    package mutating func add(_ run: Run) {
+        worlds += 1
+        steps += run.steps
+        counters += run.counters
+        coverage += run.coverage
+        digest &+= run.digest.value
+        if run.violation != nil { failures.append(run) }
+    }
+
+    package mutating func add(_ other: Tally) {
+        worlds += other.worlds
+        steps += other.steps
+        counters += other.counters
+        coverage += other.coverage
+        digest &+= other.digest
+        failures += other.failures
+    }
+
+    /// Everything that was counted, by name.
+    package var counts: [(name: String, count: UInt64)] {
+        [Mirror(reflecting: counters), Mirror(reflecting: coverage)].flatMap { mirror in
+            mirror.children.compactMap { name, value in
+                guard let name, let count = value as? UInt64 else { return nil }
+                return (name, count)
+            }
+        }
+    }
+
+    /// What never happened: a world in which it does not shows nothing.
+    package var missing: [String] { counts.filter { $0.count == 0 }.map(\.name) }
+}

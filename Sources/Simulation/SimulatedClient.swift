@@ -1,0 +1,175 @@
+import NightbellCore
+
+/// A simulated client process: what the outside knows of it, kept apart from what the core believes.
+final class SimulatedClient {
+    enum Behaviour: CaseIterable {
+        /// Answers within milliseconds and reads what it was woken for.
+        case wellBehaved
+        /// Takes up to twice its budgets and leaves things unread.
+        case slow
+        /// Answers nothing.
+        case hung
+        /// Well-behaved until it ends, at any moment.
+        case crashing
+        /// Says something all the time, also on its way to sleep.
+        case chattering
+        /// Wrong tokens, wrong epochs, floods, and wakes that it finishes before they are told.
+        case malicious
+    }
+
+    /// Something it is going to do, as soon as its time has come and it is not stopped.
+    enum Deed {
+        case say(ClientMessage)
+        case read
+        case exit
+    }
+
+    /// What the kernel does with its process.
+    enum Execution {
+        case running
+        case stopping
+        case stopped
+    }
+
+    /// Something it owes the supervisor, and until when.
+    struct Obligation {
+        var number: UInt64
+        var until: Instant
+    }
+
+    let id: ClientID
+    let registration: Registration
+    let behaviour: Behaviour
+    var user: UserID { registration.user }
+    var name: String { Wording.name(id) }
+
+    var execution = Execution.running
+    var isKilled = false
+    var isGone = false
+    private(set) var agenda: [(due: Instant, deed: Deed)] = []
+    private(set) var nextDue = Instant(nanoseconds: .max)
+    var sockets: [SimulatedSocket] = []
+    var tasks: [UInt64] = []
+    var mediaUntil = Instant(nanoseconds: .min)
+    var lastEpoch: UInt64 = 0
+    var lastWakeID: UInt64 = 0
+    /// Something concerned it in this turn.
+    var isTouched = true
+
+    var entering: Obligation?
+    var preparing: Obligation?
+    var openWake: Obligation?
+    var terminating: Obligation?
+    /// The attempt to suspend it that is under way: told to prepare, not confirmed.
+    var isAttempted = false
+    /// The kernel was asked to stop it, and has until then.
+    var freezing: Obligation?
+    /// The kernel's confirmation of this attempt has been reported.
+    var asleepSince: Instant?
+    /// The step in which its latest wake was decided.
+    var wokenAtStep = 0
+    /// The next thaw is because the suspension failed, which is no wake.
+    var isFailing = false
+
+    /// Since when its background tasks have counted, and when it was warned.
+    var tasksSince: Instant?
+    var warnedAt: Instant?
+    var tasksAreOver = false
+    /// The last moment at which it had a reason to be awake, besides lingering.
+    var busyAt: Instant
+    var wasBusy = true
+    /// It must be left awake until then.
+    var lingerUntil = Instant(nanoseconds: .min)
+
+    var timeout: Duration?
+    var lastRun = Instant(nanoseconds: 0)
+    var backgroundSince = Instant(nanoseconds: 0)
+    /// The window of its next keep-alive run, from the rules and not from the core.
+    private(set) var window: (earliest: Instant, latest: Instant)?
+    var traffic = TrafficLimit()
+
+    /// What must have been counted of it.
+    var expected = Counters()
+
+    init(_ id: ClientID, _ registration: Registration, _ behaviour: Behaviour, at now: Instant) {
+        self.id = id
+        self.registration = registration
+        self.behaviour = behaviour
+        busyAt = now
+    }
+
+    func holds(at now: Instant) -> Bool { !tasks.isEmpty || now < mediaUntil }
+
+    /// Whether anything but lingering keeps it awake in the background.
+    func isBusy(at now: Instant) -> Bool { entering != nil || openWake != nil || holds(at: now) }
+
+    func setWindow(_ climate: Climate) {
+        guard let timeout else { return window = nil }
+        let lead = min(climate.settings.keepAlive.lead, timeout / 2)
+        let latest = max(lastRun + timeout, backgroundSince + lead)
+        let width = max(.nanoseconds(timeout.nanoseconds / 100 * climate.tolerance), lead)
+        window = (max(latest - width, lastRun + .nanoseconds(1)), latest)
+    }
+
+    // MARK: Its plans
+
+    func plan(_ deed: Deed, at due: Instant) {
+        agenda.append((due, deed))
+        nextDue = min(nextDue, due)
+    }
+
+    /// Takes out what is due and `isChosen`.
+    func takeDue(at now: Instant, where isChosen: () -> Bool, _ carryOut: (Deed) -> Void) {
+        guard nextDue <= now else { return }
+        nextDue = Instant(nanoseconds: .max)
+        var index = 0
+        while index < agenda.count {
+            if agenda[index].due <= now, isChosen() {
+                carryOut(agenda.remove(at: index).deed)
+            } else {
+                nextDue = min(nextDue, agenda[index].due)
+                index += 1
+            }
+        }
+    }
+}
+
+/// The wakes by traffic of one client, counted by the rules.
+struct TrafficLimit {
+    private var wakes: [Instant] = []
+    private var excess = 0
+
+    /// Notes one; tells whether there were more than `limit` within `period`.
+    mutating func note(at now: Instant, isUserOverLimit: Bool, _ settings: Settings.Wakes) -> Bool {
+        let isOverLimit = wakes.count >= settings.limit && now.since(wakes[0]) < settings.period
+        wakes.append(now)
+        if wakes.count > settings.limit { wakes.removeFirst() }
+        if !isOverLimit, !isUserOverLimit {
+            excess = max(0, excess - 1)
+        } else if linger(settings) < settings.lingerMaximum {
+            excess += 1
+        }
+        return isOverLimit
+    }
+
+    func linger(_ settings: Settings.Wakes) -> Duration {
+        var linger = settings.linger
+        for _ in 0..<excess { linger = min(linger * 2, max(settings.lingerMaximum, settings.linger)) }
+        return linger
+    }
+}
+
+/// The wakes by traffic of all clients of one uid.
+struct UserTraffic {
+    private var until = Instant(nanoseconds: .min)
+    private var wakes = 0
+
+    mutating func note(at now: Instant, _ settings: Settings.Wakes) -> Bool {
+        if now >= until {
+            until = now + settings.period
+            wakes = 0
+        }
+        wakes += 1
+        return wakes > settings.limitPerUser
+    }
+}

@@ -1,0 +1,132 @@
+package import NightbellCore
+
+/// Events and actions in words, for those who read a trace.
+package enum Wording {
+    package static func name(_ client: ClientID) -> String {
+        "client \(client.slot)#\(client.rawValue >> 32)"
+    }
+
+    package static func name(_ token: SocketToken) -> String {
+        "socket \(token.slot)#\(token.rawValue >> 32)"
+    }
+
+    /// Seconds since the beginning of the world, to the microsecond.
+    package static func time(_ instant: Instant) -> String {
+        words(.nanoseconds(instant.nanoseconds - 1_000_000_000_000))
+    }
+
+    package static func words(_ duration: Duration) -> String {
+        let microseconds = duration.nanoseconds / 1_000
+        let fraction = String(abs(microseconds) % 1_000_000)
+        let padding = String(repeating: "0", count: 6 - fraction.count)
+        return "\(microseconds / 1_000_000).\(padding)\(fraction) s"
+    }
+
+    static func words(_ conditions: Conditions) -> String {
+        let names: [(Conditions, String)] = [
+            (.readable, "readable"), (.peerClosed, "peer closed"), (.hangUp, "hang-up"), (.error, "error"),
+        ]
+        let present = names.filter { conditions.contains($0.0) }.map(\.1)
+        return present.isEmpty ? "nothing" : present.joined(separator: ", ")
+    }
+
+    static func words(_ reasons: WakeReasons) -> String {
+        let names: [(WakeReasons, String)] = [
+            (.socket, "socket"), (.keepAlive, "keep-alive"), (.request, "request"),
+            (.clientMessage, "its own message"), (.supervisorStopping, "supervisor stops"),
+        ]
+        return names.filter { reasons.contains($0.0) }.map(\.1).joined(separator: ", ")
+    }
+
+    package static func words(_ event: Event) -> String {
+        switch event {
+        case .registration(let registration, _):
+            "\(registration.identifier) of uid \(registration.user) registers"
+        case .message(let message, let client, _): "\(name(client)) says \(words(message))"
+        case .command(let command, let client, _): "an administrator asks to \(command) \(name(client))"
+        case .fired(let token, let conditions): "\(name(token)) fired: \(words(conditions))"
+        case .frozen(let client, let epoch): "\(name(client)) is frozen, epoch \(epoch)"
+        case .notFrozenYet(let client, let epoch): "\(name(client)) is not frozen yet, epoch \(epoch)"
+        case .freezeFailed(let client, let epoch): "\(name(client)) cannot be frozen, epoch \(epoch)"
+        case .gone(let client): "\(name(client)) is gone"
+        case .stop: "the supervisor stops"
+        case .timer: "the timer has come"
+        }
+    }
+
+    private static func words(_ message: ClientMessage) -> String {
+        switch message {
+        case .handOver(let offers): "handOver of \(offers.count)"
+        case .release(let token): "release \(name(token))"
+        case .enterBackground: "enterBackground"
+        case .backgroundEntered: "backgroundEntered"
+        case .enterForeground: "enterForeground"
+        case .setKeepAliveTimeout(let timeout): "setKeepAliveTimeout \(words(timeout))"
+        case .clearKeepAliveTimeout: "clearKeepAliveTimeout"
+        case .beginBackgroundTask: "beginBackgroundTask"
+        case .endBackgroundTask(let task): "endBackgroundTask \(task)"
+        case .backgroundTimeRemaining: "backgroundTimeRemaining"
+        case .mediaActivity: "mediaActivity"
+        case .readyToSuspend(let epoch, let notIdle):
+            "readyToSuspend epoch \(epoch), \(notIdle.count) not idle"
+        case .wakeDone(let wakeID): "wakeDone \(wakeID)"
+        }
+    }
+
+    /// `nil` for what another line tells already.
+    static func words(_ action: Action, in buffer: ActionBuffer) -> String? {
+        switch action {
+        case .registered(let client, _): "\(name(client)) is let in"
+        case .refuseRegistration(let refusal, _): "not let in: \(refusal)"
+        case .answer(let answer, let client, _): "answer to \(name(client)): \(answer)"
+        case .handedOver(let range, let client, _):
+            "answer to \(name(client)): " + buffer.adoptions[range].map(words).joined(separator: ", ")
+        case .commandAnswer(let refusal, _):
+            "answer to the administrator: " + (refusal.map { "\($0)" } ?? "done")
+        case .notify(let client, let notice): "tell \(name(client)): \(words(notice, in: buffer))"
+        case .arm(let token): "arm \(name(token))"
+        case .close(let token): "close \(name(token))"
+        case .freeze(let client, let epoch): "freeze \(name(client)), epoch \(epoch)"
+        case .checkFreeze(let client, _): "look again at \(name(client))"
+        case .thaw(let client): "thaw \(name(client))"
+        case .kill(let client, let reason): "kill \(name(client)): \(reason)"
+        case .forget(let client): "forget \(name(client))"
+        case .trace(let client, .state(let old, let new)): "\(name(client)): \(old) → \(new)"
+        case .trace(let client, .overran(let step)): "\(name(client)) overran: \(step)"
+        case .trace: nil
+        }
+    }
+
+    private static func words(_ adoption: Result<SocketToken, Refusal>) -> String {
+        switch adoption {
+        case .success(let token): name(token)
+        case .failure(let refusal): "refused: \(refusal)"
+        }
+    }
+
+    private static func words(_ notice: Notice, in buffer: ActionBuffer) -> String {
+        switch notice {
+        case .didEnterBackground(let budget): "didEnterBackground, \(words(budget))"
+        case .prepareToSuspend(let epoch, let budget): "prepareToSuspend epoch \(epoch), \(words(budget))"
+        case .suspendCancelled(let epoch): "suspendCancelled epoch \(epoch)"
+        case .backgroundTimeExpiring(let remaining): "backgroundTimeExpiring, \(words(remaining))"
+        case .willTerminate(let budget, let reason): "willTerminate, \(words(budget)): \(reason)"
+        case .wake(let wake):
+            buffer.firedSockets[wake.sockets].reduce("wake \(wake.wakeID): \(words(wake.reasons))") {
+                "\($0); \(name($1.token)) \(words($1.conditions))"
+            }
+        }
+    }
+
+    /// Where two sets of counters differ.
+    static func difference(_ recorded: Counters, _ happened: Counters, of whom: String) -> String {
+        let differences = zip(Mirror(reflecting: recorded).children, Mirror(reflecting: happened).children)
+            .compactMap { left, right -> String? in
+                guard let recorded = left.value as? UInt64, let happened = right.value as? UInt64,
+                    recorded != happened
+                else { return nil }
+                return "\(left.label ?? "?") of \(whom): \(recorded) recorded, \(happened) happened"
+            }
+        return differences.joined(separator: "; ")
+    }
+}

@@ -1,0 +1,294 @@
+import NightbellCore
+
+/// What the core asks for, done by a simulated edge and kernel.
+extension World {
+    mutating func carryOut(_ action: Action) {
+        coverage.actions += 1
+        switch action {
+        case .registered(let id, let key):
+            mix(1, id.rawValue)
+            answered(key, id, isRegistration: true)
+            register(id, key)
+        case .refuseRegistration(let refusal, let key):
+            mix(2, key.request)
+            answered(key, nil, isRegistration: true)
+            coverage.refusals += 1
+            refuseRegistration(refusal, key)
+        case .answer(let answer, let id, let key):
+            mix(3, id.rawValue)
+            answered(key, id)
+            take(answer, id)
+        case .handedOver(let range, let id, let key):
+            mix(4, id.rawValue)
+            answered(key, id)
+            adopt(range, id)
+        case .commandAnswer(_, let key):
+            mix(5, key.request)
+            answered(key, nil)
+        case .notify(let id, let notice):
+            mix(6, id.rawValue)
+            guard let client = client(id) else { return violate(.answers, "notice to a stranger") }
+            client.isTouched = true
+            if fault == .wakeLost, case .wake = notice, random.once(in: 16) { return }
+            told(client, notice)
+        case .arm(let token):
+            mix(7, token.rawValue)
+            arm(token)
+        case .close(let token):
+            mix(8, token.rawValue)
+            close(token)
+        case .freeze(let id, let epoch):
+            mix(9, epoch)
+            freeze(id, epoch)
+        case .checkFreeze(let id, let epoch):
+            mix(10, epoch)
+            guard let client = client(id) else { return violate(.frozen, "look at a stranger") }
+            require(.frozen, client.execution == .stopping, "\(Wording.name(id)) is not being frozen")
+            stop(client, epoch)
+        case .thaw(let id):
+            mix(11, id.rawValue)
+            thaw(id)
+        case .kill(let id, let reason):
+            mix(12, id.rawValue)
+            kill(id, reason)
+        case .forget(let id):
+            mix(13, id.rawValue)
+            forget(id)
+        case .trace(let id, let trace):
+            mix(14, id.rawValue)
+            client(id)?.isTouched = true
+            if case .tooManyWakes = trace { note("too many wakes of \(Wording.name(id))") }
+        }
+    }
+
+    private mutating func mix(_ kind: UInt64, _ value: UInt64) {
+        digest.mix(UInt64(bitPattern: now.nanoseconds))
+        digest.mix(kind << 56 ^ value)
+    }
+
+    /// Every request is answered once, and only its sender hears of it.
+    private mutating func answered(_ key: RequestKey, _ id: ClientID?, isRegistration: Bool = false) {
+        guard let index = unanswered.firstIndex(where: { $0.key == key }) else {
+            return violate(.answers, "an answer to nobody's request \(key.request)")
+        }
+        let request = unanswered.remove(at: index)
+        if !isRegistration {
+            require(.answers, request.sender == id, "request \(key.request) is answered to another client")
+        }
+    }
+
+    // MARK: Sockets
+
+    private mutating func adopt(_ range: Range<Int>, _ id: ClientID) {
+        guard let client = client(id) else { return violate(.answers, "sockets of a stranger") }
+        isUsageTouched = true
+        guard range.count == offered.count else { return violate(.answers, "\(range.count) outcomes") }
+        for (outcome, offer) in zip(actions.adoptions[range], offered) {
+            switch outcome {
+            case .success(let token):
+                expect(client) { $0.socketsAdopted += 1 }
+                require(.tokens, isAcceptable(offer, client), "\(Wording.name(token)) should be refused")
+                adopt(token, client, isStream: offer.isStream)
+            case .failure(let refusal):
+                coverage.refusals += 1
+                expect(client) { $0.socketsRefused += 1 }
+                let hasRoom = refusal != .tooManySockets || isFull(client)
+                require(.counters, hasRoom, "a socket is refused within the quota")
+                let isRight = refusal == .tooManySockets || !isAcceptable(offer, client)
+                require(.answers, isRight, "a good socket is refused: \(refusal)")
+            }
+        }
+    }
+
+    /// What may be adopted, quotas aside.
+    private func isAcceptable(_ offer: SocketOffer, _ client: SimulatedClient) -> Bool {
+        guard offer.isPollable, !offer.isListening else { return false }
+        guard offer.tag == .voip else { return offer.tag == .device }
+        return client.registration.modes.contains(.voip) && !offer.hasPendingError
+            && (offer.isConnected || !offer.isStream)
+    }
+
+    private func isFull(_ client: SimulatedClient) -> Bool {
+        let all = clients.filter { $0.user == client.user }.map(\.sockets.count).reduce(0, +)
+        return client.sockets.count >= settings.quotas.socketsPerClient
+            || all >= settings.quotas.socketsPerUser
+    }
+
+    private mutating func adopt(_ token: SocketToken, _ client: SimulatedClient, isStream: Bool) {
+        let slot = Int(token.slot)
+        while socketsBySlot.count <= slot {
+            socketsBySlot.append(nil)
+            generations.append(0)
+        }
+        let isFresh = socketsBySlot[slot] == nil && token.rawValue > generations[slot]
+        require(.tokens, isFresh, "\(Wording.name(token)) is given twice")
+        generations[slot] = token.rawValue
+        let socket = SimulatedSocket(token, of: client, isStream: isStream)
+        // It may have been readable before it was handed over.
+        if random.once(in: 3) { socket.unread = 1 }
+        socketsBySlot[slot] = socket
+        client.sockets.append(socket)
+        socketCount += 1
+    }
+
+    private mutating func arm(_ token: SocketToken) {
+        guard let socket = socket(token) else {
+            return violate(.tokens, "\(Wording.name(token)) is watched and closed")
+        }
+        require(.tokens, !socket.isWatched, "\(Wording.name(token)) is watched already")
+        require(.wakeBound, !socket.isEnded, "\(Wording.name(token)) is watched after its end was told")
+        if fault == .armForgotten, random.once(in: 16) { return }
+        socket.isWatched = true
+        fireIfReady(socket)
+    }
+
+    mutating func fireIfReady(_ socket: SimulatedSocket) {
+        guard socket.isWatched, !socket.conditions.isEmpty else { return }
+        socket.isWatched = false
+        socket.isQueued = true
+        if fault == .firingLost, random.once(in: 16) { return }
+        queue.append((.fired(socket.token, []), now))
+    }
+
+    private mutating func close(_ token: SocketToken) {
+        guard let socket = socket(token) else {
+            return violate(.tokens, "\(Wording.name(token)) is closed twice")
+        }
+        isUsageTouched = true
+        if fault == .closeForgotten, random.once(in: 4) { return }
+        if let sender = releasing {
+            require(.tokens, socket.owner === sender, "\(Wording.name(token)) is closed by another client")
+        }
+        socketsBySlot[Int(token.slot)] = nil
+        socket.owner.sockets.removeAll { $0 === socket }
+        socketCount -= 1
+        if formerTokens.count == 16 { formerTokens.removeFirst() }
+        formerTokens.append(token)
+        mustBeTold.removeAll { $0.token == token }
+    }
+
+    // MARK: Processes
+
+    private mutating func freeze(_ id: ClientID, _ epoch: UInt64) {
+        guard let client = client(id) else { return violate(.frozen, "freeze a stranger") }
+        client.isTouched = true
+        require(.frozen, client.execution == .running, "\(Wording.name(id)) is frozen twice")
+        require(.stop, !core.isStopping, "\(Wording.name(id)) is frozen by a supervisor that stops")
+        require(.tokens, epoch == client.lastEpoch, "epoch \(epoch) is frozen")
+        client.execution = .stopping
+        client.freezing = .init(number: epoch, until: now + settings.suspension.confirmation)
+        for socket in client.sockets where !socket.conditions.isEmpty { socket.waitingSince = now }
+        stop(client, epoch)
+    }
+
+    /// The kernel stops a process: at once, some looks later, or never; and says so sooner or later.
+    private mutating func stop(_ client: SimulatedClient, _ epoch: UInt64) {
+        let isSluggish = climate.sluggish > 0 && random.below(64) < climate.sluggish
+        let at = isSluggish ? now + random.duration(upTo: .seconds(4)) : now
+        let chance = random.below(64)
+        if chance < climate.freezesFailing {
+            queue.append((.freezeFailed(client.id, epoch: epoch), at))
+        } else if chance < climate.freezesFailing + climate.freezesPending {
+            queue.append((.notFrozenYet(client.id, epoch: epoch), at))
+        } else {
+            if fault != .freezeInvented || !random.once(in: 4) { client.execution = .stopped }
+            queue.append((.frozen(client.id, epoch: epoch), at))
+        }
+    }
+
+    private mutating func thaw(_ id: ClientID) {
+        guard let client = client(id) else { return violate(.frozen, "thaw a stranger") }
+        client.isTouched = true
+        require(.frozen, client.execution != .running, "\(Wording.name(id)) is thawed and runs")
+        let isKillDue = endSleep(client, isEnd: false)
+        require(.wakeLimit, !isKillDue, "\(Wording.name(id)) was woken too often and lives on")
+        if fault == .thawForgotten, random.once(in: 16) { return }
+        if fault == .thawAfterWake, random.once(in: 16) { return lateThaws.append(client) }
+        client.execution = .running
+    }
+
+    private mutating func kill(_ id: ClientID, _ reason: TerminationReason) {
+        guard let client = client(id) else { return violate(.answers, "kill a stranger") }
+        client.isTouched = true
+        require(.budgets, !client.isKilled, "\(Wording.name(id)) is killed twice")
+        client.isKilled = true
+        coverage.kills += 1
+        queue.append((.gone(id), now))
+        switch reason {
+        case .backgroundTasksOverran:
+            expect(client) { $0.overrunsBackgroundTasks += 1 }
+            require(.budgets, client.tasksAreOver, "\(Wording.name(id)) is killed for its tasks too early")
+        case .tooManyWakes:
+            let isDue = endSleep(client, isEnd: false)
+            require(.wakeLimit, isDue, "\(Wording.name(id)) is killed for wakes it did not have")
+        case .quitByUser:
+            let isOver = client.terminating.map { now >= $0.until } ?? (client.execution != .running)
+            require(.budgets, isOver, "\(Wording.name(id)) is killed before its notice is over")
+            endSleep(client, isEnd: true)
+        }
+        client.terminating = nil
+    }
+
+    private mutating func forget(_ id: ClientID) {
+        guard let client = client(id), let index = clients.firstIndex(where: { $0 === client }) else {
+            return violate(.answers, "forget a stranger")
+        }
+        if fault != .closeForgotten {
+            require(.tokens, client.sockets.isEmpty, "\(Wording.name(id)) left sockets behind")
+        }
+        isUsageTouched = true
+        endSleep(client, isEnd: true)
+        client.isGone = true
+        clients.remove(at: index)
+        clientsBySlot[Int(id.slot)] = nil
+    }
+
+    // MARK: Registrations
+
+    private mutating func register(_ id: ClientID, _ key: RequestKey) {
+        guard let registration = registrations.removeValue(forKey: key) else {
+            return violate(.answers, "nobody asked for \(Wording.name(id))")
+        }
+        require(.stop, !core.isStopping, "a client is let in by a supervisor that stops")
+        isUsageTouched = true
+        coverage.clients += 1
+        let behaviour = random.pick(climate.behaviours) ?? .wellBehaved
+        let client = SimulatedClient(id, registration, behaviour, at: now)
+        while clientsBySlot.count <= Int(id.slot) { clientsBySlot.append(nil) }
+        require(.tokens, clientsBySlot[Int(id.slot)] == nil, "\(Wording.name(id)) is given twice")
+        clientsBySlot[Int(id.slot)] = client
+        clients.append(client)
+        let others = clients.count { $0.user == registration.user }
+        require(.counters, others <= settings.quotas.clientsPerUser, "more clients than the quota allows")
+        let owner = owners.updateValue(registration.user, forKey: registration.identifier)
+        require(.tokens, owner == nil || owner == registration.user, "a name is given to another uid")
+        let namesakes = clients.count { $0.registration.identifier == registration.identifier }
+        require(.counters, namesakes == 1, "two clients of one name")
+        note("\(Wording.name(id)) is \(behaviour), uid \(registration.user)")
+    }
+
+    private mutating func refuseRegistration(_ refusal: Refusal, _ key: RequestKey) {
+        guard let registration = registrations.removeValue(forKey: key) else {
+            return violate(.answers, "nobody asked to be let in")
+        }
+        let isRight: Bool
+        switch refusal {
+        case .shuttingDown:
+            isRight = core.isStopping
+        case .identifierInUse:
+            isRight = clients.contains { $0.registration.identifier == registration.identifier }
+        case .identifierOfOtherUser:
+            isRight = owners[registration.identifier].map { $0 != registration.user } ?? false
+        case .tooManyClients:
+            let own = clients.count { $0.user == registration.user }
+            let names = owners.values.count { $0 == registration.user }
+            let quota = settings.quotas.clientsPerUser
+            isRight = own >= quota || names >= quota * 4
+        case .modeRequired, .timeoutTooShort, .invalidToken, .invalidTask, .illegalState, .notPollable,
+            .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
+            .tooManyTasks, .noSuchClient:
+            isRight = false
+        }
+        require(.answers, isRight, "a registration is refused because of \(refusal)")
+    }
+}

@@ -1,0 +1,129 @@
+import NightbellCore
+
+/// What must hold after every step.
+extension World {
+    mutating func check() {
+        if let first = unanswered.first { violate(.answers, "request \(first.key.request) is not answered") }
+        require(.counters, core.socketCount == socketCount, "sockets do not add up")
+        if core.counters != expected {
+            violate(.counters, Wording.difference(core.counters, expected, of: "all"))
+        }
+        if isUsageTouched { checkUsage() }
+        for client in clients {
+            checkExecution(client)
+            checkTime(client)
+            if client.isTouched { checkView(client) }
+        }
+    }
+
+    /// What the clients of each uid use.
+    private mutating func checkUsage() {
+        isUsageTouched = false
+        require(.counters, core.clientIDs.count == clients.count, "clients do not add up")
+        for (user, usage) in core.usage {
+            let own = clients.filter { $0.user == user }
+            let sockets = own.map(\.sockets.count).reduce(0, +)
+            require(.counters, usage.clients == own.count, "clients of uid \(user) do not add up")
+            require(.counters, usage.sockets == sockets, "sockets of uid \(user) do not add up")
+            require(.counters, sockets <= settings.quotas.socketsPerUser, "uid \(user) is over its quota")
+        }
+    }
+
+    /// What the core believes of a process, and what waits for it.
+    private mutating func checkExecution(_ client: SimulatedClient) {
+        let state = core.state(of: client.id)
+        switch state {
+        case .suspended:
+            require(.frozen, client.execution == .stopped, "\(client.name) is believed to sleep and runs")
+            require(.stop, !core.isStopping, "\(client.name) sleeps while the supervisor stops")
+        case .notRunning, .inactive, .active, .background:
+            require(.frozen, client.execution == .running, "\(client.name) is believed to run and is stopped")
+        case .suspending:
+            require(
+                .frozen, client.execution == .running || client.freezing != nil,
+                "\(client.name) is stopped and nobody asked for it")
+        case .terminating:
+            require(
+                .frozen, client.execution == .running || client.isKilled, "\(client.name) is frozen for ever")
+        }
+        guard client.execution != .running, !client.isKilled else { return }
+        for socket in client.sockets where !socket.isEnded {
+            let token = Wording.name(socket.token)
+            require(
+                .wakeBound, socket.isWatched || socket.isQueued, "nobody watches \(token) of \(client.name)")
+            guard let since = socket.waitingSince, !socket.conditions.isEmpty else { continue }
+            require(
+                .wakeBound, now.since(since) <= Self.wakeBound,
+                "something waits in \(token) of \(client.name) since \(Wording.time(since))")
+        }
+    }
+
+    /// What must not take longer, and what must not be late.
+    private mutating func checkTime(_ client: SimulatedClient) {
+        guard !core.isStopping else { return }
+        let budgets = settings.budgets
+        let state = core.state(of: client.id)
+        if let since = client.tasksSince, !client.tasks.isEmpty {
+            // The notice comes first, and with its whole time, also when the timer was served late.
+            let end = since + budgets.backgroundTasks
+            let limit = client.warnedAt.map { max(end, $0 + budgets.expirationNotice) } ?? end
+            require(
+                .budgets, now < limit + .seconds(1) || isStalled, "\(client.name) holds its tasks too long")
+        }
+        for obligation in [client.entering, client.openWake, client.preparing, client.terminating] {
+            guard let obligation else { continue }
+            require(
+                .budgets, now < obligation.until, "\(client.name) has overrun a budget, and nothing happens")
+        }
+        if let freezing = client.freezing, client.asleepSince == nil, !client.isKilled {
+            require(.frozen, now < freezing.until, "the freeze of \(client.name) is waited for too long")
+        }
+        let isBusy = state != .background || client.isBusy(at: now)
+        if isBusy || client.wasBusy {
+            client.busyAt = now
+        } else {
+            let wakes = settings.wakes
+            let longest = max(wakes.lingerMaximum, wakes.linger, settings.suspension.retryMaximum)
+            require(
+                .assertions, now < client.busyAt + longest + .seconds(1),
+                "\(client.name) stays awake without reason"
+            )
+        }
+        client.wasBusy = isBusy
+        guard let window = client.window else { return }
+        switch state {
+        case .background, .suspending, .suspended:
+            require(.keepAlive, now <= window.latest, "\(client.name) was not run in its window")
+            require(
+                .keepAlive, !hasThawed || now <= window.earliest + .microseconds(1),
+                "\(client.name) is inside its window and did not run along")
+        case .notRunning, .inactive, .active, .terminating:
+            break
+        }
+    }
+
+    /// What the core tells of a client.
+    private mutating func checkView(_ client: SimulatedClient) {
+        guard let view = core.view(of: client.id, at: now) else {
+            return violate(.counters, "\(client.name) is lost")
+        }
+        require(.counters, view.user == client.user, "\(client.name) has another uid")
+        require(
+            .tokens,
+            view.sockets.count == client.sockets.count
+                && client.sockets.allSatisfy { view.sockets.contains($0.token) },
+            "\(client.name) has other sockets")
+        require(
+            .counters, client.sockets.count <= settings.quotas.socketsPerClient,
+            "\(client.name) is over its quota")
+        require(.counters, view.backgroundTasks.count == client.tasks.count, "\(client.name) has other tasks")
+        require(.keepAlive, view.keepAliveTimeout == client.timeout, "\(client.name) has another timeout")
+        var counters = client.expected
+        if let since = client.asleepSince {
+            counters.asleepNanoseconds += UInt64(now.since(since).nanoseconds)
+        }
+        if view.counters != counters {
+            violate(.counters, Wording.difference(view.counters, counters, of: client.name))
+        }
+    }
+}

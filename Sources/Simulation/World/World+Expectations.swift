@@ -1,0 +1,237 @@
+import NightbellCore
+
+/// What must come of an event, from the rules and not from the core.
+extension World {
+    /// Before an event is fed: whose budget is over by now, who must be told of what, who is owed an answer.
+    mutating func foresee(_ event: Event) {
+        coverage.events += 1
+        isTraffic = event.isTraffic
+        switch event {
+        case .registration(let registration, let key):
+            unanswered.append((key, nil))
+            registrations[key] = registration
+        case .message(let message, let id, let key):
+            guard let client = client(id) else { return }
+            unanswered.append((key, id))
+            client.isTouched = true
+            noteTime(client)
+            if case .release = message { releasing = client }
+            if case .handOver(let offers) = message { offered = offers }
+        case .command(let command, let id, let key):
+            unanswered.append((key, nil))
+            guard let client = client(id) else { return }
+            client.isTouched = true
+            noteTime(client)
+            // Administrators may cut lingering short.
+            if command == .suspend { client.lingerUntil = Instant(nanoseconds: .min) }
+        case .fired(let token, let conditions):
+            guard let socket = socket(token) else { return }
+            socket.isQueued = false
+            let client = socket.owner
+            client.isTouched = true
+            let wasPreparing = client.preparing != nil
+            noteTime(client)
+            // Its time to prepare may be over at this moment: then it is stopped first.
+            let isForced = wasPreparing && client.preparing == nil
+            let sleeps = (client.execution != .running && !client.isFailing) || isForced
+            if sleeps || hasBeenWoken(client), !conditions.isEmpty, !client.isKilled {
+                mustBeTold.append((client, token))
+            }
+        case .frozen(let id, let epoch):
+            guard let client = client(id), let freezing = client.freezing, freezing.number == epoch,
+                client.asleepSince == nil, !client.isKilled
+            else { return }
+            client.isTouched = true
+            client.asleepSince = now
+            client.isAttempted = false
+            expect(client) { $0.suspensions += 1 }
+        case .freezeFailed(let id, let epoch):
+            guard let client = client(id), client.freezing?.number == epoch, client.asleepSince == nil,
+                !client.isKilled
+            else { return }
+            fail(client)
+        case .notFrozenYet(let id, _), .gone(let id):
+            client(id)?.isTouched = true
+        case .timer:
+            for client in clients { noteTime(client) }
+        case .stop:
+            for client in clients { client.isTouched = true }
+        }
+    }
+
+    /// It was thawed in this turn and is told of its wake at the end: what fires now belongs to that.
+    private func hasBeenWoken(_ client: SimulatedClient) -> Bool {
+        client.wokenAtStep == steps && core.state(of: client.id) == .background
+    }
+
+    private mutating func fail(_ client: SimulatedClient) {
+        client.isTouched = true
+        client.isFailing = true
+        expect(client) { $0.suspensionsFailed += 1 }
+    }
+
+    /// Time goes before whatever else happens to a client.
+    private mutating func noteTime(_ client: SimulatedClient) {
+        // The clock of its tasks begins when media lapses, also if they end in this very turn.
+        if core.state(of: client.id) == .background { startClock(client) }
+        let isOver = client.tasksSince.map { now >= $0 + settings.budgets.backgroundTasks } ?? false
+        // With less than a whole notice if the last task was begun so late.
+        let isWarned = client.warnedAt.map { $0 < now } ?? false
+        client.tasksAreOver = !client.tasks.isEmpty && now >= client.mediaUntil && isOver && isWarned
+
+        guard !core.isStopping else { return }
+        if let entering = client.entering, now >= entering.until {
+            expect(client) { $0.overrunsEnteringBackground += 1 }
+            client.entering = nil
+        }
+        if let wake = client.openWake, now >= wake.until {
+            if !client.holds(at: now) { expect(client) { $0.overrunsWake += 1 } }
+            client.openWake = nil
+        }
+        if let preparing = client.preparing, now >= preparing.until {
+            expect(client) {
+                $0.overrunsPrepare += 1
+                $0.suspensionsForced += 1
+            }
+            client.preparing = nil
+        } else if let freezing = client.freezing, client.asleepSince == nil, !client.isFailing,
+            now >= freezing.until
+        {
+            fail(client)
+        }
+        if let terminating = client.terminating, now >= terminating.until, !client.isKilled {
+            expect(client) { $0.overrunsTermination += 1 }
+        }
+    }
+
+    /// What the client has said, before what comes of it.
+    mutating func hear(_ event: Event) {
+        switch event {
+        case .command(.wake, let id, _):
+            if let client = client(id) { client.wokenAtStep = steps }
+        case .stop:
+            for client in clients { client.wokenAtStep = steps }
+        case .registration, .message, .command, .fired, .frozen, .notFrozenYet, .freezeFailed, .gone, .timer:
+            break
+        }
+        guard case .message(let message, let id, _) = event, let client = client(id) else { return }
+        switch message {
+        case .wakeDone(let number):
+            if let open = client.openWake, open.number <= number, client.wokenAtStep != steps {
+                client.openWake = nil
+                client.lingerUntil = now + client.traffic.linger(settings.wakes)
+            }
+        case .backgroundEntered:
+            client.entering = nil
+        case .readyToSuspend(let epoch, _):
+            if client.preparing?.number == epoch { client.preparing = nil }
+        case .endBackgroundTask(let task):
+            client.tasks.removeAll { $0 == task }
+        case .mediaActivity where client.registration.modes.contains(.audio):
+            client.mediaUntil = now + settings.budgets.mediaLapse
+            client.tasksSince = nil
+        case .setKeepAliveTimeout(let timeout)
+        where timeout >= settings.keepAlive.minimumTimeout && client.registration.modes.contains(.voip):
+            client.timeout = timeout
+            client.lastRun = now
+            client.setWindow(climate)
+        case .clearKeepAliveTimeout:
+            client.timeout = nil
+            client.setWindow(climate)
+        case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
+            .beginBackgroundTask, .backgroundTimeRemaining:
+            break
+        }
+    }
+
+    mutating func take(_ answer: Answer, _ id: ClientID) {
+        guard let client = client(id) else { return violate(.answers, "an answer to a stranger") }
+        client.isTouched = true
+        switch answer {
+        case .backgroundTask(let task?):
+            require(.tokens, !client.tasks.contains(task), "task \(task) is granted twice")
+            client.tasks.append(task)
+            require(
+                .counters, client.tasks.count <= settings.quotas.backgroundTasksPerClient,
+                "more tasks than the quota allows")
+        case .backgroundTimeLeft(let left?):
+            require(
+                .budgets, left >= .zero && left <= settings.budgets.backgroundTasks, "\(left) are left")
+        case .refused:
+            coverage.refusals += 1
+        case .done, .backgroundTask(nil), .backgroundTimeLeft(nil):
+            break
+        }
+    }
+
+    /// A client that was being stopped, or was, runs again or ends; tells whether it has been woken too often to
+    /// live on.
+    @discardableResult
+    mutating func endSleep(_ client: SimulatedClient, isEnd: Bool) -> Bool {
+        defer {
+            client.freezing = nil
+            client.asleepSince = nil
+            client.isFailing = false
+        }
+        if let since = client.asleepSince {
+            let asleepFor = UInt64(now.since(since).nanoseconds)
+            expect(client) { $0.asleepNanoseconds += asleepFor }
+        }
+        guard !isEnd, !client.isFailing, client.freezing != nil else { return false }
+        hasThawed = true
+        client.wokenAtStep = steps
+        guard isTraffic else { return false }
+        let isUserOverLimit = traffic[client.user, default: UserTraffic()].note(at: now, settings.wakes)
+        let isOverLimit = client.traffic.note(
+            at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
+        if isOverLimit || isUserOverLimit { expect(client) { $0.wakeLimitExceeded += 1 } }
+        return isOverLimit && client.registration.wakeLimitPolicy == .terminate
+    }
+
+    /// After an event: where the clients are that it concerned.
+    mutating func keepUp(isTimer: Bool) {
+        for client in clients where isTimer || client.isTouched { keepUp(client) }
+    }
+
+    private mutating func keepUp(_ client: SimulatedClient) {
+        let state = core.state(of: client.id)
+        switch state {
+        case .background:
+            client.preparing = nil
+            cancelAttempt(client)
+            startClock(client)
+        case .suspending:
+            client.entering = nil
+            client.openWake = nil
+            client.busyAt = now
+        case .inactive, .active:
+            cancelAttempt(client)
+            leaveBackground(client)
+        case .notRunning, .suspended, .terminating:
+            client.isAttempted = false
+            leaveBackground(client)
+        }
+    }
+
+    /// The clock of its tasks runs from the first one in the background, while no media plays.
+    private func startClock(_ client: SimulatedClient) {
+        guard !client.tasks.isEmpty, now >= client.mediaUntil, client.tasksSince == nil else { return }
+        client.tasksSince = now
+        client.warnedAt = nil
+    }
+
+    /// An attempt to suspend it came to nothing.
+    mutating func cancelAttempt(_ client: SimulatedClient) {
+        guard client.isAttempted else { return }
+        client.isAttempted = false
+        expect(client) { $0.suspensionsCancelled += 1 }
+    }
+
+    private func leaveBackground(_ client: SimulatedClient) {
+        client.entering = nil
+        client.openWake = nil
+        client.preparing = nil
+        client.tasksSince = nil
+        client.lingerUntil = Instant(nanoseconds: .min)
+    }
+}

@@ -1,0 +1,126 @@
+import NightbellCore
+
+/// What clients are told, and what they make of it.
+extension World {
+    mutating func told(_ client: SimulatedClient, _ notice: Notice) {
+        switch notice {
+        case .didEnterBackground(let budget):
+            client.entering = .init(number: 0, until: now + budget)
+            client.backgroundSince = now
+            client.tasksSince = nil
+            client.setWindow(climate)
+            plan(client, .say(.backgroundEntered), budget)
+        case .prepareToSuspend(let epoch, let budget):
+            prepare(client, epoch, budget)
+        case .suspendCancelled(let epoch):
+            require(.budgets, epoch == client.lastEpoch, "epoch \(epoch) of \(client.name) is cancelled")
+            client.preparing = nil
+            cancelAttempt(client)
+        case .wake(let wake):
+            woken(client, wake)
+        case .backgroundTimeExpiring:
+            client.warnedAt = now
+            for task in client.tasks { plan(client, .say(.endBackgroundTask(task)), .seconds(5)) }
+        case .willTerminate(let budget, _):
+            require(.budgets, budget == settings.budgets.termination, "\(client.name) has another budget")
+            client.terminating = .init(number: 0, until: now + budget)
+            plan(client, .exit, budget)
+        }
+        require(.frozen, client.execution == .running, "\(client.name) is told something before it is thawed")
+    }
+
+    private mutating func prepare(_ client: SimulatedClient, _ epoch: UInt64, _ budget: Duration) {
+        require(
+            .tokens, epoch == client.lastEpoch + 1,
+            "epoch \(epoch) of \(client.name) after \(client.lastEpoch)")
+        require(.assertions, !client.holds(at: now), "\(client.name) is suspended in spite of its assertions")
+        require(
+            .budgets, client.entering == nil && client.openWake == nil,
+            "\(client.name) is suspended within a budget"
+        )
+        require(.budgets, now >= client.lingerUntil, "\(client.name) is suspended before it has lingered")
+        require(.stop, !core.isStopping, "\(client.name) is suspended by a supervisor that stops")
+        client.lastEpoch = epoch
+        client.isAttempted = true
+        client.preparing = .init(number: epoch, until: now + budget)
+        let isHonest = client.behaviour != .malicious
+        let notIdle = client.sockets.filter { $0.unread > 0 && isHonest && random.once(in: 2) }.map(\.token)
+        plan(client, .say(.readyToSuspend(epoch: epoch, notIdle: notIdle)), budget)
+    }
+
+    private mutating func woken(_ client: SimulatedClient, _ wake: Wake) {
+        require(
+            .budgets, wake.wakeID == client.lastWakeID + 1,
+            "wake \(wake.wakeID) of \(client.name) is out of order")
+        require(.budgets, !wake.reasons.isEmpty, "\(client.name) is woken without a reason")
+        client.lastWakeID = wake.wakeID
+        client.preparing = nil
+        expect(client) { counters in
+            counters.wakes += 1
+            if wake.reasons.contains(.socket) { counters.wakesSocket += 1 }
+            if wake.reasons.contains(.keepAlive) { counters.wakesKeepAlive += 1 }
+            if wake.reasons.contains(.request) { counters.wakesRequest += 1 }
+            if wake.reasons.contains(.clientMessage) { counters.wakesClientMessage += 1 }
+        }
+        if core.state(of: client.id) == .background {
+            client.openWake = .init(number: wake.wakeID, until: now + wake.budget)
+        }
+        for fired in actions.firedSockets[wake.sockets] { tellSocket(fired, client) }
+        if wake.reasons.contains(.keepAlive) { runKeepAlive(client) }
+        if client.behaviour != .hung { plan(client, .read, .seconds(1)) }
+        plan(client, .say(.wakeDone(wakeID: wake.wakeID)), wake.budget)
+    }
+
+    private mutating func tellSocket(_ fired: FiredSocket, _ client: SimulatedClient) {
+        guard let socket = socket(fired.token), socket.owner === client else {
+            return violate(
+                .tokens, "\(client.name) is told of \(Wording.name(fired.token)), which is not its own")
+        }
+        guard let index = mustBeTold.firstIndex(where: { $0.token == fired.token }) else {
+            return violate(
+                .wakeBound, "\(client.name) is told of \(Wording.name(fired.token)), which did not fire")
+        }
+        mustBeTold.remove(at: index)
+        require(
+            .wakeBound, !socket.isEnded,
+            "\(client.name) is told of the end of \(Wording.name(fired.token)) twice")
+        let isEnd =
+            !fired.conditions.isDisjoint(with: [.peerClosed, .hangUp])
+            || (socket.isStream && fired.conditions.contains(.error))
+        if isEnd { socket.isEnded = true }
+    }
+
+    private mutating func runKeepAlive(_ client: SimulatedClient) {
+        expect(client) { $0.keepAliveRuns += 1 }
+        guard let window = client.window else {
+            return violate(.keepAlive, "\(client.name) has no keep-alive handler")
+        }
+        require(
+            .keepAlive, window.earliest <= now + .microseconds(1), "\(client.name) runs before its window")
+        // Recorded as late if the whole machine stood still; `check` says whether it might be.
+        if now > window.latest { expect(client) { $0.keepAliveLate += 1 } }
+        require(.keepAlive, now <= window.latest || isStalled, "\(client.name) runs after its window")
+        client.lastRun = now
+        client.setWindow(climate)
+    }
+
+    private mutating func plan(_ client: SimulatedClient, _ deed: SimulatedClient.Deed, _ budget: Duration) {
+        let delay: Duration
+        switch client.behaviour {
+        case .wellBehaved, .chattering:
+            delay = random.duration(upTo: min(.milliseconds(50), budget))
+        case .slow:
+            delay = random.once(in: 4) ? budget : random.duration(upTo: budget * 2)
+        case .crashing:
+            delay = random.duration(upTo: min(.milliseconds(50), budget))
+            if random.once(in: 24) { return client.plan(.exit, at: now + delay) }
+        case .malicious:
+            // It would rather stay: at the last moment, or not at all.
+            guard random.once(in: 2) else { return }
+            delay = random.duration(upTo: budget)
+        case .hung:
+            return
+        }
+        client.plan(deed, at: now + delay)
+    }
+}

@@ -1,0 +1,342 @@
+package import NightbellCore
+
+/// What happens in the world by itself.
+extension World {
+    /// Lets time pass until something is due, or not quite, gathers what happens in one turn, and feeds it in.
+    package mutating func step() {
+        steps += 1
+        for client in clients { client.isTouched = false }
+        events.removeAll(keepingCapacity: true)
+        passTime()
+        if let narrator { narrator("step \(steps) at \(Wording.time(now))") }
+        if endOfLife == steps { return endLife() }
+        for _ in 0..<random.below(4) { happen() }
+        if endOfLife == nil, random.once(in: 800) { stopSupervisor() }
+        for client in clients { act(client) }
+        deliver()
+        if let deadline = core.nextDeadline, deadline <= now { emit(.timer) }
+        turn()
+    }
+
+    /// The supervisor stops, everybody leaves, and the books are closed.
+    package mutating func finish() {
+        guard violations.isEmpty else { return }
+        steps += 1
+        events.removeAll(keepingCapacity: true)
+        if endOfLife == nil {
+            events.append(.stop)
+            turn()
+        }
+        steps += 1
+        endLife()
+    }
+
+    // MARK: Time
+
+    private mutating func passTime() {
+        isStalled = false
+        let pause: Duration
+        switch random.below(6) {
+        case 0: pause = .zero
+        case 1, 2: pause = random.duration(upTo: .milliseconds(20))
+        case 3: pause = random.duration(upTo: .seconds(1))
+        default: pause = .seconds(60)
+        }
+        var next = now + pause
+        for client in clients where client.execution == .running { next = min(next, client.nextDue) }
+        for (_, since) in queue { next = min(next, max(since, now + .milliseconds(1))) }
+        // The loop serves its timer a little late now and then, but within the lead.
+        if let deadline = core.nextDeadline, deadline < next {
+            next = deadline
+            if fault == .timerLate {
+                next = next + .seconds(1)
+            } else if random.once(in: 4) {
+                next = next + random.duration(upTo: queue.isEmpty ? climate.lateness : .milliseconds(10))
+            }
+        }
+        now = max(now, next)
+        if climate.stalls > 0, random.below(64) < climate.stalls { stall() }
+    }
+
+    /// The whole machine stands still.
+    private mutating func stall() {
+        let pause = random.duration(upTo: .seconds(20))
+        isStalled = true
+        coverage.stalls += 1
+        now = now + pause
+        note("the machine stood still for \(Wording.words(pause))")
+        for index in queue.indices { queue[index].since = queue[index].since + pause }
+        for client in clients {
+            for socket in client.sockets { socket.waitingSince = socket.waitingSince.map { $0 + pause } }
+            client.busyAt = client.busyAt + pause
+        }
+    }
+
+    // MARK: What the edge hears of
+
+    /// Puts an event somewhere into this turn.
+    private mutating func emit(_ event: Event) {
+        events.insert(event, at: random.below(events.count + 1))
+    }
+
+    private mutating func say(_ message: ClientMessage, _ client: SimulatedClient) {
+        emit(.message(message, from: client.id, nextKey()))
+    }
+
+    mutating func nextKey() -> RequestKey {
+        requests += 1
+        return RequestKey(connection: requests & 7, request: requests)
+    }
+
+    /// What a client has planned. A message may have been on its way when its sender was stopped.
+    private mutating func act(_ client: SimulatedClient) {
+        guard client.nextDue <= now else { return }
+        var random = random
+        var deeds: [SimulatedClient.Deed] = []
+        client.takeDue(at: now) {
+            client.execution == .running || random.once(in: 8)
+        } _: {
+            deeds.append($0)
+        }
+        self.random = random
+        for deed in deeds {
+            switch deed {
+            case .say(let message):
+                say(message, client)
+            case .exit where client.execution == .running:
+                coverage.crashes += 1
+                emit(.gone(client.id))
+            case .read where client.execution == .running:
+                for socket in client.sockets { socket.read() }
+            case .exit, .read:
+                break
+            }
+        }
+    }
+
+    /// What the kernel has reported, most of it now, in any order.
+    private mutating func deliver() {
+        var kept = 0
+        for index in queue.indices {
+            let (event, since) = queue[index]
+            let isOld = now.since(since) >= .milliseconds(20)
+            if since > now || (!isOld && random.once(in: 3)) {
+                queue[kept] = queue[index]
+                kept += 1
+            } else if case .fired(let token, _) = event {
+                // What is there by now: somebody else may have taken it.
+                if let socket = socket(token) { emit(.fired(token, socket.conditions)) }
+            } else {
+                emit(event)
+            }
+        }
+        queue.removeLast(queue.count - kept)
+    }
+
+    private mutating func happen() {
+        let weights = climate.traffic + climate.requests + climate.commands + 3
+        let choice = random.below(weights)
+        if choice < climate.traffic {
+            disturbNetwork()
+        } else if choice < climate.traffic + climate.requests {
+            guard let client = random.pick(clients), client.execution == .running, !client.isKilled else {
+                return
+            }
+            speak(client)
+        } else if choice < climate.traffic + climate.requests + climate.commands {
+            guard let client = random.pick(clients), let command = random.pick(Command.allCases),
+                command != .quit || random.once(in: 4)
+            else { return }
+            emit(.command(command, client.id, nextKey()))
+        } else {
+            happenRarely()
+        }
+    }
+
+    private mutating func happenRarely() {
+        switch random.below(10) {
+        case 0...3:
+            if clients.count < climate.clients { emit(registration()) }
+        case 4:
+            emit(nonsense())
+        case 5, 6:
+            if let client = random.pick(clients), !client.isKilled { coincide(client) }
+        case 7:
+            guard let client = random.pick(clients), random.once(in: 4) else { return }
+            coverage.crashes += 1
+            emit(.gone(client.id))
+        default:
+            for client in clients where client.behaviour == .chattering && client.execution != .stopped {
+                speak(client)
+            }
+        }
+    }
+
+    /// Everything at once for one client, asleep or not: what it says was on its way when it was stopped.
+    private mutating func coincide(_ client: SimulatedClient) {
+        if random.once(in: 4) { emit(.command(.wake, client.id, nextKey())) }
+        for socket in client.sockets where !socket.isPeerClosed && random.once(in: 2) {
+            receive(socket)
+            if random.once(in: 2) { say(.release(socket.token), client) }
+        }
+        if client.behaviour == .malicious { say(.wakeDone(wakeID: .max), client) }
+        say(random.once(in: 2) ? request(client) : lie(client), client)
+    }
+
+    private mutating func receive(_ socket: SimulatedSocket) {
+        guard !socket.isReset else { return }
+        socket.unread += 1
+        noteArrival(socket)
+    }
+
+    /// Peers send, close and reset whenever they like.
+    private mutating func disturbNetwork() {
+        guard let client = random.pick(clients), let socket = random.pick(client.sockets), !socket.isReset
+        else {
+            return
+        }
+        switch random.below(12) {
+        case 0: socket.isPeerClosed = true
+        case 1:
+            coverage.resets += 1
+            if socket.isStream {
+                socket.isReset = true
+                socket.unread = 0
+            } else {
+                socket.hasError = true
+            }
+        default:
+            if !socket.isPeerClosed { receive(socket) }
+            return
+        }
+        noteArrival(socket)
+    }
+
+    private mutating func noteArrival(_ socket: SimulatedSocket) {
+        let client = socket.owner
+        if client.execution != .running, socket.waitingSince == nil { socket.waitingSince = now }
+        note(
+            "\(Wording.name(socket.token)) of \(client.name) has \(Wording.words(socket.conditions))"
+        )
+        fireIfReady(socket)
+    }
+
+    // MARK: What clients say by themselves
+
+    private mutating func speak(_ client: SimulatedClient) {
+        let isFlood = client.behaviour == .malicious && random.once(in: 32)
+        for _ in 0..<(isFlood ? 24 : 1) {
+            if client.behaviour == .malicious, random.once(in: 2) {
+                say(lie(client), client)
+            } else {
+                say(request(client), client)
+            }
+        }
+    }
+
+    private mutating func request(_ client: SimulatedClient) -> ClientMessage {
+        switch random.below(14) {
+        case 0, 1:
+            return .handOver((0...random.below(3)).map { _ in offer() })
+        case 2:
+            return .release(random.pick(client.sockets)?.token ?? SocketToken(rawValue: random.next()))
+        case 3, 4, 5, 6, 7: return .enterBackground
+        case 8: return .enterForeground
+        case 9: return .setKeepAliveTimeout(.milliseconds(1_000 + random.below(59_000)))
+        case 10: return random.once(in: 2) ? .clearKeepAliveTimeout : .backgroundTimeRemaining
+        case 11: return .beginBackgroundTask(name: "task")
+        case 12: return .endBackgroundTask(random.pick(client.tasks) ?? 0)
+        default: return .mediaActivity
+        }
+    }
+
+    /// What no honest client says.
+    private mutating func lie(_ client: SimulatedClient) -> ClientMessage {
+        switch random.below(8) {
+        case 0: .release(random.pick(clients)?.sockets.first?.token ?? SocketToken(rawValue: 0))
+        case 1: .release(random.pick(formerTokens) ?? SocketToken(rawValue: random.next()))
+        case 2: .wakeDone(wakeID: random.once(in: 2) ? .max : client.lastWakeID)
+        case 3: .readyToSuspend(epoch: client.lastEpoch &+ UInt64(random.below(3)) &- 1, notIdle: [])
+        case 4: .readyToSuspend(epoch: random.next(), notIdle: [SocketToken(rawValue: random.next())])
+        case 5: .endBackgroundTask(UInt64(random.below(20)))
+        case 6: .backgroundEntered
+        default: .setKeepAliveTimeout(random.once(in: 2) ? .zero : .seconds(Int64.max / 2))
+        }
+    }
+
+    private mutating func offer() -> SocketOffer {
+        var offer = SocketOffer(tag: random.once(in: 8) ? .device : .voip)
+        switch random.below(24) {
+        case 0: offer.isPollable = false
+        case 1: offer.isListening = true
+        case 2: offer.hasPendingError = offer.tag == .voip
+        case 3: offer.isConnected = false
+        case 4...7: offer.isStream = false
+        default: break
+        }
+        return offer
+    }
+
+    private mutating func registration() -> Event {
+        let number = random.below(16)
+        guard let identifier = ClientIdentifier("client.\(number)") else { return .timer }
+        let user = random.once(in: 16) ? 7 : UserID(number % 3)
+        let registration = Registration(
+            identifier: identifier, user: user, modes: number == 11 ? [] : [.voip, .audio],
+            wakeLimitPolicy: number % 5 == 0 ? .terminate : .linger)
+        return .registration(registration, nextKey())
+    }
+
+    /// Names that nobody bears, or nobody any more.
+    package mutating func nonsense() -> Event {
+        let raw = random.once(in: 2) ? random.next() : UInt64(random.below(40)) | 9 << 40
+        let client = ClientID(rawValue: raw)
+        let token = SocketToken(rawValue: raw)
+        switch random.below(9) {
+        case 0: return .message(.release(token), from: client, nextKey())
+        case 1: return .message(.enterBackground, from: client, nextKey())
+        case 2: return .command(.wake, client, nextKey())
+        case 3: return .fired(token, [.readable, .error])
+        case 4: return .frozen(client, epoch: 1)
+        case 5: return .notFrozenYet(client, epoch: 1)
+        case 6: return .freezeFailed(client, epoch: 1)
+        case 7: return .gone(client)
+        default: return .timer
+        }
+    }
+
+    // MARK: The supervisor's own life
+
+    private mutating func stopSupervisor() {
+        emit(.stop)
+        endOfLife = steps + 1 + random.below(30)
+    }
+
+    /// Everybody leaves, and another supervisor takes over with empty hands.
+    private mutating func endLife() {
+        let left = clients.filter { $0.execution != .running && !$0.isKilled }
+        for client in left { violate(.stop, "\(client.name) is left asleep") }
+        events.removeAll(keepingCapacity: true)
+        for client in clients { events.append(.gone(client.id)) }
+        turn()
+        require(.counters, core.socketCount == 0 && socketCount == 0, "sockets are left")
+        require(
+            .counters, core.usage.allSatisfy { $0.usage.clients == 0 && $0.usage.sockets == 0 },
+            "usage is left")
+        require(.replay, replay == core, "the same events gave another state")
+        coverage.lives += 1
+        totals += core.counters
+        core = Supervision(settings: settings, mutation: mutation)
+        replay = core
+        expected = Counters()
+        clientsBySlot.removeAll()
+        socketsBySlot.removeAll()
+        generations.removeAll()
+        formerTokens.removeAll()
+        owners.removeAll()
+        traffic.removeAll()
+        registrations.removeAll()
+        queue.removeAll()
+        endOfLife = nil
+    }
+}

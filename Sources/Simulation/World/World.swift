@@ -1,0 +1,234 @@
+package import NightbellCore
+
+/// A small world around a core, all of it drawn from one seed: clients that behave well, badly or not at all,
+/// peers that send, close and reset, a kernel that stops processes at once, later, or not, administrators, and a
+/// supervisor that is stopped and started again. It carries out what the core asks for, and notes whatever should
+/// not be.
+package struct World {
+    /// No longer than this does anything significant wait in a sleeping client's socket: the loop may take its
+    /// time to hear of it, the core may not.
+    package static let wakeBound: Duration = .milliseconds(50)
+
+    package internal(set) var core: Supervision
+    /// Is fed the same events once more, turn by turn: it must do and become the same.
+    var replay: Supervision
+    package internal(set) var now = Instant(nanoseconds: 1_000_000_000_000)
+    package internal(set) var steps = 0
+    package internal(set) var violations: [Violation] = []
+    /// What has been counted in all lives of the supervisor.
+    package internal(set) var totals = Counters()
+    package internal(set) var coverage = Coverage()
+    /// Of all actions so far: the same on every machine.
+    package internal(set) var digest = Digest()
+
+    let climate: Climate
+    let settings: Settings
+    let mutation: Mutation?
+    let fault: Fault?
+    var random: SplitMix64
+    var clients: [SimulatedClient] = []
+    var clientsBySlot: [SimulatedClient?] = []
+    var socketsBySlot: [SimulatedSocket?] = []
+    /// The latest generation of each slot: a token never names two sockets.
+    var generations: [UInt64] = []
+    var formerTokens: [SocketToken] = []
+    var traffic: [UserID: UserTraffic] = [:]
+    /// What the kernel has to report, and since when, or from when on.
+    var queue: [(event: Event, since: Instant)] = []
+    var events: [Event] = []
+    var actions = ActionBuffer()
+    var replayed = ActionBuffer()
+    var interpreted = 0
+
+    /// The requests of this turn that have not been answered.
+    var unanswered: [(key: RequestKey, sender: ClientID?)] = []
+    var requests: UInt64 = 0
+    var registrations: [RequestKey: Registration] = [:]
+    /// Sockets that fired in this turn while their owner slept: it must be told of each.
+    var mustBeTold: [(client: SimulatedClient, token: SocketToken)] = []
+    /// Somebody was woken in this turn.
+    var hasThawed = false
+    /// What is being handled comes from a client or from the network.
+    var isTraffic = false
+    /// Whose request to release a socket is being handled.
+    var releasing: SimulatedClient?
+    /// The sockets of the request that is being handled.
+    var offered: [SocketOffer] = []
+    /// The whole machine stood still before this step.
+    var isStalled = false
+    /// Thaws that `Fault.thawAfterWake` puts off.
+    var lateThaws: [SimulatedClient] = []
+    var isUsageTouched = true
+    /// What this life of the supervisor must have counted.
+    var expected = Counters()
+    var socketCount = 0
+    /// Who an identifier belongs to, for as long as the supervisor lives.
+    var owners: [ClientIdentifier: UserID] = [:]
+    /// The step in which the supervisor goes away for good, once it has been stopped.
+    var endOfLife: Int?
+    /// Told what happens, line by line.
+    var narrator: ((String) -> Void)?
+
+    package init(
+        seed: UInt64, mutation: Mutation? = nil, fault: Fault? = nil, narrator: ((String) -> Void)? = nil
+    ) {
+        random = SplitMix64(seed: seed)
+        climate = Climate(&random)
+        settings = climate.settings
+        self.mutation = mutation
+        self.fault = fault
+        self.narrator = narrator
+        core = Supervision(settings: settings, mutation: mutation)
+        replay = core
+    }
+
+    func client(_ id: ClientID) -> SimulatedClient? {
+        guard Int(id.slot) < clientsBySlot.count, let client = clientsBySlot[Int(id.slot)], client.id == id
+        else { return nil }
+        return client
+    }
+
+    func socket(_ token: SocketToken) -> SimulatedSocket? {
+        guard Int(token.slot) < socketsBySlot.count, let socket = socketsBySlot[Int(token.slot)],
+            socket.token == token
+        else { return nil }
+        return socket
+    }
+
+    mutating func violate(_ invariant: Invariant, _ message: String) {
+        let violation = Violation(invariant: invariant, step: steps, at: now, message: message)
+        violations.append(violation)
+        note("VIOLATED \(violation)")
+    }
+
+    mutating func require(_ invariant: Invariant, _ condition: Bool, _ message: @autoclosure () -> String) {
+        if !condition { violate(invariant, message()) }
+    }
+
+    /// Counts something, for the client it happened to and for all together.
+    mutating func expect(_ client: SimulatedClient, _ change: (inout Counters) -> Void) {
+        change(&client.expected)
+        change(&expected)
+    }
+
+    func note(_ line: @autoclosure () -> String) {
+        if let narrator { narrator("    " + line()) }
+    }
+
+    /// One turn of the edge's loop: `events` in, actions carried out, everything checked.
+    mutating func turn() {
+        actions.removeAll()
+        interpreted = 0
+        mustBeTold.removeAll(keepingCapacity: true)
+        unanswered.removeAll(keepingCapacity: true)
+        hasThawed = false
+        for index in events.indices {
+            let event = events[index]
+            if let narrator { narrator("  > " + Wording.words(event)) }
+            foresee(event)
+            if fault == .senderMistaken { events[index] = mistaken(event) }
+            core.handle(events[index], at: now, into: &actions)
+            hear(event)
+            carryOutActions()
+            releasing = nil
+            keepUp(isTimer: event.isTimer)
+        }
+        isTraffic = false
+        core.endTurn(at: now, into: &actions)
+        carryOutActions()
+        for client in lateThaws { client.execution = .running }
+        lateThaws.removeAll()
+        keepUp(isTimer: false)
+        for (client, token) in mustBeTold where !client.isKilled && !client.isGone {
+            if core.state(of: client.id) == .terminating { continue }
+            violate(.wakeBound, "\(client.name) was not told of \(Wording.name(token))")
+        }
+        compareWithReplay()
+        check()
+    }
+
+    /// Feeds the events of this turn to a second core and compares what it does.
+    private mutating func compareWithReplay() {
+        replayed.removeAll()
+        for (index, event) in events.enumerated() {
+            if fault == .replayIncomplete, index == 2 { continue }
+            replay.handle(event, at: now, into: &replayed)
+        }
+        replay.endTurn(at: now, into: &replayed)
+        require(
+            .replay,
+            replayed.actions == actions.actions && replayed.adoptions == actions.adoptions
+                && replayed.firedSockets == actions.firedSockets, "the same events gave other actions")
+        require(.replay, replay.nextDeadline == core.nextDeadline, "the same events gave another deadline")
+        if steps % 64 == 0 { require(.replay, replay == core, "the same events gave another state") }
+    }
+
+    /// The event with another sender, now and then.
+    private mutating func mistaken(_ event: Event) -> Event {
+        guard case .message(let message, let id, let key) = event, client(id) != nil, random.once(in: 16),
+            let other = random.pick(clients)
+        else { return event }
+        return .message(message, from: other.id, key)
+    }
+
+    private mutating func carryOutActions() {
+        while interpreted < actions.actions.count {
+            let action = actions.actions[interpreted]
+            interpreted += 1
+            if let narrator, let words = Wording.words(action, in: actions) { narrator("  < " + words) }
+            carryOut(action)
+        }
+    }
+}
+
+/// How often rare things happened, so that a quiet world is not taken for a safe one.
+package struct Coverage: Sendable, Equatable {
+    package var clients: UInt64 = 0
+    package var events: UInt64 = 0
+    package var actions: UInt64 = 0
+    package var lives: UInt64 = 0
+    package var crashes: UInt64 = 0
+    package var kills: UInt64 = 0
+    package var resets: UInt64 = 0
+    package var stalls: UInt64 = 0
+    package var refusals: UInt64 = 0
+
+    package init() {}
+
+    package static func += (left: inout Coverage, right: Coverage) {
+        left.clients += right.clients
+        left.events += right.events
+        left.actions += right.actions
+        left.lives += right.lives
+        left.crashes += right.crashes
+        left.kills += right.kills
+        left.resets += right.resets
+        left.stalls += right.stalls
+        left.refusals += right.refusals
+    }
+}
+
+/// A number that sums up all actions of a world. (FNV-1a over 64-bit words.)
+package struct Digest: Sendable, Equatable {
+    package private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
+
+    package init() {}
+
+    package mutating func mix(_ word: UInt64) {
+        value = (value ^ word) &* 0x100_0000_01b3
+    }
+}
+
+extension Event {
+    var isTimer: Bool {
+        if case .timer = self { true } else { false }
+    }
+
+    /// Whether a wake that comes of it is one by traffic, which counts against the limit.
+    var isTraffic: Bool {
+        switch self {
+        case .message, .fired: true
+        case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .gone, .stop, .timer: false
+        }
+    }
+}

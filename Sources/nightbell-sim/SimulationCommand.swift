@@ -1,0 +1,84 @@
+import ArgumentParser
+import NightbellCore
+import Simulation
+
+@main
+struct SimulationCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "nightbell-sim",
+        abstract: "Runs Nightbell's real core in simulated worlds, each made from a seed.",
+        discussion: """
+            Every world has a virtual clock, clients of every kind, peers, a kernel and administrators. After each \
+            step everything that must hold is checked. A failure prints its seed; the same seed does the same \
+            again, everywhere.
+
+            Exit status: 0 if everything held, 1 if something did not, 64 for wrong arguments.
+            """)
+
+    @Option(help: "How many worlds.")
+    var seeds: UInt64 = 1_000
+
+    @Option(help: "The first world's seed.")
+    var first: UInt64 = 0
+
+    @Option(help: "How many steps each world lives.")
+    var steps = 2_000
+
+    @Option(help: "Only the world of this seed.")
+    var seed: UInt64?
+
+    @Flag(help: "With --seed: tell step by step what happens.")
+    var trace = false
+
+    @Option(help: "How many worlds at a time.")
+    var jobs = 2
+
+    @Flag(help: "Print one JSON object at the end, and nothing else.")
+    var json = false
+
+    @Option(help: "A mistake of the edge to make: \(Fault.allCases.map(\.rawValue).joined(separator: ", ")).")
+    var fault: Fault?
+
+    @Option(
+        help: ArgumentHelp(
+            "A mistake of the core to make (debug builds only).",
+            valueName: Mutation.areCompiledIn ? Mutation.allCases.map(\.rawValue).joined(separator: "|") : nil
+        ))
+    var mutation: Mutation?
+
+    func validate() throws {
+        guard steps > 0, jobs > 0, seeds > 0 else {
+            throw ValidationError("--steps, --seeds and --jobs take numbers from 1 up.")
+        }
+        guard !first.addingReportingOverflow(seeds).overflow else {
+            throw ValidationError("There are no seeds that large.")
+        }
+        guard !trace || seed != nil else { throw ValidationError("--trace goes with --seed.") }
+        guard mutation == nil || Mutation.areCompiledIn else {
+            throw ValidationError("This is a release build: its core cannot be told to be wrong.")
+        }
+    }
+
+    func run() async throws {
+        let start = ContinuousClock.now
+        let tally: Tally
+        if let seed {
+            tally = single(seed)
+        } else {
+            tally = await Worlds(command: self).run()
+        }
+        let report = Report(tally: tally, elapsed: start.duration(to: .now), command: self)
+        print(json ? report.json : report.text)
+        if !tally.failures.isEmpty { throw ExitCode.failure }
+    }
+
+    private func single(_ seed: UInt64) -> Tally {
+        var tally = Tally()
+        let narrator: ((String) -> Void)? = trace && !json ? { print($0) } : nil
+        tally.add(Run(seed: seed, steps: steps, mutation: mutation, fault: fault, narrator: narrator))
+        return tally
+    }
+}
+
+extension Fault: ExpressibleByArgument {}
+extension Mutation: ExpressibleByArgument {}

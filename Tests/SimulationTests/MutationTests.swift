@@ -1,0 +1,45 @@
+import NightbellCore
+import Simulation
+import Testing
+
+/// Shows that the simulator finds mistakes: it is made to, by making them.
+@Suite("Mistakes are found")
+struct MutationTests {
+    private static let seeds = 0..<120 as Range<UInt64>
+    private static let steps = 600
+
+    /// The first world in which something does not hold. Which invariant sees a mistake first may change with the
+    /// worlds; that one does may not.
+    private func firstFailure(mutation: Mutation? = nil, fault: Fault? = nil) -> Run? {
+        for seed in Self.seeds {
+            let run = Run(seed: seed, steps: Self.steps, mutation: mutation, fault: fault)
+            if run.violation != nil { return run }
+        }
+        return nil
+    }
+
+    @Test(
+        "A mistake of the core is found",
+        .enabled(if: Mutation.areCompiledIn, "mutations are in debug builds only"),
+        arguments: Mutation.allCases)
+    func mutation(_ mutation: Mutation) throws {
+        let run = try #require(firstFailure(mutation: mutation), "\(mutation) is not found")
+        let violation = try #require(run.violation)
+        print("mutation \(mutation.rawValue): seed \(run.seed), \(violation)")
+        // The seed alone finds it again.
+        let again = Run(seed: run.seed, steps: Self.steps, mutation: mutation)
+        #expect(mutation == .stopsInHashOrder || again.violation == violation)
+    }
+
+    @Test("A mistake of the edge is found", arguments: Fault.allCases)
+    func fault(_ fault: Fault) throws {
+        let run = try #require(firstFailure(fault: fault), "\(fault) is not found")
+        print("fault \(fault.rawValue): seed \(run.seed), \(try #require(run.violation))")
+    }
+
+    @Test("Without a mistake, the same worlds are clean")
+    func clean() {
+        let run = firstFailure()
+        #expect(run == nil, "\(run?.violation?.description ?? "")")
+    }
+}

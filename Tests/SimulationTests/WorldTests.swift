@@ -1,0 +1,53 @@
+import NightbellCore
+import Simulation
+import Testing
+
+@Suite("Simulated worlds")
+struct WorldTests {
+    /// `NIGHTBELL_SEEDS=100000` runs that many worlds, `NIGHTBELL_SEEDS=4711...4711` those with these seeds.
+    private static let seeds = Seeds.fromEnvironment(standard: 0...119)
+    private static let steps = 400
+
+    @Test("Everything holds, and everything happens")
+    func everythingHolds() {
+        var tally = Tally()
+        for seed in Self.seeds { tally.add(Run(seed: seed, steps: Self.steps)) }
+        for run in tally.failures {
+            #expect(run.violation == nil, "nightbell-sim --seed \(run.seed) --steps \(Self.steps) --trace")
+        }
+        guard Self.seeds.count >= 100 else { return }
+        #expect(tally.missing.isEmpty, "a world in which this does not happen shows nothing")
+    }
+
+    @Test("The same seed does the same", arguments: 1_000..<1_010 as Range<UInt64>)
+    func sameSeed(_ seed: UInt64) {
+        let first = Run(seed: seed, steps: Self.steps)
+        let second = Run(seed: seed, steps: Self.steps)
+        #expect(first.digest == second.digest && first.counters == second.counters)
+        #expect(first.digest != Run(seed: seed + 1, steps: Self.steps).digest)
+    }
+
+    @Test("The trace of a world tells the same world")
+    func trace() {
+        var lines: [String] = []
+        let traced = Run(seed: 11, steps: Self.steps) { lines.append($0) }
+        #expect(traced.digest == Run(seed: 11, steps: Self.steps).digest)
+        #expect(lines.contains { $0.hasPrefix("step 17 at ") })
+        #expect(
+            lines.contains { $0.contains("says handOver") } && lines.contains { $0.contains("thaw client") })
+    }
+
+    @Test("Made-up names in every event that takes one: nothing comes of them")
+    func strangers() {
+        var world = World(seed: 3)
+        let before = world.core
+        var actions = ActionBuffer()
+        var core = before
+        for _ in 0..<20_000 { core.handle(world.nonsense(), at: world.now, into: &actions) }
+        #expect(core == before)
+        let isQuiet = actions.actions.allSatisfy { action in
+            if case .commandAnswer(.noSuchClient, _) = action { true } else { false }
+        }
+        #expect(isQuiet)
+    }
+}
