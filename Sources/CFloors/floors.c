@@ -36,7 +36,8 @@ int cfloors_waker(const struct cfloors_target *targets, size_t count, int stop) 
     struct epoll_event events[most_events];
     for (;;) {
         int ready = epoll_wait(set, events, most_events, -1);
-        if (ready < 0 && errno != EINTR) return errno;
+        // Interrupted, it is to end.
+        if (ready < 0) return errno;
         for (int index = 0; index < ready; index++) {
             if (events[index].data.u64 == UINT64_MAX) return 0;
             const struct cfloors_target *target = &targets[events[index].data.u64];

@@ -112,7 +112,7 @@ struct cfloors_target {
 };
 
 // The waker: epoll_wait(2), then one write(2) or pidfd_send_signal(2) for each socket that has something.
-// Returns when `stop` is readable: 0; or errno.
+// Returns 0 when `stop` is readable, EINTR when a signal asked to end, or another errno.
 int cfloors_waker(const struct cfloors_target *targets, size_t count, int stop);
 
 // Reads packets with descriptors from `socket` until it ends, and watches each descriptor. Writes the time at

@@ -30,7 +30,8 @@ extension Supervision {
 
     private mutating func adopt(_ offer: SocketOffer, _ client: ClientID) -> SocketToken {
         let index = clients[client.id].sockets.count
-        let socket = ParkedSocket(owner: client, tag: offer.tag, isStream: offer.isStream, index: Int32(index))
+        let socket = ParkedSocket(
+            owner: client, tag: offer.tag, isStream: offer.isStream, index: Int32(index))
         let token = SocketToken(sockets.insert(socket))
         clients[client.id].sockets.append(token)
         clients[client.id].unarmed.append(token)
