@@ -47,7 +47,8 @@ extension Supervisor {
                 return refuse(socket, error)
             }
             guard hasDescriptors(for: credentials, 1) else {
-                let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left for this user")
+                let error = WireError(
+                    .outOfDescriptors, "the supervisor has no descriptor left for this user")
                 return refuse(socket, error)
             }
             let connection = try Connection(
