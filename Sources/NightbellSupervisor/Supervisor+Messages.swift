@@ -8,9 +8,8 @@ import SwiftProtobuf
 
 /// What arrives from clients, decoded and checked before the core sees it.
 extension Supervisor {
-    /// Limits of what is only there for people to read, or to be kept.
+    /// The limit of what is only there for people to read.
     private static let longestName = 64
-    private static let largestLaunchSpecification = 16 * 1024
 
     /// Reads what a connection has sent; the rest of a flood waits for the next turn.
     func receiveMessages(_ connection: Connection) {
@@ -139,7 +138,7 @@ extension Supervisor {
         guard suspender.method == .none || !clientProcesses.contains(connection.credentials.pid) else {
             return refusal(.alreadyRegistered, "this process is a client already")
         }
-        guard !hello.hasLaunch || hello.launch.isWithin(Self.largestLaunchSpecification) else {
+        guard !hello.hasLaunch || hello.launch.isWithin(WireLaunchSpecification.maximumBytes) else {
             return refusal(.invalidArgument, "the launch specification is too large")
         }
         return .success(

@@ -61,6 +61,11 @@ struct RunCommand: ParsableCommand {
         launch.directory = currentDirectory() ?? "/"
         launch.environment = recorded
         let bytes: [UInt8] = try launch.serializedBytes()
+        // The supervisor would refuse the client, long after it was started.
+        guard bytes.count <= WireLaunchSpecification.maximumBytes else {
+            complain("the command and its variables are too long to be recorded: \(bytes.count) bytes")
+            throw ExitCode(1)
+        }
 
         // The program may change its directory before it connects.
         let path = absolute(socket ?? Client.Configuration.defaultSocketPath(), in: launch.directory)
