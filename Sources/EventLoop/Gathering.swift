@@ -13,6 +13,8 @@ struct Gathering {
         spare.reserveCapacity(64)
     }
 
+    var isEmpty: Bool { filling.isEmpty }
+
     mutating func append(_ ready: Ready) {
         filling.append(ready)
     }

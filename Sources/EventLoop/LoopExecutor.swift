@@ -5,8 +5,8 @@ import Synchronization
 
 /// One libevent loop on one thread, which is at the same time the serial executor of the actors that live there.
 ///
-/// libevent's callbacks do nothing but note what happened. Once per turn the jobs that wait are run, and then
-/// `turn` is called with everything noted: the actor is entered once per turn, not once per event, and no `Task`
+/// libevent's callbacks do nothing but note what happened. Once per turn `turn` is called with everything noted,
+/// and then the jobs that wait are run: the actor is entered once per turn, not once per event, and no `Task`
 /// is made. With nothing due the thread sleeps in `epoll_wait` without a timeout.
 ///
 /// The executor outlives its actors and its watches: both hold it.
@@ -69,8 +69,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
 
     // MARK: Running
 
-    /// Runs the loop on the calling thread until `stop`, calling `turn` once per turn with what happened (nothing,
-    /// if only jobs ran). Jobs that were enqueued before it returns have run; later ones wait for another `run`.
+    /// Runs the loop on the calling thread until `stop`, calling `turn` once per turn with what happened, if
+    /// anything did. Jobs that were enqueued before it returns have run; later ones wait for another `run`.
     package func run(turn: (_ batch: [Ready]) -> Void) throws(LoopError) {
         let (isFree, _) = owner.compareExchange(
             expected: 0, desired: UInt(pthread_self()), ordering: .relaxed)
@@ -82,14 +82,11 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
             guard unsafe event_base_loop(base, wait) >= 0 else {
                 throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
             }
+            deliver(to: turn)
             ringOff()
             runJobs()
-            deliver(to: turn)
         }
-        while inbox.hasJobs {
-            runJobs()
-            deliver(to: turn)
-        }
+        while inbox.hasJobs { runJobs() }
         inbox.forgetStop()
     }
 
@@ -107,6 +104,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     private func deliver(to turn: (_ batch: [Ready]) -> Void) {
+        guard unsafe !gathering.pointee.isEmpty else { return }
         let batch = unsafe gathering.pointee.take()
         turn(batch)
         unsafe gathering.pointee.recycle(batch)
