@@ -13,7 +13,9 @@ struct Gathering {
         spare.reserveCapacity(64)
     }
 
-    var isEmpty: Bool { filling.isEmpty }
+    var count: Int { filling.count }
+
+    subscript(index: Int) -> Ready { filling[index] }
 
     mutating func append(_ ready: Ready) {
         filling.append(ready)

@@ -26,18 +26,16 @@ final class EarlyWaker {
     }
 
     /// The core hears of it afterwards; that it is thawed again then costs nothing, and reports it if this fails.
-    func wake(_ batch: [Ready]) {
-        for ready in batch {
-            guard let owner = WatchToken(rawValue: ready.token).owner, owner < sleepers.count,
-                sleepers[Int(owner)].epoch != 0
-            else { continue }
-            if let word = sleepers[Int(owner)].word {
-                let conditions: UInt64 = (ready.readable ? 1 : 0) | (ready.closed ? 2 : 0)
-                words.store(sleepers[Int(owner)].epoch << 8 | conditions, at: word)
-            }
-            sleepers[Int(owner)].epoch = 0
-            try? suspender.thaw(slot: owner)
+    func wake(_ ready: Ready) {
+        guard let owner = WatchToken(rawValue: ready.token).owner, owner < sleepers.count,
+            sleepers[Int(owner)].epoch != 0
+        else { return }
+        if let word = sleepers[Int(owner)].word {
+            let conditions: UInt64 = (ready.readable ? 1 : 0) | (ready.closed ? 2 : 0)
+            words.store(sleepers[Int(owner)].epoch << 8 | conditions, at: word)
         }
+        sleepers[Int(owner)].epoch = 0
+        try? suspender.thaw(slot: owner)
     }
 
     // MARK: Who sleeps

@@ -26,7 +26,7 @@ struct ParkedTable: ~Copyable {
         loop: LoopExecutor
     ) throws(LoopError) {
         let watch = try loop.watch(
-            descriptor.rawValue, [.read, .closed], .persistent,
+            descriptor.rawValue, [.read, .closed], .edge,
             token: WatchToken(.socket, id: token.rawValue, owner: owner.slot).rawValue)
         while slots.count <= Int(token.slot) { slots.append(nil) }
         slots[Int(token.slot)] = Held(token: token, watch: watch, descriptor: descriptor)

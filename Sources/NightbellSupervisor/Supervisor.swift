@@ -115,10 +115,9 @@ public actor Supervisor {
     /// is thawed and told that the supervisor goes away.
     public nonisolated func run() throws(SupervisorError) {
         do {
-            try loop.run { batch in
-                unsafe earlyWaker.wake(batch)
-                assumeIsolated { $0.turn(batch) }
-            }
+            try loop.run(
+                early: { ready in unsafe earlyWaker.wake(ready) },
+                turn: { batch in assumeIsolated { $0.turn(batch) } })
         } catch {
             throw SupervisorError(error)
         }
