@@ -169,7 +169,7 @@ extension Supervisor {
                 // Detached, it is put into a cgroup of ours again at the next attempt.
                 suspender.detach(slot: client.slot)
                 logger.notice("\(identifier(of: client)) was moved to another cgroup")
-            case .freezerMissing, .notPermitted, .notAttached, .systemError:
+            case .freezerMissing, .notPermitted, .notAttached, .outOfDescriptors, .systemError:
                 logger.warning("cannot suspend \(identifier(of: client)): \(error)")
             }
             followUps.append(.freezeFailed(client, epoch: epoch))

@@ -72,7 +72,7 @@ public actor Supervisor {
     /// Makes the runtime directory, thaws whatever an earlier run left frozen, and listens. Clients that connect
     /// are served once `run()` is called.
     ///
-    /// - Throws: `SupervisorError`; nothing is left behind then.
+    /// - Throws: `SupervisorError`; no cgroup and no socket is left behind then, but the runtime directory is.
     public init(_ configuration: SupervisorConfiguration, logger: Logger) throws(SupervisorError) {
         self.configuration = configuration
         self.logger = logger
@@ -82,11 +82,13 @@ public actor Supervisor {
         let directory = try RuntimeDirectory(configuration.runtimeDirectory)
         suspender = try Self.prepareSuspension(configuration, directory, logger)
         self.directory = consume directory
+        var isListening = false
         do {
             loop = try LoopExecutor()
             timer = try TimerDescriptor()
             stopRequest = try EventDescriptor()
             acceptance = try Acceptance(configuration)
+            isListening = true
             timerWatch = try loop.watch(
                 timer.rawValue, .read, .persistent, token: WatchToken(.timer).rawValue)
             stopWatch = try loop.watch(
@@ -97,14 +99,16 @@ public actor Supervisor {
             try timerWatch.arm()
             try stopWatch.arm()
             try listenerWatch.arm()
-        } catch let error as LoopError {
-            throw SupervisorError(error)
-        } catch let error as SystemError {
-            throw SupervisorError(.loop, error, "cannot set up")
-        } catch let error as SupervisorError {
-            throw error
         } catch {
-            preconditionFailure("\(error)")
+            suspender.detachAll()
+            // Before that the path is nobody's, or another supervisor's.
+            if isListening { Acceptance.unlink(configuration) }
+            switch error {
+            case let error as LoopError: throw SupervisorError(error)
+            case let error as SystemError: throw SupervisorError(.loop, error, "cannot set up")
+            case let error as SupervisorError: throw error
+            default: preconditionFailure("\(error)")
+            }
         }
     }
 
@@ -231,7 +235,7 @@ public actor Supervisor {
         configuration.onStopping()
         phase = .lameDuck(until: now + Self.lameDuck)
         listenerWatch.disarm()
-        acceptance.unlink()
+        Acceptance.unlink(configuration)
         feed(.stop)
     }
 

@@ -27,7 +27,8 @@ final class PreferredSuspender: Suspender {
             try preferred.attach(slot: slot, process: process)
         } catch {
             switch error.code {
-            case .processGone, .notAttached: throw error
+            // With a descriptor to spare it would have worked.
+            case .processGone, .notAttached, .outOfDescriptors: throw error
             case .freezerMissing, .notPermitted, .processMoved, .systemError:
                 try fallback.attach(slot: slot, process: process)
                 inFallback.insert(slot)

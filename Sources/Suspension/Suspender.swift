@@ -95,6 +95,18 @@ extension Suspender {
     package func method(slot: UInt32) -> SuspensionMethod { method }
 }
 
+extension ProcessHandle {
+    /// When the process began. `processGone` is only said when it is true.
+    borrowing func startTime(_ attempt: String) throws(SuspensionError) -> UInt64 {
+        do {
+            if let statistics = try ProcFS.readStatistics(pid), !hasExited { return statistics.startTime }
+        } catch {
+            throw SuspensionError(attempt, error)
+        }
+        throw SuspensionError(.processGone, attempt)
+    }
+}
+
 /// Makes the suspender for a method; `auto` falls back to signals where the freezer cannot be used.
 package func makeSuspender(
     _ wanted: SuspensionMethod, instance: InstancePaths

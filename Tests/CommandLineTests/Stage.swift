@@ -2,6 +2,7 @@ import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
+import Testing
 
 /// A supervisor of a test's own, run as people run it.
 final class Stage {
@@ -27,6 +28,14 @@ final class Stage {
         } catch {
             throw Program.Failure(description: "\(error): \(daemon.errors)")
         }
+    }
+
+    /// In an orderly way, so that it takes its cgroups with it.
+    deinit {
+        daemon.send(signal: SIGTERM)
+        _ = try? daemon.outcome()
+        let left = cgroupsLeft(by: directory.path)
+        if !left.isEmpty { Issue.record("left behind: \(left)") }
     }
 
     /// Runs `nightbell` against this supervisor.

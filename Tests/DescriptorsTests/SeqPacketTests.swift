@@ -146,9 +146,3 @@ import Testing
         }
     }
 }
-
-/// The lowest number that is refused.
-func limitDescriptors(to number: CInt) throws {
-    var limit = rlimit(rlim_cur: rlim_t(number), rlim_max: rlim_t(number))
-    _ = try systemCall("setrlimit") { setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) }
-}
