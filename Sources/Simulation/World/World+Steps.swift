@@ -334,6 +334,7 @@ extension World {
         generations.removeAll()
         formerTokens.removeAll()
         owners.removeAll()
+        identifiersGivenUp = 0
         traffic.removeAll()
         registrations.removeAll()
         queue.removeAll()
