@@ -80,6 +80,10 @@ public struct Supervision: Sendable, Equatable {
             guard clients.contains(client.id) else { return }
             freezeFailed(client, epoch: epoch, at: now, into: &actions)
             settle(client, at: now, into: &actions)
+        case .foundRunning(let client):
+            guard clients.contains(client.id) else { return }
+            foundRunning(client, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
         case .gone(let client):
             guard clients.contains(client.id) else { return }
             forget(client, at: now, into: &actions)

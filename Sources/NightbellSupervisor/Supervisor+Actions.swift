@@ -82,12 +82,13 @@ extension Supervisor {
         while clientConnections.count <= Int(client.slot) { clientConnections.append(nil) }
         clientConnections[Int(client.slot)] = connection
         clientProcesses.insert(record.process.pid)
+        lookForObstacle(client, connection)
 
         var welcome = WireWelcome()
         welcome.version = 1
         welcome.clientID = Self.text(of: client)
         welcome.minimumKeepAliveTimeoutMs = supervision.settings.keepAlive.minimumTimeout.wireMilliseconds
-        welcome.suspension = suspender.method.rawValue
+        welcome.suspension = suspensionMethod(of: client, record).rawValue
         answer(connection, key.request, .welcome(welcome))
     }
 
@@ -146,6 +147,7 @@ extension Supervisor {
 
     private func freeze(_ client: ClientID, epoch: UInt64) {
         guard let record = connection(of: client)?.client else { return }
+        guard record.obstacle == nil else { return followUps.append(.frozen(client, epoch: epoch)) }
         report(client, epoch) { () throws(SuspensionError) in
             try suspender.attach(slot: client.slot, process: record.process)
             return try suspender.freeze(slot: client.slot)
@@ -169,7 +171,11 @@ extension Supervisor {
                 // Detached, it is put into a cgroup of ours again at the next attempt.
                 suspender.detach(slot: client.slot)
                 logger.notice("\(identifier(of: client)) was moved to another cgroup")
-            case .freezerMissing, .notPermitted, .notAttached, .outOfDescriptors, .systemError:
+            case .notPermitted:
+                guard let record = connection(of: client)?.client else { break }
+                notePermissionDenied(client, record, error)
+                return followUps.append(.frozen(client, epoch: epoch))
+            case .freezerMissing, .notAttached, .outOfDescriptors, .systemError:
                 logger.warning("cannot suspend \(identifier(of: client)): \(error)")
             }
             followUps.append(.freezeFailed(client, epoch: epoch))

@@ -79,7 +79,10 @@ extension Supervisor {
             }
             let key = RequestKey(connection: connection.key, request: request)
             switch ClientMessage.make(body, longestName: Self.longestName) {
-            case .success(let message): feed(.message(message, from: client.id, key))
+            case .success(let message):
+                feed(.message(message, from: client.id, key))
+                // A request has called it back. Anything else was on its way when it was stopped, or says that it runs.
+                lookAtSleeper(client.id)
             case .failure(let error): answer(connection, request, .error(error.wire))
             }
         }

@@ -17,7 +17,7 @@ import Testing
         let bystander = try WireClient(supervisor, "org.example.bystander")
         let pair = try Pair.unix()
         _ = try bystander.handOver(pair.near)
-        try bystander.sleep()
+        try bystander.goToSleep()
         let client =
             hello ? try WireClient(supervisor, "org.example.phone") : try WireClient(supervisor)
         try mistake(client)

@@ -183,7 +183,7 @@ final class WireClient {
     }
 
     /// Goes to the background and answers the supervisor, so that it is suspended.
-    func sleep() throws {
+    func goToSleep() throws {
         try enterBackground()
         try ready(try prepare())
     }
