@@ -29,6 +29,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     package init() throws(LoopError) {
         do {
             bell = try EventDescriptor()
+            try Self.requireDescriptors()
         } catch {
             throw LoopError(code: .cannotCreate, underlying: error)
         }
@@ -65,6 +66,12 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         let features = EV_FEATURE_EARLY_CLOSE.rawValue | EV_FEATURE_O1.rawValue
         unsafe event_config_require_features(config, CInt(features))
         return unsafe event_base_new_with_config(config)
+    }
+
+    /// libevent ends the process when it cannot make its pair of sockets for signals. With epoll's, that is three.
+    private static func requireDescriptors() throws(SystemError) {
+        var spare = UniqueSlots<EventDescriptor>()
+        for _ in 0..<3 { spare.append(try EventDescriptor()) }
     }
 
     // MARK: Running

@@ -15,6 +15,8 @@ final class Connection {
     let writable: Watch
 
     var role = Role.stranger
+    /// Whether a message of it has arrived.
+    var hasSpoken = false
     /// Messages that the peer's full queue did not take, oldest first.
     private(set) var outgoing: [[UInt8]] = []
     private(set) var outgoingBytes = 0

@@ -74,7 +74,7 @@ extension Supervisor {
                 id: client, identifier: candidate.identifier, process: candidate.process,
                 launch: candidate.launch, connection: connection.key, loop: loop)
         } catch {
-            logger.error("cannot watch the process of \(name(of: connection)): \(error)")
+            log(.connections, .error, "cannot watch the process of \(name(of: connection)): \(error)")
             followUps.append(.gone(client))
             return expel(connection, WireError(.processGone, "\(error)"), request: key.request)
         }
@@ -128,7 +128,7 @@ extension Supervisor {
             try parked.insert(descriptor, as: token, name: name, loop: loop)
         } catch {
             // `arm` finds nothing to watch, and wakes the owner instead of letting it sleep on.
-            logger.error("cannot watch a socket: \(error)")
+            log(.sockets, .error, "cannot watch a socket: \(error)")
         }
     }
 
@@ -138,7 +138,7 @@ extension Supervisor {
             guard parked.contains(token) else { return followUps.append(.fired(token, .error)) }
             try parked.arm(token)
         } catch {
-            logger.error("cannot watch a socket: \(error)")
+            log(.sockets, .error, "cannot watch a socket: \(error)")
             followUps.append(.fired(token, .error))
         }
     }
@@ -170,13 +170,13 @@ extension Supervisor {
             case .processMoved:
                 // Detached, it is put into a cgroup of ours again at the next attempt.
                 suspender.detach(slot: client.slot)
-                logger.notice("\(identifier(of: client)) was moved to another cgroup")
+                log(.suspension, .notice, "\(identifier(of: client)) was moved to another cgroup")
             case .notPermitted:
                 guard let record = connection(of: client)?.client else { break }
                 notePermissionDenied(client, record, error)
                 return followUps.append(.frozen(client, epoch: epoch))
             case .freezerMissing, .notAttached, .outOfDescriptors, .systemError:
-                logger.warning("cannot suspend \(identifier(of: client)): \(error)")
+                log(.suspension, .warning, "cannot suspend \(identifier(of: client)): \(error)")
             }
             followUps.append(.freezeFailed(client, epoch: epoch))
         }

@@ -118,7 +118,7 @@ extension Supervisor {
         do {
             try connection.readable.arm()
         } catch {
-            logger.error("cannot watch \(name(of: connection)): \(error)")
+            log(.connections, .error, "cannot watch \(name(of: connection)): \(error)")
             dropLater(connection)
         }
     }

@@ -31,6 +31,7 @@ extension Supervisor {
     }
 
     private func takePacket(_ connection: Connection, truncated: Bool, controlTruncated: Bool) {
+        connection.hasSpoken = true
         guard !truncated else {
             let limit = Self.maximumPacket
             return breach(connection, WireError(.malformedPacket, "a packet holds at most \(limit) bytes"))

@@ -51,7 +51,7 @@ extension Supervisor {
         suspender.detach(slot: client.slot)
         let whose = "it runs as uid \(connection(of: client)?.credentials.uid ?? 0), the supervisor as uid \(geteuid())"
         record.obstacle = "cannot be suspended and runs on while it is shown as suspended: \(error); \(whose)"
-        logger.warning("\(record.identifier) \(record.obstacle ?? "")")
+        log(.suspension, .warning, "\(record.identifier) \(record.obstacle ?? "")")
     }
 
     /// How a client is suspended, as it is told and shown.

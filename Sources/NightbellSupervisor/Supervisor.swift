@@ -43,6 +43,11 @@ public actor Supervisor {
     /// How many descriptors this process may have.
     let descriptorLimit = Supervisor.currentDescriptorLimit()
     var protocolErrors: UInt64 = 0
+    var logLimiter = LogLimiter()
+    /// Connections that have not said anything yet.
+    var silent = SilentConnections()
+    /// The most connections and sockets at a time since memory was given back last.
+    var peakPopulation = 0
 
     var acceptance: Acceptance
     var listenerWatch: Watch
@@ -136,6 +141,7 @@ public actor Supervisor {
     /// The time of a client's keep-alive, of a budget or of the end: there is one timer for all.
     func setTimer() {
         var deadline = supervision.nextDeadline
+        if let silence = silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
         if case .lameDuck(let until) = phase { deadline = until }
         guard deadline != armedDeadline else { return }
         armedDeadline = deadline
@@ -153,8 +159,10 @@ public actor Supervisor {
         now = Instant(nanoseconds: BootClock.now())
         for ready in batch { take(ready) }
         if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
+        expelSilent()
         endTurn()
         parked.endTurn()
+        giveMemoryBack()
         if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
         setTimer()
     }
@@ -241,6 +249,7 @@ public actor Supervisor {
 
     private func finish() {
         phase = .stopped
+        logWhatWasHeldBack()
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }
         directory = nil

@@ -129,6 +129,19 @@ import Testing
         #expect(buffer.descriptorCount == 1)
     }
 
+    @Test func anEmptyPacketIsNoEnd() throws {
+        let pair = try SeqPacketSocket.pair()
+        #expect(try pair.first.send([]))
+        #expect(try pair.first.send([7]))
+        var buffer = PacketBuffer()
+        for length in 0...1 {
+            #expect(
+                try pair.second.receive(into: &buffer)
+                    == .packet(length: length, truncated: false, controlTruncated: false))
+        }
+        #expect(try pair.second.receive(into: &buffer) == .wouldBlock)
+    }
+
     /// In a process of its own, because the limit is the process's.
     @Test func descriptorsWithoutRoomAreReported() async {
         await #expect(processExitsWith: .success) {

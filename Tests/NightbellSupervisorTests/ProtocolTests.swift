@@ -57,6 +57,10 @@ import Testing
         }
     }
 
+    @Test func emptyPacket() throws {
+        try expectExpulsion(.unknownMessage) { try $0.sendRaw([]) }
+    }
+
     @Test func unknownMessage() throws {
         // Field 2047, which no version knows.
         try expectExpulsion(.unknownMessage) { try $0.sendRaw([0xfa, 0x7f, 0x00]) }

@@ -15,6 +15,7 @@ final class TestSupervisor: Sendable {
 
     init(
         suspension: SupervisorConfiguration.Suspension = .none, directory: String? = nil,
+        logger: Logger = TestSupervisor.logger(),
         _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
     ) throws {
         let directory = directory ?? NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
@@ -28,7 +29,7 @@ final class TestSupervisor: Sendable {
         configuration.settings = .quick
         configure(&configuration)
         self.configuration = configuration
-        run = Run(try Supervisor(configuration, logger: Self.logger()))
+        run = Run(try Supervisor(configuration, logger: logger))
     }
 
     static func logger() -> Logger {
