@@ -49,7 +49,8 @@ extension Supervisor {
     /// believed to sleep, and it runs on.
     func notePermissionDenied(_ client: ClientID, _ record: ClientRecord, _ error: SuspensionError) {
         suspender.detach(slot: client.slot)
-        let whose = "it runs as uid \(connection(of: client)?.credentials.uid ?? 0), the supervisor as uid \(geteuid())"
+        let whose =
+            "it runs as uid \(connection(of: client)?.credentials.uid ?? 0), the supervisor as uid \(geteuid())"
         record.obstacle = "cannot be suspended and runs on while it is shown as suspended: \(error); \(whose)"
         log(.suspension, .warning, "\(record.identifier) \(record.obstacle ?? "")")
     }

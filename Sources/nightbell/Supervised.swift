@@ -32,7 +32,8 @@ struct SupervisorOptions: ParsableArguments {
 func validateSocketPath(_ path: String?) throws {
     guard path?.isEmpty != true else {
         throw ValidationError(
-            "--socket needs a path, such as /run/nightbell/nightbell.sock; leave it out to look in the usual places")
+            "--socket needs a path, such as /run/nightbell/nightbell.sock; leave it out to look in the usual places"
+        )
     }
 }
 

@@ -101,9 +101,10 @@ final class Listener {
     }
 
     /// Waits for a message with this line.
-    func heard(_ line: String) throws {
+    func heard(_ line: String, within milliseconds: CInt = 30_000) throws {
         while !messages.contains(where: { $0.split(separator: "\n").contains(Substring(line)) }) {
-            guard !Poll.wait(descriptor.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty else {
+            guard !Poll.wait(descriptor.rawValue, for: .readable, timeoutMilliseconds: milliseconds).isEmpty
+            else {
                 throw Program.Failure(description: "nobody said \(line), but: \(messages)")
             }
             var bytes = [UInt8](repeating: 0, count: 4_096)

@@ -235,7 +235,8 @@ extension Event {
     var isTraffic: Bool {
         switch self {
         case .message, .fired: true
-        case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop, .timer:
+        case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
+            .timer:
             false
         }
     }
