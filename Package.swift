@@ -55,7 +55,7 @@ let package = Package(
         .target(
             name: "NightbellSupervisor",
             dependencies: [
-                "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
+                "CLinux", "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

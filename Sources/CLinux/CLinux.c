@@ -1,6 +1,8 @@
 // Almost everything is inline in the header.
 #include "CLinux.h"
 
+#include <malloc.h>
+
 // Its constants would be ambiguous with those of sys/stat.h if the header showed both to Swift.
 #include <linux/stat.h>
 
@@ -35,4 +37,10 @@ int clinux_is_sealed_page(int fd, size_t size) {
     struct stat status;
     int seals = fcntl(fd, get_seals);
     return seals >= 0 && (seals & seal_shrink) && fstat(fd, &status) == 0 && (size_t)status.st_size == size;
+}
+
+void clinux_release_free_memory(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }

@@ -77,7 +77,7 @@ extension Supervisor {
                 id: client, identifier: candidate.identifier, process: candidate.process,
                 launch: candidate.launch, connection: connection.key, loop: loop)
         } catch {
-            logger.error("cannot watch the process of \(name(of: connection)): \(error)")
+            log(.connections, .error, "cannot watch the process of \(name(of: connection)): \(error)")
             followUps.append(.gone(client))
             return expel(connection, WireError(.processGone, "\(error)"), request: key.request)
         }
@@ -85,12 +85,13 @@ extension Supervisor {
         while clientConnections.count <= Int(client.slot) { clientConnections.append(nil) }
         clientConnections[Int(client.slot)] = connection
         clientProcesses.insert(record.process.pid)
+        lookForObstacle(client, connection)
 
         var welcome = WireWelcome()
         welcome.version = 1
         welcome.clientID = Self.text(of: client)
         welcome.minimumKeepAliveTimeoutMs = supervision.settings.keepAlive.minimumTimeout.wireMilliseconds
-        welcome.suspension = suspender.method.rawValue
+        welcome.suspension = suspensionMethod(of: client, record).rawValue
         welcome.wakeBudgetMs = supervision.settings.budgets.wake.wireMilliseconds
         do {
             let word = try unsafe earlyWaker.add(
@@ -102,7 +103,7 @@ extension Supervisor {
             }
         } catch {
             // It waits for messages then, which is slower, and no reason to refuse it.
-            logger.notice("no wake word for \(name(of: connection)): \(error)")
+            log(.connections, .notice, "no wake word for \(name(of: connection)): \(error)")
         }
         answer(connection, key.request, .welcome(welcome))
     }
@@ -145,7 +146,7 @@ extension Supervisor {
             try parked.insert(descriptor, as: token, of: client, name: name, loop: loop)
         } catch {
             // `arm` finds nothing to watch, and wakes the owner instead of letting it sleep on.
-            logger.error("cannot watch a socket: \(error)")
+            log(.sockets, .error, "cannot watch a socket: \(error)")
         }
     }
 
@@ -155,7 +156,7 @@ extension Supervisor {
             guard parked.contains(token) else { return followUps.append(.fired(token, .error)) }
             try parked.arm(token)
         } catch {
-            logger.error("cannot watch a socket: \(error)")
+            log(.sockets, .error, "cannot watch a socket: \(error)")
             followUps.append(.fired(token, .error))
         }
     }
@@ -165,6 +166,7 @@ extension Supervisor {
     private func freeze(_ client: ClientID, epoch: UInt64) {
         guard let record = connection(of: client)?.client else { return }
         if supervision.isCertainToWake(client) { unsafe earlyWaker.set(client.slot, epoch: epoch) }
+        guard record.obstacle == nil else { return followUps.append(.frozen(client, epoch: epoch)) }
         report(client, epoch) { () throws(SuspensionError) in
             try suspender.attach(slot: client.slot, process: record.process)
             return try suspender.freeze(slot: client.slot)
@@ -187,9 +189,13 @@ extension Supervisor {
             case .processMoved:
                 // Detached, it is put into a cgroup of ours again at the next attempt.
                 suspender.detach(slot: client.slot)
-                logger.notice("\(identifier(of: client)) was moved to another cgroup")
-            case .freezerMissing, .notPermitted, .notAttached, .systemError:
-                logger.warning("cannot suspend \(identifier(of: client)): \(error)")
+                log(.suspension, .notice, "\(identifier(of: client)) was moved to another cgroup")
+            case .notPermitted:
+                guard let record = connection(of: client)?.client else { break }
+                notePermissionDenied(client, record, error)
+                return followUps.append(.frozen(client, epoch: epoch))
+            case .freezerMissing, .notAttached, .outOfDescriptors, .systemError:
+                log(.suspension, .warning, "cannot suspend \(identifier(of: client)): \(error)")
             }
             followUps.append(.freezeFailed(client, epoch: epoch))
         }

@@ -26,16 +26,16 @@ extension Supervisor {
                 case .somebody(let socket):
                     letIn(socket)
                 case .noRoom(let socket):
-                    logger.error("no descriptor left for another connection")
+                    log(.descriptors, .error, "no descriptor left for another connection")
                     refuse(socket, WireError(.outOfDescriptors, "the supervisor has no descriptor left"))
                     acceptance.refill()
                 case .exhausted:
-                    logger.error("no descriptor left: not listening until one is free")
+                    log(.descriptors, .error, "no descriptor left: not listening until one is free")
                     return listenerWatch.disarm()
                 }
             } catch {
                 // The others of the crowd are not to blame; if it goes on, the next turn says so again.
-                return logger.error("cannot accept a connection: \(error)")
+                return log(.connections, .error, "cannot accept a connection: \(error)")
             }
         }
     }
@@ -55,12 +55,12 @@ extension Supervisor {
             let connection = try Connection(
                 key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
             connections.insert(connection)
+            silent.append(connection.key, until: now + configuration.helloTimeout)
         } catch {
-            logger.error("cannot serve a connection: \(error)")
+            log(.connections, .error, "cannot serve a connection: \(error)")
         }
     }
 
-    /// Consumes the socket, so that its descriptor is free again afterwards.
     /// Whether so many more descriptors may be taken for a user. The last eighth (at most 1,024) is kept for what
     /// the supervisor itself needs to suspend and to look, and for those who administrate it.
     func hasDescriptors(for credentials: PeerCredentials, _ count: Int) -> Bool {
@@ -76,6 +76,7 @@ extension Supervisor {
         return Int(clamping: limit.rlim_cur)
     }
 
+    /// Consumes the socket, so that its descriptor is free again afterwards.
     private func refuse(_ socket: consuming SeqPacketSocket, _ error: WireError) {
         do {
             let message = WireSupervisorMessage(.error(error))
@@ -115,7 +116,7 @@ extension Supervisor {
         case .sent, .queued:
             break
         case .full:
-            logger.warning("\(name(of: connection)) does not read what it is sent")
+            log(.slowReaders, .warning, "\(name(of: connection)) does not read what it is sent")
             dropLater(connection)
         case .failed:
             dropLater(connection)
@@ -132,7 +133,7 @@ extension Supervisor {
 
     /// Answers with an error and closes the connection: for what is no mistake but a breach of the protocol.
     func expel(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
-        logger.info("\(name(of: connection)) is expelled: \(error.message)")
+        log(.breaches, .info, "\(name(of: connection)) is expelled: \(error.message)")
         send(WireSupervisorMessage(request: request, .error(error)), to: connection)
         drop(connection, error.message)
     }
@@ -181,7 +182,7 @@ extension Supervisor {
         do {
             try listenerWatch.arm()
         } catch {
-            logger.error("cannot listen again: \(error)")
+            log(.connections, .error, "cannot listen again: \(error)")
         }
     }
 

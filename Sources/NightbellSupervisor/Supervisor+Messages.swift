@@ -31,6 +31,7 @@ extension Supervisor {
     }
 
     private func takePacket(_ connection: Connection, truncated: Bool, controlTruncated: Bool) {
+        connection.hasSpoken = true
         guard !truncated else {
             let limit = Self.maximumPacket
             return breach(connection, WireError(.malformedPacket, "a packet holds at most \(limit) bytes"))
@@ -79,7 +80,10 @@ extension Supervisor {
             }
             let key = RequestKey(connection: connection.key, request: request)
             switch ClientMessage.make(body, longestName: Self.longestName) {
-            case .success(let message): feed(.message(message, from: client.id, key))
+            case .success(let message):
+                feed(.message(message, from: client.id, key))
+                // A request has called it back. Anything else was on its way when it was stopped, or says that it runs.
+                lookAtSleeper(client.id)
             case .failure(let error): answer(connection, request, .error(error.wire))
             }
         }

@@ -45,6 +45,11 @@ public actor Supervisor {
     /// How many descriptors this process may have.
     let descriptorLimit = Supervisor.currentDescriptorLimit()
     var protocolErrors: UInt64 = 0
+    var logLimiter = LogLimiter()
+    /// Connections that have not said anything yet.
+    var silent = SilentConnections()
+    /// The most connections and sockets at a time since memory was given back last.
+    var peakPopulation = 0
 
     var acceptance: Acceptance
     var listenerWatch: Watch
@@ -74,7 +79,7 @@ public actor Supervisor {
     /// Makes the runtime directory, thaws whatever an earlier run left frozen, and listens. Clients that connect
     /// are served once `run()` is called.
     ///
-    /// - Throws: `SupervisorError`; nothing is left behind then.
+    /// - Throws: `SupervisorError`; no cgroup and no socket is left behind then, but the runtime directory is.
     public init(_ configuration: SupervisorConfiguration, logger: Logger) throws(SupervisorError) {
         self.configuration = configuration
         self.logger = logger
@@ -85,11 +90,13 @@ public actor Supervisor {
         suspender = try Self.prepareSuspension(configuration, directory, logger)
         unsafe earlyWaker = EarlyWaker(suspender)
         self.directory = consume directory
+        var isListening = false
         do {
             loop = try LoopExecutor()
             timer = try TimerDescriptor()
             stopRequest = try EventDescriptor()
             acceptance = try Acceptance(configuration)
+            isListening = true
             timerWatch = try loop.watch(
                 timer.rawValue, .read, .persistent, token: WatchToken(.timer).rawValue)
             stopWatch = try loop.watch(
@@ -100,14 +107,16 @@ public actor Supervisor {
             try timerWatch.arm()
             try stopWatch.arm()
             try listenerWatch.arm()
-        } catch let error as LoopError {
-            throw SupervisorError(error)
-        } catch let error as SystemError {
-            throw SupervisorError(.loop, error, "cannot set up")
-        } catch let error as SupervisorError {
-            throw error
         } catch {
-            preconditionFailure("\(error)")
+            suspender.detachAll()
+            // Before that the path is nobody's, or another supervisor's.
+            if isListening { Acceptance.unlink(configuration) }
+            switch error {
+            case let error as LoopError: throw SupervisorError(error)
+            case let error as SystemError: throw SupervisorError(.loop, error, "cannot set up")
+            case let error as SupervisorError: throw error
+            default: preconditionFailure("\(error)")
+            }
         }
     }
 
@@ -135,6 +144,7 @@ public actor Supervisor {
     /// The time of a client's keep-alive, of a budget or of the end: there is one timer for all.
     func setTimer() {
         var deadline = supervision.nextDeadline
+        if let silence = silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
         if case .lameDuck(let until) = phase { deadline = until }
         guard deadline != armedDeadline else { return }
         armedDeadline = deadline
@@ -151,8 +161,11 @@ public actor Supervisor {
         now = Instant(nanoseconds: BootClock.now())
         for ready in batch { take(ready) }
         if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
+        expelSilent()
         endTurn()
         parked.endTurn()
+        suspender.settle()
+        giveMemoryBack()
         if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
         setTimer()
     }
@@ -231,12 +244,13 @@ public actor Supervisor {
         configuration.onStopping()
         phase = .lameDuck(until: now + Self.lameDuck)
         listenerWatch.disarm()
-        acceptance.unlink()
+        Acceptance.unlink(configuration)
         feed(.stop)
     }
 
     private func finish() {
         phase = .stopped
+        logWhatWasHeldBack()
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }
         directory = nil

@@ -55,9 +55,7 @@ final class CgroupFreezer: Suspender {
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {
         let pid = process.pid
         let attempt = "attach \(pid)"
-        guard let startTime = ProcFS.startTime(pid), !process.hasExited else {
-            throw SuspensionError(.processGone, attempt)
-        }
+        let startTime = try process.startTime(attempt)
         if let client = clients[slot] {
             if client.pid == pid, client.startTime == startTime { return }
             detach(slot: slot)
@@ -101,11 +99,18 @@ final class CgroupFreezer: Suspender {
         }
         // An empty cgroup freezes too, and nobody with it.
         guard state.isPopulated else {
-            let statistics = ProcFS.statistics(client.pid)
-            let lives = statistics?.startTime == client.startTime && statistics?.state != "Z"
-            throw SuspensionError(lives ? .processMoved : .processGone, "freeze \(client.pid)")
+            throw SuspensionError(try isAlive(client) ? .processMoved : .processGone, "freeze \(client.pid)")
         }
         return state.isFrozen ? .frozen : .pending
+    }
+
+    private func isAlive(_ client: Client) throws(SuspensionError) -> Bool {
+        do {
+            let statistics = try ProcFS.readStatistics(client.pid)
+            return statistics?.startTime == client.startTime && statistics?.state != "Z"
+        } catch {
+            throw SuspensionError("freeze \(client.pid)", error)
+        }
     }
 
     func thaw(slot: UInt32) throws(SuspensionError) {
@@ -130,7 +135,7 @@ final class CgroupFreezer: Suspender {
     }
 
     func thawLeftovers() -> [LeftoverReport] {
-        Leftovers.thaw(of: instance)
+        Leftovers.thaw(of: instance, keeping: place.cgroup)
     }
 
     private func client(_ slot: UInt32, _ attempt: String) throws(SuspensionError) -> Client {

@@ -71,6 +71,7 @@ struct Daemon {
         result.cgroupParent = settings.cgroupParent.isEmpty ? nil : settings.cgroupParent
         result.settings = settings.supervision
         result.messagesPerTurn = settings.messagesPerTurn
+        result.helloTimeout = settings.helloTimeout
         result.connectionsPerUser = settings.connectionsPerUser
         result.outgoingBytesPerConnection = settings.outgoingBytesPerConnection
         result.version = nightbelldVersion

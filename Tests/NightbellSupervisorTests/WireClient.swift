@@ -14,7 +14,20 @@ final class WireClient {
     static let patience: Int32 = 10_000
 
     init(path: String) throws {
-        socket = try SeqPacketSocket.connect(path: path)
+        socket = try Self.connect(path)
+    }
+
+    private static func connect(_ path: String) throws(SystemError) -> SeqPacketSocket {
+        let until = BootClock.now() + Int64(patience) * 1_000_000
+        while true {
+            do {
+                return try SeqPacketSocket.connect(path: path)
+            } catch {
+                // With a crowd before the door the kernel says to come back.
+                guard error.code == EAGAIN, BootClock.now() < until else { throw error }
+                sched_yield()
+            }
+        }
     }
 
     convenience init(_ supervisor: TestSupervisor) throws {
@@ -201,7 +214,7 @@ final class WireClient {
     }
 
     /// Goes to the background and answers the supervisor, so that it is suspended.
-    func sleep() throws {
+    func goToSleep() throws {
         try enterBackground()
         try ready(try prepare())
     }

@@ -56,6 +56,9 @@ static inline int clinux_accept(int fd) {
 // never answer. -1 and errno on failure.
 int clinux_file_type(int fd);
 
+// Gives memory that was freed back to the kernel, as far as whole pages are free.
+void clinux_release_free_memory(void);
+
 // open(2) and openat(2) without their variable arguments; close-on-exec always.
 static inline int clinux_openat(int directory, const char *path, int flags, mode_t mode) {
     return openat(directory, path, flags | O_CLOEXEC, mode);
