@@ -91,7 +91,8 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "Nightbell", "NightbellWire", "Descriptors", "Presentation", "Suspension",
+                "Nightbell", "NightbellProfiles", "NightbellWire", "Descriptors", "Presentation",
+                "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

@@ -68,8 +68,6 @@ package struct IMAPProfile: ProtocolProfile {
         for letter in "ok ".utf8 {
             guard try reader.next(bytes).lowercased == letter else { throw .significant(.message) }
         }
-        // A response code is for the owner.
-        if try reader.peek(bytes) == UInt8(ascii: "[") { throw .significant(.message) }
         let text = try reader.line(bytes)
         guard settings.fillers.contains(where: { bytes.equalsIgnoringCase(text, $0) }) else {
             throw .significant(.message)

@@ -80,6 +80,8 @@ struct IMAPTests {
             Expectation(line, line, .noise(length: 17, .filler)).check(try desk())
         }
         let other = try desk(fillers: ["Keepalive", "Hang in there.."])
+        let long = "* OK " + String(repeating: "x", count: 600)
+        Expectation("long", long + "\r\n", .significant(.tooLong)).check(other)
         Expectation("other", "* OK Hang in there..\r\n", .noise(length: 22, .filler)).check(other)
         Expectation("other", "* OK Still here\r\n", .significant(.message)).check(other)
     }

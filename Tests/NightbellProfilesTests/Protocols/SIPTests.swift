@@ -70,6 +70,8 @@ struct SIPTests {
         var desk = try desk()
         let first = desk.judge(lines(Self.keepAlive)).reply
         #expect(desk.judge(lines(Self.keepAlive)).reply == first)
+        // SipHash-2-4 of Via, From, Call-ID and CSeq, each with a zero behind it, computed elsewhere.
+        #expect(tag(first) == "d199aa735dc8f994")
         let other = Self.keepAlive.replacing("3bba-2.1", with: "3bba-2.2")
         #expect(tag(desk.judge(lines(other)).reply) != tag(first))
         var stranger = try Desk(.sip(try SIPSettings(tagKey: 1)))
@@ -282,6 +284,9 @@ struct SIPTests {
         let padding = [UInt8](repeating: UInt8(ascii: "x"), count: 4_095 - start.count)
         #expect(desk.judge(start + padding).0 == .needMore(limit: 4_096))
         #expect(desk.judge(start + padding + [120]).0 == .significant(.tooLong))
+        // Whole, but too long: that it is all there makes no difference.
+        let long = Self.keepAlive.replacing("CSeq", with: "X: \(String(repeating: "y", count: 4_000))\nCSeq")
+        Expectation("long", lines(long), .significant(.tooLong)).check(try self.desk())
         desk = try self.desk()
         let headers = String(repeating: "X: y\n", count: 60)
         #expect(

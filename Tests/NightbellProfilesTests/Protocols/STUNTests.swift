@@ -56,6 +56,13 @@ struct STUNTests {
         #expect(desk.judge(Self.success(ping, address: Self.address)).0 == .significant(.unexpectedAnswer))
     }
 
+    @Test("Nothing is an answer before something was asked")
+    func unasked() throws {
+        var desk = try desk()
+        let zeros = hex("0001 0000 2112A442") + [UInt8](repeating: 0, count: 12)
+        #expect(desk.judge(Self.success(zeros, address: Self.address)).0 == .significant(.unexpectedAnswer))
+    }
+
     @Test("A fingerprint is sent, and checked where there is one")
     func fingerprints() throws {
         // RFC 5769 §2.2 in shape: SOFTWARE, XOR-MAPPED-ADDRESS, FINGERPRINT.

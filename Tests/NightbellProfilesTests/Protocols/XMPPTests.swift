@@ -196,6 +196,9 @@ struct XMPPTests {
         #expect(desk.judge(start + padding).0 == .needMore(limit: 2_048))
         #expect(desk.judge(start + padding + "x").0 == .significant(.tooLong))
         desk.profile.begin()
+        let whole = start + padding + "'><ping xmlns='urn:xmpp:ping'/></iq>"
+        #expect(desk.judge(whole).0 == .significant(.tooLong), "all there, and still too long")
+        desk.profile.begin()
         #expect(desk.judge("<iq" + String(repeating: " ", count: 5_000)).0 == .significant(.tooLong))
     }
 }

@@ -73,7 +73,7 @@ struct Rehearsal {
             arrived += min(max(1, count), stream.count - arrived)
             try look(ends)
         }
-        if head < arrived {
+        while head < arrived {
             wake(ends)
             try look(ends)
         }
