@@ -40,6 +40,7 @@ let package = Package(
         .target(
             name: "NightbellCore",
             swiftSettings: strict + [.define("NIGHTBELL_MUTATIONS", .when(configuration: .debug))]),
+        .target(name: "NightbellProfiles", swiftSettings: strict),
         .target(
             name: "NightbellWire",
             dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
@@ -90,7 +91,8 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "Nightbell", "NightbellWire", "Descriptors", "Presentation", "Suspension",
+                "Nightbell", "NightbellProfiles", "NightbellWire", "Descriptors", "Presentation",
+                "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -172,6 +174,9 @@ let package = Package(
 
         .testTarget(
             name: "NightbellCoreTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
+        .testTarget(
+            name: "NightbellProfilesTests", dependencies: ["NightbellProfiles", "Simulation"],
+            swiftSettings: settings),
         .testTarget(
             name: "SimulationTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
         .testTarget(

@@ -22,7 +22,7 @@ struct NightbellCommand: ParsableCommand {
         version: nightbellVersion,
         subcommands: [
             StatusCommand.self, ListCommand.self, ShowCommand.self, WatchCommand.self, WakeCommand.self,
-            SuspendCommand.self, QuitCommand.self, RunCommand.self, DoctorCommand.self,
+            SuspendCommand.self, QuitCommand.self, RunCommand.self, DoctorCommand.self, ExplainCommand.self,
         ])
 }
 

@@ -34,9 +34,8 @@ struct ImportRulesTests {
             "NightbellSupervisor",
         ],
         "nightbell": [
-            "ArgumentParser", "Descriptors", "Glibc", "Nightbell", "NightbellWire", "Presentation",
-            "Suspension",
-            "SwiftProtobuf",
+            "ArgumentParser", "Descriptors", "Glibc", "Nightbell", "NightbellProfiles", "NightbellWire",
+            "Presentation", "Suspension", "SwiftProtobuf",
         ],
     ]
     /// Targets of C: their headers include what they wrap.
