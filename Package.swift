@@ -50,6 +50,7 @@ let package = Package(
         .target(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
         .target(name: "Suspension", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+        .target(name: "Launching", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
 
         // What people link.
         .target(
@@ -70,9 +71,15 @@ let package = Package(
 
         // What people run, and the parts of it that are tested on their own.
         .target(
+            name: "Manifests",
+            dependencies: [
+                "Descriptors", "Launching", "NightbellCore", .product(name: "Yams", package: "Yams"),
+            ],
+            swiftSettings: strict),
+        .target(
             name: "DaemonConfiguration",
             dependencies: [
-                "NightbellCore",
+                "Manifests", "NightbellCore",
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Yams", package: "Yams"),
@@ -90,7 +97,8 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "Nightbell", "NightbellWire", "Descriptors", "Presentation", "Suspension",
+                "Nightbell", "NightbellCore", "NightbellWire", "Descriptors", "Manifests", "Presentation",
+                "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -216,7 +224,14 @@ let package = Package(
             dependencies: ["Descriptors", "EdgeTestSupport", "nightbell", "nightbelld", "puppet"],
             swiftSettings: settings),
         .testTarget(
-            name: "DaemonTests", dependencies: ["DaemonConfiguration", "NightbellCore"],
+            name: "DaemonTests", dependencies: ["DaemonConfiguration", "Manifests", "NightbellCore"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ManifestTests",
+            dependencies: ["EdgeTestSupport", "Launching", "Manifests", "NightbellCore"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "LaunchingTests", dependencies: ["CLinux", "Descriptors", "EdgeTestSupport", "Launching"],
             swiftSettings: settings),
         .testTarget(
             name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell"], swiftSettings: settings),

@@ -14,13 +14,15 @@ struct ImportRulesTests {
         "Descriptors": edge,
         "EventLoop": edge.union(["CLibevent", "Descriptors"]),
         "Suspension": edge.union(["Descriptors"]),
+        "Launching": edge.union(["Descriptors"]),
+        "Manifests": ["Descriptors", "Glibc", "Launching", "NightbellCore", "Yams"],
         "NightbellSupervisor": edge.union([
             "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
             "Logging", "SwiftProtobuf",
         ]),
         "Nightbell": edge.union(["NightbellWire", "Descriptors", "SwiftProtobuf", "DequeModule"]),
         "DaemonConfiguration": [
-            "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
+            "Manifests", "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
         ],
         "Presentation": ["Nightbell"],
         "LoadTester": edge.union([
@@ -34,8 +36,8 @@ struct ImportRulesTests {
             "NightbellSupervisor",
         ],
         "nightbell": [
-            "ArgumentParser", "Descriptors", "Glibc", "Nightbell", "NightbellWire", "Presentation",
-            "Suspension",
+            "ArgumentParser", "Descriptors", "Glibc", "Manifests", "Nightbell", "NightbellWire",
+            "NightbellCore", "Presentation", "Suspension",
             "SwiftProtobuf",
         ],
     ]

@@ -84,3 +84,13 @@ static inline struct cmsghdr *clinux_cmsg_next(struct msghdr *message, struct cm
 static inline void *clinux_cmsg_data(struct cmsghdr *header) {
     return CMSG_DATA(header);
 }
+
+struct clinux_limit {
+    uint64_t soft;
+    uint64_t hard;
+};
+
+// prlimit(2), to look only. `process` 0 is the caller. 0, or -1 and errno.
+static inline int clinux_get_limit(pid_t process, uint32_t resource, struct clinux_limit *limit) {
+    return (int)syscall(SYS_prlimit64, process, resource, (void *)0, limit);
+}
