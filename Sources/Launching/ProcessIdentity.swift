@@ -21,3 +21,6 @@ package struct ProcessIdentity: Sendable, Hashable {
             user: geteuid(), group: getegid(), otherGroups: Array(groups.prefix(Int(count))))
     }
 }
+
+/// The uid that the kernel checks.
+func currentUser() -> uid_t { geteuid() }

@@ -2,6 +2,8 @@
 // without a declaration. Everything else is called from Swift directly.
 #pragma once
 
+#include "CLaunch.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
@@ -65,6 +67,11 @@ static inline int clinux_duplicate(int fd) {
     return fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
+// pipe2(2), close-on-exec and non-blocking: 0, or -1 and errno.
+static inline int clinux_pipe(int ends[2]) {
+    return (int)syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK);
+}
+
 static inline size_t clinux_cmsg_space(size_t length) {
     return CMSG_SPACE(length);
 }
@@ -94,3 +101,10 @@ struct clinux_limit {
 static inline int clinux_get_limit(pid_t process, uint32_t resource, struct clinux_limit *limit) {
     return (int)syscall(SYS_prlimit64, process, resource, (void *)0, limit);
 }
+
+// waitid(2) for a child of ours, without waiting: 1 and its status as in wait(2); 0: it has not ended; -1 and errno.
+int clinux_wait(int pidfd, int *status);
+
+// How the process of a pidfd ended, whoever's child it was (Linux 6.15): 1 and its status as in wait(2); 0: its parent
+// has not waited for it yet; -1 and errno.
+int clinux_pidfd_exit_status(int pidfd, int *status);
