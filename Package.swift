@@ -51,6 +51,8 @@ let package = Package(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
         .target(name: "Suspension", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
         .target(name: "Launching", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+        .target(name: "Durability", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+        .target(name: "MemoryPressure", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
 
         // What people link.
         .target(
@@ -229,6 +231,12 @@ let package = Package(
         .testTarget(
             name: "ManifestTests",
             dependencies: ["EdgeTestSupport", "Launching", "Manifests", "NightbellCore"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "DurabilityTests", dependencies: ["Descriptors", "Durability", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "MemoryPressureTests", dependencies: ["Descriptors", "EdgeTestSupport", "MemoryPressure"],
             swiftSettings: settings),
         .testTarget(
             name: "LaunchingTests", dependencies: ["CLinux", "Descriptors", "EdgeTestSupport", "Launching"],

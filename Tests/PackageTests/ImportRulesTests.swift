@@ -15,6 +15,8 @@ struct ImportRulesTests {
         "EventLoop": edge.union(["CLibevent", "Descriptors"]),
         "Suspension": edge.union(["Descriptors"]),
         "Launching": edge.union(["Descriptors"]),
+        "Durability": edge.union(["Descriptors"]),
+        "MemoryPressure": edge.union(["Descriptors"]),
         "Manifests": ["Descriptors", "Glibc", "Launching", "NightbellCore", "Yams"],
         "NightbellSupervisor": edge.union([
             "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
