@@ -11,30 +11,28 @@ int clinux_file_type(int fd) {
     return result == 0 ? (status.stx_mode & S_IFMT) : -1;
 }
 
-#include <sys/ioctl.h>
-#include <sys/wait.h>
+// From linux/fcntl.h and linux/memfd.h, of which older distributions have too little.
+enum {
+    memfd_close_on_exec = 0x1,
+    memfd_allow_sealing = 0x2,
+    add_seals = 1033,
+    get_seals = 1034,
+    seal_seal = 0x1,
+    seal_shrink = 0x2,
+    seal_grow = 0x4,
+    seal_future_write = 0x10,
+};
 
-int clinux_wait(int pidfd, int *status) {
-    enum { p_pidfd = 3, any_child = 0x40000000 };
-    siginfo_t information = {0};
-    int result = (int)syscall(SYS_waitid, p_pidfd, pidfd, &information, WEXITED | WNOHANG | any_child, (void *)0);
-    if (result != 0) return -1;
-    if (information.si_pid == 0) return 0;
-    *status = information.si_code == CLD_EXITED ? information.si_status << 8 : information.si_status;
-    return 1;
+int clinux_sealable_memory(const char *name) {
+    return (int)syscall(SYS_memfd_create, name, memfd_close_on_exec | memfd_allow_sealing);
 }
 
-int clinux_pidfd_exit_status(int pidfd, int *status) {
-    // The first version of `struct pidfd_info`, which every later kernel understands.
-    struct {
-        uint64_t mask;
-        uint64_t cgroup;
-        uint32_t ids[11];
-        int32_t exit_code;
-    } information = {.mask = 1 << 3};
-    _Static_assert(sizeof information == 64, "PIDFD_INFO_SIZE_VER0");
-    if (ioctl(pidfd, _IOWR(0xFF, 11, information), &information) != 0) return -1;
-    if ((information.mask & 1 << 3) == 0) return 0;
-    *status = information.exit_code;
-    return 1;
+int clinux_seal_for_readers(int fd) {
+    return fcntl(fd, add_seals, seal_seal | seal_shrink | seal_grow | seal_future_write);
+}
+
+int clinux_is_sealed_page(int fd, size_t size) {
+    struct stat status;
+    int seals = fcntl(fd, get_seals);
+    return seals >= 0 && (seals & seal_shrink) && fstat(fd, &status) == 0 && (size_t)status.st_size == size;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "CLaunch.h"
+#include "CProcess.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -92,19 +93,25 @@ static inline void *clinux_cmsg_data(struct cmsghdr *header) {
     return CMSG_DATA(header);
 }
 
-struct clinux_limit {
-    uint64_t soft;
-    uint64_t hard;
-};
+// Anonymous memory as a file that can be sealed, close-on-exec: a descriptor, or -1 and errno.
+int clinux_sealable_memory(const char *name);
 
-// prlimit(2), to look only. `process` 0 is the caller. 0, or -1 and errno.
-static inline int clinux_get_limit(pid_t process, uint32_t resource, struct clinux_limit *limit) {
-    return (int)syscall(SYS_prlimit64, process, resource, (void *)0, limit);
+// Fixes the size for everybody, and the content for all who have not mapped it for writing yet. 0, or -1 and errno.
+int clinux_seal_for_readers(int fd);
+
+// Has the child of a fork see zeros here. 0, or -1 and errno.
+static inline int clinux_wipe_on_fork(void *address, size_t size) {
+    enum { wipe_on_fork = 18 };
+    return (int)syscall(SYS_madvise, address, size, wipe_on_fork);
 }
 
-// waitid(2) for a child of ours, without waiting: 1 and its status as in wait(2); 0: it has not ended; -1 and errno.
-int clinux_wait(int pidfd, int *status);
+// 1: the file has exactly this size, for good.
+int clinux_is_sealed_page(int fd, size_t size);
 
-// How the process of a pidfd ended, whoever's child it was (Linux 6.15): 1 and its status as in wait(2); 0: its parent
-// has not waited for it yet; -1 and errno.
-int clinux_pidfd_exit_status(int pidfd, int *status);
+static inline void clinux_store_release(uint64_t *word, uint64_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline uint64_t clinux_load_acquire(const uint64_t *word) {
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
