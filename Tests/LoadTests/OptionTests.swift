@@ -19,7 +19,7 @@ struct OptionTests {
         let park = try parse("park", as: ParkCommand.self)
         #expect((park.sockets, park.firstSockets, park.idleSeconds) == (15_000, 1_000, 10))
         let adopt = try parse("adopt", as: AdoptCommand.self)
-        #expect((adopt.sockets, adopt.batch) == (15_000, 1))
+        #expect((adopt.sockets, adopt.batch) == (15_000, 250))
         let soak = try parse("soak", as: SoakCommand.self)
         #expect(soak.minutes == 10)
     }

@@ -8,8 +8,8 @@ package struct AdoptCommand: ParsableCommand {
     @Option(help: "Sockets.")
     package var sockets = 15_000
 
-    @Option(help: "Sockets in a packet.")
-    package var batch = 1
+    @Option(help: "Sockets in a packet; 250 is what the client library puts into one.")
+    package var batch = 250
 
     @Option(help: "What kind of sockets.")
     package var transport = Transport.unix

@@ -10,6 +10,8 @@ struct ParkRun {
         var transport: Transport
         var sockets: Int
         var firstSockets: Int
+        /// Parked before anything is measured.
+        var warmSockets: Int { 10 * clients }
         var clients: Int
         var idleClients: Int
         var idleSeconds: Int
@@ -47,8 +49,8 @@ struct ParkRun {
         return results
     }
 
-    /// The first few pay for pages of code that are then there for all.
-    private var populations: [Int] { [2 * settings.clients, settings.firstSockets, settings.sockets] }
+    /// The first few pay for code that was never run and for buffers that are then there for all.
+    private var populations: [Int] { [settings.warmSockets, settings.firstSockets, settings.sockets] }
 
     private func startClients(
         _ range: Range<Int>, _ supervisor: PrivateSupervisor, _ area: SharedArea, _ pipe: borrowing Pipe
