@@ -83,7 +83,7 @@ struct STUNMessage {
             case Attribute.mappedAddress:
                 break
             case Attribute.fingerprint:
-                try checkFingerprint(bytes, at: index, count: count, end: body.upperBound)
+                try verifyChecksum(bytes, at: index, count: count, end: body.upperBound)
             case Attribute.optional...:
                 break
             default:
@@ -115,7 +115,7 @@ struct STUNMessage {
     }
 
     /// RFC 8489 §14.7: the last attribute, over all that precedes it.
-    private func checkFingerprint(
+    private func verifyChecksum(
         _ bytes: Span<UInt8>, at index: Int, count: Int, end: Int
     ) throws(Obstacle) {
         guard count == 4, index + 8 == end,
