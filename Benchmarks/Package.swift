@@ -20,9 +20,10 @@ let package = Package(
     ],
     targets: [
         .target(name: "NightbellCore", swiftSettings: settings + [.strictMemorySafety()]),
+        .target(name: "NightbellProfiles", swiftSettings: settings + [.strictMemorySafety()]),
         .target(name: "CAllocations"),
         .target(
-            name: "Workloads", dependencies: ["NightbellCore"],
+            name: "Workloads", dependencies: ["NightbellCore", "NightbellProfiles"],
             swiftSettings: settings + [.strictMemorySafety()]),
         // Counts and ratios, with limits.
         .executableTarget(

@@ -15,6 +15,14 @@ let benchmarks: @Sendable () -> Void = {
         }
     }
 
+    for sample in Judging.samples {
+        Benchmark("Judge: \(sample.name)") { benchmark, judging in
+            for _ in benchmark.scaledIterations { judging.cycle() }
+        } setup: {
+            try sample.make()
+        }
+    }
+
     for count in [1_000, 100_000, 1_000_000] {
         Benchmark("Keep-alive expires and is set again, \(count) timers") { benchmark, timers in
             for _ in benchmark.scaledIterations { timers.cycle() }

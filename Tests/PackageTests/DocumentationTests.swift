@@ -55,7 +55,10 @@ struct DocumentationTests {
 
     @Test("Every script can be executed")
     func scripts() throws {
-        for name in ["scripts/test", "scripts/simulate", "scripts/bench-core", "scripts/install", ".ci/run"] {
+        for name in [
+            "scripts/test", "scripts/simulate", "scripts/bench-core", "scripts/fuzz", "scripts/install",
+            ".ci/run",
+        ] {
             #expect(try Repository.text(name).hasPrefix("#!/usr/bin/env bash\n"), "\(name)")
             #expect(Repository.isExecutable(name), "\(name)")
         }

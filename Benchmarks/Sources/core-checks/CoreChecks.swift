@@ -6,15 +6,21 @@ import Workloads
 @main
 enum CoreChecks {
     static func main() {
-        let checks = [
-            Check("allocations per wake, 1 client", allocationsPerWake(clients: 1), limit: 0),
-            Check("allocations per wake, 1,000 clients", allocationsPerWake(clients: 1_000), limit: 0),
-            // The heap is less than twice as deep; the rest is the cache, which holds a thousand and not a million.
-            Check("a timer of 100,000 over one of 1,000", growth(Timers.init, 1_000, 100_000), limit: 4),
-            Check("a timer of 1,000,000 over one of 1,000", growth(Timers.init, 1_000, 1_000_000), limit: 12),
-            // Nothing in a wake looks at the others.
-            Check("a wake among 10,000 over one among 10", growth(Sleepers.init, 10, 10_000), limit: 4),
-        ]
+        let checks =
+            [
+                Check("allocations per wake, 1 client", allocationsPerWake(clients: 1), limit: 0),
+                Check("allocations per wake, 1,000 clients", allocationsPerWake(clients: 1_000), limit: 0),
+                // The heap is less than twice as deep; the rest is the cache, which holds a thousand and not a million.
+                Check("a timer of 100,000 over one of 1,000", growth(Timers.init, 1_000, 100_000), limit: 4),
+                Check(
+                    "a timer of 1,000,000 over one of 1,000", growth(Timers.init, 1_000, 1_000_000), limit: 12
+                ),
+                // Nothing in a wake looks at the others.
+                Check("a wake among 10,000 over one among 10", growth(Sleepers.init, 10, 10_000), limit: 4),
+            ]
+            + Judging.samples.map { sample in
+                Check("allocations per \(sample.name)", allocations(sample.make), limit: 0)
+            }
         for check in checks { print(check.line) }
         if !checks.allSatisfy(\.holds) { exit(1) }
     }
@@ -29,6 +35,17 @@ enum CoreChecks {
         let allocations = nightbell_allocations() - before
         guard sleepers.isSound(after: 2 * cycles) else { return .infinity }
         return Double(allocations) / Double(cycles)
+    }
+
+    /// Judging one piece of noise, its answer included.
+    private static func allocations(_ make: () throws -> Judging) -> Double {
+        guard let judging = try? make() else { return .infinity }
+        let cycles = 10_000
+        for _ in 0..<cycles { judging.cycle() }
+        let before = nightbell_allocations()
+        for _ in 0..<cycles { judging.cycle() }
+        let allocations = nightbell_allocations() - before
+        return judging.isSound(after: 2 * cycles) ? Double(allocations) / Double(cycles) : .infinity
     }
 
     /// How many times as long one cycle takes among many as among few: by the best of several rounds in turns, so

@@ -97,7 +97,8 @@ package struct SIPProfile: ProtocolProfile {
         do {
             let request = try OptionsRequest(&reader, bytes, over: transport, users: settings.users)
             let via = try Via(bytes, request.topVia, over: transport)
-            let amendment = try via.amendment(for: circumstances.peer, bytes, over: transport)
+            let amendment = try via.amendment(
+                for: circumstances.peer, bytes, over: transport, scratch: &replies)
             guard transport == .stream || request.length == bytes.count else {
                 return .significant(.unusual)
             }

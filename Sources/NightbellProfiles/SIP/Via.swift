@@ -103,8 +103,10 @@ struct Via {
     ///
     /// An answer to a datagram leaves on the same socket to where the request came from. If it had to go
     /// elsewhere (§18.2.2), to a port that differs from the one it came from, it is up to the owner.
+    ///
+    /// - Parameter scratch: used for a moment and left as it was.
     func amendment(
-        for peer: Endpoint?, _ bytes: Span<UInt8>, over transport: Transport
+        for peer: Endpoint?, _ bytes: Span<UInt8>, over transport: Transport, scratch: inout [UInt8]
     ) throws(Obstacle) -> Amendment {
         var amendment = Amendment()
         guard let peer else {
@@ -117,15 +119,18 @@ struct Via {
         } else if transport == .datagram, port != UInt64(peer.port) {
             throw .significant(.unusual)
         }
-        if rport != nil || !isHost(peer, bytes) { amendment.received = (end, peer) }
+        if rport != nil || !isHost(peer, bytes, &scratch) { amendment.received = (end, peer) }
         return amendment
     }
 
     /// Whether the host is the address, spelled as we would. If not, `received` is added, which never hurts.
-    private func isHost(_ peer: Endpoint, _ bytes: Span<UInt8>) -> Bool {
-        var text: [UInt8] = []
-        peer.writeAddress(to: &text)
+    private func isHost(_ peer: Endpoint, _ bytes: Span<UInt8>, _ scratch: inout [UInt8]) -> Bool {
+        let start = scratch.count
+        defer { scratch.removeLast(scratch.count - start) }
+        peer.writeAddress(to: &scratch)
         let isBracketed = bytes[host.lowerBound] == UInt8(ascii: "[") && host.count >= 2
-        return bytes.equals(isBracketed ? (host.lowerBound + 1)..<(host.upperBound - 1) : host, text)
+        let name = isBracketed ? (host.lowerBound + 1)..<(host.upperBound - 1) : host
+        guard name.count == scratch.count - start else { return false }
+        return name.allSatisfy { bytes[$0] == scratch[start + $0 - name.lowerBound] }
     }
 }

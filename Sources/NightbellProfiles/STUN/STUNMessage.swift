@@ -83,7 +83,7 @@ struct STUNMessage {
             case Attribute.mappedAddress:
                 break
             case Attribute.fingerprint:
-                try checkFingerprint(bytes, at: index, count: count, end: body.upperBound)
+                try verifyChecksum(bytes, at: index, count: count, end: body.upperBound)
             case Attribute.optional...:
                 break
             default:
@@ -115,15 +115,15 @@ struct STUNMessage {
     }
 
     /// RFC 8489 §14.7: the last attribute, over all that precedes it.
-    private func checkFingerprint(
+    private func verifyChecksum(
         _ bytes: Span<UInt8>, at index: Int, count: Int, end: Int
     ) throws(Obstacle) {
         guard count == 4, index + 8 == end,
-            bytes.bigEndian(at: index + 4, bytes: 4) == Self.fingerprint(of: bytes, 0..<index)
+            bytes.bigEndian(at: index + 4, bytes: 4) == Self.checksum(of: bytes, 0..<index)
         else { throw .significant(.malformed) }
     }
 
-    private static func fingerprint(of bytes: Span<UInt8>, _ range: Range<Int>) -> UInt64 {
+    private static func checksum(of bytes: Span<UInt8>, _ range: Range<Int>) -> UInt64 {
         // The cyclic redundancy check of ITU V.42, bit by bit: it is rarely asked for, and never of much.
         var remainder = UInt32.max
         for index in range {
@@ -144,7 +144,7 @@ struct STUNMessage {
         output.append(bigEndian: UInt64(transaction.high), bytes: 4)
         output.append(bigEndian: transaction.low, bytes: 8)
         guard withFingerprint else { return }
-        let sum = fingerprint(of: output.span, start..<output.count)
+        let sum = checksum(of: output.span, start..<output.count)
         output.append(bigEndian: Attribute.fingerprint, bytes: 2)
         output.append(bigEndian: 4, bytes: 2)
         output.append(bigEndian: sum, bytes: 4)

@@ -1,0 +1,108 @@
+import EdgeTestSupport
+import Foundation
+import Testing
+
+@Suite("nightbell explain")
+struct ExplainTests {
+    private let directory: TemporaryDirectory
+
+    init() throws {
+        directory = try TemporaryDirectory()
+    }
+
+    private static let ping = """
+        OPTIONS sip:bob@192.0.2.7 SIP/2.0\r
+        Via: SIP/2.0/TCP 192.0.2.1:5060;branch=z9hG4bK1\r
+        From: <sip:ka@example.org>;tag=1\r
+        To: <sip:bob@example.org>\r
+        Call-ID: 1\r
+        CSeq: 80 OPTIONS\r
+        Content-Length: 0\r
+        \r\n
+        """
+
+    private func file(_ name: String, _ text: String) throws -> String {
+        try Data(text.utf8).write(to: URL(fileURLWithPath: directory.file(name)))
+        return directory.file(name)
+    }
+
+    @Test("A capture is judged message by message, up to the first for the owner")
+    func stream() throws {
+        let capture = try file("capture", Self.ping + "\r\n\r\nINVITE sip:bob SIP/2.0\r\n\r\n" + Self.ping)
+        let nightbell = Program.product("nightbell")
+        let outcome = try Program.run(
+            "/bin/sh", ["-c", "'\(nightbell)' explain --profile sip < '\(capture)'"])
+        #expect(outcome.code == 0, "\(outcome.errors)")
+        let lines = outcome.output.split(separator: "\n")
+        let length = Self.ping.utf8.count
+        #expect(lines.first == "0 +\(length)  noise: a ping, answered")
+        #expect(lines.contains { $0.hasPrefix("    > SIP/2.0 200 OK\\r\\nVia: ") })
+        #expect(lines.contains("\(length) +2  noise: a filler"))
+        #expect(lines.contains("\(length + 2) +2  noise: a ping, answered"))
+        #expect(lines.contains("\(length + 4) +\(26 + length)  significant: a message for the owner"))
+        #expect(lines.last == "3 absorbed (\(length + 4) B), \(26 + length) B left for the owner")
+    }
+
+    @Test("Programs get one object a line")
+    func json() throws {
+        let capture = try file("capture", Self.ping + "\r")
+        let outcome = try Program.run(
+            "nightbell", ["explain", "--profile", "sip", "--ping", "--json", capture])
+        let objects = try outcome.output.split(separator: "\n").map {
+            try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
+        }
+        #expect(objects.map { $0["decision"] as? String } == ["sent", "noise", "need_more"])
+        #expect(objects.first?["reply_base64"] as? String == "DQoNCg==")
+        let reply = try #require(Data(base64Encoded: objects[1]["reply_base64"] as? String ?? ""))
+        #expect(reply.starts(with: Array("SIP/2.0 200 OK\r\n".utf8)))
+        #expect(objects[2]["offset"] as? Int == Self.ping.utf8.count)
+        #expect(objects[2]["limit_bytes"] as? Int == 2)
+    }
+
+    @Test("Datagrams are files, each judged by itself")
+    func datagrams() throws {
+        let ping = try file("ping", Self.ping.replacingOccurrences(of: "TCP", with: "UDP"))
+        let call = try file("call", "INVITE sip:bob SIP/2.0\r\n\r\n")
+        let arguments = ["explain", "--profile", "sip", "--datagram", "--peer", "192.0.2.1:5060"]
+        let outcome = try Program.run("nightbell", arguments + [ping, call, ping])
+        #expect(outcome.output.contains("0 +\(Self.ping.utf8.count)  noise"))
+        #expect(outcome.output.contains("1 +26  significant"))
+        #expect(outcome.output.contains("2 +\(Self.ping.utf8.count)  noise"))
+    }
+
+    @Test("Patterns, roles and what is lent come from the command line")
+    func settings() throws {
+        let cases: [([String], String, String)] = [
+            (["line", "--pattern", "ping=pong", "--line-end", "lf"], "ping\n", "> pong\\n"),
+            (["bytes", "--hex", "--pattern", "41 42=43"], "AB", "> C"),
+            (["mqtt", "--role", "server"], "\u{40}", "significant"),
+            (
+                ["xmpp", "--lend-counters", "12,7"], "<r xmlns='urn:xmpp:sm:3'/>",
+                "> <a xmlns='urn:xmpp:sm:3' h='12'/>"
+            ),
+            (["imap", "--ping", "--lend-tag", "a1"], "a1 OK done\r\n", "> NB1 IDLE\\r\\n"),
+        ]
+        for (arguments, traffic, expected) in cases {
+            let capture = try file("capture", traffic)
+            let outcome = try Program.run("nightbell", ["explain", "--profile"] + arguments + [capture])
+            #expect(outcome.output.contains(expected), "\(arguments): \(outcome.output) \(outcome.errors)")
+        }
+    }
+
+    @Test("What makes no sense is refused")
+    func refusals() throws {
+        for arguments in [
+            ["--profile", "smtp"], ["--profile", "xmpp", "--datagram"],
+            ["--profile", "xmpp", "--lend-counters", "x"],
+            ["--profile", "imap", "--lend-tag", "a b"], ["--profile", "sip", "--peer", "somewhere"],
+            ["--profile", "bytes", "--pattern", "a", "--pattern", "ab"],
+            ["--profile", "bytes", "--hex", "--pattern", "abc"], [],
+        ] {
+            #expect(try Program.run("nightbell", ["explain"] + arguments).code == 64, "\(arguments)")
+        }
+        let missing = try Program.run(
+            "nightbell", ["explain", "--profile", "sip", directory.file("missing")])
+        #expect(missing.code == 1)
+        #expect(missing.errors.contains("No such file"))
+    }
+}
