@@ -187,12 +187,12 @@ struct StartingTests {
         // Its sockets are watched as if it slept, again and again.
         for round in 1...3 {
             let sleeps = try eventually(within: 30_000) { try show().contains("suspended") }
-            #expect(sleeps)
+            try #require(sleeps)
             try puppet.say("write a.peer call-\(round)")
             let isRead = eventually(within: 30_000) {
                 puppet.output.count(of: "read a ") == round
             }
-            #expect(isRead, "\(puppet.output)")
+            try #require(isRead, "\(puppet.output)")
         }
         let shown = try show()
         #expect(shown.contains("cannot be suspended"), "\(shown)")
