@@ -18,3 +18,29 @@ void clinux_release_free_memory(void) {
     malloc_trim(0);
 #endif
 }
+
+// From linux/fcntl.h and linux/memfd.h, of which older distributions have too little.
+enum {
+    memfd_close_on_exec = 0x1,
+    memfd_allow_sealing = 0x2,
+    add_seals = 1033,
+    get_seals = 1034,
+    seal_seal = 0x1,
+    seal_shrink = 0x2,
+    seal_grow = 0x4,
+    seal_future_write = 0x10,
+};
+
+int clinux_sealable_memory(const char *name) {
+    return (int)syscall(SYS_memfd_create, name, memfd_close_on_exec | memfd_allow_sealing);
+}
+
+int clinux_seal_for_readers(int fd) {
+    return fcntl(fd, add_seals, seal_seal | seal_shrink | seal_grow | seal_future_write);
+}
+
+int clinux_is_sealed_page(int fd, size_t size) {
+    struct stat status;
+    int seals = fcntl(fd, get_seals);
+    return seals >= 0 && (seals & seal_shrink) && fstat(fd, &status) == 0 && (size_t)status.st_size == size;
+}

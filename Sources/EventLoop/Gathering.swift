@@ -13,6 +13,10 @@ struct Gathering {
         spare.reserveCapacity(64)
     }
 
+    var count: Int { filling.count }
+
+    subscript(index: Int) -> Ready { filling[index] }
+
     mutating func append(_ ready: Ready) {
         filling.append(ready)
     }

@@ -5,8 +5,8 @@ import Synchronization
 
 /// One libevent loop on one thread, which is at the same time the serial executor of the actors that live there.
 ///
-/// libevent's callbacks do nothing but note what happened. Once per turn the jobs that wait are run, and then
-/// `turn` is called with everything noted: the actor is entered once per turn, not once per event, and no `Task`
+/// libevent's callbacks do nothing but note what happened. Once per turn `turn` is called with everything noted,
+/// and then the jobs that wait are run: the actor is entered once per turn, not once per event, and no `Task`
 /// is made. With nothing due the thread sleeps in `epoll_wait` without a timeout.
 ///
 /// The executor outlives its actors and its watches: both hold it.
@@ -25,6 +25,10 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let owner = Atomic<UInt>(0)
     /// Empty between turns; kept for its capacity.
     private var jobs: [UnownedJob] = []
+
+    /// How often a turn looks for events, and how many are enough.
+    private static let mostLooks = 16
+    private static let enough = 1_024
 
     package init() throws(LoopError) {
         do {
@@ -76,28 +80,44 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
 
     // MARK: Running
 
-    /// Runs the loop on the calling thread until `stop`, calling `turn` once per turn with what happened (nothing,
-    /// if only jobs ran). Jobs that were enqueued before it returns have run; later ones wait for another `run`.
-    package func run(turn: (_ batch: [Ready]) -> Void) throws(LoopError) {
+    /// Runs the loop on the calling thread until `stop`, calling `turn` once per turn with what happened, if
+    /// anything did. Jobs that were enqueued before it returns have run; later ones wait for another `run`.
+    ///
+    /// - Parameters:
+    ///   - early: called with each event as soon as it is known, for what cannot wait. A turn begins when nothing
+    ///     more has happened meanwhile, or enough has: in a crowd, nobody's `early` waits for another's turn.
+    ///   - turn: called with everything that `early` was called with since the last turn.
+    package func run(
+        early: (_ ready: Ready) -> Void = { _ in }, turn: (_ batch: [Ready]) -> Void
+    ) throws(LoopError) {
         let (isFree, _) = owner.compareExchange(
             expected: 0, desired: UInt(pthread_self()), ordering: .relaxed)
         precondition(isFree, "a loop runs once at a time")
         defer { owner.store(0, ordering: .relaxed) }
         while !inbox.isStopRequested {
             // The loop's own thread rings no bell, so jobs it left for this turn must be asked for.
-            let wait = inbox.isEmpty ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK
-            guard unsafe event_base_loop(base, wait) >= 0 else {
-                throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
-            }
+            try gather(early, mayWait: inbox.isEmpty)
+            deliver(to: turn)
             ringOff()
             runJobs()
-            deliver(to: turn)
         }
-        while inbox.hasJobs {
-            runJobs()
-            deliver(to: turn)
-        }
+        while inbox.hasJobs { runJobs() }
         inbox.forgetStop()
+    }
+
+    /// Waits for something to happen, then looks for more until there is no more or enough.
+    private func gather(_ early: (_ ready: Ready) -> Void, mayWait: Bool) throws(LoopError) {
+        var flags = mayWait ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK
+        for _ in 0..<Self.mostLooks {
+            let known = unsafe gathering.pointee.count
+            guard unsafe event_base_loop(base, flags) >= 0 else {
+                throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
+            }
+            let count = unsafe gathering.pointee.count
+            for index in known..<count { early(unsafe gathering.pointee[index]) }
+            guard count > known, count < Self.enough else { return }
+            flags = EVLOOP_ONCE | EVLOOP_NONBLOCK
+        }
     }
 
     /// Ends `run` after the turn it is in and the jobs that wait. From any thread; before `run` it ends the next
@@ -114,6 +134,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     private func deliver(to turn: (_ batch: [Ready]) -> Void) {
+        guard unsafe gathering.pointee.count > 0 else { return }
         let batch = unsafe gathering.pointee.take()
         turn(batch)
         unsafe gathering.pointee.recycle(batch)
@@ -163,7 +184,12 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         _ descriptor: CInt, _ interest: Interest, _ mode: WatchMode, token: UInt64
     ) throws(LoopError) -> Watch {
         precondition(!interest.isDisjoint(with: [.read, .write]), "`closed` alone would not see errors")
-        var what: CInt = mode == .persistent ? EV_PERSIST : 0
+        var what: CInt
+        switch mode {
+        case .oneShot: what = 0
+        case .persistent: what = EV_PERSIST
+        case .edge: what = EV_PERSIST | EV_ET
+        }
         if interest.contains(.read) { what |= EV_READ }
         if interest.contains(.write) { what |= EV_WRITE }
         if interest.contains(.closed) { what |= EV_CLOSED }

@@ -49,6 +49,9 @@ extension Supervisor {
             kill(client, reason)
         case .forget(let client):
             suspender.detach(slot: client.slot)
+            if let user = supervision.user(of: client) ?? connection(of: client)?.credentials.uid {
+                unsafe earlyWaker.remove(client.slot, user: user)
+            }
             if let connection = connection(of: client) { closeConnection(connection) }
         case .trace(let client, let trace):
             note(trace, of: client)
@@ -89,6 +92,19 @@ extension Supervisor {
         welcome.clientID = Self.text(of: client)
         welcome.minimumKeepAliveTimeoutMs = supervision.settings.keepAlive.minimumTimeout.wireMilliseconds
         welcome.suspension = suspensionMethod(of: client, record).rawValue
+        welcome.wakeBudgetMs = supervision.settings.budgets.wake.wireMilliseconds
+        do {
+            let word = try unsafe earlyWaker.add(
+                client.slot, user: connection.credentials.uid, wantsWord: candidate.wantsWakeWord)
+            if let word {
+                welcome.wakeWord = UInt32(word.index)
+                let message = WireSupervisorMessage(request: key.request, .welcome(welcome))
+                return send(message, to: connection, descriptor: word.descriptor)
+            }
+        } catch {
+            // It waits for messages then, which is slower, and no reason to refuse it.
+            log(.descriptors, .notice, "no wake word for \(name(of: connection)): \(error)")
+        }
         answer(connection, key.request, .welcome(welcome))
     }
 
@@ -112,7 +128,7 @@ extension Supervisor {
             message.adoptions.append(WireHandedOver.Adoption(outcome))
             offered.takeNext { descriptor, name in
                 switch outcome {
-                case .success(let token): park(descriptor, as: token, name: name)
+                case .success(let token): park(descriptor, as: token, of: client, name: name)
                 case .failure: ForeignDescriptor.close(descriptor)
                 }
             }
@@ -123,9 +139,11 @@ extension Supervisor {
 
     // MARK: Sockets
 
-    private func park(_ descriptor: consuming OwnedDescriptor, as token: SocketToken, name: String) {
+    private func park(
+        _ descriptor: consuming OwnedDescriptor, as token: SocketToken, of client: ClientID, name: String
+    ) {
         do {
-            try parked.insert(descriptor, as: token, name: name, loop: loop)
+            try parked.insert(descriptor, as: token, of: client, name: name, loop: loop)
         } catch {
             // `arm` finds nothing to watch, and wakes the owner instead of letting it sleep on.
             log(.sockets, .error, "cannot watch a socket: \(error)")
@@ -147,6 +165,7 @@ extension Supervisor {
 
     private func freeze(_ client: ClientID, epoch: UInt64) {
         guard let record = connection(of: client)?.client else { return }
+        if supervision.isCertainToWake(client) { unsafe earlyWaker.set(client.slot, epoch: epoch) }
         guard record.obstacle == nil else { return followUps.append(.frozen(client, epoch: epoch)) }
         report(client, epoch) { () throws(SuspensionError) in
             try suspender.attach(slot: client.slot, process: record.process)
@@ -183,6 +202,7 @@ extension Supervisor {
     }
 
     func thaw(_ client: ClientID) {
+        unsafe earlyWaker.clear(client.slot)
         do {
             try suspender.thaw(slot: client.slot)
         } catch {

@@ -11,6 +11,7 @@ struct Candidate: ~Copyable {
     let process: ProcessHandle
     let identifier: String
     let launch: WireLaunchSpecification?
+    let wantsWakeWord: Bool
 }
 
 /// Connections come, are written to, and go.
@@ -96,6 +97,18 @@ extension Supervisor {
             preconditionFailure("our own messages can be encoded: \(error)")
         }
         send(bytes, to: connection)
+    }
+
+    /// Sends a message with a descriptor, which stays ours. It is the first that a connection is sent: there is
+    /// room for it.
+    func send(_ message: WireSupervisorMessage, to connection: Connection, descriptor: CInt) {
+        do {
+            guard try connection.socket.send(message.serializedBytes(), descriptors: [descriptor]) else {
+                return dropLater(connection)
+            }
+        } catch {
+            dropLater(connection)
+        }
     }
 
     func send(_ bytes: [UInt8], to connection: Connection) {

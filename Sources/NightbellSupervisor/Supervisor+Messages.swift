@@ -108,7 +108,7 @@ extension Supervisor {
                     pidfd: try connection.socket.peerProcess(), pid: connection.credentials.pid)
                 candidate = Candidate(
                     process: process, identifier: hello.identifier,
-                    launch: hello.hasLaunch ? hello.launch : nil)
+                    launch: hello.hasLaunch ? hello.launch : nil, wantsWakeWord: hello.wantsWakeWord)
             } catch {
                 let gone = WireError(.processGone, "the process that connected cannot be told: \(error)")
                 return breach(connection, gone, request: request)

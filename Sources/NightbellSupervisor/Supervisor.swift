@@ -28,6 +28,8 @@ public actor Supervisor {
     /// Given back when `run()` is over, so that the next supervisor need not wait for this value's end.
     private var directory: RuntimeDirectory?
     let suspender: any Suspender
+    /// Unsafe: it is confined to the loop's thread, as the actor is.
+    nonisolated(unsafe) let earlyWaker: EarlyWaker
 
     /// Used again for each event.
     var buffer = ActionBuffer()
@@ -86,6 +88,7 @@ public actor Supervisor {
         startedAt = now
         let directory = try RuntimeDirectory(configuration.runtimeDirectory)
         suspender = try Self.prepareSuspension(configuration, directory, logger)
+        unsafe earlyWaker = EarlyWaker(suspender)
         self.directory = consume directory
         var isListening = false
         do {
@@ -121,9 +124,9 @@ public actor Supervisor {
     /// is thawed and told that the supervisor goes away.
     public nonisolated func run() throws(SupervisorError) {
         do {
-            try loop.run { batch in
-                assumeIsolated { $0.turn(batch) }
-            }
+            try loop.run(
+                early: { ready in unsafe earlyWaker.wake(ready) },
+                turn: { batch in assumeIsolated { $0.turn(batch) } })
         } catch {
             throw SupervisorError(error)
         }
@@ -155,7 +158,6 @@ public actor Supervisor {
     // MARK: One turn of the loop
 
     private func turn(_ batch: [Ready]) {
-        guard !batch.isEmpty else { return }
         now = Instant(nanoseconds: BootClock.now())
         for ready in batch { take(ready) }
         if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
@@ -200,13 +202,11 @@ public actor Supervisor {
 
     /// Finds out what has happened, without reading or clearing anything.
     ///
-    /// A sleeper is thawed before all that, so that it comes to run while we decide and tell (the thaw comes
-    /// again as an action of the core, and costs nothing then). Its socket was readable when the loop looked: that
-    /// counts, even if somebody who shares it has taken what there was since.
+    /// A socket that a sleeper was thawed for was readable when the loop looked: that counts, even if the sleeper,
+    /// or somebody who shares it, has taken what there was since.
     private func socketFired(_ token: SocketToken, _ ready: Ready) {
         guard let descriptor = parked.descriptor(of: token) else { return }
         let sleeper = supervision.certainToThaw(by: token)
-        if let sleeper { thaw(sleeper) }
         parked.noteFired(token)
         var conditions = Conditions(Poll.now(descriptor))
         if conditions.isEmpty, sleeper != nil { conditions = ready.readable ? .readable : .peerClosed }

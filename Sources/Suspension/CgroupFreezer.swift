@@ -38,7 +38,7 @@ final class CgroupFreezer: Suspender {
 
     private let place: InstanceCgroup
     private let instance: InstancePaths
-    private var clients: [UInt32: Client] = [:]
+    private var clients = ClientSlots<Client>()
 
     init(instance: InstancePaths) throws(SuspensionError) {
         self.instance = instance
@@ -125,12 +125,12 @@ final class CgroupFreezer: Suspender {
     }
 
     func detach(slot: UInt32) {
-        guard let client = clients.removeValue(forKey: slot) else { return }
+        guard let client = clients.remove(slot) else { return }
         _ = client.cgroup.dissolve(into: client.origin, else: place.parent)
     }
 
     func detachAll() {
-        for slot in clients.keys.sorted() { detach(slot: slot) }
+        for slot in clients.slots { detach(slot: slot) }
         place.remove()
     }
 

@@ -26,7 +26,7 @@ final class StopSignal: Suspender {
 
     private let instance: InstancePaths
     private let record: StoppedRecord
-    private var clients: [UInt32: Client] = [:]
+    private var clients = ClientSlots<Client>()
 
     /// Why something better was not used; part of `detail`.
     var reason: String?
@@ -109,11 +109,11 @@ final class StopSignal: Suspender {
     func detach(slot: UInt32) {
         // Failing, it stays on record for the next start.
         try? thaw(slot: slot)
-        clients[slot] = nil
+        clients.remove(slot)
     }
 
     func detachAll() {
-        for slot in clients.keys.sorted() { detach(slot: slot) }
+        for slot in clients.slots { detach(slot: slot) }
     }
 
     func thawLeftovers() -> [LeftoverReport] {

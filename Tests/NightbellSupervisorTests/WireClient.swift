@@ -54,6 +54,21 @@ final class WireClient {
         guard case .welcome = try ask(.hello(hello)) else { throw TestFailure("no welcome") }
     }
 
+    /// Says Hello and asks for a wake word.
+    func helloForWakeWord(
+        _ identifier: String, policy: WireWakeLimitPolicy = .linger
+    ) throws -> SharedWord {
+        var hello = WireHello()
+        hello.version = 1
+        hello.identifier = identifier
+        hello.modes = [.voip]
+        hello.wakeLimitPolicy = policy
+        hello.wantsWakeWord = true
+        guard case .welcome(let welcome) = try ask(.hello(hello)), let descriptor = buffer.takeDescriptor()
+        else { throw TestFailure("no wake word") }
+        return try SharedWord(mapping: descriptor, at: Int(welcome.wakeWord))
+    }
+
     // MARK: Speaking
 
     func sendRaw(_ bytes: [UInt8], descriptors: [Int32] = []) throws {
@@ -95,6 +110,9 @@ final class WireClient {
     }
 
     // MARK: Listening
+
+    /// How many came with the last message.
+    var descriptorsReceived: Int { buffer.descriptorCount }
 
     /// The next message; fails when none comes in time.
     func receive(within milliseconds: Int32 = patience) throws -> WireSupervisorMessage {

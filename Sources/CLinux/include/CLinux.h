@@ -87,3 +87,26 @@ static inline struct cmsghdr *clinux_cmsg_next(struct msghdr *message, struct cm
 static inline void *clinux_cmsg_data(struct cmsghdr *header) {
     return CMSG_DATA(header);
 }
+
+// Anonymous memory as a file that can be sealed, close-on-exec: a descriptor, or -1 and errno.
+int clinux_sealable_memory(const char *name);
+
+// Fixes the size for everybody, and the content for all who have not mapped it for writing yet. 0, or -1 and errno.
+int clinux_seal_for_readers(int fd);
+
+// Has the child of a fork see zeros here. 0, or -1 and errno.
+static inline int clinux_wipe_on_fork(void *address, size_t size) {
+    enum { wipe_on_fork = 18 };
+    return (int)syscall(SYS_madvise, address, size, wipe_on_fork);
+}
+
+// 1: the file has exactly this size, for good.
+int clinux_is_sealed_page(int fd, size_t size);
+
+static inline void clinux_store_release(uint64_t *word, uint64_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline uint64_t clinux_load_acquire(const uint64_t *word) {
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
