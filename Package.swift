@@ -40,6 +40,7 @@ let package = Package(
         .target(
             name: "NightbellCore",
             swiftSettings: strict + [.define("NIGHTBELL_MUTATIONS", .when(configuration: .debug))]),
+        .target(name: "NightbellProfiles", swiftSettings: strict),
         .target(
             name: "NightbellWire",
             dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
@@ -50,6 +51,9 @@ let package = Package(
         .target(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
         .target(name: "Suspension", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+        .target(name: "Launching", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+        .target(name: "Durability", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+        .target(name: "MemoryPressure", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
 
         // What people link.
         .target(
@@ -70,9 +74,15 @@ let package = Package(
 
         // What people run, and the parts of it that are tested on their own.
         .target(
+            name: "Manifests",
+            dependencies: [
+                "Descriptors", "Launching", "NightbellCore", .product(name: "Yams", package: "Yams"),
+            ],
+            swiftSettings: strict),
+        .target(
             name: "DaemonConfiguration",
             dependencies: [
-                "NightbellCore",
+                "Manifests", "NightbellCore",
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Yams", package: "Yams"),
@@ -90,7 +100,9 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "Nightbell", "NightbellWire", "Descriptors", "Presentation", "Suspension",
+                "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "Manifests",
+                "Presentation",
+                "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -173,6 +185,9 @@ let package = Package(
         .testTarget(
             name: "NightbellCoreTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
         .testTarget(
+            name: "NightbellProfilesTests", dependencies: ["NightbellProfiles", "Simulation"],
+            swiftSettings: settings),
+        .testTarget(
             name: "SimulationTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
         .testTarget(
             name: "DescriptorsTests",
@@ -216,7 +231,20 @@ let package = Package(
             dependencies: ["Descriptors", "EdgeTestSupport", "nightbell", "nightbelld", "puppet"],
             swiftSettings: settings),
         .testTarget(
-            name: "DaemonTests", dependencies: ["DaemonConfiguration", "NightbellCore"],
+            name: "DaemonTests", dependencies: ["DaemonConfiguration", "Manifests", "NightbellCore"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ManifestTests",
+            dependencies: ["EdgeTestSupport", "Launching", "Manifests", "NightbellCore"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "DurabilityTests", dependencies: ["Descriptors", "Durability", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "MemoryPressureTests", dependencies: ["Descriptors", "EdgeTestSupport", "MemoryPressure"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "LaunchingTests", dependencies: ["CLinux", "Descriptors", "EdgeTestSupport", "Launching"],
             swiftSettings: settings),
         .testTarget(
             name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell"], swiftSettings: settings),

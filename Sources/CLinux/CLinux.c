@@ -13,12 +13,6 @@ int clinux_file_type(int fd) {
     return result == 0 ? (status.stx_mode & S_IFMT) : -1;
 }
 
-void clinux_release_free_memory(void) {
-#ifdef __GLIBC__
-    malloc_trim(0);
-#endif
-}
-
 // From linux/fcntl.h and linux/memfd.h, of which older distributions have too little.
 enum {
     memfd_close_on_exec = 0x1,
@@ -43,4 +37,10 @@ int clinux_is_sealed_page(int fd, size_t size) {
     struct stat status;
     int seals = fcntl(fd, get_seals);
     return seals >= 0 && (seals & seal_shrink) && fstat(fd, &status) == 0 && (size_t)status.st_size == size;
+}
+
+void clinux_release_free_memory(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }

@@ -38,6 +38,18 @@ package enum ProcFS {
         return Statistics(state: state, parent: parent, threads: threads, startTime: startTime)
     }
 
+    /// How a process that has ended, and that its parent has not waited for yet, did so: as in wait(2). Nil for any
+    /// other, and for one whose status we may not see.
+    package static func exitCode(_ pid: pid_t) -> CInt? {
+        guard let text = try? SmallFile.readText("/proc/\(pid)/stat"), let end = text.lastIndex(of: ")")
+        else {
+            return nil
+        }
+        let fields = text[text.index(after: end)...].split { $0 == " " || $0 == "\n" }
+        guard fields.count > 49, fields[0] == "Z" else { return nil }
+        return CInt(fields[49])
+    }
+
     package static func state(_ pid: pid_t) -> Character? { statistics(pid)?.state }
 
     package static func startTime(_ pid: pid_t) -> UInt64? { statistics(pid)?.startTime }

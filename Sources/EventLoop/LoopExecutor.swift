@@ -26,8 +26,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// Empty between turns; kept for its capacity.
     private var jobs: [UnownedJob] = []
 
-    /// How often a turn looks for events, and how many are enough.
-    private static let mostLooks = 16
+    /// A turn that knows so many events looks for no more.
     private static let enough = 1_024
 
     package init() throws(LoopError) {
@@ -84,11 +83,13 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// anything did. Jobs that were enqueued before it returns have run; later ones wait for another `run`.
     ///
     /// - Parameters:
-    ///   - early: called with each event as soon as it is known, for what cannot wait. A turn begins when nothing
-    ///     more has happened meanwhile, or enough has: in a crowd, nobody's `early` waits for another's turn.
-    ///   - turn: called with everything that `early` was called with since the last turn.
+    ///   - early: called with each event as soon as it is known, for what cannot wait. True: something of the kind
+    ///     was done, so there may be a crowd, and the loop looks for more such events before the turn. In a crowd,
+    ///     nobody's `early` waits for another's turn.
+    ///   - turn: called with everything that `early` was called with since the last turn. What holds on was seen with
+    ///     each look.
     package func run(
-        early: (_ ready: Ready) -> Void = { _ in }, turn: (_ batch: [Ready]) -> Void
+        early: (_ ready: Ready) -> Bool = { _ in false }, turn: (_ batch: [Ready]) -> Void
     ) throws(LoopError) {
         let (isFree, _) = owner.compareExchange(
             expected: 0, desired: UInt(pthread_self()), ordering: .relaxed)
@@ -105,17 +106,18 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         inbox.forgetStop()
     }
 
-    /// Waits for something to happen, then looks for more until there is no more or enough.
-    private func gather(_ early: (_ ready: Ready) -> Void, mayWait: Bool) throws(LoopError) {
+    /// Waits for something to happen; looks for more while there is more that cannot wait, until there is enough.
+    private func gather(_ early: (_ ready: Ready) -> Bool, mayWait: Bool) throws(LoopError) {
         var flags = mayWait ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK
-        for _ in 0..<Self.mostLooks {
+        while true {
             let known = unsafe gathering.pointee.count
             guard unsafe event_base_loop(base, flags) >= 0 else {
                 throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
             }
             let count = unsafe gathering.pointee.count
-            for index in known..<count { early(unsafe gathering.pointee[index]) }
-            guard count > known, count < Self.enough else { return }
+            var isCrowd = false
+            for index in known..<count where early(unsafe gathering.pointee[index]) { isCrowd = true }
+            guard isCrowd, count < Self.enough else { return }
             flags = EVLOOP_ONCE | EVLOOP_NONBLOCK
         }
     }

@@ -28,10 +28,12 @@ final class EarlyWaker {
     }
 
     /// The core hears of it afterwards; that it is thawed again then costs nothing, and reports it if this fails.
-    func wake(_ ready: Ready) {
+    ///
+    /// - Returns: whether there was somebody to wake.
+    func wake(_ ready: Ready) -> Bool {
         guard let owner = WatchToken(rawValue: ready.token).owner, owner < sleepers.count,
             sleepers[Int(owner)].epoch != 0
-        else { return }
+        else { return false }
         if let word = sleepers[Int(owner)].word {
             let conditions: UInt64 = (ready.readable ? 1 : 0) | (ready.closed ? 2 : 0)
             words.store(sleepers[Int(owner)].epoch << 8 | conditions, at: word)
@@ -39,6 +41,7 @@ final class EarlyWaker {
         sleepers[Int(owner)].epoch = 0
         sleepers[Int(owner)].isThawed = true
         try? suspender.thaw(slot: owner)
+        return true
     }
 
     // MARK: Who sleeps

@@ -103,7 +103,7 @@ extension Supervisor {
             }
         } catch {
             // It waits for messages then, which is slower, and no reason to refuse it.
-            log(.descriptors, .notice, "no wake word for \(name(of: connection)): \(error)")
+            log(.connections, .notice, "no wake word for \(name(of: connection)): \(error)")
         }
         answer(connection, key.request, .welcome(welcome))
     }

@@ -164,6 +164,7 @@ public actor Supervisor {
         expelSilent()
         endTurn()
         parked.endTurn()
+        suspender.settle()
         giveMemoryBack()
         if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
         setTimer()

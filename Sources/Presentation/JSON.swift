@@ -12,6 +12,11 @@ package enum JSON: Sendable, Equatable {
     package struct Member: Sendable, Equatable {
         package var name: String
         package var value: JSON
+
+        package init(name: String, value: JSON) {
+            self.name = name
+            self.value = value
+        }
     }
 
     /// The value on one line, without spaces (RFC 8259). A number that is not finite is written as `null`.

@@ -48,6 +48,8 @@ final class PreferredSuspender: Suspender {
         try chosen(slot).thaw(slot: slot)
     }
 
+    func settle() { fallback.settle() }
+
     func detach(slot: UInt32) {
         chosen(slot).detach(slot: slot)
         inFallback.remove(slot)
@@ -62,6 +64,7 @@ final class PreferredSuspender: Suspender {
     func thawLeftovers() -> [LeftoverReport] { preferred.thawLeftovers() }
 
     private func chosen(_ slot: UInt32) -> any Suspender {
-        inFallback.contains(slot) ? fallback : preferred
+        // Mostly there is none: a question to an empty set would be hashed all the same.
+        !inFallback.isEmpty && inFallback.contains(slot) ? fallback : preferred
     }
 }

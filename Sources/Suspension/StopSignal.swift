@@ -27,6 +27,8 @@ final class StopSignal: Suspender {
     private let instance: InstancePaths
     private let record: StoppedRecord
     private var clients = ClientSlots<Client>()
+    /// Whom the record still has, though they run.
+    private var toClear: [UInt32] = []
 
     /// Why something better was not used; part of `detail`.
     var reason: String?
@@ -102,13 +104,20 @@ final class StopSignal: Suspender {
                 }
             }
             client.state = .running
-            record.clear(slot)
+            toClear.append(slot)
         }
+    }
+
+    func settle() {
+        // Who was stopped again since is on record rightly.
+        for slot in toClear where clients[slot]?.state != .stopped { record.clear(slot) }
+        toClear.removeAll(keepingCapacity: true)
     }
 
     func detach(slot: UInt32) {
         // Failing, it stays on record for the next start.
         try? thaw(slot: slot)
+        settle()
         clients.remove(slot)
     }
 

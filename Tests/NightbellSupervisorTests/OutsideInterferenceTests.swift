@@ -175,6 +175,32 @@ import Testing
         try supervisor.stop()
     }
 
+    /// A question and a call at one moment: the sleeper runs because the call has let it, and is told of the call.
+    @Test(arguments: ["cgroup", "signal"]) func askingAtTheMomentOfACall(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        let observer = try WireClient(path: daemon.socketPath)
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        for round in 1...20 {
+            try observer.wait(for: name, toBe: .suspended, path: daemon.socketPath)
+            // Stopped, it finds both when it runs again, the question first.
+            kill(daemon.child.pid, SIGSTOP)
+            #expect(eventually { ProcFS.state(daemon.child.pid) == "T" })
+            var show = WireShow()
+            show.identifier = name
+            try observer.send(.show(show), request: 1_000_000 + UInt64(round))
+            try peer.say("INVITE")
+            kill(daemon.child.pid, SIGCONT)
+            #expect(try puppet.event("wake").contains("socket"))
+            try puppet.event("read")
+            _ = try observer.answer(to: 1_000_000 + UInt64(round))
+            #expect(try observer.show(name).counters.wakesSocket == UInt64(round))
+        }
+        #expect(try observer.show(name).counters.suspensionsCancelled == 0)
+    }
+
     /// Who really sleeps is left alone, however often somebody asks.
     @Test(arguments: [Suspension.cgroup, .signal, .none])
     func askingWakesNobody(way: Suspension) throws {

@@ -2,6 +2,9 @@
 // without a declaration. Everything else is called from Swift directly.
 #pragma once
 
+#include "CLaunch.h"
+#include "CProcess.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
@@ -66,6 +69,11 @@ static inline int clinux_openat(int directory, const char *path, int flags, mode
 
 static inline int clinux_duplicate(int fd) {
     return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+// pipe2(2), close-on-exec and non-blocking: 0, or -1 and errno.
+static inline int clinux_pipe(int ends[2]) {
+    return (int)syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK);
 }
 
 static inline size_t clinux_cmsg_space(size_t length) {

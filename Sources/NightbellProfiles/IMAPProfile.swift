@@ -1,0 +1,208 @@
+/// IMAP's IDLE: what a server says to keep an idle client from timing out, and renewal before it times out.
+///
+/// | what | standard |
+/// | --- | --- |
+/// | IDLE, its continuation request, DONE | RFC 2177 §3, RFC 9051 §6.3.13 |
+/// | renew it at least every 29 minutes | RFC 2177 §3, RFC 9051 §6.3.13 |
+/// | a server waits at least 30 minutes before it logs a client out | RFC 9051 §5.4 |
+/// | untagged OK, response codes | RFC 9051 §7.1, §7.1.1 |
+/// | continuation request | RFC 9051 §7.6 |
+///
+/// Renewal is one ping in two steps: `DONE`; the tagged OK of the command that it ends is answered by `IDLE`
+/// with a new tag; the server's `+` is the answer to the whole. Its tag has to be lent by the owner, which
+/// gets back the tag of the command that is under way then, and how far a renewal has come.
+///
+/// Absorbed: untagged OKs with a text of the settings' list and without a response code. Everything else is
+/// news.
+package struct IMAPProfile: ProtocolProfile {
+    private let settings: IMAPSettings
+    private var idle: Idle?
+    private var renewals: UInt32 = 0
+
+    init(_ settings: IMAPSettings) {
+        self.settings = settings
+    }
+
+    var longestNoise: Int { 512 }
+    var isAwaitingAnswer: Bool { idle.map { $0.phase != .idling } ?? false }
+    var lent: Lent { idle.map(Lent.idle) ?? .nothing }
+
+    var pinging: Pinging? {
+        guard idle != nil else { return nil }
+        return Pinging(latest: settings.interval, answerWithin: settings.answerWithin)
+    }
+
+    mutating func begin(lending lent: Lent) {
+        if case .idle(let idle) = lent { self.idle = idle } else { idle = nil }
+    }
+
+    mutating func judge(
+        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    ) -> Verdict {
+        var reader = Reader(bytes, limit: longestNoise)
+        do {
+            switch (try reader.peek(bytes), idle?.phase) {
+            case (UInt8(ascii: "*"), _):
+                try readFiller(&reader, bytes)
+                return .noise(length: reader.position, .filler)
+            case (UInt8(ascii: "+"), .starting):
+                reader.advance()
+                try readContinuation(&reader, bytes)
+                idle?.phase = .idling
+                return .noise(length: reader.position, .answer)
+            case (_, .ending):
+                try readCompletion(&reader, bytes)
+                startAgain(&replies)
+                return .noise(length: reader.position, .step)
+            case (_, .idling), (_, .starting), (_, nil):
+                return .significant(.message)
+            }
+        } catch {
+            return reader.verdict(of: error, over: .stream)
+        }
+    }
+
+    /// `* OK`, a text of the list.
+    private func readFiller(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+        try reader.expect("* ", bytes, else: .message)
+        for letter in "ok ".utf8 {
+            guard try reader.next(bytes).lowercased == letter else { throw .significant(.message) }
+        }
+        let text = try reader.line(bytes)
+        guard settings.fillers.contains(where: { bytes.equalsIgnoringCase(text, $0) }) else {
+            throw .significant(.message)
+        }
+    }
+
+    private func readContinuation(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+        let text = try reader.line(bytes)
+        // RFC 9051 §7.6 wants a space; some servers send none when there is no text.
+        guard text.isEmpty || bytes[text.lowerBound] == UInt8(ascii: " ") else {
+            throw .significant(.malformed)
+        }
+    }
+
+    /// The tagged OK of the command that DONE has ended.
+    private func readCompletion(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+        guard let tag = idle?.tag else { throw .significant(.message) }
+        for index in 0..<tag.count {
+            guard try reader.next(bytes) == tag[index] else { throw .significant(.message) }
+        }
+        try reader.expect(" ", bytes, else: .message)
+        let rest = try reader.line(bytes)
+        let status = rest.lowerBound..<min(rest.lowerBound + 3, rest.upperBound)
+        guard bytes.equalsIgnoringCase(status, "ok ") else { throw .significant(.refused) }
+        if rest.count > 3, bytes[rest.lowerBound + 3] == UInt8(ascii: "[") { throw .significant(.message) }
+    }
+
+    private mutating func startAgain(_ replies: inout [UInt8]) {
+        renewals &+= 1
+        let start = replies.count
+        replies.append(contentsOf: settings.tagPrefix.utf8)
+        replies.append(decimal: UInt64(renewals))
+        if let tag = Idle.Tag(replies.span, start..<replies.count) { idle = Idle(tag: tag, phase: .starting) }
+        replies.append(" IDLE\r\n")
+    }
+
+    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+        guard idle?.phase == .idling, !again else { return false }
+        idle?.phase = .ending
+        output.append("DONE\r\n")
+        return true
+    }
+}
+
+/// An IDLE command that is under way.
+package struct Idle: Sendable, Equatable {
+    package enum Phase: UInt8, Sendable, CaseIterable {
+        /// The server has said `+`.
+        case idling
+        /// DONE was sent, the tagged response has not come yet.
+        case ending
+        /// IDLE was sent once more, the server has not said `+` yet.
+        case starting
+    }
+
+    /// A tag of up to 15 characters, in place.
+    package struct Tag: Sendable, Equatable {
+        package static let longest = 15
+        private var characters: UInt128 = 0
+        var count: Int { Int(UInt8(truncatingIfNeeded: characters >> 120)) }
+
+        /// Nothing, unless all of it are characters of a tag (RFC 9051 §9).
+        package init?(_ text: String) {
+            self.init(Array(text.utf8).span, 0..<text.utf8.count)
+        }
+
+        init?(_ bytes: Span<UInt8>, _ range: Range<Int>) {
+            guard (1...Self.longest).contains(range.count) else { return nil }
+            for (offset, index) in range.enumerated() {
+                guard Self.isLegal(bytes[index]) else { return nil }
+                characters |= UInt128(bytes[index]) << (8 * UInt128(offset))
+            }
+            characters |= UInt128(range.count) << 120
+        }
+
+        static func isLegal(_ byte: UInt8) -> Bool {
+            byte.isText && byte < 0x80 && !"(){ %*\"\\]+\t".utf8.contains(byte)
+        }
+
+        subscript(index: Int) -> UInt8 {
+            UInt8(truncatingIfNeeded: characters >> (8 * UInt128(index)))
+        }
+    }
+
+    package var tag: Tag
+    package var phase: Phase
+
+    package init(tag: Tag, phase: Phase = .idling) {
+        self.tag = tag
+        self.phase = phase
+    }
+}
+
+extension Idle.Tag: CustomStringConvertible {
+    package var description: String {
+        String(decoding: (0..<count).map { self[$0] }, as: UTF8.self)
+    }
+}
+
+package final class IMAPSettings: Sendable {
+    /// 29 minutes at most (RFC 2177 §3). Address translators may want it much more often.
+    package static let interval = IntervalLimits(
+        shortest: .minutes(1), standard: .minutes(28), longest: .minutes(29))
+    package static let longestTagPrefix = 5
+
+    package let interval: Duration
+    package let answerWithin: Duration
+    /// In lower case.
+    let fillers: [String]
+    package let tagPrefix: String
+
+    /// - Parameters:
+    ///   - answerWithin: from DONE to `+`; no standard.
+    ///   - fillers: the texts of untagged OKs that are noise, whatever their case; the default is Dovecot's.
+    ///   - tagPrefix: tags of renewals are this and a number; the owner must not use such tags itself.
+    package init(
+        interval: Duration = IMAPSettings.interval.standard, answerWithin: Duration = .seconds(30),
+        fillers: [String] = ["Still here"], tagPrefix: String = "NB"
+    ) throws(SettingsError) {
+        try Self.interval.check(interval)
+        guard answerWithin > .zero else { throw .outOfRange("answerWithin") }
+        guard fillers.count <= 16 else { throw .tooMany("fillers", limit: 16) }
+        for text in fillers {
+            guard !text.isEmpty, text.utf8.allSatisfy({ $0.isText && $0 < 0x80 }) else {
+                throw .illegalText("fillers")
+            }
+            guard text.utf8.count <= 256 else { throw .tooLong("fillers", limit: 256) }
+        }
+        guard tagPrefix.utf8.count <= Self.longestTagPrefix else {
+            throw .tooLong("tagPrefix", limit: Self.longestTagPrefix)
+        }
+        guard Idle.Tag(tagPrefix) != nil else { throw .illegalText("tagPrefix") }
+        self.interval = interval
+        self.answerWithin = answerWithin
+        self.fillers = fillers.map { String(decoding: $0.utf8.map(\.lowercased), as: UTF8.self) }
+        self.tagPrefix = tagPrefix
+    }
+}

@@ -1,0 +1,146 @@
+/// `bytes` and `line`: keep-alives of protocols that Nightbell does not know, told by their exact bytes. No
+/// standard; whoever gives a pattern knows that at a message boundary nothing else begins like it.
+///
+/// Sent: a fixed payload, if there is one, with an exact answer, if there is one. Answered: exact patterns,
+/// each by its own reply, or by none. Everything else is significant, from the first byte that fits no
+/// pattern.
+package struct PatternProfile: ProtocolProfile {
+    private let settings: PatternSettings
+    private let transport: Transport
+    package private(set) var isAwaitingAnswer = false
+
+    init(_ settings: PatternSettings, over transport: Transport) {
+        self.settings = settings
+        self.transport = transport
+    }
+
+    var longestNoise: Int { settings.longest }
+
+    var pinging: Pinging? {
+        settings.ping.map { ping in
+            Pinging(latest: ping.interval, answerWithin: ping.answer == nil ? nil : ping.answerWithin)
+        }
+    }
+
+    mutating func begin(lending lent: Lent) {
+        isAwaitingAnswer = false
+    }
+
+    mutating func judge(
+        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    ) -> Verdict {
+        var mayFollow = false
+        if let answer = settings.ping?.answer {
+            switch match(answer, bytes) {
+            case .whole:
+                guard isAwaitingAnswer else { return .significant(.unexpectedAnswer) }
+                isAwaitingAnswer = false
+                return .noise(length: answer.count, .answer)
+            case .beginning: mayFollow = true
+            case .none: break
+            }
+        }
+        for exchange in settings.exchanges {
+            switch match(exchange.pattern, bytes) {
+            case .whole:
+                replies.append(contentsOf: exchange.reply)
+                return .noise(length: exchange.pattern.count, exchange.reply.isEmpty ? .filler : .ping)
+            case .beginning: mayFollow = true
+            case .none: break
+            }
+        }
+        return mayFollow ? .needMore(limit: settings.longest) : .significant(.message)
+    }
+
+    private enum Match { case whole, beginning, none }
+
+    private func match(_ pattern: [UInt8], _ bytes: Span<UInt8>) -> Match {
+        if transport == .datagram, bytes.count != pattern.count { return .none }
+        let count = min(pattern.count, bytes.count)
+        for index in 0..<count where pattern[index] != bytes[index] { return .none }
+        return count == pattern.count ? .whole : .beginning
+    }
+
+    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+        guard let ping = settings.ping, !again else { return false }
+        output.append(contentsOf: ping.payload)
+        isAwaitingAnswer = ping.answer != nil
+        return true
+    }
+}
+
+package final class PatternSettings: Sendable {
+    /// What the peer may say, and what is said to that.
+    package struct Exchange: Sendable, Hashable {
+        package var pattern: [UInt8]
+        /// Empty: the pattern is absorbed without an answer.
+        package var reply: [UInt8]
+
+        package init(_ pattern: [UInt8], reply: [UInt8] = []) {
+            self.pattern = pattern
+            self.reply = reply
+        }
+    }
+
+    /// What is said to the peer.
+    package struct Ping: Sendable, Hashable {
+        package var payload: [UInt8]
+        /// What the peer says to that. An answer that was not asked for from here is significant.
+        package var answer: [UInt8]?
+        package var interval: Duration
+        package var answerWithin: Duration
+
+        package init(
+            _ payload: [UInt8], answer: [UInt8]? = nil,
+            interval: Duration = PatternSettings.interval.standard, answerWithin: Duration = .seconds(10)
+        ) {
+            self.payload = payload
+            self.answer = answer
+            self.interval = interval
+            self.answerWithin = answerWithin
+        }
+    }
+
+    package static let interval = IntervalLimits(
+        shortest: .seconds(1), standard: .seconds(60), longest: .translatedStream)
+    package static let mostExchanges = 32
+    package static let longestText = 4_096
+
+    package let exchanges: [Exchange]
+    package let ping: Ping?
+    let longest: Int
+
+    private init(_ exchanges: [Exchange], _ ping: Ping?) throws(SettingsError) {
+        guard exchanges.count <= Self.mostExchanges else {
+            throw .tooMany("exchanges", limit: Self.mostExchanges)
+        }
+        let patterns = exchanges.map(\.pattern) + [ping?.answer].compactMap(\.self)
+        for text in patterns + [ping?.payload].compactMap(\.self) where text.isEmpty {
+            throw .illegalText("pattern")
+        }
+        for text in patterns + exchanges.map(\.reply) + [ping?.payload ?? []]
+        where text.count > Self.longestText {
+            throw .tooLong("pattern", limit: Self.longestText)
+        }
+        for (index, pattern) in patterns.enumerated() {
+            for (other, longer) in patterns.enumerated()
+            where other != index && longer.starts(with: pattern) {
+                throw .ambiguousPatterns
+            }
+        }
+        if let ping {
+            try Self.interval.check(ping.interval)
+            guard ping.answerWithin > .zero else { throw .outOfRange("answerWithin") }
+        }
+        self.exchanges = exchanges
+        self.ping = ping
+        longest = patterns.map(\.count).max() ?? 0
+    }
+
+    /// The profile `bytes`: patterns of any bytes.
+    package static func bytes(_ exchanges: [Exchange], ping: Ping? = nil) throws(SettingsError)
+        -> PatternSettings
+    {
+        try PatternSettings(exchanges, ping)
+    }
+}

@@ -1,0 +1,81 @@
+/// When a profile's pings are sent, and what is to be heard of them.
+package struct Pinging: Sendable, Equatable {
+    /// A ping is sent this long after the one before, not earlier …
+    package var earliest: Duration
+    /// … and not later.
+    package var latest: Duration
+    /// The answer has to be there so long after the ping; then the connection counts as lost, and that is a
+    /// wake of its own. None: no answer is expected.
+    package var answerWithin: Duration?
+    /// How a ping that may get lost is repeated until its answer comes.
+    package var repetition: Repetition?
+
+    /// - Parameter latest: the window is its last fifth (RFC 5626 §4.4 asks for 80 to 100 %).
+    init(latest: Duration, answerWithin: Duration?, repetition: Repetition? = nil) {
+        self.latest = latest
+        earliest = latest * 4 / 5
+        self.answerWithin = answerWithin
+        self.repetition = repetition
+    }
+
+    /// Repetitions of a ping, each after twice the time of the one before.
+    package struct Repetition: Sendable, Equatable {
+        /// From the ping to its first repetition.
+        package var first: Duration
+        /// How many there are at most.
+        package var count: Int
+    }
+}
+
+/// The time between two pings that a profile accepts.
+package struct IntervalLimits: Sendable, Hashable {
+    package var shortest: Duration
+    package var standard: Duration
+    package var longest: Duration
+
+    func check(_ interval: Duration) throws(SettingsError) {
+        guard (shortest...longest).contains(interval) else { throw .intervalOutOfRange(interval, self) }
+    }
+}
+
+extension Duration {
+    static func minutes(_ minutes: Int) -> Duration { .seconds(60 * minutes) }
+
+    /// Address translators must keep an idle TCP connection for at least 2 hours and 4 minutes
+    /// (RFC 5382 §5, REQ-5). Many keep it for less.
+    static let translatedStream: Duration = .minutes(124)
+    /// They must keep a UDP mapping for at least 2 minutes (RFC 4787 §4.3, REQ-5). Many keep it for 30 s.
+    static let translatedDatagrams: Duration = .minutes(2)
+}
+
+/// What is wrong with the settings of a profile.
+package enum SettingsError: Error, Hashable {
+    case intervalOutOfRange(Duration, IntervalLimits)
+    /// The named setting has characters that would break the protocol's messages, or none at all.
+    case illegalText(String)
+    /// The named setting is longer than so many bytes.
+    case tooLong(String, limit: Int)
+    /// More of the named than so many.
+    case tooMany(String, limit: Int)
+    /// One pattern is the beginning of another: what has arrived would decide which of them it is.
+    case ambiguousPatterns
+    /// The named setting is out of its range.
+    case outOfRange(String)
+    case transportNotSupported(Transport)
+}
+
+extension SettingsError: CustomStringConvertible {
+    package var description: String {
+        switch self {
+        case .intervalOutOfRange(let interval, let limits):
+            "an interval of \(interval) is not between \(limits.shortest) and \(limits.longest)"
+        case .illegalText(let name): "\(name) is empty or has characters that it must not have"
+        case .tooLong(let name, let limit): "\(name) has more than \(limit) bytes"
+        case .tooMany(let name, let limit): "more than \(limit) \(name)"
+        case .ambiguousPatterns: "one pattern is the beginning of another"
+        case .outOfRange(let name): "\(name) is out of range"
+        case .transportNotSupported(.stream): "not for streams"
+        case .transportNotSupported(.datagram): "not for datagrams"
+        }
+    }
+}

@@ -1,0 +1,46 @@
+/// The settings of a profile, shared by all sockets that have the same.
+package enum ProfileSettings: Sendable {
+    case sip(SIPSettings)
+    case stun(STUNSettings)
+    case xmpp(XMPPSettings)
+    case webSocket(WebSocketSettings)
+    case mqtt(MQTTSettings)
+    case irc(IRCSettings)
+    case imap(IMAPSettings)
+    /// `line` and `bytes`.
+    case pattern(PatternSettings)
+    case tcp(TCPSettings)
+
+    /// The default settings of a profile; none where there are no sensible ones, which is so for patterns.
+    ///
+    /// - Parameter tagKey: see ``SIPSettings``.
+    package static func standard(_ name: ProfileName, tagKey: UInt128) throws(SettingsError)
+        -> ProfileSettings?
+    {
+        switch name {
+        case .sip: .sip(try SIPSettings(tagKey: tagKey))
+        case .stun: .stun(try STUNSettings())
+        case .xmpp: .xmpp(try XMPPSettings())
+        case .webSocket: .webSocket(try WebSocketSettings())
+        case .mqtt: .mqtt(try MQTTSettings())
+        case .irc: .irc(try IRCSettings())
+        case .imap: .imap(try IMAPSettings())
+        case .tcp: .tcp(try TCPSettings())
+        case .line, .bytes: nil
+        }
+    }
+}
+
+/// The profiles by the names that people use.
+package enum ProfileName: String, Sendable, CaseIterable {
+    case sip, stun, xmpp
+    case webSocket = "websocket"
+    case mqtt, irc, imap, line, bytes, tcp
+
+    package var transports: [Transport] {
+        switch self {
+        case .sip, .stun, .line, .bytes: [.stream, .datagram]
+        case .xmpp, .webSocket, .mqtt, .irc, .imap, .tcp: [.stream]
+        }
+    }
+}

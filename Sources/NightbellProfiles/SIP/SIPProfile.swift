@@ -1,0 +1,193 @@
+/// SIP's keep-alives: CRLF on streams, STUN on UDP, and the OPTIONS requests by which proxies and PBXes find
+/// out whether a phone is still there.
+///
+/// | what | standard |
+/// | --- | --- |
+/// | empty lines before a message are ignored | RFC 3261 §7.5 |
+/// | double CRLF is answered by a CRLF | RFC 5626 §3.5.1, §4.4.1 |
+/// | 95 to 120 s on streams, 24 to 29 s on UDP, 80 to 100 % of what the registrar asks for | RFC 5626 §4.4 |
+/// | the CRLF has to come within 10 s | RFC 5626 §4.4.1 |
+/// | STUN on the same UDP flow, a changed address is a failure | RFC 5626 §3.5.2, §4.4.2, §8 |
+/// | OPTIONS outside a dialog, its answer | RFC 3261 §11.2 |
+/// | headers of the answer | RFC 3261 §8.2.6 |
+/// | what else has to be checked first | RFC 3261 §8.2.1 to §8.2.3 |
+/// | `received`, `rport`, where the answer goes | RFC 3261 §18.2.1, §18.2.2, RFC 3581 §4 |
+/// | Content-Length is required on streams | RFC 3261 §18.3, §20.14 |
+///
+/// On a stream each CRLF is absorbed by itself, so that it does not matter how a double one is cut: the first
+/// may be the answer to our ping or the first half of the peer's, the second in a row is the peer's ping and
+/// is answered. On UDP, datagrams of nothing but CRLFs, of no bytes, or of the four zero bytes that
+/// Kamailio's and OpenSIPS's nathelper sends are absorbed without an answer.
+package struct SIPProfile: ProtocolProfile {
+    private let settings: SIPSettings
+    private var exchange = STUNExchange()
+    private let transport: Transport
+    private var isAwaitingLineEnd = false
+    /// Whether the last thing absorbed was a CRLF that was not an answer and was not answered.
+    private var hasOddLineEnd = false
+
+    init(_ settings: SIPSettings, over transport: Transport) {
+        self.settings = settings
+        self.transport = transport
+    }
+
+    var longestNoise: Int { OptionsRequest.longest }
+    var isAwaitingAnswer: Bool { isAwaitingLineEnd || exchange.isAwaitingAnswer }
+
+    var pinging: Pinging? {
+        switch transport {
+        case .stream:
+            Pinging(latest: settings.streamInterval, answerWithin: .seconds(10))
+        case .datagram:
+            Pinging(
+                latest: settings.datagramInterval, answerWithin: STUNExchange.answerWithin,
+                repetition: STUNExchange.repetition)
+        }
+    }
+
+    mutating func begin(lending lent: Lent) {
+        (isAwaitingLineEnd, hasOddLineEnd) = (false, false)
+        exchange.begin()
+    }
+
+    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+        switch transport {
+        case .stream:
+            guard !again else { return false }
+            output.append("\r\n\r\n")
+            (isAwaitingLineEnd, hasOddLineEnd) = (true, false)
+            return true
+        case .datagram:
+            return exchange.request(
+                again: again, circumstances.random, withFingerprint: false, into: &output)
+        }
+    }
+
+    mutating func judge(
+        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    ) -> Verdict {
+        switch transport {
+        case .stream: judgeStream(bytes, circumstances, &replies)
+        case .datagram: judgeDatagram(bytes, circumstances, &replies)
+        }
+    }
+
+    // MARK: Streams
+
+    private mutating func judgeStream(
+        _ bytes: Span<UInt8>, _ circumstances: Circumstances, _ replies: inout [UInt8]
+    ) -> Verdict {
+        guard bytes[0] == UInt8(ascii: "\r") else { return judgeOptions(bytes, circumstances, &replies) }
+        guard bytes.count > 1 else { return .needMore(limit: 2) }
+        guard bytes[1] == UInt8(ascii: "\n") else { return .significant(.malformed) }
+        if isAwaitingLineEnd {
+            isAwaitingLineEnd = false
+            return .noise(length: 2, .answer)
+        }
+        hasOddLineEnd.toggle()
+        if hasOddLineEnd { return .noise(length: 2, .filler) }
+        replies.append("\r\n")
+        return .noise(length: 2, .ping)
+    }
+
+    private mutating func judgeOptions(
+        _ bytes: Span<UInt8>, _ circumstances: Circumstances, _ replies: inout [UInt8]
+    ) -> Verdict {
+        var reader = Reader(bytes, limit: OptionsRequest.longest)
+        do {
+            let request = try OptionsRequest(&reader, bytes, over: transport, users: settings.users)
+            let via = try Via(bytes, request.topVia, over: transport)
+            let amendment = try via.amendment(for: circumstances.peer, bytes, over: transport)
+            guard transport == .stream || request.length == bytes.count else {
+                return .significant(.unusual)
+            }
+            hasOddLineEnd = false
+            write(request, amendment, bytes, to: &replies)
+            return .noise(length: request.length, .ping)
+        } catch {
+            return reader.verdict(of: error, over: transport)
+        }
+    }
+
+    // MARK: Datagrams
+
+    private mutating func judgeDatagram(
+        _ bytes: Span<UInt8>, _ circumstances: Circumstances, _ replies: inout [UInt8]
+    ) -> Verdict {
+        if isFiller(bytes) { return .noise(length: bytes.count, .filler) }
+        // No SIP message begins with a byte of 0 or 1, and every STUN message of ours does (RFC 5626 §8).
+        guard bytes[0] < 2 else { return judgeOptions(bytes, circumstances, &replies) }
+        var reader = Reader(bytes, limit: STUNMessage.longest)
+        do {
+            let message = try STUNMessage(&reader, bytes)
+            guard message.length == bytes.count else { return .significant(.malformed) }
+            switch message.kind {
+            case .success, .error: return try exchange.judge(message)
+            case .request, .indication: return .significant(.message)
+            }
+        } catch {
+            return reader.verdict(of: error, over: .datagram)
+        }
+    }
+
+    private func isFiller(_ bytes: Span<UInt8>) -> Bool {
+        guard bytes.count <= 4 else { return false }
+        return bytes.isEmpty || bytes.equals(0..<bytes.count, "\r\n")
+            || bytes.equals(0..<bytes.count, "\r\n\r\n")
+            || bytes.equals(0..<bytes.count, "\0\0\0\0")
+    }
+
+    // MARK: The answer
+
+    /// RFC 3261 §8.2.6.2: Via, From, To, Call-ID and CSeq as they came; a tag for To.
+    private func write(
+        _ request: OptionsRequest, _ amendment: Via.Amendment, _ bytes: Span<UInt8>, to output: inout [UInt8]
+    ) {
+        output.append("SIP/2.0 200 OK\r\n")
+        writeVias(request, amendment, bytes, to: &output)
+        output.append("From: ")
+        output.append(bytes, request.from)
+        output.append("\r\nTo: ")
+        output.append(bytes, request.to)
+        output.append(";tag=")
+        output.append(hex: tag(for: request, bytes), digits: 16)
+        output.append("\r\nCall-ID: ")
+        output.append(bytes, request.callID)
+        output.append("\r\nCSeq: ")
+        output.append(bytes, request.sequence)
+        output.append("\r\n")
+        output.append(contentsOf: settings.headers)
+        output.append("Content-Length: 0\r\n\r\n")
+    }
+
+    /// All of them in their order, the first one amended.
+    private func writeVias(
+        _ request: OptionsRequest, _ amendment: Via.Amendment, _ bytes: Span<UInt8>, to output: inout [UInt8]
+    ) {
+        var line = request.headers.lowerBound
+        while line < request.headers.upperBound {
+            // What was read without trouble before is not looked at twice.
+            guard let header = Header(bytes, at: line, end: request.headers.upperBound) else { return }
+            line = header.next
+            guard header.name == .via else { continue }
+            output.append("Via: ")
+            if header.value == request.topVia {
+                amendment.write(header.value, bytes, to: &output)
+            } else {
+                output.append(bytes, header.value)
+            }
+            output.append("\r\n")
+        }
+    }
+
+    /// The same for every repetition of a request, without having to remember any (RFC 3261 §8.2.7), and not
+    /// to be guessed by others (§19.3).
+    private func tag(for request: OptionsRequest, _ bytes: Span<UInt8>) -> UInt64 {
+        var hash = SipHash(key: settings.tagKey)
+        hash.add(bytes, request.topVia)
+        hash.add(bytes, request.from)
+        hash.add(bytes, request.callID)
+        hash.add(bytes, request.sequence)
+        return hash.finish()
+    }
+}

@@ -1,0 +1,76 @@
+package final class SIPSettings: Sendable {
+    /// RFC 5626 §4.4: 120 s unless the registrar's Flow-Timer says otherwise. It has to be longer than the 10
+    /// s that an answer may take.
+    package static let streamInterval = IntervalLimits(
+        shortest: .seconds(15), standard: .seconds(120), longest: .translatedStream)
+    /// RFC 5626 §4.4: 29 s, with the same exception.
+    package static let datagramInterval = IntervalLimits(
+        shortest: .seconds(15), standard: .seconds(29), longest: .translatedDatagrams)
+    package static let mostUsers = 16
+    package static let longestHeader = 512
+
+    /// What an answer says of the owner (RFC 3261 §11.2).
+    package struct Capabilities: Sendable, Hashable {
+        /// The methods that it takes part in.
+        package var allow = "INVITE, ACK, CANCEL, OPTIONS, BYE"
+        package var accept = "application/sdp"
+        package var acceptEncoding = "identity"
+        package var acceptLanguage = "en"
+        /// The extensions; empty where there are none, as the header may be (§20.37).
+        package var supported = ""
+        /// Where it can be reached; empty for no such header.
+        package var contact = ""
+        /// Its name; empty for no such header.
+        package var userAgent = ""
+
+        package init() {}
+    }
+
+    package let streamInterval: Duration
+    package let datagramInterval: Duration
+    let users: [String]
+    /// The lines of the answer that are always the same.
+    let headers: [UInt8]
+    let tagKey: UInt128
+
+    /// - Parameters:
+    ///   - users: the user parts of the addresses that are the owner's, as they stand in requests; none:
+    ///     whatever arrives on the socket is for the owner.
+    ///   - tagKey: a secret of the machine's, random; tags are made with it.
+    package init(
+        capabilities: Capabilities = Capabilities(), users: [String] = [], tagKey: UInt128,
+        streamInterval: Duration = SIPSettings.streamInterval.standard,
+        datagramInterval: Duration = SIPSettings.datagramInterval.standard
+    ) throws(SettingsError) {
+        try Self.streamInterval.check(streamInterval)
+        try Self.datagramInterval.check(datagramInterval)
+        guard users.count <= Self.mostUsers else { throw .tooMany("users", limit: Self.mostUsers) }
+        for user in users { try Self.check(user, "users") }
+        self.streamInterval = streamInterval
+        self.datagramInterval = datagramInterval
+        self.users = users
+        self.tagKey = tagKey
+        headers = try Self.lines(capabilities)
+    }
+
+    private static func lines(_ capabilities: Capabilities) throws(SettingsError) -> [UInt8] {
+        var output: [UInt8] = []
+        let required = [
+            ("Allow", capabilities.allow), ("Accept", capabilities.accept),
+            ("Accept-Encoding", capabilities.acceptEncoding),
+            ("Accept-Language", capabilities.acceptLanguage),
+            ("Supported", capabilities.supported),
+        ]
+        let optional = [("Contact", capabilities.contact), ("User-Agent", capabilities.userAgent)]
+        for (name, value) in required + optional.filter({ !$0.1.isEmpty }) {
+            if !value.isEmpty { try check(value, name) }
+            output.append(value.isEmpty ? "\(name):\r\n" : "\(name): \(value)\r\n")
+        }
+        return output
+    }
+
+    private static func check(_ text: String, _ name: String) throws(SettingsError) {
+        guard text.utf8.count <= longestHeader else { throw .tooLong(name, limit: longestHeader) }
+        guard !text.isEmpty, text.utf8.allSatisfy(\.isText) else { throw .illegalText(name) }
+    }
+}

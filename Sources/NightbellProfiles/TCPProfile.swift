@@ -1,0 +1,66 @@
+/// The kernel's own keep-alives, set for the time the owner sleeps. Nothing is sent or judged here: every
+/// byte is for the owner.
+///
+/// | what | standard |
+/// | --- | --- |
+/// | keep-alives, off unless asked for, two hours unless configured | RFC 9293 §3.8.4 |
+/// | the time for which sent data may stay unacknowledged | RFC 5482 §1, `TCP_USER_TIMEOUT` |
+/// | how long translators keep an idle connection | RFC 5382 §5, REQ-5 |
+package struct TCPProfile: ProtocolProfile {
+    private let settings: TCPSettings
+
+    init(_ settings: TCPSettings) {
+        self.settings = settings
+    }
+
+    var longestNoise: Int { 0 }
+    var pinging: Pinging? { nil }
+    var isAwaitingAnswer: Bool { false }
+
+    mutating func begin(lending lent: Lent) {}
+
+    mutating func judge(
+        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    ) -> Verdict {
+        .significant(.message)
+    }
+
+    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+        false
+    }
+}
+
+/// Values for socket options, as the kernel takes them.
+package final class TCPSettings: Sendable {
+    /// The kernel takes up to 32,767 s; longer than translators must bear is of no use.
+    package static let idle = IntervalLimits(
+        shortest: .seconds(1), standard: .minutes(15), longest: .translatedStream)
+
+    /// `TCP_KEEPIDLE`: from the last traffic to the first probe.
+    package let idleSeconds: Int32
+    /// `TCP_KEEPINTVL`: between probes that are not answered.
+    package let intervalSeconds: Int32
+    /// `TCP_KEEPCNT`: so many unanswered probes, and the connection is dead.
+    package let probes: Int32
+    /// `TCP_USER_TIMEOUT`: how long sent bytes may stay unacknowledged, probes included. Linux lets it decide
+    /// instead of the number of probes.
+    package let userTimeoutMilliseconds: UInt32
+
+    /// How long after the last traffic a dead connection is found out at the latest.
+    package var detection: Duration {
+        .seconds(Int64(idleSeconds)) + .seconds(Int64(intervalSeconds) * Int64(probes))
+    }
+
+    package init(
+        idle: Duration = TCPSettings.idle.standard, interval: Duration = .seconds(30), probes: Int = 4
+    ) throws(SettingsError) {
+        try Self.idle.check(idle)
+        // The kernel's own limits: 32,767 s and 127 probes.
+        guard (.seconds(1)...(.seconds(32_767))).contains(interval) else { throw .outOfRange("interval") }
+        guard (1...127).contains(probes) else { throw .outOfRange("probes") }
+        idleSeconds = Int32(idle.components.seconds)
+        intervalSeconds = Int32(interval.components.seconds)
+        self.probes = Int32(probes)
+        userTimeoutMilliseconds = UInt32(intervalSeconds) * UInt32(probes) * 1_000
+    }
+}

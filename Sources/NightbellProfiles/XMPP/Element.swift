@@ -1,0 +1,130 @@
+/// A stanza or a part of one, as simple as keep-alives are: a start tag with attributes in any order, a value
+/// in either kind of quotes. It may be closed at once or by an end tag.
+struct Element {
+    /// More attributes than a keep-alive has.
+    private static let mostAttributes = 8
+
+    /// A value as it stands between its quotes, with references left as they are.
+    struct Value: Equatable {
+        let range: Range<Int>
+        let quote: UInt8
+    }
+
+    private(set) var id: Value?
+    private(set) var type: Value?
+    private(set) var from: Value?
+    private(set) var to: Value?
+    private(set) var xmlns: Value?
+    private(set) var lang: Value?
+    /// Whether the tag ended in `/>`.
+    private(set) var isClosed = false
+
+    /// Reads what follows the name in a start tag, to its end. An attribute of another name, or one given
+    /// twice, is unusual.
+    init(attributesIn reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+        for _ in 0...Self.mostAttributes {
+            let space = try reader.run(bytes) { $0.isXMLSpace }
+            switch try reader.peek(bytes) {
+            case UInt8(ascii: "/"):
+                reader.advance()
+                try reader.expect(">", bytes, else: .malformed)
+                isClosed = true
+                return
+            case UInt8(ascii: ">"):
+                reader.advance()
+                return
+            default:
+                guard !space.isEmpty else { throw .significant(.message) }
+                try readAttribute(&reader, bytes)
+            }
+        }
+        throw .significant(.unusual)
+    }
+
+    private mutating func readAttribute(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+        let name = try reader.run(bytes) { $0.isLetter || $0 == UInt8(ascii: ":") }
+        try reader.expect("=", bytes, else: .unusual)
+        let value = try Self.value(&reader, bytes)
+        if bytes.equals(name, "id") {
+            try set(&id, value)
+        } else if bytes.equals(name, "type") {
+            try set(&type, value)
+        } else if bytes.equals(name, "from") {
+            try set(&from, value)
+        } else if bytes.equals(name, "to") {
+            try set(&to, value)
+        } else if bytes.equals(name, "xmlns") {
+            try set(&xmlns, value)
+        } else if bytes.equals(name, "xml:lang") {
+            try set(&lang, value)
+        } else {
+            throw .significant(.unusual)
+        }
+    }
+
+    private func set(_ attribute: inout Value?, _ value: Value) throws(Obstacle) {
+        guard attribute == nil else { throw .significant(.malformed) }
+        attribute = value
+    }
+
+    private static func value(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) -> Value {
+        let quote = try reader.next(bytes)
+        guard quote == UInt8(ascii: "'") || quote == UInt8(ascii: "\"") else {
+            throw .significant(.malformed)
+        }
+        let range = try reader.run(bytes) { $0 != quote && $0 != UInt8(ascii: "<") && $0.isText }
+        guard try reader.next(bytes) == quote else { throw .significant(.malformed) }
+        // It may be written back: what is not well-formed here must not be said in the owner's name.
+        guard bytes.hasLegalReferences(range), bytes.isUnicode(range) else { throw .significant(.malformed) }
+        return Value(range: range, quote: quote)
+    }
+
+    /// Steps over the end tag, unless there is none.
+    func end(_ name: String, _ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+        guard !isClosed else { return }
+        try reader.expect("</", bytes, else: .message)
+        try reader.expect(name, bytes, else: .message)
+        _ = try reader.run(bytes) { $0.isXMLSpace }
+        try reader.expect(">", bytes, else: .malformed)
+    }
+}
+
+extension UInt8 {
+    /// White space of XML 1.0 §2.3.
+    var isXMLSpace: Bool { self == 0x20 || self == 0x0A || self == 0x0D || self == 0x09 }
+}
+
+extension Span where Element == UInt8 {
+    /// Whether every `&` begins one of the five references to characters that XMPP knows (RFC 6120 §11.1
+    /// allows no other entities). Numeric ones are legal, but nobody needs them in a keep-alive.
+    fileprivate func hasLegalReferences(_ range: Range<Int>) -> Bool {
+        var index = range.lowerBound
+        while index < range.upperBound {
+            if self[index] == UInt8(ascii: "&") {
+                guard let length = referenceLength(index..<range.upperBound) else { return false }
+                index += length
+            } else {
+                index += 1
+            }
+        }
+        return true
+    }
+
+    private func referenceLength(_ range: Range<Int>) -> Int? {
+        func length(_ text: String) -> Int? {
+            let count = text.utf8.count
+            guard range.count >= count else { return nil }
+            return equals(range.lowerBound..<(range.lowerBound + count), text) ? count : nil
+        }
+        return length("&amp;") ?? length("&lt;") ?? length("&gt;") ?? length("&apos;") ?? length("&quot;")
+    }
+
+    fileprivate func isUnicode(_ range: Range<Int>) -> Bool {
+        do {
+            _ = try UTF8Span(validating: extracting(range))
+            return true
+        } catch {
+            return false
+        }
+    }
+}

@@ -1,0 +1,188 @@
+import ArgumentParser
+import Glibc
+import NightbellProfiles
+import Presentation
+
+struct ExplainCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "explain",
+        abstract: "What a keep-alive profile makes of captured bytes.",
+        discussion: """
+            Judges the bytes as the supervisor would while their owner sleeps: what is absorbed, how it is \
+            answered, and what would wake the owner. Behind the first message that does, nothing is judged: only \
+            the owner knows where the next one begins.
+
+            Without files the standard input is one stream. With --datagram each file is one datagram.
+
+              nightbell explain --profile sip < capture
+              nightbell explain --profile sip --datagram --peer 192.0.2.1:5060 ping-1 ping-2
+              nightbell explain --profile line --pattern ping=pong --pattern noop < capture
+            """)
+
+    @Option(help: "One of \(ProfileName.allCases.map(\.rawValue).joined(separator: ", ")).")
+    var profile: ProfileName
+
+    @Flag(help: "The bytes are datagrams.")
+    var datagram = false
+
+    @OptionGroup var subject: ExplainedProfile
+
+    @Option(
+        help: ArgumentHelp(
+            "Where the bytes came from: SIP answers say so, and need it on UDP.", valueName: "address:port"))
+    var peer: EndpointArgument?
+
+    @Flag(help: "Judge as if a ping had just been sent, and show it.")
+    var ping = false
+
+    @Flag(help: "Print one JSON object a line.")
+    var json = false
+
+    @Argument(help: "Files with bytes; the standard input if there are none.")
+    var files: [String] = []
+
+    func validate() throws {
+        _ = try start()
+    }
+
+    func run() throws {
+        var explainer = try start()
+        if ping { show(explainer.ping(), width: terminalWidth) }
+        for file in files.isEmpty ? [nil] : files.map(Optional.some) {
+            let bytes = try Input.read(file)
+            explainer.judge(bytes) { show($0, width: terminalWidth) }
+        }
+        if !json { emit([explainer.summary]) }
+    }
+
+    private func start() throws -> Explainer {
+        let transport: Transport = datagram ? .datagram : .stream
+        do {
+            var profile = try Profile(try subject.settings(profile), over: transport)
+            profile.begin(lending: try subject.lent())
+            return Explainer(profile, Circumstances(random: Self.random, peer: peer?.endpoint))
+        } catch {
+            throw ValidationError("profile \(self.profile.rawValue): \(error)")
+        }
+    }
+
+    /// The same each time, so that explanations can be compared.
+    private static let random: UInt128 = 0x6E69_6768_7462_656C_6C6E_6967_6874_6265
+
+    private func show(_ findings: [Explainer.Finding], width: Int?) {
+        for finding in findings {
+            if json { emit(finding.json) } else { emit(finding.lines(width: width)) }
+        }
+    }
+}
+
+extension ProfileName: ExpressibleByArgument {}
+
+/// What a profile may need to be told.
+struct ExplainedProfile: ParsableArguments {
+    enum Role: String, ExpressibleByArgument, CaseIterable { case client, server }
+    enum End: String, ExpressibleByArgument, CaseIterable { case lf, crlf }
+
+    @Option(help: "websocket, mqtt: which side the owner is.")
+    var role: Role = .client
+
+    @Option(
+        help: ArgumentHelp("line, bytes: a pattern, and the reply to it.", valueName: "text[=reply]"))
+    var pattern: [String] = []
+
+    @Flag(help: "bytes: patterns and replies are hexadecimal digits.")
+    var hex = false
+
+    @Option(help: "line: how lines end.")
+    var lineEnd: End = .crlf
+
+    @Option(
+        help: ArgumentHelp(
+            "xmpp: stream management is on; stanzas received and sent so far.", valueName: "received,sent"))
+    var lendCounters: String?
+
+    @Option(help: ArgumentHelp("imap: the tag of the IDLE command that is under way.", valueName: "tag"))
+    var lendTag: String?
+
+    func settings(_ name: ProfileName) throws -> ProfileSettings {
+        switch name {
+        case .webSocket: .webSocket(try WebSocketSettings(role: role == .client ? .client : .server))
+        case .mqtt:
+            .mqtt(
+                try MQTTSettings(
+                    role: role == .client ? .client(keepAlive: MQTTSettings.keepAlive.standard) : .server))
+        case .xmpp: .xmpp(try XMPPSettings(usesStreamManagement: lendCounters != nil))
+        case .line:
+            .pattern(try .lines(try exchanges(), end: lineEnd == .lf ? .newline : .carriageReturnNewline))
+        case .bytes: .pattern(try .bytes(try exchanges()))
+        case .sip: .sip(try SIPSettings(tagKey: 0))
+        case .stun: .stun(try STUNSettings())
+        case .irc: .irc(try IRCSettings())
+        case .imap: .imap(try IMAPSettings())
+        case .tcp: .tcp(try TCPSettings())
+        }
+    }
+
+    private func exchanges() throws -> [PatternSettings.Exchange] {
+        try pattern.map { text in
+            let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            return .init(try bytes(parts[0]), reply: try parts.count > 1 ? bytes(parts[1]) : [])
+        }
+    }
+
+    private func bytes(_ text: Substring) throws -> [UInt8] {
+        guard hex else { return Array(text.utf8) }
+        let digits = text.filter { !$0.isWhitespace }.map(\.hexDigitValue)
+        guard digits.count.isMultiple(of: 2) else {
+            throw ValidationError("an odd number of digits in \(text)")
+        }
+        return try stride(from: 0, to: digits.count, by: 2).map { index in
+            guard let high = digits[index], let low = digits[index + 1] else {
+                throw ValidationError("\(text) is not hexadecimal")
+            }
+            return UInt8(high << 4 | low)
+        }
+    }
+
+    func lent() throws -> Lent {
+        if let lendCounters {
+            let counters = lendCounters.split(separator: ",").map { UInt32($0) }
+            guard counters.count == 2, let received = counters[0], let sent = counters[1] else {
+                throw ValidationError("--lend-counters takes two numbers, such as 12,7")
+            }
+            return .stanzaCounters(received: received, sent: sent)
+        }
+        guard let lendTag else { return .nothing }
+        guard let tag = Idle.Tag(lendTag) else { throw ValidationError("\(lendTag) is no tag") }
+        return .idle(Idle(tag: tag))
+    }
+}
+
+/// `192.0.2.1:5060` or `[2001:db8::1]:5060`.
+struct EndpointArgument: ExpressibleByArgument {
+    let endpoint: Endpoint
+
+    init?(argument: String) {
+        guard let colon = argument.lastIndex(of: ":"),
+            let port = UInt16(argument[argument.index(after: colon)...])
+        else { return nil }
+        let host = argument[..<colon]
+        if host.hasPrefix("["), host.hasSuffix("]") {
+            var address = in6_addr()
+            guard unsafe inet_pton(AF_INET6, String(host.dropFirst().dropLast()), &address) == 1 else {
+                return nil
+            }
+            let (high, low) = unsafe withUnsafeBytes(of: &address) { bytes in
+                unsafe (
+                    UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)),
+                    UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+                )
+            }
+            endpoint = Endpoint(v6: high, low, port: port)
+        } else {
+            var address = in_addr()
+            guard unsafe inet_pton(AF_INET, String(host), &address) == 1 else { return nil }
+            endpoint = Endpoint(v4: UInt32(bigEndian: address.s_addr), port: port)
+        }
+    }
+}

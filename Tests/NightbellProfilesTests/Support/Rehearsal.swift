@@ -1,0 +1,202 @@
+import NightbellProfiles
+
+/// A stream that arrives while its owner sleeps, judged by a profile, with an owner that wakes for what is
+/// left.
+///
+/// Everything is a function of positions in the stream, so that two rehearsals of the same stream have to
+/// come to the same, however it is cut.
+struct Rehearsal {
+    /// What a rehearsal comes to.
+    struct Outcome: Equatable {
+        /// What the profile absorbed: ranges of the stream, neighbours merged.
+        var absorbed: [Range<Int>] = []
+        /// What the owner read itself.
+        var read: [Range<Int>] = []
+        /// Where the owner was woken.
+        var wakes: [Int] = []
+        var replies: [UInt8] = []
+        var pings: [[UInt8]] = []
+        var lent: Lent = .nothing
+    }
+
+    /// A promise that was not kept.
+    struct Broken: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    private(set) var outcome = Outcome()
+    private var profile: Profile
+    private let lent: Lent
+    private var stream: [UInt8] = []
+    /// How much of the stream has arrived.
+    private var arrived = 0
+    /// The head of what nobody has consumed.
+    private(set) var head = 0
+    /// The owner is awake and reads up to here.
+    private var readingUpTo: Int?
+
+    init(_ profile: Profile, lending lent: Lent = .nothing) {
+        self.profile = profile
+        self.lent = lent
+        self.profile.begin(lending: lent)
+    }
+
+    /// What the owner has lent, as it is now.
+    var lentNow: Lent {
+        var profile = profile
+        return profile.end()
+    }
+
+    /// Sends a ping, if there is one to send now.
+    mutating func ping() -> [UInt8]? {
+        var output: [UInt8] = []
+        let circumstances = circumstances
+        guard profile.ping(circumstances, into: &output) else { return nil }
+        outcome.pings.append(output)
+        return output
+    }
+
+    /// One part of the stream arrives in pieces, and then there is silence for so long that an owner is woken
+    /// for what may or may not be the beginning of noise.
+    ///
+    /// - Parameters:
+    ///   - boundaries: where messages end, in the part; an owner that was woken reads up to the next one.
+    ///   - cut: how many of so many bytes arrive next.
+    mutating func play(
+        _ part: [UInt8], boundaries: [Int], cut: (Int) -> Int
+    ) throws(Broken) {
+        let start = stream.count
+        stream += part
+        let ends = boundaries.map { start + $0 } + [stream.count]
+        while arrived < stream.count {
+            let count = cut(stream.count - arrived)
+            arrived += min(max(1, count), stream.count - arrived)
+            try look(ends)
+        }
+        while head < arrived {
+            wake(ends)
+            try look(ends)
+        }
+    }
+
+    /// Ends it.
+    mutating func finish() throws(Broken) -> Outcome {
+        outcome.lent = profile.end()
+        try expect(head == stream.count, "only \(head) of \(stream.count) bytes are accounted for")
+        let ranges = (outcome.absorbed + outcome.read).sorted { $0.lowerBound < $1.lowerBound }
+        var next = 0
+        for range in ranges {
+            try expect(
+                range.lowerBound == next, "bytes from \(next) to \(range.lowerBound) are lost or doubled")
+            next = range.upperBound
+        }
+        try expect(next == stream.count, "bytes from \(next) on are lost")
+        return outcome
+    }
+
+    private var circumstances: Circumstances {
+        let random = UInt128(UInt64(head) &* 0x9E37_79B9_7F4A_7C15) << 64 | UInt128(head)
+        return Circumstances(random: random, peer: Endpoint(v4: 0xC000_0201, port: 5060))
+    }
+
+    // MARK: What happens when something has arrived
+
+    private mutating func look(_ ends: [Int]) throws(Broken) {
+        while head < arrived {
+            if readingUpTo != nil {
+                read()
+                if readingUpTo != nil { return }
+                continue
+            }
+            switch try judge() {
+            case .noise(let length, _):
+                Self.append(head..<(head + length), to: &outcome.absorbed)
+                head += length
+            case .significant:
+                wake(ends)
+            case .needMore:
+                return
+            }
+        }
+    }
+
+    private mutating func wake(_ ends: [Int]) {
+        outcome.wakes.append(head)
+        _ = profile.end()
+        readingUpTo = ends.first { $0 > head }
+    }
+
+    private mutating func read() {
+        guard let end = readingUpTo else { return }
+        let stop = min(end, arrived)
+        if stop > head { Self.append(head..<stop, to: &outcome.read) }
+        head = stop
+        guard head == end else { return }
+        readingUpTo = nil
+        profile.begin(lending: lent)
+    }
+
+    private mutating func judge() throws(Broken) -> Verdict {
+        // Copies, because nothing else may be touched while the bytes are borrowed.
+        let (stream, circumstances) = (stream, circumstances)
+        let bytes = stream.span.extracting(head..<arrived)
+        do {
+            return try profile.judgeChecked(bytes, circumstances, &outcome.replies)
+        } catch {
+            throw Broken(description: "at \(head): \(error)")
+        }
+    }
+
+    private func expect(_ condition: Bool, _ text: @autoclosure () -> String) throws(Broken) {
+        if !condition { throw Broken(description: text()) }
+    }
+
+    private static func append(_ range: Range<Int>, to ranges: inout [Range<Int>]) {
+        if let last = ranges.last, last.upperBound == range.lowerBound {
+            ranges[ranges.count - 1] = last.lowerBound..<range.upperBound
+        } else {
+            ranges.append(range)
+        }
+    }
+}
+
+extension Profile {
+    /// Judges, and checks what is promised of every verdict.
+    fileprivate mutating func judgeChecked(
+        _ bytes: Span<UInt8>, _ circumstances: Circumstances, _ replies: inout [UInt8]
+    ) throws(Rehearsal.Broken) -> Verdict {
+        func expect(_ condition: Bool, _ text: @autoclosure () -> String) throws(Rehearsal.Broken) {
+            if !condition { throw Rehearsal.Broken(description: text()) }
+        }
+        func judgeAgain(
+            _ profile: Profile, _ bytes: Span<UInt8>, expecting expected: Verdict
+        ) throws(Rehearsal.Broken) {
+            var profile = profile
+            var ignored: [UInt8] = []
+            let verdict = profile.judge(bytes, circumstances, replies: &ignored)
+            try expect(verdict == expected, "\(verdict) instead of \(expected)")
+        }
+        let (before, start) = (self, replies.count)
+        let verdict = judge(bytes, circumstances, replies: &replies)
+        let reply = replies.count - start
+        switch verdict {
+        case .noise(let length, let noise):
+            try expect((1...bytes.count).contains(length), "\(length) bytes of \(bytes.count) are noise")
+            try expect(length <= longestNoise, "noise of \(length) bytes is longer than promised")
+            try expect(
+                (noise == .ping) == (reply > 0) || noise == .step, "\(noise) has a reply of \(reply) bytes")
+            try expect(reply <= length + 8_192, "a reply of \(reply) bytes")
+        case .significant:
+            try expect(reply == 0, "a reply to something significant")
+            try judgeAgain(self, bytes, expecting: .significant(.unsettled))
+        case .needMore(let limit):
+            try expect(reply == 0, "a reply to something that is not whole")
+            try expect(limit > bytes.count, "needs \(limit) bytes while there are \(bytes.count)")
+            try expect(limit <= longestNoise, "needs more than the longest noise")
+        }
+        if bytes.count > longestNoise, longestNoise > 0 {
+            try judgeAgain(before, bytes.extracting(first: longestNoise), expecting: verdict)
+        }
+        return verdict
+    }
+}
