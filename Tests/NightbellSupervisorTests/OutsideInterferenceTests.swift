@@ -150,12 +150,11 @@ import Testing
         let puppet = try PuppetProcess(supervisor, name)
         let peer = try puppet.park("flow")
         defer { close(peer) }
+        try puppet.command("hang-wake")
         try puppet.enterBackground()
         try observer.wait(for: name, toBe: .suspended, supervisor)
         // Woken, it dawdles until it is suspended by force in the middle of it.
-        try puppet.child.send("hang-wake\n")
         try peer.say("x")
-        try puppet.event("ok")
         try puppet.event("read")
         try observer.wait(for: name, toBe: .suspended, supervisor)
         #expect(try observer.show(name).counters.suspensionsForced == 1)
@@ -185,6 +184,7 @@ import Testing
         try puppet.enterBackground()
         for round in 1...20 {
             try observer.wait(for: name, toBe: .suspended, path: daemon.socketPath)
+            #expect(try observer.show(name).counters.wakesSocket == UInt64(round - 1))
             // Stopped, it finds both when it runs again, the question first.
             kill(daemon.child.pid, SIGSTOP)
             #expect(eventually { ProcFS.state(daemon.child.pid) == "T" })
@@ -196,7 +196,6 @@ import Testing
             #expect(try puppet.event("wake").contains("socket"))
             try puppet.event("read")
             _ = try observer.answer(to: 1_000_000 + UInt64(round))
-            #expect(try observer.show(name).counters.wakesSocket == UInt64(round))
         }
         #expect(try observer.show(name).counters.suspensionsCancelled == 0)
     }
