@@ -149,6 +149,7 @@ struct StartingTests {
         for round in 1...400 {
             for command in ["background", "foreground", "echo round-\(round)."] { try puppet.say(command) }
             try puppet.wrote("ok round-\(round).")
+            try #require(!puppet.output.contains("error "), "\(puppet.output.suffix(200))")
         }
         var waiting: CInt = 0
         #expect(ioctl(ends[0], UInt(FIONREAD), &waiting) == 0)
