@@ -92,7 +92,7 @@ let package = Package(
         .executableTarget(
             name: "nightbelld",
             dependencies: [
-                "DaemonConfiguration", "NightbellCore", "NightbellSupervisor",
+                "CLinux", "DaemonConfiguration", "NightbellCore", "NightbellSupervisor",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -100,7 +100,8 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "Manifests",
+                "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors",
+                "Manifests",
                 "Presentation",
                 "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),

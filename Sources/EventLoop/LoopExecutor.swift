@@ -17,6 +17,7 @@ import Synchronization
 package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let base: OpaquePointer
     private let gathering: UnsafeMutablePointer<Gathering>
+    private let watches: WatchPool
     private let inbox = Inbox()
     /// Readable when another thread put something into the inbox.
     private let bell: EventDescriptor
@@ -42,6 +43,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         unsafe self.base = base
         unsafe gathering = .allocate(capacity: 1)
         unsafe gathering.initialize(to: Gathering())
+        watches = unsafe WatchPool(gathering: gathering)
         unsafe bellEvent = .allocate(capacity: 1)
         unsafe bellEvent.initialize(to: event())
         unsafe event_assign(
@@ -204,14 +206,14 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     private func makeWatch(_ subject: CInt, _ what: CInt, token: UInt64) throws(LoopError) -> Watch {
-        let record = UnsafeMutablePointer<WatchRecord>.allocate(capacity: 1)
-        unsafe record.initialize(to: WatchRecord(event: event(), gathering: gathering, token: token))
+        let record = unsafe watches.allocate(for: self)
+        unsafe record.initialize(to: WatchRecord(event: event(), token: token))
         let result = unsafe event_assign(
             &record.pointee.event, base, subject, CShort(what), gatherEvent, record)
         guard result == 0 else {
-            unsafe record.deallocate()
+            unsafe WatchPool.deallocate(record)
             throw LoopError(code: .cannotWatch, underlying: SystemError(code: EINVAL, call: "event_assign"))
         }
-        return unsafe Watch(record: record, executor: self)
+        return unsafe Watch(record: record)
     }
 }

@@ -11,8 +11,9 @@ final class Connection {
     let credentials: PeerCredentials
     /// Armed for as long as the connection lives.
     let readable: Watch
-    /// Armed while messages wait.
-    let writable: Watch
+    /// Armed while messages wait; made when the first has to, which is seldom.
+    private var writable: Watch?
+    private let loop: LoopExecutor
 
     var role = Role.stranger
     /// Whether a message of it has arrived.
@@ -49,8 +50,7 @@ final class Connection {
         self.credentials = credentials
         readable = try loop.watch(
             socket.rawValue, .read, .persistent, token: WatchToken(.connectionReadable, id: key).rawValue)
-        writable = try loop.watch(
-            socket.rawValue, .write, .oneShot, token: WatchToken(.connectionWritable, id: key).rawValue)
+        self.loop = loop
         self.socket = socket
         try readable.arm()
     }
@@ -106,12 +106,22 @@ final class Connection {
     /// Has the loop report that the peer can be sent something: at once, unless its queue is full.
     func armWritable() -> Bool {
         do {
-            try writable.arm()
+            if writable == nil {
+                let token = WatchToken(.connectionWritable, id: key)
+                writable = try loop.watch(socket.rawValue, .write, .oneShot, token: token.rawValue)
+            }
+            switch writable {
+            case .some(let watch): try watch.arm()
+            case .none: break
+            }
             return true
         } catch {
             return false
         }
     }
+
+    /// Before the connection is closed.
+    func forgetWritable() { writable = nil }
 }
 
 /// What the edge knows of a client beside the core.

@@ -67,7 +67,7 @@ final class EarlyWaker {
     /// - Returns: the descriptor of its wake word, and where in there it is; nil if it wants none.
     func add(
         _ slot: UInt32, user: UInt32, wantsWord: Bool
-    ) throws(SystemError) -> (descriptor: CInt, index: Int)? {
+    ) throws(SystemError) -> (descriptor: CInt, index: UInt16)? {
         while sleepers.count <= Int(slot) { sleepers.append(Sleeper()) }
         sleepers[Int(slot)] = Sleeper()
         guard wantsWord else { return nil }

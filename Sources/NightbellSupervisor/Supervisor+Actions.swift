@@ -123,9 +123,7 @@ extension Supervisor {
     private func handedOver(
         _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ client: ClientID, _ key: RequestKey
     ) {
-        var message = WireHandedOver()
         for outcome in outcomes {
-            message.adoptions.append(WireHandedOver.Adoption(outcome))
             offered.takeNext { descriptor, name in
                 switch outcome {
                 case .success(let token): park(descriptor, as: token, of: client, name: name)
@@ -134,7 +132,26 @@ extension Supervisor {
             }
         }
         guard let connection = connection(of: client) else { return }
-        answer(connection, key.request, .handedOver(message))
+        send(Self.answer(outcomes, key.request), to: connection)
+    }
+
+    private static func answer(
+        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ request: UInt64
+    ) -> [UInt8] {
+        var packet = HandedOverPacket(capacity: outcomes.count)
+        for outcome in outcomes {
+            guard case .success(let token) = outcome else { return generalAnswer(outcomes, request) }
+            packet.add(token: token.rawValue)
+        }
+        return packet.finish(request: request)
+    }
+
+    private static func generalAnswer(
+        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ request: UInt64
+    ) -> [UInt8] {
+        var message = WireHandedOver()
+        message.adoptions = outcomes.map { WireHandedOver.Adoption($0) }
+        return encode(WireSupervisorMessage(request: request, .handedOver(message)))
     }
 
     // MARK: Sockets

@@ -90,13 +90,15 @@ extension Supervisor {
 
     /// Sends a message. A connection that cannot take it is dropped when the turn has come to an end with it.
     func send(_ message: WireSupervisorMessage, to connection: Connection) {
-        let bytes: [UInt8]
+        send(Self.encode(message), to: connection)
+    }
+
+    static func encode(_ message: WireSupervisorMessage) -> [UInt8] {
         do {
-            bytes = try message.serializedBytes()
+            return try message.serializedBytes()
         } catch {
             preconditionFailure("our own messages can be encoded: \(error)")
         }
-        send(bytes, to: connection)
     }
 
     /// Sends a message with a descriptor, which stays ours. It is the first that a connection is sent: there is
@@ -170,7 +172,7 @@ extension Supervisor {
             break
         }
         connection.readable.disarm()
-        connection.writable.disarm()
+        connection.forgetWritable()
         connections.remove(connection)
         connection.role = .stranger
         resumeAccepting()

@@ -37,9 +37,14 @@ extension Supervisor {
             let limit = Self.maximumPacket
             return breach(connection, WireError(.malformedPacket, "a packet holds at most \(limit) bytes"))
         }
+        let bytes = packet.bytes
+        if let fast = HandOverPacket(bytes) {
+            connection.hasSpoken = true
+            return takeOffered(fast.handOver, connection, fast.request, controlTruncated: controlTruncated)
+        }
         let message: WireClientMessage
         do {
-            message = try WireClientMessage(serializedBytes: packet.bytes)
+            message = try WireClientMessage(serializedBytes: bytes)
         } catch {
             return breach(connection, WireError(.malformedPacket, "the packet does not decode"))
         }

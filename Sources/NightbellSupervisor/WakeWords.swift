@@ -5,8 +5,8 @@ package import Descriptors
 package struct WakeWords: ~Copyable {
     /// Where a client's word is.
     package struct Place: Sendable {
-        package let page: Int
-        package let index: Int
+        package let page: UInt32
+        package let index: UInt16
     }
 
     private var pages = UniqueSlots<SharedPage>()
@@ -25,9 +25,9 @@ package struct WakeWords: ~Copyable {
     }
 
     private mutating func addPage(for user: UInt32) throws(SystemError) {
-        let page = pages.count
+        let page = UInt32(pages.count)
         pages.append(try SharedPage(name: "nightbell-wake-words"))
-        free[user] = (0..<SharedPage.wordCount).reversed().map { Place(page: page, index: $0) }
+        free[user] = (0..<UInt16(SharedPage.wordCount)).reversed().map { Place(page: page, index: $0) }
     }
 
     package mutating func giveBack(_ place: Place, user: UInt32) {
@@ -35,15 +35,15 @@ package struct WakeWords: ~Copyable {
     }
 
     package func store(_ value: UInt64, at place: Place) {
-        switch pages[place.page] {
-        case .some(let page): page.store(value, at: place.index)
+        switch pages[Int(place.page)] {
+        case .some(let page): page.store(value, at: Int(place.index))
         case .none: preconditionFailure("pages are kept")
         }
     }
 
     /// The page's descriptor, for the client.
     package func descriptor(for place: Place) -> CInt {
-        switch pages[place.page] {
+        switch pages[Int(place.page)] {
         case .some(let page): page.descriptor.rawValue
         case .none: preconditionFailure("pages are kept")
         }

@@ -8,17 +8,13 @@ final class CgroupFreezer: Suspender {
     private final class Client {
         let pid: pid_t
         let startTime: UInt64
-        let cgroup: Cgroup
         let origin: Cgroup?
         /// `cgroup.freeze`, kept open: a thaw is one system call.
         let freezer: OwnedDescriptor
 
-        init(
-            pid: pid_t, startTime: UInt64, cgroup: Cgroup, origin: Cgroup?, freezer: consuming OwnedDescriptor
-        ) {
+        init(pid: pid_t, startTime: UInt64, origin: Cgroup?, freezer: consuming OwnedDescriptor) {
             self.pid = pid
             self.startTime = startTime
-            self.cgroup = cgroup
             self.origin = origin
             self.freezer = freezer
         }
@@ -39,6 +35,8 @@ final class CgroupFreezer: Suspender {
     private let place: InstanceCgroup
     private let instance: InstancePaths
     private var clients = ClientSlots<Client>()
+    /// Where the last one came from: clients that were started together share the text.
+    private var lastOrigin: Cgroup?
 
     init(instance: InstancePaths) throws(SuspensionError) {
         self.instance = instance
@@ -61,7 +59,7 @@ final class CgroupFreezer: Suspender {
             detach(slot: slot)
         }
         let cgroup = place.client(slot)
-        let origin = place.origin(of: pid)
+        let origin = shared(place.origin(of: pid))
         do throws(SystemError) {
             try cgroup.create()
             // A crash may have left it frozen.
@@ -72,7 +70,7 @@ final class CgroupFreezer: Suspender {
             // Alive after the move, it was the one the number meant during the move.
             guard !process.hasExited else { throw SystemError(code: ESRCH, call: "pidfd") }
             clients[slot] = Client(
-                pid: pid, startTime: startTime, cgroup: cgroup, origin: origin, freezer: freezer)
+                pid: pid, startTime: startTime, origin: origin, freezer: freezer)
         } catch {
             _ = cgroup.dissolve(into: origin, else: place.parent)
             throw SuspensionError(attempt, error)
@@ -93,7 +91,7 @@ final class CgroupFreezer: Suspender {
         let client = try client(slot, "freeze")
         let state: Cgroup.State
         do {
-            state = try client.cgroup.state()
+            state = try place.client(slot).state()
         } catch {
             throw SuspensionError("freeze \(client.pid)", error)
         }
@@ -126,7 +124,7 @@ final class CgroupFreezer: Suspender {
 
     func detach(slot: UInt32) {
         guard let client = clients.remove(slot) else { return }
-        _ = client.cgroup.dissolve(into: client.origin, else: place.parent)
+        _ = place.client(slot).dissolve(into: client.origin, else: place.parent)
     }
 
     func detachAll() {
@@ -136,6 +134,11 @@ final class CgroupFreezer: Suspender {
 
     func thawLeftovers() -> [LeftoverReport] {
         Leftovers.thaw(of: instance, keeping: place.cgroup)
+    }
+
+    private func shared(_ origin: Cgroup?) -> Cgroup? {
+        if origin != lastOrigin { lastOrigin = origin }
+        return lastOrigin
     }
 
     private func client(_ slot: UInt32, _ attempt: String) throws(SuspensionError) -> Client {

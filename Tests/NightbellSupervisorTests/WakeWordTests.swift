@@ -28,7 +28,7 @@ import Testing
         let again = try words.take(user: 1)
         #expect(again.page == place.page && again.index == place.index)
         let page = OwnedDescriptor(adopting: dup(words.descriptor(for: again)))
-        let word = try SharedWord(mapping: page, at: again.index)
+        let word = try SharedWord(mapping: page, at: Int(again.index))
         #expect(word.value == 0)
         words.store(0x201, at: again)
         #expect(word.value == 0x201)
@@ -38,7 +38,7 @@ import Testing
         var words = WakeWords()
         var places: [WakeWords.Place] = []
         for _ in 0...SharedPage.wordCount { places.append(try words.take(user: 1)) }
-        #expect(Set(places.map { $0.page * SharedPage.wordCount + $0.index }).count == places.count)
+        #expect(Set(places.map { Int($0.page) * SharedPage.wordCount + Int($0.index) }).count == places.count)
         #expect(Set(places.map(\.page)).count == 2)
     }
 

@@ -34,7 +34,7 @@ struct ImportRulesTests {
         "nightbell-load": ["ArgumentParser", "LoadTester"],
         "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Simulation"],
         "nightbelld": [
-            "ArgumentParser", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore",
+            "ArgumentParser", "CLinux", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore",
             "NightbellSupervisor",
         ],
         "nightbell": [

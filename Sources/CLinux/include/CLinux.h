@@ -59,6 +59,10 @@ static inline int clinux_accept(int fd) {
 // never answer. -1 and errno on failure.
 int clinux_file_type(int fd);
 
+// Has each large block of the heap be a mapping of its own for as long as the process lives, so that an array that grew
+// leaves nothing behind. Left alone, the heap keeps such blocks after the first was freed.
+void clinux_return_large_memory_at_once(void);
+
 // Gives memory that was freed back to the kernel, as far as whole pages are free.
 void clinux_release_free_memory(void);
 
