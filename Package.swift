@@ -255,7 +255,7 @@ let package = Package(
         .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
         .testTarget(
             name: "DemoTests",
-            dependencies: ["SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld"],
+            dependencies: ["Descriptors", "SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld"],
             swiftSettings: settings),
     ]
 )

@@ -12,6 +12,8 @@ final class EarlyWaker {
     private struct Sleeper {
         /// The suspension that is under way; 0: none that a socket may end early.
         var epoch: UInt64 = 0
+        /// A socket has ended it, and the core has not heard of that yet.
+        var isThawed = false
         /// Its wake word, if it has one.
         var word: WakeWords.Place?
     }
@@ -37,6 +39,7 @@ final class EarlyWaker {
             words.store(sleepers[Int(owner)].epoch << 8 | conditions, at: word)
         }
         sleepers[Int(owner)].epoch = 0
+        sleepers[Int(owner)].isThawed = true
         try? suspender.thaw(slot: owner)
         return true
     }
@@ -44,12 +47,20 @@ final class EarlyWaker {
     // MARK: Who sleeps
 
     /// From now on its sockets may thaw this client.
-    func set(_ slot: UInt32, epoch: UInt64) { sleepers[Int(slot)].epoch = epoch }
+    func set(_ slot: UInt32, epoch: UInt64) {
+        sleepers[Int(slot)].epoch = epoch
+        sleepers[Int(slot)].isThawed = false
+    }
 
     /// It is awake, or about to be.
     func clear(_ slot: UInt32) {
-        if slot < sleepers.count { sleepers[Int(slot)].epoch = 0 }
+        guard slot < sleepers.count else { return }
+        sleepers[Int(slot)].epoch = 0
+        sleepers[Int(slot)].isThawed = false
     }
+
+    /// Whether a socket has thawed it in this turn and the core is about to hear of that.
+    func hasThawed(_ slot: UInt32) -> Bool { slot < sleepers.count && sleepers[Int(slot)].isThawed }
 
     // MARK: Who is there
 

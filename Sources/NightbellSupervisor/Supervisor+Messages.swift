@@ -1,5 +1,6 @@
 import Descriptors
 import EventLoop
+import Glibc
 import Logging
 import NightbellCore
 import NightbellWire
@@ -184,19 +185,36 @@ extension Supervisor {
             let error = WireError(.invalidArgument, "a name has at most \(Self.longestName) bytes")
             return answer(connection, request, .error(error))
         }
+        switch inspectOffered(handOver) {
+        case .success(let offers):
+            let key = RequestKey(connection: connection.key, request: request)
+            feed(.message(.handOver(offers), from: client.id, key))
+        case .failure(let error):
+            packet.discardDescriptors()
+            answer(connection, request, .error(error.wire))
+        }
+        // What was not adopted, by whatever reason, must not be there when the next HandOver comes.
+        offered.removeAll()
+    }
+
+    /// Takes the descriptors out of the packet, and looks at each.
+    private func inspectOffered(_ handOver: WireHandOver) -> Result<[SocketOffer], InvalidMessage> {
         var offers: [SocketOffer] = []
         for socket in handOver.sockets {
             guard let tag = SocketTag(socket.tag) else {
-                packet.discardDescriptors()
-                return answer(connection, request, .error(WireError(.invalidArgument, "a tag is not known")))
+                return .failure(InvalidMessage(wire: WireError(.invalidArgument, "a tag is not known")))
             }
             guard let descriptor = packet.takeDescriptor() else { break }
-            offers.append(SocketOffer(tag: tag, inspecting: descriptor.rawValue))
-            offered.append(descriptor, name: socket.name)
+            do {
+                offers.append(try SocketOffer(tag: tag, inspecting: descriptor.rawValue))
+                offered.append(descriptor, name: socket.name)
+            } catch {
+                ForeignDescriptor.close(descriptor)
+                let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left")
+                return .failure(InvalidMessage(wire: error))
+            }
         }
-        let key = RequestKey(connection: connection.key, request: request)
-        feed(.message(.handOver(offers), from: client.id, key))
-        offered.removeAll()
+        return .success(offers)
     }
 
     /// Why the kernel dropped descriptors: is it our table that is full, or was it the packet?
@@ -268,7 +286,9 @@ extension ClientMessage {
 
 extension SocketOffer {
     /// What the kernel tells of a descriptor. One that it tells nothing of cannot be watched either.
-    fileprivate init(tag: SocketTag, inspecting descriptor: CInt) {
+    ///
+    /// - Throws: `EMFILE` or `ENFILE`: looking takes a descriptor, and there is none.
+    fileprivate init(tag: SocketTag, inspecting descriptor: CInt) throws(SystemError) {
         do {
             let facts = try SocketFacts.Brief(inspecting: descriptor)
             self.init(
@@ -276,6 +296,7 @@ extension SocketOffer {
                 isListening: facts.isListening, isConnected: facts.isConnected,
                 hasPendingError: facts.hasError)
         } catch {
+            guard error.code != EMFILE, error.code != ENFILE else { throw error }
             self.init(tag: tag, isPollable: false)
         }
     }

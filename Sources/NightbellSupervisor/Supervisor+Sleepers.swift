@@ -14,6 +14,8 @@ extension Supervisor {
         guard supervision.state(of: client) == .suspended, let record = connection(of: client)?.client,
             record.obstacle == nil
         else { return }
+        // It runs because we have let it; it is told of its wake in this turn.
+        guard unsafe !earlyWaker.hasThawed(client.slot) else { return }
         do {
             if try suspender.progress(slot: client.slot) == .frozen { return }
         } catch {

@@ -17,7 +17,8 @@
 /// each of its sockets, in the same order; of the supervisor's only Welcome, one, and only to who asked for it. A packet that breaks these rules, does not decode, or is of no known kind is answered with
 /// Error and the connection is closed: that client's only. Unknown fields are ignored.
 ///
-/// A client says Hello first. Administration (Status … Quit) needs no Hello. Whoever connects is known by the
+/// A client says Hello first. Administration (Status … Quit) needs no Hello. A connection that says nothing at all for
+/// some seconds (10, unless configured otherwise) is answered with HELLO_REQUIRED and closed. Whoever connects is known by the
 /// credentials that the kernel tells (SO_PEERCRED, SO_PEERPIDFD), not by what it says: the process that called
 /// connect(2) is the one that will be suspended.
 ///
@@ -300,6 +301,8 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// a kind this supervisor does not know
   case unknownMessage // = 2
   case unsupportedVersion // = 3
+
+  /// something else was said before Hello, or nothing for too long
   case helloRequired // = 4
 
   /// a second Hello on one connection
@@ -865,7 +868,8 @@ package nonisolated struct WireHello: Sendable {
   package var version: UInt32 = 0
 
   /// Reverse-domain style, 1 to 128 characters out of A-Z a-z 0-9 . _ -; unique among the running clients.
-  /// It belongs to the uid that first used it.
+  /// It belongs to the uid that first used it, also while no client goes by it, until that uid has four times as
+  /// many identifiers as it may have clients: then each new one sets the one free that was unused for longest.
   package var identifier: String = String()
 
   package var modes: [WireMode] = []
@@ -923,7 +927,8 @@ package nonisolated struct WireWelcome: Sendable {
 
   package var minimumKeepAliveTimeoutMs: UInt64 = 0
 
-  /// how this client will be suspended: "cgroup", "signal" or "none"
+  /// How this client will be suspended: "cgroup", "signal" or "none". With "none" it is told of suspensions and
+  /// wakes like any other, and runs on: that is how the supervisor is set up, or it may not stop this process.
   package var suspension: String = String()
 
   /// the budget_ms that a Wake comes with
@@ -1111,7 +1116,8 @@ package nonisolated struct WireReadyToSuspend: Sendable {
   package init() {}
 }
 
-/// The suspension that PrepareToSuspend announced does not take place now: read on.
+/// The suspension that PrepareToSuspend announced does not take place now, or is over because somebody else has let the
+/// client run: read on.
 package nonisolated struct WireSuspendCancelled: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1594,7 +1600,7 @@ package nonisolated struct WireCounters: @unchecked Sendable {
     set {_uniqueStorage()._suspensionsCancelled = newValue}
   }
 
-  /// the kernel did not confirm in time
+  /// the kernel did not confirm in time, or refused
   package var suspensionsFailed: UInt64 {
     get {_storage._suspensionsFailed}
     set {_uniqueStorage()._suspensionsFailed = newValue}
@@ -1820,7 +1826,7 @@ package nonisolated struct WireWatchEvent: Sendable {
 
   package var identifier: String = String()
 
-  /// "state", "wake", "overrun", "adopted", "released", "refused", "connected", "gone", …
+  /// "state", "wake", "overrun", "running", "adopted", "released", "refused", "connected", "gone", …
   package var kind: String = String()
 
   package var detail: String = String()

@@ -149,6 +149,7 @@ struct StartingTests {
         for round in 1...400 {
             for command in ["background", "foreground", "echo round-\(round)."] { try puppet.say(command) }
             try puppet.wrote("ok round-\(round).")
+            try #require(!puppet.output.contains("error "), "\(puppet.output.suffix(200))")
         }
         var waiting: CInt = 0
         #expect(ioctl(ends[0], UInt(FIONREAD), &waiting) == 0)
@@ -187,12 +188,12 @@ struct StartingTests {
         // Its sockets are watched as if it slept, again and again.
         for round in 1...3 {
             let sleeps = try eventually(within: 30_000) { try show().contains("suspended") }
-            #expect(sleeps)
+            try #require(sleeps)
             try puppet.say("write a.peer call-\(round)")
             let isRead = eventually(within: 30_000) {
                 puppet.output.count(of: "read a ") == round
             }
-            #expect(isRead, "\(puppet.output)")
+            try #require(isRead, "\(puppet.output)")
         }
         let shown = try show()
         #expect(shown.contains("cannot be suspended"), "\(shown)")

@@ -92,6 +92,7 @@ import Testing
         run.send(signal)
         #expect(run.read(until: nil, within: 20))
         #expect(run.exitStatus == 130)
+        #expect(directory.isEmpty)
         #expect(directory.processesThatNameIt().isEmpty)
     }
 
@@ -100,9 +101,9 @@ import Testing
         let run = try DemoRun(
             ["--clients", "4", "--calls", "1000", "--suspend", "signal"], temporaryDirectory: directory.path)
         #expect(run.read(until: "4 suspended", within: 60), "\(run.text)")
+        let processes = try directory.handles()
         run.send(SIGKILL)
-        let end = ContinuousClock.now + .seconds(20)
-        while .now < end, !directory.processesThatNameIt().isEmpty { usleep(50_000) }
+        for process in processes { #expect(process.ends(within: 20)) }
         #expect(directory.processesThatNameIt().isEmpty)
     }
 }

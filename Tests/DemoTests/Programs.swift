@@ -1,3 +1,4 @@
+import Descriptors
 import FoundationEssentials
 import Glibc
 
@@ -111,6 +112,17 @@ struct DemoResult: Decodable {
     }
 }
 
+/// A process that somebody else has started.
+final class RunningProcess {
+    private let handle: ProcessHandle
+
+    init(_ handle: consuming ProcessHandle) { self.handle = handle }
+
+    func ends(within seconds: CInt) -> Bool {
+        !Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: seconds * 1_000).isEmpty
+    }
+}
+
 /// A directory for one test, removed at its end.
 final class TemporaryDirectory {
     let path: String
@@ -122,6 +134,16 @@ final class TemporaryDirectory {
     }
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    /// Handles of the processes whose command line names this directory.
+    func handles() throws -> [RunningProcess] {
+        try processesThatNameIt().map { line in
+            guard let pid = line.split(separator: ":").first.flatMap({ pid_t($0) }) else {
+                throw Failure(text: line)
+            }
+            return RunningProcess(try ProcessHandle(opening: pid))
+        }
+    }
 
     /// The processes whose command line names this directory.
     func processesThatNameIt() -> [String] {

@@ -40,7 +40,8 @@ import Testing
         let port = try #require(server?.port)
         server = nil
         let phone = try SoftphoneProcess(port: port, transport: "tcp", password: "secret", expires: 600)
-        usleep(200_000)
+        // It has tried, and found nobody.
+        #expect(phone.reports("connection_lost", within: 10))
         #expect(phone.isRunning)
         let late = try TestServer(passwords: ["alice": "secret"], port: port)
         #expect(late.run(atMost: 15) { late.isRegistered("alice") })
@@ -50,6 +51,9 @@ import Testing
 /// A softphone that finds no supervisor.
 final class SoftphoneProcess {
     private let id: pid_t
+    /// What happens to it, a line each.
+    private let journal: CInt
+    private var text = ""
     private(set) var exitStatus: CInt?
 
     convenience init(_ server: TestServer, transport: String, password: String, expires: Int) throws {
@@ -61,22 +65,49 @@ final class SoftphoneProcess {
         let arguments: [String] = [
             program, "--user", "alice", "--registrar", "127.0.0.1:\(port)", "--domain", "example.test",
             "--transport", transport, "--expires", String(expires),
-            "--supervisor-socket", "/nonexistent/nightbell.sock",
+            "--supervisor-socket", "/nonexistent/nightbell.sock", "--report", "fd:3",
         ]
+        var ends: [CInt] = [-1, -1]
+        guard pipe(&ends) == 0 else { throw Failure(text: "pipe") }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        // Over another number first: the same one would stay close-on-exec.
+        posix_spawn_file_actions_adddup2(&actions, ends[1], 99)
+        posix_spawn_file_actions_adddup2(&actions, 99, 3)
         var words = arguments.map { strdup($0) } + [nil]
         var variables = [strdup("SOFTPHONE_PASSWORD=\(password)"), nil]
         defer { for pointer in words + variables { free(pointer) } }
         var id: pid_t = 0
-        let code = posix_spawn(&id, program, nil, nil, &words, &variables)
+        let code = posix_spawn(&id, program, &actions, nil, &words, &variables)
+        close(ends[1])
         guard code == 0 else { throw Failure(text: "cannot start \(program): \(code)") }
         self.id = id
+        journal = ends[0]
     }
 
     deinit {
+        close(journal)
         guard isRunning else { return }
         kill(id, SIGKILL)
         var status: CInt = 0
         waitpid(id, &status, 0)
+    }
+
+    /// Waits until it has written of this event.
+    func reports(_ event: String, within seconds: Int) -> Bool {
+        let end = ContinuousClock.now + .seconds(seconds)
+        var buffer = [UInt8](repeating: 0, count: 4_096)
+        while !text.contains("\"\(event)\"") {
+            let left = end - .now
+            var entry = pollfd(fd: journal, events: Int16(POLLIN), revents: 0)
+            guard left > .zero, poll(&entry, 1, CInt(left / .milliseconds(1)) + 1) > 0 else { return false }
+            let count = Glibc.read(journal, &buffer, buffer.count)
+            guard count > 0 else { return false }
+            text += String(decoding: buffer[..<count], as: UTF8.self)
+        }
+        return true
     }
 
     var isRunning: Bool {

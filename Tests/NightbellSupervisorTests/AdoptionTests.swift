@@ -91,6 +91,32 @@ import Testing
         try supervisor.stop()
     }
 
+    /// What came with it is nobody's: least of all that of the next who hands something over.
+    @Test func refusedHandOverLeavesNothingForTheNext() throws {
+        let supervisor = try TestSupervisor()
+        let careless = try WireClient(supervisor, "org.example.careless")
+        let next = try WireClient(supervisor, "org.example.next")
+        let left = try Pair.unix()
+        var message = WireHandOver()
+        message.sockets = [WireHandOver.Socket(), WireHandOver.Socket()]
+        message.sockets[0].tag = .voip
+        guard
+            case .error(let error) = try careless.ask(
+                .handOver(message), descriptors: [left.near, left.near])
+        else { throw TestFailure("a socket without a tag was adopted") }
+        #expect(error.code == .invalidArgument)
+        left.closeNear()
+        // The supervisor has let go of both.
+        try #require(!Poll.wait(left.far, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
+
+        let pair = try Pair.unix()
+        let token = try next.handOver(pair.near)
+        try next.goToSleep()
+        try pair.send("for the next")
+        #expect(try next.wake().sockets.map(\.token) == [token])
+        try supervisor.stop()
+    }
+
     @Test func quotaOfTheClient() throws {
         let supervisor = try TestSupervisor { $0.settings.quotas.socketsPerClient = 2 }
         let client = try WireClient(supervisor, "org.example.phone")

@@ -31,7 +31,7 @@ final class DaemonProcess {
             done
             """
         child = try Child("/bin/bash", "-c", closeInherited + "\n" + command)
-        let listens = eventually {
+        let listens = eventually(within: 30_000) {
             do {
                 _ = try SeqPacketSocket.connect(path: self.directory + "/nightbell.sock")
                 return true

@@ -109,6 +109,39 @@ import Testing
         withExtendedLifetime(pair) {}
     }
 
+    /// Some of the descriptors of a packet arrive, and then there is no room for more: that is not the packet's fault,
+    /// though there is room again as soon as those are let go.
+    @Test(arguments: 1...6) func handOverWithoutRoomForAll(room: Int) throws {
+        let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 48")
+        let client = try WireClient(path: daemon.socketPath)
+        try client.hello("org.example.phone")
+        let device = try EventDescriptor()
+        // Until one more is refused.
+        while true {
+            do {
+                _ = try client.handOver(device.rawValue, .device)
+            } catch let error as WireError {
+                #expect(error.code == .outOfDescriptors)
+                break
+            }
+        }
+        for socket in try client.show("org.example.phone").sockets.prefix(room + 1) {
+            var release = WireRelease()
+            release.token = socket.token
+            #expect(try client.ask(.release(release)) == .done(WireDone()))
+        }
+        for _ in 0..<3 {
+            do {
+                _ = try client.handOverAny(Array(repeating: device.rawValue, count: 8), .device)
+                Issue.record("there was room after all")
+            } catch let error as WireError {
+                #expect(error.code == .outOfDescriptors, "\(error)")
+            }
+        }
+        // None of those that did arrive was kept. (Looking at one takes another.)
+        #expect(try client.handOverAny(Array(repeating: device.rawValue, count: room), .device).count == room)
+    }
+
     /// One user takes all it can get; what the others need is not among it.
     @Test func greedyUserLeavesRoomForOthers() throws {
         let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 96; umask 0")

@@ -11,16 +11,13 @@ import Testing
 @Suite(.serialized) struct FreezingTests {
     typealias Suspension = SupervisorConfiguration.Suspension
     static let ways: [Suspension] = [.cgroup, .signal]
-    private let name = "org.example.phone"
+    private let name = Scene.name
 
     @Test(arguments: ways) func sleeperIsStoppedAndTrafficThawsIt(way: Suspension) throws {
-        let supervisor = try TestSupervisor(suspension: way)
-        let observer = try WireClient(supervisor)
-        let puppet = try PuppetProcess(supervisor, name)
-        let peer = try puppet.park("flow")
-        defer { close(peer) }
+        let scene = try Scene(way)
+        let (puppet, peer) = (scene.puppet, scene.peer)
         try puppet.enterBackground()
-        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try scene.reaches(.suspended)
         // It runs no more: it does not even hear its standard input.
         try puppet.child.send("echo nobody\n")
         if way == .signal { #expect(ProcFS.state(puppet.pid) == "T") }
@@ -29,18 +26,15 @@ import Testing
         #expect(try puppet.event("read").hasPrefix("read flow 6"))
         // What it was told while it slept, it hears now.
         try puppet.event("ok nobody")
-        try observer.wait(for: name, toBe: .suspended, supervisor)
-        #expect(try observer.show(name).counters.wakesSocket == 1)
-        try supervisor.stop()
+        try scene.reaches(.suspended)
+        #expect(try scene.observer.show(name).counters.wakesSocket == 1)
+        try scene.stop()
     }
 
     /// Data at every point of the way to sleep: whatever the moment, it is read in time.
     @Test(arguments: ways) func trafficAtAnyMomentOfFallingAsleepIsRead(way: Suspension) throws {
-        let supervisor = try TestSupervisor(suspension: way) { $0.settings.wakes.linger = .zero }
-        let observer = try WireClient(supervisor)
-        let puppet = try PuppetProcess(supervisor, name)
-        let peer = try puppet.park("flow")
-        defer { close(peer) }
+        let scene = try Scene(way) { $0.settings.wakes.linger = .zero }
+        let (puppet, peer) = (scene.puppet, scene.peer)
         try puppet.enterBackground()
         for step in 0..<300 {
             // The way to sleep begins with WakeDone, right after `read` was said; it takes some 200 µs here.
@@ -49,19 +43,16 @@ import Testing
             try peer.say("x")
             #expect(try puppet.event("read").hasPrefix("read flow 1"))
         }
-        try observer.wait(for: name, toBe: .suspended, supervisor)
-        let counters = try observer.show(name).counters
+        try scene.reaches(.suspended)
+        let counters = try scene.observer.show(name).counters
         #expect(counters.overrunsWake == 0 && counters.suspensionsForced == 0)
-        try supervisor.stop()
+        try scene.stop()
     }
 
     /// The same, step by step: each state is reached first, then the data is sent.
     @Test(arguments: ways) func trafficInEachStateIsRead(way: Suspension) throws {
-        let supervisor = try TestSupervisor(suspension: way)
-        let observer = try WireClient(supervisor)
-        let puppet = try PuppetProcess(supervisor, name)
-        let peer = try puppet.park("flow")
-        defer { close(peer) }
+        let scene = try Scene(way)
+        let (puppet, peer) = (scene.puppet, scene.peer)
         // In the foreground: its own business, but not read by now.
         try puppet.command("foreground")
         try peer.say("a")
@@ -78,25 +69,22 @@ import Testing
         try peer.say("c")
         try puppet.event("wake")
         try puppet.event("read")
-        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try scene.reaches(.suspended)
         try peer.say("d")
         try puppet.event("read")
-        try supervisor.stop()
+        try scene.stop()
     }
 
     @Test(arguments: ways) func hungClientIsSuspendedByForceAndStillWoken(way: Suspension) throws {
-        let supervisor = try TestSupervisor(suspension: way)
-        let observer = try WireClient(supervisor)
-        let puppet = try PuppetProcess(supervisor, name)
-        let peer = try puppet.park("flow")
-        defer { close(peer) }
+        let scene = try Scene(way)
+        let (puppet, peer) = (scene.puppet, scene.peer)
         try puppet.command("hang-prepare 800")
         try puppet.enterBackground()
-        try observer.wait(for: name, toBe: .suspended, supervisor)
-        #expect(try observer.show(name).counters.suspensionsForced == 1)
+        try scene.reaches(.suspended)
+        #expect(try scene.observer.show(name).counters.suspensionsForced == 1)
         try peer.say("INVITE")
         try puppet.event("read")
-        try supervisor.stop()
+        try scene.stop()
     }
 
     @Test(arguments: ways) func killedSleeperIsForgottenAndItsPeerTold(way: Suspension) throws {
@@ -126,35 +114,30 @@ import Testing
 
     /// `^Z`: whoever stopped it lets it go on, not we; what happened meanwhile waits.
     @Test(arguments: ways) func clientStoppedFromOutsideStaysStopped(way: Suspension) throws {
-        let supervisor = try TestSupervisor(suspension: way)
-        let observer = try WireClient(supervisor)
-        let puppet = try PuppetProcess(supervisor, name)
-        let peer = try puppet.park("flow")
-        defer { close(peer) }
+        let scene = try Scene(way)
+        let (puppet, peer) = (scene.puppet, scene.peer)
         try puppet.enterBackground()
-        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try scene.reaches(.suspended)
         try peer.say("first")
         try puppet.event("read")
         kill(puppet.pid, SIGSTOP)
         #expect(eventually { ProcFS.state(puppet.pid) == "T" })
         // It cannot answer: it is suspended by force.
-        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try scene.reaches(.suspended)
         try peer.say("second")
-        try observer.wait(for: name, toBe: .background, supervisor)
+        try scene.reaches(.background)
         #expect(ProcFS.state(puppet.pid) == "T")
         kill(puppet.pid, SIGCONT)
         try puppet.event("read")
-        try observer.wait(for: name, toBe: .suspended, supervisor)
-        try supervisor.stop()
+        try scene.reaches(.suspended)
+        try scene.stop()
     }
 
     @Test(arguments: ways) func tracedClientLosesNoTraffic(way: Suspension) throws {
-        let supervisor = try TestSupervisor(suspension: way) {
+        let scene = try Scene(way) {
             $0.settings.suspension.confirmation = .milliseconds(100)
         }
-        let puppet = try PuppetProcess(supervisor, name)
-        let peer = try puppet.park("flow")
-        defer { close(peer) }
+        let (puppet, peer) = (scene.puppet, scene.peer)
         let pid = puppet.pid
         // ptrace(2) belongs to a thread: this one traces from beginning to end.
         #expect(ctest_trace(pid) == 0)
@@ -164,19 +147,16 @@ import Testing
             try peer.say("x")
             #expect(try puppet.event("read").hasPrefix("read flow"))
         }
-        try supervisor.stop()
+        try scene.stop()
     }
 
     @Test func clientMovedToAnotherCgroupIsBroughtBack() throws {
-        let supervisor = try TestSupervisor(suspension: .cgroup)
-        let observer = try WireClient(supervisor)
-        let puppet = try PuppetProcess(supervisor, name)
-        let peer = try puppet.park("flow")
-        defer { close(peer) }
+        let scene = try Scene(.cgroup)
+        let (puppet, peer) = (scene.puppet, scene.peer)
         // Awake for long enough to be moved.
         try puppet.command("hang-wake 300")
         try puppet.enterBackground()
-        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try scene.reaches(.suspended)
         try peer.say("x")
         try puppet.event("read")
         let place = try String(contentsOfFile: "/proc/\(puppet.pid)/cgroup", encoding: .utf8)
@@ -187,26 +167,24 @@ import Testing
         let inner = String(mount) + String(line.dropFirst(3))
         let outer = URL(fileURLWithPath: inner).deletingLastPathComponent().deletingLastPathComponent().path
         try "\(puppet.pid)".write(toFile: outer + "/cgroup.procs", atomically: false, encoding: .utf8)
-        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try scene.reaches(.suspended)
         try peer.say("x")
         try puppet.event("read")
-        try supervisor.stop()
+        try scene.stop()
     }
 
     @Test(arguments: ways) func overrunBackgroundTasksEndTheClient(way: Suspension) throws {
-        let supervisor = try TestSupervisor(suspension: way)
-        let puppet = try PuppetProcess(supervisor, name)
-        let peer = try puppet.park("flow")
-        defer { close(peer) }
+        let scene = try Scene(way)
+        let (puppet, peer) = (scene.puppet, scene.peer)
         #expect(try puppet.command("begin call") == "valid=true")
         try puppet.enterBackground()
         try puppet.event("expiring")
         var byte: UInt8 = 0
         #expect(recv(peer, &byte, 1, 0) == 0)
-        let status = try WireClient(supervisor).status()
+        let status = try scene.observer.status()
         #expect(status.counters.overrunsBackgroundTasks == 1)
         #expect(status.clientsByState.isEmpty)
-        try supervisor.stop()
+        try scene.stop()
     }
 
     @Test(arguments: ways) func quitTellsWhoRunsAndEndsWhoSleeps(way: Suspension) throws {
@@ -233,23 +211,20 @@ import Testing
     }
 
     @Test(arguments: ways) func tooManyWakesEndWhoAskedForIt(way: Suspension) throws {
-        let supervisor = try TestSupervisor(suspension: way) { $0.settings.wakes.limit = 3 }
-        let observer = try WireClient(supervisor)
-        let puppet = try PuppetProcess(supervisor, name, "voip terminate")
-        let peer = try puppet.park("flow")
-        defer { close(peer) }
+        let scene = try Scene(way, "voip terminate") { $0.settings.wakes.limit = 3 }
+        let (puppet, peer) = (scene.puppet, scene.peer)
         let handle = try puppet.child.handle()
         try puppet.enterBackground()
         for _ in 0..<3 {
-            try observer.wait(for: name, toBe: .suspended, supervisor)
+            try scene.reaches(.suspended)
             try peer.say("x")
             try puppet.event("read")
         }
-        try observer.wait(for: name, toBe: .suspended, supervisor)
+        try scene.reaches(.suspended)
         try peer.say("x")
         #expect(!Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
-        #expect(try observer.status().counters.wakeLimitExceeded == 1)
-        try supervisor.stop()
+        #expect(try scene.observer.status().counters.wakeLimitExceeded == 1)
+        try scene.stop()
     }
 
     @Test(arguments: ways) func stoppingThawsAndThePhonesComeBackToTheNext(way: Suspension) throws {

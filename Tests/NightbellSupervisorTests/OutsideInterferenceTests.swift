@@ -150,12 +150,11 @@ import Testing
         let puppet = try PuppetProcess(supervisor, name)
         let peer = try puppet.park("flow")
         defer { close(peer) }
+        try puppet.command("hang-wake")
         try puppet.enterBackground()
         try observer.wait(for: name, toBe: .suspended, supervisor)
         // Woken, it dawdles until it is suspended by force in the middle of it.
-        try puppet.child.send("hang-wake\n")
         try peer.say("x")
-        try puppet.event("ok")
         try puppet.event("read")
         try observer.wait(for: name, toBe: .suspended, supervisor)
         #expect(try observer.show(name).counters.suspensionsForced == 1)
@@ -173,6 +172,32 @@ import Testing
         try observer.wait(for: name, toBe: .suspended, supervisor)
         #expect(try isStopped(puppet, interference))
         try supervisor.stop()
+    }
+
+    /// A question and a call at one moment: the sleeper runs because the call has let it, and is told of the call.
+    @Test(arguments: ["cgroup", "signal"]) func askingAtTheMomentOfACall(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        let observer = try WireClient(path: daemon.socketPath)
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        for round in 1...20 {
+            try observer.wait(for: name, toBe: .suspended, path: daemon.socketPath)
+            #expect(try observer.show(name).counters.wakesSocket == UInt64(round - 1))
+            // Stopped, it finds both when it runs again, the question first.
+            kill(daemon.child.pid, SIGSTOP)
+            #expect(eventually { ProcFS.state(daemon.child.pid) == "T" })
+            var show = WireShow()
+            show.identifier = name
+            try observer.send(.show(show), request: 1_000_000 + UInt64(round))
+            try peer.say("INVITE")
+            kill(daemon.child.pid, SIGCONT)
+            #expect(try puppet.event("wake").contains("socket"))
+            try puppet.event("read")
+            _ = try observer.answer(to: 1_000_000 + UInt64(round))
+        }
+        #expect(try observer.show(name).counters.suspensionsCancelled == 0)
     }
 
     /// Who really sleeps is left alone, however often somebody asks.

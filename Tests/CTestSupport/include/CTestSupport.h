@@ -19,3 +19,7 @@ static inline int ctest_trace_end(pid_t pid) {
 
 // Makes the calling thread, and it alone, act as another user without privileges. There is no way back.
 int ctest_become(uid_t uid);
+
+// Mounts a file system whose server never answers (FUSE), opens its root, and takes it off the tree again. Returns the
+// server's descriptor: whoever waits for the file system does so until that is closed. -1 and errno on failure.
+int ctest_mute_file_system(const char *directory, int *root);

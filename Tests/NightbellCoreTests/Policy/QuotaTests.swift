@@ -80,11 +80,8 @@ struct QuotaTests {
         for number in 0..<10_000 {
             let outcome = try refusal(&bench, "name.\(number)", user: 2)
             #expect((outcome == .identifierOfOtherUser) == (number >= 9_990), "name.\(number)")
-            if outcome == nil,
-                let client = ClientIdentifier("name.\(number)").flatMap(bench.core.client(named:))
-            {
-                bench.turn(.gone(client))
-            }
+            guard outcome == nil, let identifier = ClientIdentifier("name.\(number)") else { continue }
+            if let client = bench.core.client(named: identifier) { bench.turn(.gone(client)) }
         }
     }
 

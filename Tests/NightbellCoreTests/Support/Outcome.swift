@@ -79,8 +79,7 @@ private func words(_ trace: Trace) -> String? {
     case .keepAliveLate: "LATE"
     case .tooManyWakes: "tooMany"
     case .registered, .gone, .state, .woken, .suspensionCancelled, .foundRunning, .adopted, .refusedSocket,
-        .released,
-        .terminated:
+        .released, .terminated:
         nil
     }
 }

@@ -1,0 +1,35 @@
+import CTestSupport
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellSupervisor
+import NightbellWire
+import Testing
+
+/// Descriptors made so that whoever touches them waits. The supervisor has one thread for everybody.
+@Suite(.serialized) struct HostileDescriptorTests {
+    /// A file system of a user's own that never answers, such as fstat(2) of one of its files would wait for.
+    @Test(.enabled(if: geteuid() == 0 && access("/dev/fuse", R_OK | W_OK) == 0, "needs root and FUSE"))
+    func fileOfAServerThatNeverAnswers() throws {
+        let directory = try TemporaryDirectory()
+        var root: Int32 = -1
+        let server = ctest_mute_file_system(directory.path, &root)
+        guard server >= 0 else { throw Pair.failure("mount") }
+        let supervisor = try TestSupervisor()
+        // Closed before the supervisor is stopped: a thread that waits for it can go on then.
+        defer {
+            close(server)
+            close(root)
+        }
+        let client = try WireClient(supervisor, "org.example.hostile")
+        let bystander = try WireClient(supervisor, "org.example.bystander")
+        for tag in [WireSocketTag.voip, .listener, .device] {
+            guard case .error(let error)? = try client.handOverAny([root], tag)[0].result else {
+                throw TestFailure("adopted as \(tag)")
+            }
+            #expect([.notPollable, .notASocket, .notAListener].contains(error.code), "\(error)")
+        }
+        #expect(try bystander.show("org.example.hostile").socketCount == 0)
+        try supervisor.stop()
+    }
+}

@@ -1,0 +1,34 @@
+import Foundation
+import NightbellSupervisor
+import NightbellWire
+
+/// What most tests of real sleep begin with: a supervisor, a phone with one parked connection, the far end of that,
+/// and somebody who looks on.
+final class Scene {
+    static let name = "org.example.phone"
+
+    let supervisor: TestSupervisor
+    let observer: WireClient
+    let puppet: PuppetProcess
+    /// The far end of what the phone has parked.
+    let peer: Int32
+
+    init(
+        _ way: SupervisorConfiguration.Suspension, _ words: String = "voip",
+        _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
+    ) throws {
+        supervisor = try TestSupervisor(suspension: way, configure)
+        observer = try WireClient(supervisor)
+        puppet = try PuppetProcess(supervisor, Self.name, words)
+        peer = try puppet.park("flow")
+    }
+
+    /// Waits until the supervisor says this of the phone.
+    func reaches(_ state: WireClientState) throws {
+        try observer.wait(for: Self.name, toBe: state, supervisor)
+    }
+
+    func stop() throws { try supervisor.stop() }
+
+    deinit { close(peer) }
+}
