@@ -27,15 +27,26 @@ package enum ProcFS {
         _ pid: pid_t, thread: pid_t? = nil
     ) throws(SystemError) -> Statistics? {
         let path = thread.map { "/proc/\(pid)/task/\($0)/stat" } ?? "/proc/\(pid)/stat"
-        guard let text = try unlessGone({ () throws(SystemError) in try SmallFile.readText(path) }),
-            // The second field is the program's name in parentheses, which may itself contain anything.
-            let end = text.lastIndex(of: ")")
-        else { return nil }
-        let fields = text[text.index(after: end)...].split(separator: " ")
-        guard fields.count > 19, let state = fields[0].first, let parent = pid_t(fields[1]),
-            let threads = Int(fields[17]), let startTime = UInt64(fields[19])
-        else { return nil }
-        return Statistics(state: state, parent: parent, threads: threads, startTime: startTime)
+        guard let bytes = try unlessGone({ () throws(SystemError) in try SmallFile.read(path) }) else {
+            return nil
+        }
+        return statistics(in: bytes)
+    }
+
+    package static func statistics(in bytes: [UInt8]) -> Statistics? {
+        // The second field is the program's name in parentheses, which may itself contain anything.
+        guard let end = bytes.lastIndex(of: UInt8(ascii: ")")) else { return nil }
+        var fields = ByteFields(bytes, from: end + 1)
+        guard let state = fields.next()?.first, let parent = ByteFields.number(fields.next()) else {
+            return nil
+        }
+        fields.skip(15)
+        guard let threads = ByteFields.number(fields.next()) else { return nil }
+        fields.skip(1)
+        guard let startTime = ByteFields.number(fields.next()) else { return nil }
+        return Statistics(
+            state: Character(Unicode.Scalar(state)), parent: pid_t(clamping: parent),
+            threads: Int(clamping: threads), startTime: startTime)
     }
 
     /// How a process that has ended, and that its parent has not waited for yet, did so: as in wait(2). Nil for any
@@ -109,16 +120,21 @@ package enum ProcFS {
     /// How many file locks the process holds. Locks of open file descriptions (`OFDLCK`) are nobody's; those
     /// waited for do not count.
     package static func fileLocksHeld(_ pid: pid_t) -> Int {
-        guard let text = try? SmallFile.readText("/proc/locks") else { return 0 }
-        return locksHeld(pid, in: text)
+        guard let bytes = try? SmallFile.read("/proc/locks") else { return 0 }
+        return locksHeld(pid, in: bytes)
     }
 
     /// `1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF`; with `->` after the number it is waited for.
-    static func locksHeld(_ pid: pid_t, in locks: String) -> Int {
-        locks.split(separator: "\n").count { line in
-            let fields = line.split(separator: " ")
-            return fields.count > 4 && fields[1] != "->" && pid_t(fields[4]) == pid
-        }
+    package static func locksHeld(_ pid: pid_t, in locks: [UInt8]) -> Int {
+        var fields = ByteFields(locks)
+        var held = 0
+        repeat {
+            fields.skip(1)
+            guard let kind = fields.next(), kind.first != UInt8(ascii: "-") else { continue }
+            fields.skip(2)
+            if ByteFields.number(fields.next()) == UInt64(clamping: pid) { held += 1 }
+        } while fields.nextLine()
+        return held
     }
 
     /// A line of `/proc/PID/status`.

@@ -185,7 +185,10 @@ extension Supervisor {
         if supervision.isCertainToWake(client) { unsafe earlyWaker.set(client.slot, epoch: epoch) }
         guard record.obstacle == nil else { return followUps.append(.frozen(client, epoch: epoch)) }
         report(client, epoch) { () throws(SuspensionError) in
-            try suspender.attach(slot: client.slot, process: record.process)
+            // Who is in a slot is detached before the slot is another's.
+            if !suspender.isAttached(slot: client.slot) {
+                try suspender.attach(slot: client.slot, process: record.process)
+            }
             return try suspender.freeze(slot: client.slot)
         }
     }

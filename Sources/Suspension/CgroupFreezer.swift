@@ -50,6 +50,8 @@ final class CgroupFreezer: Suspender {
 
     var parentDirectory: String { place.parent.directory }
 
+    func isAttached(slot: UInt32) -> Bool { clients[slot] != nil }
+
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {
         let pid = process.pid
         let attempt = "attach \(pid)"

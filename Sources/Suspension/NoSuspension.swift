@@ -11,6 +11,7 @@ final class NoSuspension: Suspender {
     var method: SuspensionMethod { .none }
     var detail: String { "clients are not stopped" }
 
+    func isAttached(slot: UInt32) -> Bool { true }
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {}
     func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress { .frozen }
     func progress(slot: UInt32) throws(SuspensionError) -> FreezeProgress { .frozen }

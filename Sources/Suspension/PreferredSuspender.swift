@@ -21,6 +21,8 @@ final class PreferredSuspender: Suspender {
 
     func method(slot: UInt32) -> SuspensionMethod { chosen(slot).method }
 
+    func isAttached(slot: UInt32) -> Bool { chosen(slot).isAttached(slot: slot) }
+
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {
         if inFallback.contains(slot) { return try fallback.attach(slot: slot, process: process) }
         do {

@@ -42,6 +42,8 @@ final class StopSignal: Suspender {
 
     var detail: String { reason.map { "SIGSTOP and SIGCONT; \($0)" } ?? "SIGSTOP and SIGCONT" }
 
+    func isAttached(slot: UInt32) -> Bool { clients[slot] != nil }
+
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {
         let attempt = "attach \(process.pid)"
         let startTime = try process.startTime(attempt)

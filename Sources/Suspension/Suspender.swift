@@ -67,6 +67,9 @@ package protocol Suspender: AnyObject {
     /// Where and how, for people.
     var detail: String { get }
 
+    /// Whether a process is attached in this slot.
+    func isAttached(slot: UInt32) -> Bool
+
     /// Prepares to stop a process. Nothing happens if this very process is attached already; another one in the
     /// slot is detached first.
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError)

@@ -67,4 +67,35 @@ import Testing
         #expect(ProcFS.openDescriptors(nobody) == nil)
         #expect(ProcFS.threadIdentifiers(nobody) == [])
     }
+
+    /// The program's name may be anything, parentheses and line ends too.
+    @Test(arguments: ["cat", "a b", ") R 1", "((", "\n) S 2 ("]) func theNameIsPassedOver(name: String) {
+        let rest = " T 42 1 1 0 -1 4194560 134 0 0 0 0 0 0 0 20 0 3 0 987654 2560000 200 18446744073709551615"
+        let statistics = ProcFS.statistics(in: Array("7 (\(name))\(rest)\n".utf8))
+        #expect(statistics?.state == "T")
+        #expect(statistics?.parent == 42)
+        #expect(statistics?.threads == 3)
+        #expect(statistics?.startTime == 987_654)
+    }
+
+    @Test(arguments: ["", "7 (cat", "7 (cat)", "7 (cat) T", "7 (cat) T 42 1 1 0", "7 (cat) T x 1"])
+    func whatIsNoStatisticsGivesNone(text: String) {
+        #expect(ProcFS.statistics(in: Array(text.utf8)) == nil)
+    }
+
+    @Test func locksAreCountedForTheirHolder() {
+        let locks = """
+            1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF
+            1: -> POSIX  ADVISORY  WRITE 42 fd:00:2531452 0 EOF
+            2: FLOCK  ADVISORY  WRITE 42 fd:00:2531448 0 EOF
+            3: OFDLCK ADVISORY  READ -1 00:06:1028 0 EOF
+            4: POSIX  MANDATORY READ 42 fd:00:1 0 42
+
+            """
+        #expect(ProcFS.locksHeld(42, in: Array(locks.utf8)) == 2)
+        #expect(ProcFS.locksHeld(3_568, in: Array(locks.utf8)) == 1)
+        #expect(ProcFS.locksHeld(1, in: Array(locks.utf8)) == 0)
+        #expect(ProcFS.locksHeld(42, in: []) == 0)
+        #expect(ProcFS.locksHeld(42, in: Array("2: FLOCK  ADVISORY  WRITE 42".utf8)) == 1)
+    }
 }

@@ -39,7 +39,8 @@ package struct ParkCommand: ParsableCommand {
             sockets % (2 * clients) == 0
         else {
             throw ValidationError(
-                "--first-sockets < --sockets, both multiples of two sockets for each client and more than ten")
+                "--first-sockets < --sockets, both multiples of two sockets for each client and more than ten"
+            )
         }
     }
 
