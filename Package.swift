@@ -51,12 +51,15 @@ let package = Package(
         .target(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
         .target(name: "Suspension", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+        .target(name: "Launching", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+        .target(name: "Durability", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+        .target(name: "MemoryPressure", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
 
         // What people link.
         .target(
             name: "NightbellSupervisor",
             dependencies: [
-                "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
+                "CLinux", "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -71,9 +74,15 @@ let package = Package(
 
         // What people run, and the parts of it that are tested on their own.
         .target(
+            name: "Manifests",
+            dependencies: [
+                "Descriptors", "Launching", "NightbellCore", .product(name: "Yams", package: "Yams"),
+            ],
+            swiftSettings: strict),
+        .target(
             name: "DaemonConfiguration",
             dependencies: [
-                "NightbellCore",
+                "Manifests", "NightbellCore",
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Yams", package: "Yams"),
@@ -83,7 +92,7 @@ let package = Package(
         .executableTarget(
             name: "nightbelld",
             dependencies: [
-                "DaemonConfiguration", "NightbellCore", "NightbellSupervisor",
+                "CLinux", "DaemonConfiguration", "NightbellCore", "NightbellSupervisor",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -91,7 +100,9 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "Nightbell", "NightbellProfiles", "NightbellWire", "Descriptors", "Presentation",
+                "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors",
+                "Manifests",
+                "Presentation",
                 "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
@@ -221,7 +232,20 @@ let package = Package(
             dependencies: ["Descriptors", "EdgeTestSupport", "nightbell", "nightbelld", "puppet"],
             swiftSettings: settings),
         .testTarget(
-            name: "DaemonTests", dependencies: ["DaemonConfiguration", "NightbellCore"],
+            name: "DaemonTests", dependencies: ["DaemonConfiguration", "Manifests", "NightbellCore"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ManifestTests",
+            dependencies: ["EdgeTestSupport", "Launching", "Manifests", "NightbellCore"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "DurabilityTests", dependencies: ["Descriptors", "Durability", "EdgeTestSupport"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "MemoryPressureTests", dependencies: ["Descriptors", "EdgeTestSupport", "MemoryPressure"],
+            swiftSettings: settings),
+        .testTarget(
+            name: "LaunchingTests", dependencies: ["CLinux", "Descriptors", "EdgeTestSupport", "Launching"],
             swiftSettings: settings),
         .testTarget(
             name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell"], swiftSettings: settings),

@@ -32,6 +32,12 @@ struct ConfigurationFile: Sendable, Equatable {
         }
     }
 
+    /// Whether it cannot even be told if there is such a file. One that is there and closed is another matter.
+    static func isOutOfReach(_ path: String) -> Bool {
+        var status = stat()
+        return unsafe stat(path, &status) != 0 && errno == EACCES
+    }
+
     init(path: String, text: String) throws(ConfigurationError) {
         self.path = path
         let root: Node?

@@ -15,6 +15,8 @@ package struct DaemonSettings: Sendable, Equatable {
     package var cgroupParent = ""
     /// What is logged.
     package var logLevel: Logger.Level = .info
+    /// How long a new control connection may say nothing.
+    package var helloTimeout: Duration = .seconds(10)
     /// How many control connections one uid may have, clients and administration together.
     package var connectionsPerUser: Int = 4_352
     /// How many messages of one connection are handled before it is the others' turn.

@@ -1,4 +1,5 @@
 import Logging
+import Manifests
 import NightbellCore
 
 /// One configuration key: its name, what it takes, and where the value goes.

@@ -109,6 +109,9 @@ package enum Keys {
     ]
 
     private static let rest: [Key] = [
+        .duration(
+            "helloTimeout", \.helloTimeout, atLeast: .milliseconds(10),
+            "How long a new control connection may say nothing; then it is closed."),
         .count(
             "connectionsPerUser", \.connectionsPerUser, 1...1_000_000,
             "Control connections of one uid, clients and administration together."),

@@ -38,7 +38,8 @@ package enum Loader {
     package static func load(
         flags: Flags, environment: [String: String], mode: Mode
     ) throws(ConfigurationError) -> LoadedConfiguration {
-        let file = try readFile(flags: flags, mode: mode)
+        var warnings: [String] = []
+        let file = try readFile(flags: flags, mode: mode, warnings: &warnings)
         try refuseUnknown(flags: flags, file: file)
 
         let recorder = OriginRecorder()
@@ -69,13 +70,21 @@ package enum Loader {
         if result.origins["socket"] == "defaults" {
             result.settings.socket = result.settings.runtimeDirectory + "/nightbell.sock"
         }
-        result.warnings = unknownVariables(in: environment)
+        result.warnings = warnings + unknownVariables(in: environment)
         try checkRelations(result, recorder: recorder, file: file)
         return result
     }
 
-    private static func readFile(flags: Flags, mode: Mode) throws(ConfigurationError) -> ConfigurationFile? {
+    /// A file that is named must be there. The default one need not be, and where a directory on the way to it is
+    /// closed to us, as another user's home is, nobody can have meant us to read it.
+    private static func readFile(
+        flags: Flags, mode: Mode, warnings: inout [String]
+    ) throws(ConfigurationError) -> ConfigurationFile? {
         let path = flags.file ?? mode.configurationFile
+        if flags.file == nil, ConfigurationFile.isOutOfReach(path) {
+            warnings.append("\(path) is not looked for: a directory on the way to it is closed to this user")
+            return nil
+        }
         let file = try ConfigurationFile.read(path: path)
         if file == nil, flags.file != nil {
             throw ConfigurationError(

@@ -23,16 +23,44 @@ package struct PollSet: ~Copyable, Sendable {
         try control(EPOLL_CTL_MOD, member, EPOLLIN.rawValue | (writable ? EPOLLOUT.rawValue : 0))
     }
 
+    /// Has the descriptor count once, by the time that it is readable, ended or broken; then not before the next
+    /// call. `collect` tells which it was by `mark`, which is not 0.
+    package borrowing func watchOnce(_ member: CInt, mark: UInt64) throws(SystemError) {
+        let events = EPOLLIN.rawValue | EPOLLRDHUP.rawValue | EPOLLONESHOT.rawValue
+        do {
+            try control(EPOLL_CTL_MOD, member, events, mark: mark)
+        } catch {
+            guard error.code == ENOENT else { throw error }
+            try control(EPOLL_CTL_ADD, member, events, mark: mark)
+        }
+    }
+
+    /// What `watchOnce` has found, without waiting: at most `limit` of them.
+    package borrowing func collect(
+        limit: Int, _ body: (_ mark: UInt64, _ readiness: Readiness) -> Void
+    ) {
+        let rawValue = descriptor.rawValue
+        unsafe withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: limit) { events in
+            let count = unsafe epoll_wait(rawValue, events.baseAddress, CInt(limit), 0)
+            for index in 0..<max(0, Int(count)) {
+                let event = unsafe events[index]
+                let mark = unsafe event.data.u64
+                if mark != 0 { body(mark, unsafe Readiness(events: CInt(truncatingIfNeeded: event.events))) }
+            }
+        }
+    }
+
     /// Must come before the member is closed: a duplicate of it elsewhere would keep it in the set.
     package borrowing func remove(_ member: CInt) throws(SystemError) {
         try control(EPOLL_CTL_DEL, member, 0)
     }
 
     private borrowing func control(
-        _ operation: CInt, _ member: CInt, _ events: UInt32
+        _ operation: CInt, _ member: CInt, _ events: UInt32, mark: UInt64 = 0
     ) throws(SystemError) {
         var event = unsafe epoll_event()
         unsafe event.events = events
+        unsafe event.data.u64 = mark
         let rawValue = descriptor.rawValue
         _ = try systemCall("epoll_ctl") { unsafe epoll_ctl(rawValue, operation, member, &event) }
     }

@@ -15,8 +15,19 @@ package enum ProcFS {
 
     /// The process's, or with `thread` one of its threads'.
     package static func statistics(_ pid: pid_t, thread: pid_t? = nil) -> Statistics? {
+        try? readStatistics(pid, thread: thread)
+    }
+
+    /// The same for those who must not take a question that could not be asked for the answer that the process is
+    /// gone.
+    ///
+    /// - Returns: nil if it is gone.
+    /// - Throws: why `/proc` could not be read, such as `EMFILE`.
+    package static func readStatistics(
+        _ pid: pid_t, thread: pid_t? = nil
+    ) throws(SystemError) -> Statistics? {
         let path = thread.map { "/proc/\(pid)/task/\($0)/stat" } ?? "/proc/\(pid)/stat"
-        guard let text = try? SmallFile.readText(path),
+        guard let text = try unlessGone({ () throws(SystemError) in try SmallFile.readText(path) }),
             // The second field is the program's name in parentheses, which may itself contain anything.
             let end = text.lastIndex(of: ")")
         else { return nil }
@@ -27,6 +38,18 @@ package enum ProcFS {
         return Statistics(state: state, parent: parent, threads: threads, startTime: startTime)
     }
 
+    /// How a process that has ended, and that its parent has not waited for yet, did so: as in wait(2). Nil for any
+    /// other, and for one whose status we may not see.
+    package static func exitCode(_ pid: pid_t) -> CInt? {
+        guard let text = try? SmallFile.readText("/proc/\(pid)/stat"), let end = text.lastIndex(of: ")")
+        else {
+            return nil
+        }
+        let fields = text[text.index(after: end)...].split { $0 == " " || $0 == "\n" }
+        guard fields.count > 49, fields[0] == "Z" else { return nil }
+        return CInt(fields[49])
+    }
+
     package static func state(_ pid: pid_t) -> Character? { statistics(pid)?.state }
 
     package static func startTime(_ pid: pid_t) -> UInt64? { statistics(pid)?.startTime }
@@ -35,8 +58,24 @@ package enum ProcFS {
 
     /// The ids of a process's threads, in no order.
     package static func threadIdentifiers(_ pid: pid_t) -> [pid_t] {
-        guard let names = try? SmallFile.names(in: "/proc/\(pid)/task") else { return [] }
-        return names.compactMap { pid_t($0) }
+        (try? readThreadIdentifiers(pid)) ?? []
+    }
+
+    /// The same; none if the process is gone, and an error if it could not be asked.
+    package static func readThreadIdentifiers(_ pid: pid_t) throws(SystemError) -> [pid_t] {
+        let names = try unlessGone { () throws(SystemError) in try SmallFile.names(in: "/proc/\(pid)/task") }
+        return (names ?? []).compactMap { pid_t($0) }
+    }
+
+    private static func unlessGone<Result>(
+        _ body: () throws(SystemError) -> Result
+    ) throws(SystemError) -> Result? {
+        do {
+            return try body()
+        } catch {
+            guard error.code == ENOENT || error.code == ESRCH else { throw error }
+            return nil
+        }
     }
 
     /// The real user.

@@ -55,7 +55,13 @@ package enum Poll {
     }
 
     private static func readiness(of events: CShort) -> Readiness {
-        let events = CInt(events)
+        Readiness(events: CInt(events))
+    }
+}
+
+extension Readiness {
+    /// The bits of `poll(2)`, which are those of `epoll(7)`.
+    init(events: CInt) {
         var readiness: Readiness = []
         if events & POLLIN != 0 { readiness.insert(.readable) }
         if events & CLINUX_POLLRDHUP != 0 { readiness.insert(.peerClosed) }
@@ -63,6 +69,6 @@ package enum Poll {
         if events & POLLERR != 0 { readiness.insert(.error) }
         if events & POLLOUT != 0 { readiness.insert(.writable) }
         if events & POLLNVAL != 0 { readiness.insert(.invalid) }
-        return readiness
+        self = readiness
     }
 }

@@ -47,8 +47,13 @@ extension SeqPacketSocket {
             }
             guard let received else { return .wouldBlock }
             unsafe Self.collectDescriptors(of: &message, into: &buffer)
-            // A packet can be empty but for its descriptors.
-            if received == 0, buffer.descriptorCount == 0 { return .end }
+            // A packet can be empty. So is what the kernel gives at the end, and only that the other end is closed
+            // tells the one from the other.
+            if received == 0, buffer.descriptorCount == 0,
+                !Poll.now(rawValue).isDisjoint(with: [.peerClosed, .hangUp])
+            {
+                return .end
+            }
             buffer.count = received
             let flags = unsafe message.msg_flags
             return .packet(

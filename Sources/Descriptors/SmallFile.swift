@@ -5,7 +5,15 @@ import Glibc
 package enum SmallFile {
     /// The content, read until its end.
     package static func read(_ path: String, in directory: CInt = AT_FDCWD) throws(SystemError) -> [UInt8] {
-        let file = try OwnedDescriptor(opening: path, O_RDONLY, in: directory)
+        try read(try OwnedDescriptor(opening: path, O_RDONLY, in: directory))
+    }
+
+    /// What is left of an open file.
+    ///
+    /// - Throws: `EFBIG` if that is more than `limit` bytes.
+    package static func read(
+        _ file: borrowing OwnedDescriptor, limit: Int = .max
+    ) throws(SystemError) -> [UInt8] {
         let rawValue = file.rawValue
         var content = [UInt8](repeating: 0, count: 4096)
         var length = 0
@@ -13,7 +21,7 @@ package enum SmallFile {
             if length == content.count {
                 content.append(contentsOf: repeatElement(0, count: content.count))
             }
-            let count = try systemCall("read \(path)") {
+            let count = try systemCall("read") {
                 unsafe content.withUnsafeMutableBytes { buffer in
                     let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[length...])
                     return unsafe Glibc.read(rawValue, rest.baseAddress, rest.count)
@@ -21,6 +29,7 @@ package enum SmallFile {
             }
             if count == 0 { break }
             length += count
+            guard length <= limit else { throw SystemError(code: EFBIG, call: "read") }
         }
         content.removeSubrange(length...)
         return content

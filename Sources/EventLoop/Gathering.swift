@@ -13,6 +13,10 @@ struct Gathering {
         spare.reserveCapacity(64)
     }
 
+    var count: Int { filling.count }
+
+    subscript(index: Int) -> Ready { filling[index] }
+
     mutating func append(_ ready: Ready) {
         filling.append(ready)
     }
@@ -31,19 +35,11 @@ struct Gathering {
     }
 }
 
-/// A watch's memory: libevent's part, and what its callback needs to report without a closure or an object.
-@unsafe
-struct WatchRecord {
-    var event: event
-    let gathering: UnsafeMutablePointer<Gathering>
-    let token: UInt64
-}
-
 /// libevent's callback for every watch; the argument is the watch's record.
 func gatherEvent(descriptor: CInt, what: CShort, argument: UnsafeMutableRawPointer?) {
     guard let record = unsafe argument?.assumingMemoryBound(to: WatchRecord.self) else { return }
     let what = CInt(what)
-    unsafe record.pointee.gathering.pointee.append(
+    unsafe WatchPool.gathering(of: record).pointee.append(
         Ready(
             token: record.pointee.token,
             readable: what & (EV_READ | EV_SIGNAL) != 0,

@@ -5,8 +5,8 @@ import Synchronization
 
 /// One libevent loop on one thread, which is at the same time the serial executor of the actors that live there.
 ///
-/// libevent's callbacks do nothing but note what happened. Once per turn the jobs that wait are run, and then
-/// `turn` is called with everything noted: the actor is entered once per turn, not once per event, and no `Task`
+/// libevent's callbacks do nothing but note what happened. Once per turn `turn` is called with everything noted,
+/// and then the jobs that wait are run: the actor is entered once per turn, not once per event, and no `Task`
 /// is made. With nothing due the thread sleeps in `epoll_wait` without a timeout.
 ///
 /// The executor outlives its actors and its watches: both hold it.
@@ -17,6 +17,7 @@ import Synchronization
 package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let base: OpaquePointer
     private let gathering: UnsafeMutablePointer<Gathering>
+    private let watches: WatchPool
     private let inbox = Inbox()
     /// Readable when another thread put something into the inbox.
     private let bell: EventDescriptor
@@ -26,9 +27,13 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// Empty between turns; kept for its capacity.
     private var jobs: [UnownedJob] = []
 
+    /// A turn that knows so many events looks for no more.
+    private static let enough = 1_024
+
     package init() throws(LoopError) {
         do {
             bell = try EventDescriptor()
+            try Self.requireDescriptors()
         } catch {
             throw LoopError(code: .cannotCreate, underlying: error)
         }
@@ -38,6 +43,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         unsafe self.base = base
         unsafe gathering = .allocate(capacity: 1)
         unsafe gathering.initialize(to: Gathering())
+        watches = unsafe WatchPool(gathering: gathering)
         unsafe bellEvent = .allocate(capacity: 1)
         unsafe bellEvent.initialize(to: event())
         unsafe event_assign(
@@ -67,30 +73,55 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         return unsafe event_base_new_with_config(config)
     }
 
+    /// libevent ends the process when it cannot make its pair of sockets for signals. With epoll's, that is three.
+    private static func requireDescriptors() throws(SystemError) {
+        var spare = UniqueSlots<EventDescriptor>()
+        for _ in 0..<3 { spare.append(try EventDescriptor()) }
+    }
+
     // MARK: Running
 
-    /// Runs the loop on the calling thread until `stop`, calling `turn` once per turn with what happened (nothing,
-    /// if only jobs ran). Jobs that were enqueued before it returns have run; later ones wait for another `run`.
-    package func run(turn: (_ batch: [Ready]) -> Void) throws(LoopError) {
+    /// Runs the loop on the calling thread until `stop`, calling `turn` once per turn with what happened, if
+    /// anything did. Jobs that were enqueued before it returns have run; later ones wait for another `run`.
+    ///
+    /// - Parameters:
+    ///   - early: called with each event as soon as it is known, for what cannot wait. True: something of the kind
+    ///     was done, so there may be a crowd, and the loop looks for more such events before the turn. In a crowd,
+    ///     nobody's `early` waits for another's turn.
+    ///   - turn: called with everything that `early` was called with since the last turn. What holds on was seen with
+    ///     each look.
+    package func run(
+        early: (_ ready: Ready) -> Bool = { _ in false }, turn: (_ batch: [Ready]) -> Void
+    ) throws(LoopError) {
         let (isFree, _) = owner.compareExchange(
             expected: 0, desired: UInt(pthread_self()), ordering: .relaxed)
         precondition(isFree, "a loop runs once at a time")
         defer { owner.store(0, ordering: .relaxed) }
         while !inbox.isStopRequested {
             // The loop's own thread rings no bell, so jobs it left for this turn must be asked for.
-            let wait = inbox.isEmpty ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK
-            guard unsafe event_base_loop(base, wait) >= 0 else {
-                throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
-            }
+            try gather(early, mayWait: inbox.isEmpty)
+            deliver(to: turn)
             ringOff()
             runJobs()
-            deliver(to: turn)
         }
-        while inbox.hasJobs {
-            runJobs()
-            deliver(to: turn)
-        }
+        while inbox.hasJobs { runJobs() }
         inbox.forgetStop()
+    }
+
+    /// Waits for something to happen; looks for more while there is more that cannot wait, until there is enough.
+    private func gather(_ early: (_ ready: Ready) -> Bool, mayWait: Bool) throws(LoopError) {
+        var flags = mayWait ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK
+        while true {
+            let known = unsafe gathering.pointee.count
+            guard unsafe event_base_loop(base, flags) >= 0 else {
+                throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
+            }
+            let count = unsafe gathering.pointee.count
+            var isCrowd = false
+            for index in known..<count where early(unsafe gathering.pointee[index]) { isCrowd = true }
+            guard isCrowd, count < Self.enough else { return }
+            flags = EVLOOP_ONCE | EVLOOP_NONBLOCK
+        }
     }
 
     /// Ends `run` after the turn it is in and the jobs that wait. From any thread; before `run` it ends the next
@@ -107,6 +138,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     private func deliver(to turn: (_ batch: [Ready]) -> Void) {
+        guard unsafe gathering.pointee.count > 0 else { return }
         let batch = unsafe gathering.pointee.take()
         turn(batch)
         unsafe gathering.pointee.recycle(batch)
@@ -156,7 +188,12 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         _ descriptor: CInt, _ interest: Interest, _ mode: WatchMode, token: UInt64
     ) throws(LoopError) -> Watch {
         precondition(!interest.isDisjoint(with: [.read, .write]), "`closed` alone would not see errors")
-        var what: CInt = mode == .persistent ? EV_PERSIST : 0
+        var what: CInt
+        switch mode {
+        case .oneShot: what = 0
+        case .persistent: what = EV_PERSIST
+        case .edge: what = EV_PERSIST | EV_ET
+        }
         if interest.contains(.read) { what |= EV_READ }
         if interest.contains(.write) { what |= EV_WRITE }
         if interest.contains(.closed) { what |= EV_CLOSED }
@@ -169,14 +206,14 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     private func makeWatch(_ subject: CInt, _ what: CInt, token: UInt64) throws(LoopError) -> Watch {
-        let record = UnsafeMutablePointer<WatchRecord>.allocate(capacity: 1)
-        unsafe record.initialize(to: WatchRecord(event: event(), gathering: gathering, token: token))
+        let record = unsafe watches.allocate(for: self)
+        unsafe record.initialize(to: WatchRecord(event: event(), token: token))
         let result = unsafe event_assign(
             &record.pointee.event, base, subject, CShort(what), gatherEvent, record)
         guard result == 0 else {
-            unsafe record.deallocate()
+            unsafe WatchPool.deallocate(record)
             throw LoopError(code: .cannotWatch, underlying: SystemError(code: EINVAL, call: "event_assign"))
         }
-        return unsafe Watch(record: record, executor: self)
+        return unsafe Watch(record: record)
     }
 }

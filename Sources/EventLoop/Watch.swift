@@ -2,22 +2,19 @@ import CLibevent
 import Descriptors
 import Glibc
 
-/// Interest of the loop in one descriptor or signal. 144 bytes, allocated once; letting go of it disarms it.
+/// Interest of the loop in one descriptor or signal. 136 bytes, allocated once; letting go of it disarms it.
 /// Used on the loop's thread only.
 @safe
 package struct Watch: ~Copyable {
     private let record: UnsafeMutablePointer<WatchRecord>
-    /// Keeps the loop alive that `record` is linked into.
-    private let executor: LoopExecutor
 
-    init(record: UnsafeMutablePointer<WatchRecord>, executor: LoopExecutor) {
+    init(record: UnsafeMutablePointer<WatchRecord>) {
         unsafe self.record = record
-        self.executor = executor
     }
 
     deinit {
         unsafe event_del(&record.pointee.event)
-        unsafe record.deallocate()
+        unsafe WatchPool.deallocate(record)
     }
 
     /// What one watch costs, libevent's own tables aside.

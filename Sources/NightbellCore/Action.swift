@@ -93,6 +93,8 @@ public enum Trace: Sendable, Equatable {
     case suspendedByForce
     case suspensionCancelled
     case suspensionFailed
+    /// Somebody else let it run while it was suspended.
+    case foundRunning
     case adopted(SocketToken)
     case refusedSocket(Refusal)
     case released(SocketToken)

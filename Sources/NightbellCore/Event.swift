@@ -86,6 +86,8 @@ public enum Event: Sendable {
     case notFrozenYet(ClientID, epoch: UInt64)
     /// The suspension could not be carried out.
     case freezeFailed(ClientID, epoch: UInt64)
+    /// A client that was believed to be suspended runs: somebody else has let it.
+    case foundRunning(ClientID)
     /// The client's process ended, or its connection did.
     case gone(ClientID)
     /// The supervisor shuts down: everybody is thawed and told.

@@ -23,6 +23,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case tellsOfReleased
     /// The number of sockets of a client has no limit.
     case exceedsQuota
+    /// An identifier that was used once is never anybody else's.
+    case keepsIdentifiersForEver
     /// The sockets of a client that ended are not all closed.
     case leaksOnExit
     /// A socket whose end was told is watched again, and fires for ever.

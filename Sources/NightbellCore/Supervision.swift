@@ -13,6 +13,8 @@ public struct Supervision: Sendable, Equatable {
     var sockets = SlotMap<ParkedSocket>()
     var users: [UserID: UserUsage] = [:]
     var owners: [ClientIdentifier: Ownership] = [:]
+    /// How many identifiers have been given up so far.
+    var identifiersGivenUp: UInt64 = 0
     var deadlines = DeadlineQueue()
     var schedule: KeepAliveSchedule
     /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
@@ -26,6 +28,8 @@ public struct Supervision: Sendable, Equatable {
     struct Ownership: Sendable, Equatable {
         let user: UserID
         var client: ClientID?
+        /// The number under which it was given up last; 0 while it is in use.
+        var givenUp: UInt64 = 0
     }
 
     public init(settings: Settings) {
@@ -75,6 +79,10 @@ public struct Supervision: Sendable, Equatable {
         case .freezeFailed(let client, let epoch):
             guard clients.contains(client.id) else { return }
             freezeFailed(client, epoch: epoch, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
+        case .foundRunning(let client):
+            guard clients.contains(client.id) else { return }
+            foundRunning(client, at: now, into: &actions)
             settle(client, at: now, into: &actions)
         case .gone(let client):
             guard clients.contains(client.id) else { return }

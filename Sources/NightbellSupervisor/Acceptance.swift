@@ -5,7 +5,6 @@ import Glibc
 /// long enough to be told why they cannot stay.
 struct Acceptance: ~Copyable {
     let listener: SeqPacketSocket
-    private let path: String
     private var reserve: EventDescriptor?
 
     enum Knock: ~Copyable {
@@ -18,7 +17,6 @@ struct Acceptance: ~Copyable {
     }
 
     init(_ configuration: SupervisorConfiguration) throws(SupervisorError) {
-        path = configuration.socketPath
         listener = try Self.listen(configuration)
         refill()
     }
@@ -61,7 +59,7 @@ struct Acceptance: ~Copyable {
     }
 
     /// Nobody finds the way in any more.
-    func unlink() {
-        _ = unsafe Glibc.unlink(path)
+    static func unlink(_ configuration: SupervisorConfiguration) {
+        _ = unsafe Glibc.unlink(configuration.socketPath)
     }
 }

@@ -11,20 +11,26 @@ final class Connection {
     let credentials: PeerCredentials
     /// Armed for as long as the connection lives.
     let readable: Watch
-    /// Armed while messages wait.
-    let writable: Watch
+    /// Armed while messages wait; made when the first has to, which is seldom.
+    private var writable: Watch?
+    private let loop: LoopExecutor
 
     var role = Role.stranger
+    /// Whether a message of it has arrived.
+    var hasSpoken = false
     /// Messages that the peer's full queue did not take, oldest first.
     private(set) var outgoing: [[UInt8]] = []
     private(set) var outgoingBytes = 0
-    /// A list that is being sent, as fast as it is read. Nothing else of this connection is read meanwhile.
+    /// A question about all clients that is being answered, in parts. Nothing else of this connection is read
+    /// meanwhile.
     var listing: Listing?
     /// Events that a watcher missed because it did not read.
     var droppedEvents: UInt64 = 0
 
     struct Listing {
         let request: UInt64
+        /// What all of it is for: to tell of each, or of all together.
+        let isStatus: Bool
         let clients: [ClientID]
         var next = 0
     }
@@ -44,8 +50,7 @@ final class Connection {
         self.credentials = credentials
         readable = try loop.watch(
             socket.rawValue, .read, .persistent, token: WatchToken(.connectionReadable, id: key).rawValue)
-        writable = try loop.watch(
-            socket.rawValue, .write, .oneShot, token: WatchToken(.connectionWritable, id: key).rawValue)
+        self.loop = loop
         self.socket = socket
         try readable.arm()
     }
@@ -98,14 +103,25 @@ final class Connection {
         return sent == outgoing.count || armWritable()
     }
 
-    private func armWritable() -> Bool {
+    /// Has the loop report that the peer can be sent something: at once, unless its queue is full.
+    func armWritable() -> Bool {
         do {
-            try writable.arm()
+            if writable == nil {
+                let token = WatchToken(.connectionWritable, id: key)
+                writable = try loop.watch(socket.rawValue, .write, .oneShot, token: token.rawValue)
+            }
+            switch writable {
+            case .some(let watch): try watch.arm()
+            case .none: break
+            }
             return true
         } catch {
             return false
         }
     }
+
+    /// Before the connection is closed.
+    func forgetWritable() { writable = nil }
 }
 
 /// What the edge knows of a client beside the core.
@@ -115,6 +131,8 @@ final class ClientRecord {
     let process: ProcessHandle
     let exit: Watch
     let launch: WireLaunchSpecification?
+    /// Why this client cannot be suspended, if it cannot. Said once, shown as long as it is there.
+    var obstacle: String?
     /// Whether it was warned about already that this client sleeps with file locks held.
     var hasWarnedOfLocks = false
 

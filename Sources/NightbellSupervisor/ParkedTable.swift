@@ -22,11 +22,12 @@ struct ParkedTable: ~Copyable {
     private var names: [UInt32: String] = [:]
 
     mutating func insert(
-        _ descriptor: consuming OwnedDescriptor, as token: SocketToken, name: String, loop: LoopExecutor
+        _ descriptor: consuming OwnedDescriptor, as token: SocketToken, of owner: ClientID, name: String,
+        loop: LoopExecutor
     ) throws(LoopError) {
         let watch = try loop.watch(
-            descriptor.rawValue, [.read, .closed], .persistent,
-            token: WatchToken(.socket, id: token.rawValue).rawValue)
+            descriptor.rawValue, [.read, .closed], .edge,
+            token: WatchToken(.socket, id: token.rawValue, owner: owner.slot).rawValue)
         while slots.count <= Int(token.slot) { slots.append(nil) }
         slots[Int(token.slot)] = Held(token: token, watch: watch, descriptor: descriptor)
         if !name.isEmpty { names[token.slot] = name }

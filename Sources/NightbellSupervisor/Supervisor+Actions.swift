@@ -49,6 +49,9 @@ extension Supervisor {
             kill(client, reason)
         case .forget(let client):
             suspender.detach(slot: client.slot)
+            if let user = supervision.user(of: client) ?? connection(of: client)?.credentials.uid {
+                unsafe earlyWaker.remove(client.slot, user: user)
+            }
             if let connection = connection(of: client) { closeConnection(connection) }
         case .trace(let client, let trace):
             note(trace, of: client)
@@ -74,7 +77,7 @@ extension Supervisor {
                 id: client, identifier: candidate.identifier, process: candidate.process,
                 launch: candidate.launch, connection: connection.key, loop: loop)
         } catch {
-            logger.error("cannot watch the process of \(name(of: connection)): \(error)")
+            log(.connections, .error, "cannot watch the process of \(name(of: connection)): \(error)")
             followUps.append(.gone(client))
             return expel(connection, WireError(.processGone, "\(error)"), request: key.request)
         }
@@ -82,12 +85,26 @@ extension Supervisor {
         while clientConnections.count <= Int(client.slot) { clientConnections.append(nil) }
         clientConnections[Int(client.slot)] = connection
         clientProcesses.insert(record.process.pid)
+        lookForObstacle(client, connection)
 
         var welcome = WireWelcome()
         welcome.version = 1
         welcome.clientID = Self.text(of: client)
         welcome.minimumKeepAliveTimeoutMs = supervision.settings.keepAlive.minimumTimeout.wireMilliseconds
-        welcome.suspension = suspender.method.rawValue
+        welcome.suspension = suspensionMethod(of: client, record).rawValue
+        welcome.wakeBudgetMs = supervision.settings.budgets.wake.wireMilliseconds
+        do {
+            let word = try unsafe earlyWaker.add(
+                client.slot, user: connection.credentials.uid, wantsWord: candidate.wantsWakeWord)
+            if let word {
+                welcome.wakeWord = UInt32(word.index)
+                let message = WireSupervisorMessage(request: key.request, .welcome(welcome))
+                return send(message, to: connection, descriptor: word.descriptor)
+            }
+        } catch {
+            // It waits for messages then, which is slower, and no reason to refuse it.
+            log(.connections, .notice, "no wake word for \(name(of: connection)): \(error)")
+        }
         answer(connection, key.request, .welcome(welcome))
     }
 
@@ -106,28 +123,47 @@ extension Supervisor {
     private func handedOver(
         _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ client: ClientID, _ key: RequestKey
     ) {
-        var message = WireHandedOver()
         for outcome in outcomes {
-            message.adoptions.append(WireHandedOver.Adoption(outcome))
             offered.takeNext { descriptor, name in
                 switch outcome {
-                case .success(let token): park(descriptor, as: token, name: name)
+                case .success(let token): park(descriptor, as: token, of: client, name: name)
                 case .failure: ForeignDescriptor.close(descriptor)
                 }
             }
         }
         guard let connection = connection(of: client) else { return }
-        answer(connection, key.request, .handedOver(message))
+        send(Self.answer(outcomes, key.request), to: connection)
+    }
+
+    private static func answer(
+        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ request: UInt64
+    ) -> [UInt8] {
+        var packet = HandedOverPacket(capacity: outcomes.count)
+        for outcome in outcomes {
+            guard case .success(let token) = outcome else { return generalAnswer(outcomes, request) }
+            packet.add(token: token.rawValue)
+        }
+        return packet.finish(request: request)
+    }
+
+    private static func generalAnswer(
+        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ request: UInt64
+    ) -> [UInt8] {
+        var message = WireHandedOver()
+        message.adoptions = outcomes.map { WireHandedOver.Adoption($0) }
+        return encode(WireSupervisorMessage(request: request, .handedOver(message)))
     }
 
     // MARK: Sockets
 
-    private func park(_ descriptor: consuming OwnedDescriptor, as token: SocketToken, name: String) {
+    private func park(
+        _ descriptor: consuming OwnedDescriptor, as token: SocketToken, of client: ClientID, name: String
+    ) {
         do {
-            try parked.insert(descriptor, as: token, name: name, loop: loop)
+            try parked.insert(descriptor, as: token, of: client, name: name, loop: loop)
         } catch {
             // `arm` finds nothing to watch, and wakes the owner instead of letting it sleep on.
-            logger.error("cannot watch a socket: \(error)")
+            log(.sockets, .error, "cannot watch a socket: \(error)")
         }
     }
 
@@ -137,7 +173,7 @@ extension Supervisor {
             guard parked.contains(token) else { return followUps.append(.fired(token, .error)) }
             try parked.arm(token)
         } catch {
-            logger.error("cannot watch a socket: \(error)")
+            log(.sockets, .error, "cannot watch a socket: \(error)")
             followUps.append(.fired(token, .error))
         }
     }
@@ -146,6 +182,8 @@ extension Supervisor {
 
     private func freeze(_ client: ClientID, epoch: UInt64) {
         guard let record = connection(of: client)?.client else { return }
+        if supervision.isCertainToWake(client) { unsafe earlyWaker.set(client.slot, epoch: epoch) }
+        guard record.obstacle == nil else { return followUps.append(.frozen(client, epoch: epoch)) }
         report(client, epoch) { () throws(SuspensionError) in
             try suspender.attach(slot: client.slot, process: record.process)
             return try suspender.freeze(slot: client.slot)
@@ -168,15 +206,20 @@ extension Supervisor {
             case .processMoved:
                 // Detached, it is put into a cgroup of ours again at the next attempt.
                 suspender.detach(slot: client.slot)
-                logger.notice("\(identifier(of: client)) was moved to another cgroup")
-            case .freezerMissing, .notPermitted, .notAttached, .systemError:
-                logger.warning("cannot suspend \(identifier(of: client)): \(error)")
+                log(.suspension, .notice, "\(identifier(of: client)) was moved to another cgroup")
+            case .notPermitted:
+                guard let record = connection(of: client)?.client else { break }
+                notePermissionDenied(client, record, error)
+                return followUps.append(.frozen(client, epoch: epoch))
+            case .freezerMissing, .notAttached, .outOfDescriptors, .systemError:
+                log(.suspension, .warning, "cannot suspend \(identifier(of: client)): \(error)")
             }
             followUps.append(.freezeFailed(client, epoch: epoch))
         }
     }
 
     func thaw(_ client: ClientID) {
+        unsafe earlyWaker.clear(client.slot)
         do {
             try suspender.thaw(slot: client.slot)
         } catch {

@@ -13,12 +13,9 @@ extension Supervisor {
     ) {
         switch body {
         case .status:
-            answer(connection, request, .supervisorStatus(status(for: connection)))
+            list(supervision.clientIDs, connection, request, isStatus: true)
         case .list:
-            let visible = supervision.clientIDs.filter { isVisible($0, to: connection) }
-            connection.listing = Connection.Listing(request: request, clients: visible)
-            connection.readable.disarm()
-            goOnListing(connection)
+            list(supervision.clientIDs.filter { isVisible($0, to: connection) }, connection, request)
         case .show(let show):
             guard let client = find(show.identifier, connection, request) else { return }
             guard let info = info(of: client, inFull: true) else { return }
@@ -57,6 +54,7 @@ extension Supervisor {
             answer(connection, request, .error(error))
             return nil
         }
+        lookAtSleeper(client)
         return client
     }
 
@@ -79,25 +77,48 @@ extension Supervisor {
 
     // MARK: Listing
 
-    /// Sends the next part of a list: as much as the reader takes, however many clients there are.
+    /// Looking at one takes some 10 µs where it sleeps.
+    private static let clientsPerTurn = 64
+
+    private func list(
+        _ clients: [ClientID], _ connection: Connection, _ request: UInt64, isStatus: Bool = false
+    ) {
+        connection.listing = Connection.Listing(request: request, isStatus: isStatus, clients: clients)
+        connection.readable.disarm()
+        goOnListing(connection)
+    }
+
+    /// Looks at the next clients of a list, and sends what is asked of each: as many as the reader takes, and no more
+    /// than others can wait for.
     func goOnListing(_ connection: Connection) {
-        while let listing = connection.listing, connection.outgoing.isEmpty {
-            guard listing.next < listing.clients.count else {
-                connection.listing = nil
-                answer(connection, listing.request, .done(WireDone()))
-                return readAgain(connection)
+        for _ in 0..<Self.clientsPerTurn {
+            guard let listing = connection.listing, listing.isStatus || connection.outgoing.isEmpty else {
+                return
             }
+            guard listing.next < listing.clients.count else { return endListing(listing, connection) }
             connection.listing?.next += 1
-            guard let info = info(of: listing.clients[listing.next], inFull: false) else { continue }
+            let client = listing.clients[listing.next]
+            lookAtSleeper(client)
+            guard !listing.isStatus, let info = info(of: client, inFull: false) else { continue }
             answer(connection, listing.request, .clientInfo(info))
         }
+        if !connection.armWritable() { dropLater(connection) }
+    }
+
+    private func endListing(_ listing: Connection.Listing, _ connection: Connection) {
+        connection.listing = nil
+        let isStatus = listing.isStatus
+        answer(
+            connection, listing.request,
+            isStatus ? .supervisorStatus(status(for: connection)) : .done(WireDone()))
+        readAgain(connection)
     }
 
     private func readAgain(_ connection: Connection) {
         do {
             try connection.readable.arm()
         } catch {
-            logger.error("cannot watch \(name(of: connection)): \(error)")
+            log(.connections, .error, "cannot watch \(name(of: connection)): \(error)")
             dropLater(connection)
         }
     }
@@ -168,11 +189,12 @@ extension Supervisor {
         info.backgroundTasks = view.backgroundTasks
         info.mediaActive = view.mediaPlays
         info.counters = WireCounters(view.counters)
-        info.suspension = suspender.method.rawValue
+        info.suspension = suspensionMethod(of: client, record).rawValue
         info.connectedMs = now.since(view.registeredAt).wireMilliseconds
         guard inFull else { return info }
         info.sockets = view.sockets.map(describe)
         if let launch = record.launch { info.launch = launch }
+        if let obstacle = record.obstacle { info.warnings.append(obstacle) }
         let locks = ProcFS.fileLocksHeld(record.process.pid)
         if locks > 0 { info.warnings.append("holds \(locks) file locks, also while it sleeps") }
         return info

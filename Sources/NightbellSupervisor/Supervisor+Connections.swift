@@ -11,6 +11,7 @@ struct Candidate: ~Copyable {
     let process: ProcessHandle
     let identifier: String
     let launch: WireLaunchSpecification?
+    let wantsWakeWord: Bool
 }
 
 /// Connections come, are written to, and go.
@@ -25,16 +26,16 @@ extension Supervisor {
                 case .somebody(let socket):
                     letIn(socket)
                 case .noRoom(let socket):
-                    logger.error("no descriptor left for another connection")
+                    log(.descriptors, .error, "no descriptor left for another connection")
                     refuse(socket, WireError(.outOfDescriptors, "the supervisor has no descriptor left"))
                     acceptance.refill()
                 case .exhausted:
-                    logger.error("no descriptor left: not listening until one is free")
+                    log(.descriptors, .error, "no descriptor left: not listening until one is free")
                     return listenerWatch.disarm()
                 }
             } catch {
                 // The others of the crowd are not to blame; if it goes on, the next turn says so again.
-                return logger.error("cannot accept a connection: \(error)")
+                return log(.connections, .error, "cannot accept a connection: \(error)")
             }
         }
     }
@@ -54,12 +55,12 @@ extension Supervisor {
             let connection = try Connection(
                 key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
             connections.insert(connection)
+            silent.append(connection.key, until: now + configuration.helloTimeout)
         } catch {
-            logger.error("cannot serve a connection: \(error)")
+            log(.connections, .error, "cannot serve a connection: \(error)")
         }
     }
 
-    /// Consumes the socket, so that its descriptor is free again afterwards.
     /// Whether so many more descriptors may be taken for a user. The last eighth (at most 1,024) is kept for what
     /// the supervisor itself needs to suspend and to look, and for those who administrate it.
     func hasDescriptors(for credentials: PeerCredentials, _ count: Int) -> Bool {
@@ -75,6 +76,7 @@ extension Supervisor {
         return Int(clamping: limit.rlim_cur)
     }
 
+    /// Consumes the socket, so that its descriptor is free again afterwards.
     private func refuse(_ socket: consuming SeqPacketSocket, _ error: WireError) {
         do {
             let message = WireSupervisorMessage(.error(error))
@@ -88,13 +90,27 @@ extension Supervisor {
 
     /// Sends a message. A connection that cannot take it is dropped when the turn has come to an end with it.
     func send(_ message: WireSupervisorMessage, to connection: Connection) {
-        let bytes: [UInt8]
+        send(Self.encode(message), to: connection)
+    }
+
+    static func encode(_ message: WireSupervisorMessage) -> [UInt8] {
         do {
-            bytes = try message.serializedBytes()
+            return try message.serializedBytes()
         } catch {
             preconditionFailure("our own messages can be encoded: \(error)")
         }
-        send(bytes, to: connection)
+    }
+
+    /// Sends a message with a descriptor, which stays ours. It is the first that a connection is sent: there is
+    /// room for it.
+    func send(_ message: WireSupervisorMessage, to connection: Connection, descriptor: CInt) {
+        do {
+            guard try connection.socket.send(message.serializedBytes(), descriptors: [descriptor]) else {
+                return dropLater(connection)
+            }
+        } catch {
+            dropLater(connection)
+        }
     }
 
     func send(_ bytes: [UInt8], to connection: Connection) {
@@ -102,7 +118,7 @@ extension Supervisor {
         case .sent, .queued:
             break
         case .full:
-            logger.warning("\(name(of: connection)) does not read what it is sent")
+            log(.slowReaders, .warning, "\(name(of: connection)) does not read what it is sent")
             dropLater(connection)
         case .failed:
             dropLater(connection)
@@ -119,7 +135,7 @@ extension Supervisor {
 
     /// Answers with an error and closes the connection: for what is no mistake but a breach of the protocol.
     func expel(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
-        logger.info("\(name(of: connection)) is expelled: \(error.message)")
+        log(.breaches, .info, "\(name(of: connection)) is expelled: \(error.message)")
         send(WireSupervisorMessage(request: request, .error(error)), to: connection)
         drop(connection, error.message)
     }
@@ -156,7 +172,7 @@ extension Supervisor {
             break
         }
         connection.readable.disarm()
-        connection.writable.disarm()
+        connection.forgetWritable()
         connections.remove(connection)
         connection.role = .stranger
         resumeAccepting()
@@ -168,7 +184,7 @@ extension Supervisor {
         do {
             try listenerWatch.arm()
         } catch {
-            logger.error("cannot listen again: \(error)")
+            log(.connections, .error, "cannot listen again: \(error)")
         }
     }
 

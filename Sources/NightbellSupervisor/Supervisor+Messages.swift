@@ -31,13 +31,19 @@ extension Supervisor {
     }
 
     private func takePacket(_ connection: Connection, truncated: Bool, controlTruncated: Bool) {
+        connection.hasSpoken = true
         guard !truncated else {
             let limit = Self.maximumPacket
             return breach(connection, WireError(.malformedPacket, "a packet holds at most \(limit) bytes"))
         }
+        let bytes = packet.bytes
+        if let fast = HandOverPacket(bytes) {
+            connection.hasSpoken = true
+            return takeOffered(fast.handOver, connection, fast.request, controlTruncated: controlTruncated)
+        }
         let message: WireClientMessage
         do {
-            message = try WireClientMessage(serializedBytes: packet.bytes)
+            message = try WireClientMessage(serializedBytes: bytes)
         } catch {
             return breach(connection, WireError(.malformedPacket, "the packet does not decode"))
         }
@@ -79,7 +85,10 @@ extension Supervisor {
             }
             let key = RequestKey(connection: connection.key, request: request)
             switch ClientMessage.make(body, longestName: Self.longestName) {
-            case .success(let message): feed(.message(message, from: client.id, key))
+            case .success(let message):
+                feed(.message(message, from: client.id, key))
+                // A request has called it back. Anything else was on its way when it was stopped, or says that it runs.
+                lookAtSleeper(client.id)
             case .failure(let error): answer(connection, request, .error(error.wire))
             }
         }
@@ -103,7 +112,7 @@ extension Supervisor {
                     pidfd: try connection.socket.peerProcess(), pid: connection.credentials.pid)
                 candidate = Candidate(
                     process: process, identifier: hello.identifier,
-                    launch: hello.hasLaunch ? hello.launch : nil)
+                    launch: hello.hasLaunch ? hello.launch : nil, wantsWakeWord: hello.wantsWakeWord)
             } catch {
                 let gone = WireError(.processGone, "the process that connected cannot be told: \(error)")
                 return breach(connection, gone, request: request)

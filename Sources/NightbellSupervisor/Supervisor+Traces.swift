@@ -55,7 +55,8 @@ extension Trace {
     var level: Logger.Level {
         switch self {
         // A client can make as many of these as it likes, so they are not logged unless somebody asks.
-        case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled:
+        case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
+            .foundRunning:
             .debug
         case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated:
             .notice
@@ -75,6 +76,7 @@ extension Trace {
         case .suspendedByForce: "forced"
         case .suspensionCancelled: "cancelled"
         case .suspensionFailed: "failed"
+        case .foundRunning: "running"
         case .adopted: "adopted"
         case .refusedSocket: "refused"
         case .released: "released"
@@ -92,7 +94,8 @@ extension Trace {
         case .overran(let step): step.name
         case .suspendedByForce: "did not answer in time"
         case .suspensionCancelled: "runs on"
-        case .suspensionFailed: "the kernel did not confirm"
+        case .suspensionFailed: "could not be stopped; it is tried again"
+        case .foundRunning: "somebody else let it run"
         case .adopted(let token), .released(let token): String(token.rawValue, radix: 16)
         case .refusedSocket(let refusal): WireError(refusal).message
         case .keepAliveLate(let lateness): "by \(lateness)"

@@ -28,6 +28,8 @@ public actor Supervisor {
     /// Given back when `run()` is over, so that the next supervisor need not wait for this value's end.
     private var directory: RuntimeDirectory?
     let suspender: any Suspender
+    /// Unsafe: it is confined to the loop's thread, as the actor is.
+    nonisolated(unsafe) let earlyWaker: EarlyWaker
 
     /// Used again for each event.
     var buffer = ActionBuffer()
@@ -43,6 +45,11 @@ public actor Supervisor {
     /// How many descriptors this process may have.
     let descriptorLimit = Supervisor.currentDescriptorLimit()
     var protocolErrors: UInt64 = 0
+    var logLimiter = LogLimiter()
+    /// Connections that have not said anything yet.
+    var silent = SilentConnections()
+    /// The most connections and sockets at a time since memory was given back last.
+    var peakPopulation = 0
 
     var acceptance: Acceptance
     var listenerWatch: Watch
@@ -72,7 +79,7 @@ public actor Supervisor {
     /// Makes the runtime directory, thaws whatever an earlier run left frozen, and listens. Clients that connect
     /// are served once `run()` is called.
     ///
-    /// - Throws: `SupervisorError`; nothing is left behind then.
+    /// - Throws: `SupervisorError`; no cgroup and no socket is left behind then, but the runtime directory is.
     public init(_ configuration: SupervisorConfiguration, logger: Logger) throws(SupervisorError) {
         self.configuration = configuration
         self.logger = logger
@@ -81,12 +88,15 @@ public actor Supervisor {
         startedAt = now
         let directory = try RuntimeDirectory(configuration.runtimeDirectory)
         suspender = try Self.prepareSuspension(configuration, directory, logger)
+        unsafe earlyWaker = EarlyWaker(suspender)
         self.directory = consume directory
+        var isListening = false
         do {
             loop = try LoopExecutor()
             timer = try TimerDescriptor()
             stopRequest = try EventDescriptor()
             acceptance = try Acceptance(configuration)
+            isListening = true
             timerWatch = try loop.watch(
                 timer.rawValue, .read, .persistent, token: WatchToken(.timer).rawValue)
             stopWatch = try loop.watch(
@@ -97,14 +107,16 @@ public actor Supervisor {
             try timerWatch.arm()
             try stopWatch.arm()
             try listenerWatch.arm()
-        } catch let error as LoopError {
-            throw SupervisorError(error)
-        } catch let error as SystemError {
-            throw SupervisorError(.loop, error, "cannot set up")
-        } catch let error as SupervisorError {
-            throw error
         } catch {
-            preconditionFailure("\(error)")
+            suspender.detachAll()
+            // Before that the path is nobody's, or another supervisor's.
+            if isListening { Acceptance.unlink(configuration) }
+            switch error {
+            case let error as LoopError: throw SupervisorError(error)
+            case let error as SystemError: throw SupervisorError(.loop, error, "cannot set up")
+            case let error as SupervisorError: throw error
+            default: preconditionFailure("\(error)")
+            }
         }
     }
 
@@ -112,9 +124,9 @@ public actor Supervisor {
     /// is thawed and told that the supervisor goes away.
     public nonisolated func run() throws(SupervisorError) {
         do {
-            try loop.run { batch in
-                assumeIsolated { $0.turn(batch) }
-            }
+            try loop.run(
+                early: { ready in unsafe earlyWaker.wake(ready) },
+                turn: { batch in assumeIsolated { $0.turn(batch) } })
         } catch {
             throw SupervisorError(error)
         }
@@ -132,6 +144,7 @@ public actor Supervisor {
     /// The time of a client's keep-alive, of a budget or of the end: there is one timer for all.
     func setTimer() {
         var deadline = supervision.nextDeadline
+        if let silence = silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
         if case .lameDuck(let until) = phase { deadline = until }
         guard deadline != armedDeadline else { return }
         armedDeadline = deadline
@@ -145,12 +158,14 @@ public actor Supervisor {
     // MARK: One turn of the loop
 
     private func turn(_ batch: [Ready]) {
-        guard !batch.isEmpty else { return }
         now = Instant(nanoseconds: BootClock.now())
         for ready in batch { take(ready) }
         if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
+        expelSilent()
         endTurn()
         parked.endTurn()
+        suspender.settle()
+        giveMemoryBack()
         if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
         setTimer()
     }
@@ -188,13 +203,11 @@ public actor Supervisor {
 
     /// Finds out what has happened, without reading or clearing anything.
     ///
-    /// A sleeper is thawed before all that, so that it comes to run while we decide and tell (the thaw comes
-    /// again as an action of the core, and costs nothing then). Its socket was readable when the loop looked: that
-    /// counts, even if somebody who shares it has taken what there was since.
+    /// A socket that a sleeper was thawed for was readable when the loop looked: that counts, even if the sleeper,
+    /// or somebody who shares it, has taken what there was since.
     private func socketFired(_ token: SocketToken, _ ready: Ready) {
         guard let descriptor = parked.descriptor(of: token) else { return }
         let sleeper = supervision.certainToThaw(by: token)
-        if let sleeper { thaw(sleeper) }
         parked.noteFired(token)
         var conditions = Conditions(Poll.now(descriptor))
         if conditions.isEmpty, sleeper != nil { conditions = ready.readable ? .readable : .peerClosed }
@@ -231,12 +244,13 @@ public actor Supervisor {
         configuration.onStopping()
         phase = .lameDuck(until: now + Self.lameDuck)
         listenerWatch.disarm()
-        acceptance.unlink()
+        Acceptance.unlink(configuration)
         feed(.stop)
     }
 
     private func finish() {
         phase = .stopped
+        logWhatWasHeldBack()
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }
         directory = nil

@@ -26,6 +26,8 @@ public struct SupervisorConfiguration: Sendable {
     /// How many messages of one connection are handled in one turn of the loop; the rest waits for the next, so
     /// that a flood delays nobody else.
     public var messagesPerTurn = 32
+    /// How long a new connection may take to say something: Hello, or a request of an administrator's.
+    public var helloTimeout: Duration = .seconds(10)
     /// Connections of one uid at a time, clients and administration together.
     public var connectionsPerUser = 4_352
     /// Bytes of messages that wait for a client that does not read. More, and its connection is closed.

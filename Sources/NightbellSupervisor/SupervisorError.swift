@@ -1,5 +1,6 @@
 import Descriptors
 import EventLoop
+import Glibc
 import Suspension
 
 /// Why a supervisor could not be set up, or had to give up.
@@ -23,18 +24,24 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
     init(_ code: Code, _ error: SystemError, _ what: String) {
         self.code = code
         errorNumber = error.code
-        description = "\(what): \(error)"
+        description = "\(what): \(error)\(Self.advice(error))"
     }
 
     init(_ error: LoopError) {
         code = .loop
         errorNumber = error.underlying.code
-        description = "\(error)"
+        description = "\(error)\(Self.advice(error.underlying))"
     }
 
     init(_ error: SuspensionError) {
         code = .suspension
         errorNumber = error.underlying?.code ?? 0
-        description = "\(error)"
+        description = "\(error)\(error.underlying.map(Self.advice) ?? "")"
+    }
+
+    private static func advice(_ error: SystemError) -> String {
+        guard error.code == EMFILE else { return "" }
+        let limit = Supervisor.currentDescriptorLimit()
+        return "; this process may have only \(limit) descriptors: raise the limit (ulimit -n, LimitNOFILE=)"
     }
 }

@@ -11,7 +11,10 @@ struct WatchToken: Sendable {
     }
 
     /// As much of a generation as fits. Only events of one turn are told apart by it.
-    private static let generationMask: UInt64 = 0x0fff_ffff
+    private static let generationMask: UInt64 = 0xffff
+    /// No process has so many descriptors (`fs.nr_open` is 2^20 by default).
+    private static let slotMask: UInt64 = 0xff_ffff
+    private static let ownerMask: UInt64 = 0xf_ffff
 
     let rawValue: UInt64
 
@@ -19,18 +22,28 @@ struct WatchToken: Sendable {
         self.rawValue = rawValue
     }
 
-    /// `id` is a slot with its generation in the upper half, as tokens and connection keys have it.
-    init(_ kind: Kind, id: UInt64 = 0) {
+    /// - Parameters:
+    ///   - id: a slot with its generation in the upper half, as tokens and connection keys have it.
+    ///   - owner: the slot of the client that a socket belongs to.
+    init(_ kind: Kind, id: UInt64 = 0, owner: UInt32 = .max) {
+        precondition(id & UInt64(UInt32.max) <= Self.slotMask, "more slots than descriptors")
+        let owner = min(UInt64(owner), Self.ownerMask)
         rawValue =
-            kind.rawValue << 60 | ((id >> 32) & Self.generationMask) << 32 | id & UInt64(UInt32.max)
+            kind.rawValue << 60 | owner << 40 | ((id >> 32) & Self.generationMask) << 24 | id & Self.slotMask
     }
 
     var kind: Kind? { Kind(rawValue: rawValue >> 60) }
-    var slot: UInt32 { UInt32(truncatingIfNeeded: rawValue) }
+    var slot: UInt32 { UInt32(truncatingIfNeeded: rawValue & Self.slotMask) }
+
+    /// Whose socket it is; nil if it is none, or one of more clients than fit in here.
+    var owner: UInt32? {
+        let owner = rawValue >> 40 & Self.ownerMask
+        return owner == Self.ownerMask ? nil : UInt32(truncatingIfNeeded: owner)
+    }
 
     /// Whether this is the token of `id`, or of something that had its slot before.
     func names(_ id: UInt64) -> Bool {
         slot == UInt32(truncatingIfNeeded: id)
-            && (rawValue >> 32) & Self.generationMask == (id >> 32) & Self.generationMask
+            && (rawValue >> 24) & Self.generationMask == (id >> 32) & Self.generationMask
     }
 }

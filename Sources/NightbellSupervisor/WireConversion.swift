@@ -161,7 +161,7 @@ extension WireError {
             case .identifierOfOtherUser:
                 (.identifierOfOtherUser, "this identifier belongs to another user")
             case .tooManyClients:
-                (.tooManyClients, "this user has as many clients, or identifiers, as it may")
+                (.tooManyClients, "this user has as many clients as it may")
             case .shuttingDown:
                 (.shuttingDown, "the supervisor is stopping")
             case .modeRequired(let mode):

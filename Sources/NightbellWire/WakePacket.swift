@@ -33,8 +33,8 @@ package struct WakePacket {
         var packet: [UInt8] = []
         packet.reserveCapacity(body.count + 6)
         // Field 19 of SupervisorMessage, length-delimited: a tag of two bytes.
-        Self.append(19 << 3 | 2, to: &packet)
-        Self.append(UInt64(body.count), to: &packet)
+        packet.appendVarint(19 << 3 | 2)
+        packet.appendVarint(UInt64(body.count))
         packet += body
         return packet
     }
@@ -43,17 +43,7 @@ package struct WakePacket {
         // Zero is what a missing field means.
         guard value != 0 else { return }
         body.append(field << 3)
-        Self.append(value, to: &body)
-    }
-
-    /// As a varint.
-    private static func append(_ value: UInt64, to bytes: inout [UInt8]) {
-        var rest = value
-        while rest >= 0x80 {
-            bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
-            rest >>= 7
-        }
-        bytes.append(UInt8(rest))
+        body.appendVarint(value)
     }
 }
 
@@ -62,12 +52,10 @@ extension WireWake {
     /// general decoder takes several times as long. `nil`: it is another message, or has something in it that is
     /// not known here, and the general decoder has the word.
     package init?(packet bytes: [UInt8]) {
-        var reader = Reader(rest: bytes[...])
-        guard reader.varint() == 19 << 3 | 2, let length = reader.varint(), length == reader.rest.count else {
-            return nil
-        }
+        var reader = PacketReader(bytes)
+        guard reader.varint() == 19 << 3 | 2, let end = reader.end(), end == bytes.count else { return nil }
         self.init()
-        while !reader.rest.isEmpty {
+        while !reader.isAtEnd {
             guard let tag = reader.varint() else { return nil }
             let isRead: Bool
             switch tag {
@@ -82,29 +70,29 @@ extension WireWake {
         }
     }
 
-    private mutating func readReasons(_ reader: inout Reader) -> Bool {
-        guard var list = reader.part() else { return false }
-        while !list.rest.isEmpty {
-            guard let number = list.varint(), let reason = WireWakeReason(rawValue: Int(clamping: number))
+    private mutating func readReasons(_ reader: inout PacketReader) -> Bool {
+        guard let end = reader.end() else { return false }
+        while reader.position < end {
+            guard let number = reader.varint(), let reason = WireWakeReason(rawValue: Int(clamping: number))
             else {
                 return false
             }
             reasons.append(reason)
         }
-        return true
+        return reader.position == end
     }
 
-    private mutating func readSocket(_ reader: inout Reader) -> Bool {
-        guard var part = reader.part() else { return false }
+    private mutating func readSocket(_ reader: inout PacketReader) -> Bool {
+        guard let end = reader.end() else { return false }
         var socket = WireWake.Socket()
-        while !part.rest.isEmpty {
-            guard let tag = part.varint() else { return false }
+        while reader.position < end {
+            guard let tag = reader.varint() else { return false }
             if tag == 1 << 3 | 1 {
-                guard let token = part.fixed64() else { return false }
+                guard let token = reader.fixed64() else { return false }
                 socket.token = token
                 continue
             }
-            guard let value = part.varint(), value <= 1 else { return false }
+            guard let value = reader.varint(), value <= 1 else { return false }
             switch tag {
             case 2 << 3: socket.readable = value == 1
             case 3 << 3: socket.peerClosed = value == 1
@@ -114,35 +102,6 @@ extension WireWake {
             }
         }
         sockets.append(socket)
-        return true
-    }
-
-    private struct Reader {
-        var rest: ArraySlice<UInt8>
-
-        mutating func varint() -> UInt64? {
-            var value: UInt64 = 0
-            for shift in stride(from: UInt64(0), through: 63, by: 7) {
-                guard let byte = rest.popFirst() else { return nil }
-                value |= UInt64(byte & 0x7F) << shift
-                if byte < 0x80 { return value }
-            }
-            return nil
-        }
-
-        mutating func fixed64() -> UInt64? {
-            guard rest.count >= 8 else { return nil }
-            var value: UInt64 = 0
-            for byte in rest.prefix(8).reversed() { value = value << 8 | UInt64(byte) }
-            rest = rest.dropFirst(8)
-            return value
-        }
-
-        /// What is length-delimited.
-        mutating func part() -> Reader? {
-            guard let length = varint(), length <= rest.count else { return nil }
-            defer { rest = rest.dropFirst(Int(length)) }
-            return Reader(rest: rest.prefix(Int(length)))
-        }
+        return reader.position == end
     }
 }

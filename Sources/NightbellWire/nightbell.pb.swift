@@ -13,8 +13,8 @@
 /// A client connects to the supervisor's Unix socket (SOCK_SEQPACKET) and exchanges packets. Each packet
 /// holds exactly one message: a ClientMessage towards the supervisor, a SupervisorMessage back. A packet
 /// holds at most 65,536 bytes. Descriptors travel as ancillary data (SCM_RIGHTS) of the packet whose message
-/// speaks of them; only HandOver may carry any (at most 253, the kernel's limit), and exactly one for each of its sockets, in
-/// the same order. A packet that breaks these rules, does not decode, or is of no known kind is answered with
+/// speaks of them. Of a client's messages only HandOver may carry any (at most 253, the kernel's limit), and exactly one for
+/// each of its sockets, in the same order; of the supervisor's only Welcome, one, and only to who asked for it. A packet that breaks these rules, does not decode, or is of no known kind is answered with
 /// Error and the connection is closed: that client's only. Unknown fields are ignored.
 ///
 /// A client says Hello first. Administration (Status … Quit) needs no Hello. Whoever connects is known by the
@@ -883,6 +883,9 @@ package nonisolated struct WireHello: Sendable {
   /// Clears the value of `launch`. Subsequent reads from it will return its default value.
   package mutating func clearLaunch() {self._launch = nil}
 
+  /// Send me a wake word with Welcome.
+  package var wantsWakeWord: Bool = false
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
@@ -922,6 +925,17 @@ package nonisolated struct WireWelcome: Sendable {
 
   /// how this client will be suspended: "cgroup", "signal" or "none"
   package var suspension: String = String()
+
+  /// the budget_ms that a Wake comes with
+  package var wakeBudgetMs: UInt64 = 0
+
+  /// With a descriptor only, of a page of memory to be mapped read-only: which of its 64-bit words is this client's
+  /// wake word. When a parked socket wakes the client, the supervisor stores there, before it thaws the client,
+  /// 256 × the epoch of the suspension that ends, plus what is known of the socket: 1 readable, 2 peer closed. So a
+  /// client that has answered ReadyToSuspend(epoch) and finds this epoch in its word may read its parked sockets at
+  /// once: the Wake that tells of it is on its way. Any other value means nothing. Needed by nobody: it saves waiting
+  /// for a message.
+  package var wakeWord: UInt32 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2563,7 +2577,7 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Hello"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{1}identifier\0\u{1}modes\0\u{3}wake_limit_policy\0\u{1}launch\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{1}identifier\0\u{1}modes\0\u{3}wake_limit_policy\0\u{1}launch\0\u{3}wants_wake_word\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2576,6 +2590,7 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
       case 3: try { try decoder.decodeRepeatedEnumField(value: &self.modes) }()
       case 4: try { try decoder.decodeSingularEnumField(value: &self.wakeLimitPolicy) }()
       case 5: try { try decoder.decodeSingularMessageField(value: &self._launch) }()
+      case 6: try { try decoder.decodeSingularBoolField(value: &self.wantsWakeWord) }()
       default: break
       }
     }
@@ -2601,6 +2616,9 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
     try { if let v = self._launch {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
     } }()
+    if self.wantsWakeWord != false {
+      try visitor.visitSingularBoolField(value: self.wantsWakeWord, fieldNumber: 6)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -2610,6 +2628,7 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
     if lhs.modes != rhs.modes {return false}
     if lhs.wakeLimitPolicy != rhs.wakeLimitPolicy {return false}
     if lhs._launch != rhs._launch {return false}
+    if lhs.wantsWakeWord != rhs.wantsWakeWord {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2657,7 +2676,7 @@ nonisolated extension WireLaunchSpecification: SwiftProtobuf.Message, SwiftProto
 
 nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Welcome"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2669,6 +2688,8 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
       case 2: try { try decoder.decodeSingularStringField(value: &self.clientID) }()
       case 3: try { try decoder.decodeSingularUInt64Field(value: &self.minimumKeepAliveTimeoutMs) }()
       case 4: try { try decoder.decodeSingularStringField(value: &self.suspension) }()
+      case 5: try { try decoder.decodeSingularUInt64Field(value: &self.wakeBudgetMs) }()
+      case 6: try { try decoder.decodeSingularUInt32Field(value: &self.wakeWord) }()
       default: break
       }
     }
@@ -2687,6 +2708,12 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if !self.suspension.isEmpty {
       try visitor.visitSingularStringField(value: self.suspension, fieldNumber: 4)
     }
+    if self.wakeBudgetMs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.wakeBudgetMs, fieldNumber: 5)
+    }
+    if self.wakeWord != 0 {
+      try visitor.visitSingularUInt32Field(value: self.wakeWord, fieldNumber: 6)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -2695,6 +2722,8 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if lhs.clientID != rhs.clientID {return false}
     if lhs.minimumKeepAliveTimeoutMs != rhs.minimumKeepAliveTimeoutMs {return false}
     if lhs.suspension != rhs.suspension {return false}
+    if lhs.wakeBudgetMs != rhs.wakeBudgetMs {return false}
+    if lhs.wakeWord != rhs.wakeWord {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -48,6 +48,7 @@ package enum Wording {
         case .frozen(let client, let epoch): "\(name(client)) is frozen, epoch \(epoch)"
         case .notFrozenYet(let client, let epoch): "\(name(client)) is not frozen yet, epoch \(epoch)"
         case .freezeFailed(let client, let epoch): "\(name(client)) cannot be frozen, epoch \(epoch)"
+        case .foundRunning(let client): "\(name(client)) is found running"
         case .gone(let client): "\(name(client)) is gone"
         case .stop: "the supervisor stops"
         case .timer: "the timer has come"

@@ -8,17 +8,13 @@ final class CgroupFreezer: Suspender {
     private final class Client {
         let pid: pid_t
         let startTime: UInt64
-        let cgroup: Cgroup
         let origin: Cgroup?
         /// `cgroup.freeze`, kept open: a thaw is one system call.
         let freezer: OwnedDescriptor
 
-        init(
-            pid: pid_t, startTime: UInt64, cgroup: Cgroup, origin: Cgroup?, freezer: consuming OwnedDescriptor
-        ) {
+        init(pid: pid_t, startTime: UInt64, origin: Cgroup?, freezer: consuming OwnedDescriptor) {
             self.pid = pid
             self.startTime = startTime
-            self.cgroup = cgroup
             self.origin = origin
             self.freezer = freezer
         }
@@ -38,7 +34,9 @@ final class CgroupFreezer: Suspender {
 
     private let place: InstanceCgroup
     private let instance: InstancePaths
-    private var clients: [UInt32: Client] = [:]
+    private var clients = ClientSlots<Client>()
+    /// Where the last one came from: clients that were started together share the text.
+    private var lastOrigin: Cgroup?
 
     init(instance: InstancePaths) throws(SuspensionError) {
         self.instance = instance
@@ -55,15 +53,13 @@ final class CgroupFreezer: Suspender {
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {
         let pid = process.pid
         let attempt = "attach \(pid)"
-        guard let startTime = ProcFS.startTime(pid), !process.hasExited else {
-            throw SuspensionError(.processGone, attempt)
-        }
+        let startTime = try process.startTime(attempt)
         if let client = clients[slot] {
             if client.pid == pid, client.startTime == startTime { return }
             detach(slot: slot)
         }
         let cgroup = place.client(slot)
-        let origin = place.origin(of: pid)
+        let origin = shared(place.origin(of: pid))
         do throws(SystemError) {
             try cgroup.create()
             // A crash may have left it frozen.
@@ -74,7 +70,7 @@ final class CgroupFreezer: Suspender {
             // Alive after the move, it was the one the number meant during the move.
             guard !process.hasExited else { throw SystemError(code: ESRCH, call: "pidfd") }
             clients[slot] = Client(
-                pid: pid, startTime: startTime, cgroup: cgroup, origin: origin, freezer: freezer)
+                pid: pid, startTime: startTime, origin: origin, freezer: freezer)
         } catch {
             _ = cgroup.dissolve(into: origin, else: place.parent)
             throw SuspensionError(attempt, error)
@@ -95,17 +91,24 @@ final class CgroupFreezer: Suspender {
         let client = try client(slot, "freeze")
         let state: Cgroup.State
         do {
-            state = try client.cgroup.state()
+            state = try place.client(slot).state()
         } catch {
             throw SuspensionError("freeze \(client.pid)", error)
         }
         // An empty cgroup freezes too, and nobody with it.
         guard state.isPopulated else {
-            let statistics = ProcFS.statistics(client.pid)
-            let lives = statistics?.startTime == client.startTime && statistics?.state != "Z"
-            throw SuspensionError(lives ? .processMoved : .processGone, "freeze \(client.pid)")
+            throw SuspensionError(try isAlive(client) ? .processMoved : .processGone, "freeze \(client.pid)")
         }
         return state.isFrozen ? .frozen : .pending
+    }
+
+    private func isAlive(_ client: Client) throws(SuspensionError) -> Bool {
+        do {
+            let statistics = try ProcFS.readStatistics(client.pid)
+            return statistics?.startTime == client.startTime && statistics?.state != "Z"
+        } catch {
+            throw SuspensionError("freeze \(client.pid)", error)
+        }
     }
 
     func thaw(slot: UInt32) throws(SuspensionError) {
@@ -120,17 +123,22 @@ final class CgroupFreezer: Suspender {
     }
 
     func detach(slot: UInt32) {
-        guard let client = clients.removeValue(forKey: slot) else { return }
-        _ = client.cgroup.dissolve(into: client.origin, else: place.parent)
+        guard let client = clients.remove(slot) else { return }
+        _ = place.client(slot).dissolve(into: client.origin, else: place.parent)
     }
 
     func detachAll() {
-        for slot in clients.keys.sorted() { detach(slot: slot) }
+        for slot in clients.slots { detach(slot: slot) }
         place.remove()
     }
 
     func thawLeftovers() -> [LeftoverReport] {
-        Leftovers.thaw(of: instance)
+        Leftovers.thaw(of: instance, keeping: place.cgroup)
+    }
+
+    private func shared(_ origin: Cgroup?) -> Cgroup? {
+        if origin != lastOrigin { lastOrigin = origin }
+        return lastOrigin
     }
 
     private func client(_ slot: UInt32, _ attempt: String) throws(SuspensionError) -> Client {

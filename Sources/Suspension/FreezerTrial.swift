@@ -92,7 +92,7 @@ enum FreezerTrial {
         case .notPermitted:
             "Run nightbelld as root, or as a systemd user service with Delegate=yes; "
                 + "until then clients are stopped by signals."
-        case .processGone, .processMoved, .notAttached, .systemError:
+        case .processGone, .processMoved, .outOfDescriptors, .notAttached, .systemError:
             "Choose a cgroup that nobody else manages (cgroup parent in the configuration); "
                 + "until then clients are stopped by signals."
         }

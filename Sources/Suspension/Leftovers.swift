@@ -4,8 +4,9 @@ import Glibc
 
 /// What an earlier run of an instance left behind, whichever method it used: whoever starts next may use another.
 enum Leftovers {
-    static func thaw(of instance: InstancePaths) -> [LeftoverReport] {
-        thawCgroups(of: instance) + continueStopped(of: instance)
+    /// - Parameter place: the present run's own cgroup, which stays; a run without one leaves none of its instance.
+    static func thaw(of instance: InstancePaths, keeping place: Cgroup? = nil) -> [LeftoverReport] {
+        thawCgroups(of: instance, keeping: place) + continueStopped(of: instance)
     }
 
     // MARK: Cgroups
@@ -35,18 +36,21 @@ enum Leftovers {
     }
 
     static func forget(_ cgroup: Cgroup, of instance: InstancePaths) {
-        let rest = directories(of: instance).filter { $0 != cgroup.directory }
-        try? write(rest, of: instance)
+        let noted = directories(of: instance)
+        if noted.contains(cgroup.directory) {
+            try? write(noted.filter { $0 != cgroup.directory }, of: instance)
+        }
     }
 
-    private static func thawCgroups(of instance: InstancePaths) -> [LeftoverReport] {
-        let current = try? InstanceCgroup(instance: instance)
+    private static func thawCgroups(of instance: InstancePaths, keeping place: Cgroup?) -> [LeftoverReport] {
         var cgroups = directories(of: instance).map { Cgroup(directory: $0) }
-        if let current, !cgroups.contains(current.cgroup) { cgroups.append(current.cgroup) }
+        // Where ours would be: its note may be lost.
+        if let here = try? InstanceCgroup(instance: instance), !cgroups.contains(here.cgroup) {
+            cgroups.append(here.cgroup)
+        }
         return cgroups.flatMap { cgroup in
             let reports = InstanceCgroup.dissolveClients(in: cgroup)
-            // The present run may have made its own place already.
-            if cgroup != current?.cgroup, unsafe rmdir(cgroup.directory) == 0 || errno == ENOENT {
+            if cgroup != place, unsafe rmdir(cgroup.directory) == 0 || errno == ENOENT {
                 forget(cgroup, of: instance)
             }
             return reports
@@ -61,7 +65,7 @@ enum Leftovers {
             do throws(SystemError) {
                 // First the handle, then the question whose it is: in this order the answer stays true.
                 let process = try ProcessHandle(opening: entry.pid)
-                guard ProcFS.startTime(entry.pid) == entry.startTime else { return nil }
+                guard try ProcFS.readStatistics(entry.pid)?.startTime == entry.startTime else { return nil }
                 try process.signal(SIGCONT)
                 return LeftoverReport(pid: entry.pid, method: .signal, outcome: .thawed)
             } catch {

@@ -27,7 +27,8 @@ final class PreferredSuspender: Suspender {
             try preferred.attach(slot: slot, process: process)
         } catch {
             switch error.code {
-            case .processGone, .notAttached: throw error
+            // With a descriptor to spare it would have worked.
+            case .processGone, .notAttached, .outOfDescriptors: throw error
             case .freezerMissing, .notPermitted, .processMoved, .systemError:
                 try fallback.attach(slot: slot, process: process)
                 inFallback.insert(slot)
@@ -47,6 +48,8 @@ final class PreferredSuspender: Suspender {
         try chosen(slot).thaw(slot: slot)
     }
 
+    func settle() { fallback.settle() }
+
     func detach(slot: UInt32) {
         chosen(slot).detach(slot: slot)
         inFallback.remove(slot)
@@ -61,6 +64,7 @@ final class PreferredSuspender: Suspender {
     func thawLeftovers() -> [LeftoverReport] { preferred.thawLeftovers() }
 
     private func chosen(_ slot: UInt32) -> any Suspender {
-        inFallback.contains(slot) ? fallback : preferred
+        // Mostly there is none: a question to an empty set would be hashed all the same.
+        !inFallback.isEmpty && inFallback.contains(slot) ? fallback : preferred
     }
 }

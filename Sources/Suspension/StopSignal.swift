@@ -26,7 +26,9 @@ final class StopSignal: Suspender {
 
     private let instance: InstancePaths
     private let record: StoppedRecord
-    private var clients: [UInt32: Client] = [:]
+    private var clients = ClientSlots<Client>()
+    /// Whom the record still has, though they run.
+    private var toClear: [UInt32] = []
 
     /// Why something better was not used; part of `detail`.
     var reason: String?
@@ -42,9 +44,7 @@ final class StopSignal: Suspender {
 
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {
         let attempt = "attach \(process.pid)"
-        guard let startTime = ProcFS.startTime(process.pid), !process.hasExited else {
-            throw SuspensionError(.processGone, attempt)
-        }
+        let startTime = try process.startTime(attempt)
         if let client = clients[slot] {
             if client.process.pid == process.pid, client.startTime == startTime { return }
             detach(slot: slot)
@@ -104,18 +104,25 @@ final class StopSignal: Suspender {
                 }
             }
             client.state = .running
-            record.clear(slot)
+            toClear.append(slot)
         }
+    }
+
+    func settle() {
+        // Who was stopped again since is on record rightly.
+        for slot in toClear where clients[slot]?.state != .stopped { record.clear(slot) }
+        toClear.removeAll(keepingCapacity: true)
     }
 
     func detach(slot: UInt32) {
         // Failing, it stays on record for the next start.
         try? thaw(slot: slot)
-        clients[slot] = nil
+        settle()
+        clients.remove(slot)
     }
 
     func detachAll() {
-        for slot in clients.keys.sorted() { detach(slot: slot) }
+        for slot in clients.slots { detach(slot: slot) }
     }
 
     func thawLeftovers() -> [LeftoverReport] {
@@ -130,14 +137,22 @@ final class StopSignal: Suspender {
     /// Whether every thread is in one of the states given: the leader stops before the others do.
     private static func isStopped(_ client: Client, _ states: Character...) throws(SuspensionError) -> Bool {
         let pid = client.process.pid
-        guard let leader = ProcFS.statistics(pid), leader.startTime == client.startTime,
-            !client.process.hasExited
-        else { throw SuspensionError(.processGone, "freeze \(pid)") }
-        if leader.threads == 1 { return states.contains(leader.state) }
-        return ProcFS.threadIdentifiers(pid).allSatisfy { thread in
-            // A thread that is gone since, or is about to be, runs no more; a leader may end before the others.
-            guard let state = ProcFS.statistics(pid, thread: thread)?.state else { return true }
-            return states.contains(state) || state == "Z" || state == "X"
+        do throws(SystemError) {
+            if let leader = try ProcFS.readStatistics(pid), leader.startTime == client.startTime,
+                !client.process.hasExited
+            {
+                if leader.threads == 1 { return states.contains(leader.state) }
+                for thread in try ProcFS.readThreadIdentifiers(pid) {
+                    // A thread that is gone since, or is about to be, runs no more; a leader may end before the
+                    // others.
+                    guard let state = try ProcFS.readStatistics(pid, thread: thread)?.state else { continue }
+                    guard states.contains(state) || state == "Z" || state == "X" else { return false }
+                }
+                return true
+            }
+        } catch {
+            throw SuspensionError("freeze \(pid)", error)
         }
+        throw SuspensionError(.processGone, "freeze \(pid)")
     }
 }

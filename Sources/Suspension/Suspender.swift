@@ -80,6 +80,10 @@ package protocol Suspender: AnyObject {
     /// Undoes `freeze`, and only that: who was stopped by somebody else stays stopped. May be called at any time.
     func thaw(slot: UInt32) throws(SuspensionError)
 
+    /// Does what a thaw has left for later, because whoever wakes should not have to wait for it. Call it now and
+    /// then.
+    func settle()
+
     /// Thaws the process, puts it back where it was, and forgets it. Never fails: what cannot be undone any more
     /// is gone.
     func detach(slot: UInt32)
@@ -93,6 +97,20 @@ package protocol Suspender: AnyObject {
 
 extension Suspender {
     package func method(slot: UInt32) -> SuspensionMethod { method }
+
+    package func settle() {}
+}
+
+extension ProcessHandle {
+    /// When the process began. `processGone` is only said when it is true.
+    borrowing func startTime(_ attempt: String) throws(SuspensionError) -> UInt64 {
+        do {
+            if let statistics = try ProcFS.readStatistics(pid), !hasExited { return statistics.startTime }
+        } catch {
+            throw SuspensionError(attempt, error)
+        }
+        throw SuspensionError(.processGone, attempt)
+    }
 }
 
 /// Makes the suspender for a method; `auto` falls back to signals where the freezer cannot be used.

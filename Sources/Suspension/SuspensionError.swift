@@ -12,6 +12,8 @@ package struct SuspensionError: Error, Sendable, Hashable, CustomStringConvertib
         case processGone
         /// Somebody moved the process out of the cgroup we had put it into.
         case processMoved
+        /// This process, or the machine, has no descriptor left to look or to act with (`EMFILE`, `ENFILE`).
+        case outOfDescriptors
         /// Nothing is attached to this slot.
         case notAttached
         /// The kernel refused for another reason, which `underlying` tells.
@@ -34,6 +36,7 @@ package struct SuspensionError: Error, Sendable, Hashable, CustomStringConvertib
         switch error.code {
         case EPERM, EACCES, EROFS: self.init(.notPermitted, attempt, error)
         case ESRCH: self.init(.processGone, attempt, error)
+        case EMFILE, ENFILE: self.init(.outOfDescriptors, attempt, error)
         default: self.init(.systemError, attempt, error)
         }
     }
@@ -45,6 +48,7 @@ package struct SuspensionError: Error, Sendable, Hashable, CustomStringConvertib
             case .notPermitted: "not permitted"
             case .processGone: "the process has ended"
             case .processMoved: "the process was moved to another cgroup"
+            case .outOfDescriptors: "no descriptor is left"
             case .notAttached: "no process is attached"
             case .systemError: "the kernel refused"
             }

@@ -11,7 +11,7 @@ struct NightbellCommand: ParsableCommand {
 
             Exit codes:
               0    done
-              1    the request was refused; doctor: something is missing
+              1    the request was refused; doctor: something is missing; validate: there are mistakes
               3    no supervisor can be reached, or it did not answer
               4    no such client
               5    permission denied
@@ -22,7 +22,8 @@ struct NightbellCommand: ParsableCommand {
         version: nightbellVersion,
         subcommands: [
             StatusCommand.self, ListCommand.self, ShowCommand.self, WatchCommand.self, WakeCommand.self,
-            SuspendCommand.self, QuitCommand.self, RunCommand.self, DoctorCommand.self, ExplainCommand.self,
+            SuspendCommand.self, QuitCommand.self, RunCommand.self, ValidateCommand.self, DoctorCommand.self,
+            ExplainCommand.self,
         ])
 }
 

@@ -11,6 +11,10 @@ struct SupervisorOptions: ParsableArguments {
     @Flag(help: "Print JSON for programs.")
     var json = false
 
+    func validate() throws {
+        try validateSocketPath(socket)
+    }
+
     /// Connects, hands the connection over, and turns what goes wrong into a sentence and an exit code.
     func withSupervisor(
         _ body: (consuming Administration) throws(NightbellError) -> Void
@@ -21,6 +25,15 @@ struct SupervisorOptions: ParsableArguments {
             complain(error.description)
             throw ExitCode(error.exitCode)
         }
+    }
+}
+
+/// Such as `--socket "$SOCKET"` with nothing in the variable.
+func validateSocketPath(_ path: String?) throws {
+    guard path?.isEmpty != true else {
+        throw ValidationError(
+            "--socket needs a path, such as /run/nightbell/nightbell.sock; leave it out to look in the usual places"
+        )
     }
 }
 

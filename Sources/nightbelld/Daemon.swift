@@ -1,4 +1,5 @@
 import ArgumentParser
+import CLinux
 import DaemonConfiguration
 import Glibc
 import Logging
@@ -22,6 +23,7 @@ struct Daemon {
         let manager = ServiceManager.fromEnvironment()
         // A reader of our log that goes away must not take every client with it.
         signal(SIGPIPE, SIG_IGN)
+        clinux_return_large_memory_at_once()
         let limit = Process.raiseDescriptorLimit()
         for warning in loaded.warnings { logger.warning("\(warning)") }
         do throws(SupervisorError) {
@@ -71,6 +73,7 @@ struct Daemon {
         result.cgroupParent = settings.cgroupParent.isEmpty ? nil : settings.cgroupParent
         result.settings = settings.supervision
         result.messagesPerTurn = settings.messagesPerTurn
+        result.helloTimeout = settings.helloTimeout
         result.connectionsPerUser = settings.connectionsPerUser
         result.outgoingBytesPerConnection = settings.outgoingBytesPerConnection
         result.version = nightbelldVersion

@@ -94,6 +94,16 @@ struct CommandLineTests {
         withExtendedLifetime(puppet) {}
     }
 
+    @Test(
+        "A path that is empty is a mistake, not a place to look",
+        arguments: ["list", "status", "doctor", "run"])
+    func emptySocketPath(verb: String) throws {
+        let outcome = try Program.run(
+            "nightbell", [verb, "--socket", ""] + (verb == "run" ? ["--", "true"] : []))
+        #expect(outcome.code == 64)
+        #expect(outcome.errors.contains("--socket needs a path"), "\(outcome)")
+    }
+
     @Test("Another user may not touch what is not theirs", .enabled(if: geteuid() == 0, "needs root"))
     func otherUser() throws {
         let stage = try Stage()

@@ -44,9 +44,12 @@ struct DaemonProcessTests {
         #expect(!puppet.output.contains("awake"), "it runs although it is suspended")
     }
 
-    @Test("What a killed supervisor left stopped is thawed on request", arguments: ["auto", "signal"])
-    func leftovers(method: String) throws {
-        let stage = try Stage(["--suspend", method])
+    /// The second one says by which method it is to be thawed: by another one than it was stopped with, too.
+    @Test(
+        "What a killed supervisor left stopped is thawed on request, and no cgroup is left",
+        arguments: [("auto", "auto"), ("signal", "signal"), ("cgroup", "signal"), ("cgroup", "none")])
+    func leftovers(methods: (first: String, second: String)) throws {
+        let stage = try Stage(["--suspend", methods.first])
         let puppet = try stage.suspended("org.example.grace")
         stage.daemon.send(signal: SIGKILL)
         #expect(try stage.daemon.outcome().code == 128 + 9)
@@ -55,12 +58,13 @@ struct DaemonProcessTests {
         let thaw = try Program.run(
             "nightbelld",
             [
-                "--system", "--thaw-leftovers", "--suspend", method, "--runtime-directory",
+                "--system", "--thaw-leftovers", "--suspend", methods.second, "--runtime-directory",
                 stage.directory.path,
             ])
         #expect(thaw.code == 0, "\(thaw)")
         #expect(thaw.errors.contains("thawed pid \(puppet.pid)"), "\(thaw)")
         try puppet.wrote("ok awake")
+        #expect(cgroupsLeft(by: stage.directory.path) == [])
     }
 
     @Test("An orderly stop thaws everybody and tells them")

@@ -24,7 +24,10 @@ final class Program {
     /// - Parameters:
     ///   - name: the name of a product, or an absolute path.
     ///   - environment: all of its environment.
-    init(_ name: String, _ arguments: [String], environment: [String: String] = [:]) throws {
+    ///   - errors: where its standard error goes, if not into the file that `errors` reads.
+    init(
+        _ name: String, _ arguments: [String], environment: [String: String] = [:], errors: CInt? = nil
+    ) throws {
         directory = try TemporaryDirectory()
         var ends: [CInt] = [-1, -1]
         let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
@@ -40,6 +43,7 @@ final class Program {
             posix_spawn_file_actions_addopen(
                 &actions, descriptor, directory.file(file), O_WRONLY | O_CREAT | O_APPEND, 0o644)
         }
+        if let errors { posix_spawn_file_actions_adddup2(&actions, errors, 2) }
         let path = name.hasPrefix("/") ? name : Self.product(name)
         let argv = ([path] + arguments).map { strdup($0) } + [nil]
         let variables = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]

@@ -2,6 +2,7 @@ import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
+import Testing
 
 /// A supervisor of a test's own, run as people run it.
 final class Stage {
@@ -27,6 +28,14 @@ final class Stage {
         } catch {
             throw Program.Failure(description: "\(error): \(daemon.errors)")
         }
+    }
+
+    /// In an orderly way, so that it takes its cgroups with it.
+    deinit {
+        daemon.send(signal: SIGTERM)
+        _ = try? daemon.outcome()
+        let left = cgroupsLeft(by: directory.path)
+        if !left.isEmpty { Issue.record("left behind: \(left)") }
     }
 
     /// Runs `nightbell` against this supervisor.
@@ -92,9 +101,10 @@ final class Listener {
     }
 
     /// Waits for a message with this line.
-    func heard(_ line: String) throws {
+    func heard(_ line: String, within milliseconds: CInt = 30_000) throws {
         while !messages.contains(where: { $0.split(separator: "\n").contains(Substring(line)) }) {
-            guard !Poll.wait(descriptor.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty else {
+            guard !Poll.wait(descriptor.rawValue, for: .readable, timeoutMilliseconds: milliseconds).isEmpty
+            else {
                 throw Program.Failure(description: "nobody said \(line), but: \(messages)")
             }
             var bytes = [UInt8](repeating: 0, count: 4_096)

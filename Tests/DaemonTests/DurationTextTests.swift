@@ -1,4 +1,4 @@
-import DaemonConfiguration
+import Manifests
 import Testing
 
 @Suite("Durations as text")

@@ -129,6 +129,19 @@ import Testing
         #expect(buffer.descriptorCount == 1)
     }
 
+    @Test func anEmptyPacketIsNoEnd() throws {
+        let pair = try SeqPacketSocket.pair()
+        #expect(try pair.first.send([]))
+        #expect(try pair.first.send([7]))
+        var buffer = PacketBuffer()
+        for length in 0...1 {
+            #expect(
+                try pair.second.receive(into: &buffer)
+                    == .packet(length: length, truncated: false, controlTruncated: false))
+        }
+        #expect(try pair.second.receive(into: &buffer) == .wouldBlock)
+    }
+
     /// In a process of its own, because the limit is the process's.
     @Test func descriptorsWithoutRoomAreReported() async {
         await #expect(processExitsWith: .success) {
@@ -145,10 +158,4 @@ import Testing
             #expect(buffer.descriptorCount == 1)
         }
     }
-}
-
-/// The lowest number that is refused.
-func limitDescriptors(to number: CInt) throws {
-    var limit = rlimit(rlim_cur: rlim_t(number), rlim_max: rlim_t(number))
-    _ = try systemCall("setrlimit") { setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) }
 }

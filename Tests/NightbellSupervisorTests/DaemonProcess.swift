@@ -1,6 +1,7 @@
 import Descriptors
 import EdgeTestSupport
 import Foundation
+import Testing
 
 /// A real `nightbelld` in a process of its own, in a directory of its own.
 final class DaemonProcess {
@@ -59,6 +60,8 @@ final class DaemonProcess {
             _ = Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 5_000)
         }
         child.end()
+        let left = cgroupsLeft(by: directory)
+        if !left.isEmpty { Issue.record("left behind: \(left)") }
         try? FileManager.default.removeItem(atPath: directory)
     }
 }

@@ -67,7 +67,7 @@ import Testing
         let client = try WireClient(supervisor, name)
         let pair = try Pair.unix()
         _ = try client.handOver(pair.near)
-        try client.sleep()
+        try client.goToSleep()
         try pair.send("hello")
         _ = try client.wake()
         _ = pair.received()
@@ -92,7 +92,7 @@ import Testing
     @Test func messageOfASuspendedClientWakesIt() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, name)
-        try client.sleep()
+        try client.goToSleep()
         try client.wait(for: name, toBe: .suspended, supervisor)
         var task = WireBeginBackgroundTask()
         task.name = "late idea"
@@ -160,7 +160,7 @@ import Testing
         set.timeoutMs = 400
         #expect(try client.ask(.setKeepAliveTimeout(set)) == .done(WireDone()))
         var last = BootClock.now()
-        try client.sleep()
+        try client.goToSleep()
         for _ in 0..<4 {
             let wake = try client.wake()
             let now = BootClock.now()
@@ -183,7 +183,7 @@ import Testing
         let sleeper = try WireClient(supervisor, "org.example.sleeper")
         let active = try WireClient(supervisor, "org.example.active")
         _ = try active.ask(.enterForeground(WireEnterForeground()))
-        try sleeper.sleep()
+        try sleeper.goToSleep()
         try sleeper.wait(for: "org.example.sleeper", toBe: .suspended, supervisor)
         try supervisor.stop()
         #expect(try sleeper.wake().reasons == [.supervisorStopping])

@@ -17,7 +17,7 @@ import Testing
         let bystander = try WireClient(supervisor, "org.example.bystander")
         let pair = try Pair.unix()
         _ = try bystander.handOver(pair.near)
-        try bystander.sleep()
+        try bystander.goToSleep()
         let client =
             hello ? try WireClient(supervisor, "org.example.phone") : try WireClient(supervisor)
         try mistake(client)
@@ -55,6 +55,10 @@ import Testing
             message.request = 7
             try client.sendRaw(try message.serializedBytes())
         }
+    }
+
+    @Test func emptyPacket() throws {
+        try expectExpulsion(.unknownMessage) { try $0.sendRaw([]) }
     }
 
     @Test func unknownMessage() throws {

@@ -1,22 +1,21 @@
+import EdgeTestSupport
 import Foundation
 import Logging
 import NightbellCore
 import NightbellSupervisor
 
-/// A supervisor on a thread of its own, in a directory of its own. Stopped, and waited for, by `stop()`.
-final class TestSupervisor: @unchecked Sendable {
-    // Sendable: everything is set before the thread starts, but for what the condition guards.
+/// A supervisor on a thread of its own, in a directory of its own. Stopped, and waited for, by `stop()`, or when the
+/// test lets go of it.
+final class TestSupervisor: Sendable {
     let directory: String
     let configuration: SupervisorConfiguration
-    private let supervisor: Supervisor
-    private let ended = NSCondition()
-    private var hasEnded = false
-    private var failure: (any Error)?
+    private let run: Run
 
     var socketPath: String { configuration.socketPath }
 
     init(
         suspension: SupervisorConfiguration.Suspension = .none, directory: String? = nil,
+        logger: Logger = TestSupervisor.logger(),
         _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
     ) throws {
         let directory = directory ?? NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
@@ -30,40 +29,61 @@ final class TestSupervisor: @unchecked Sendable {
         configuration.settings = .quick
         configure(&configuration)
         self.configuration = configuration
+        run = Run(try Supervisor(configuration, logger: logger))
+    }
+
+    static func logger() -> Logger {
         var logger = Logger(label: "test") { StreamLogHandler.standardError(label: $0) }
         let level = ProcessInfo.processInfo.environment["NIGHTBELL_TEST_LOG"]
         logger.logLevel = level.flatMap { Logger.Level(rawValue: $0) } ?? .critical
-        supervisor = try Supervisor(configuration, logger: logger)
-        let thread = Thread { [self] in
-            do {
-                try supervisor.run()
-            } catch {
-                failure = error
-            }
-            ended.lock()
-            hasEnded = true
-            ended.broadcast()
-            ended.unlock()
-        }
-        thread.name = "supervisor"
-        thread.start()
+        return logger
     }
 
-    /// Ends it in an orderly way; fails if it does not come to an end.
+    /// Ends it in an orderly way; fails if it does not come to an end, or leaves a cgroup behind.
     func stop(timeout: TimeInterval = 10) throws {
-        supervisor.stop()
-        ended.lock()
-        defer { ended.unlock() }
-        let deadline = Date(timeIntervalSinceNow: timeout)
-        while !hasEnded {
-            guard ended.wait(until: deadline) else { throw TestFailure("the supervisor does not end") }
-        }
-        if let failure { throw failure }
+        try run.stop(timeout)
+        let left = cgroupsLeft(by: directory)
+        guard left.isEmpty else { throw TestFailure("left behind: \(left)") }
     }
 
     deinit {
-        supervisor.stop()
+        try? run.stop(10)
         try? FileManager.default.removeItem(atPath: directory)
+    }
+
+    /// A supervisor and its thread.
+    private final class Run: @unchecked Sendable {
+        // Sendable: what changes is guarded by the condition.
+        private let supervisor: Supervisor
+        private let ended = NSCondition()
+        private var outcome: Result<Void, any Error>?
+
+        init(_ supervisor: Supervisor) {
+            self.supervisor = supervisor
+            let thread = Thread { [self] in
+                let outcome = Result { try supervisor.run() }
+                ended.withLock {
+                    self.outcome = outcome
+                    ended.broadcast()
+                }
+            }
+            thread.name = "supervisor"
+            thread.start()
+        }
+
+        func stop(_ timeout: TimeInterval) throws {
+            supervisor.stop()
+            let deadline = Date(timeIntervalSinceNow: timeout)
+            let outcome = try ended.withLock {
+                while self.outcome == nil {
+                    guard ended.wait(until: deadline) else {
+                        throw TestFailure("the supervisor does not end")
+                    }
+                }
+                return self.outcome
+            }
+            try outcome?.get()
+        }
     }
 }
 

@@ -24,7 +24,7 @@ import Testing
         let client = try WireClient(supervisor, "org.example.phone")
         let pair = try kind.make()
         let token = try client.handOver(pair.near)
-        try client.sleep()
+        try client.goToSleep()
         try client.wait(for: "org.example.phone", toBe: .suspended, supervisor)
         try pair.send("INVITE")
         let wake = try client.wake()
@@ -43,7 +43,7 @@ import Testing
         let pair = try kind.make()
         try pair.send("early")
         let token = try client.handOver(pair.near)
-        try client.sleep()
+        try client.goToSleep()
         #expect(try client.wake().sockets.map(\.token) == [token])
         #expect(pair.received() == "early")
         try supervisor.stop()
@@ -54,7 +54,7 @@ import Testing
         let client = try WireClient(supervisor, "org.example.phone")
         let pair = try kind.make()
         _ = try client.handOver(pair.near, name: "flow")
-        try client.sleep()
+        try client.goToSleep()
         try pair.send("last words")
         pair.closeFar()
         let wake = try client.wake()
@@ -80,7 +80,7 @@ import Testing
         let client = try WireClient(supervisor, "org.example.phone")
         let pair = try Pair.tcp()
         _ = try client.handOver(pair.near)
-        try client.sleep()
+        try client.goToSleep()
         shutdown(pair.far, Int32(SHUT_WR))
         let socket = try client.wake().sockets[0]
         #expect(socket.peerClosed && !socket.hangUp && !socket.error)
@@ -94,7 +94,7 @@ import Testing
         let client = try WireClient(supervisor, "org.example.phone")
         let pair = try Pair.tcp()
         _ = try client.handOver(pair.near)
-        try client.sleep()
+        try client.goToSleep()
         try client.wait(for: "org.example.phone", toBe: .suspended, supervisor)
         pair.reset()
         let socket = try client.wake().sockets[0]
@@ -131,7 +131,7 @@ import Testing
         for pair in pairs { try pair.send("x") }
         var tokens: Set<UInt64> = []
         for pair in pairs { tokens.insert(try client.handOver(pair.near)) }
-        try client.sleep()
+        try client.goToSleep()
         #expect(Set(try client.wake().sockets.map(\.token)) == tokens)
         try supervisor.stop()
     }
@@ -144,7 +144,7 @@ import Testing
         defer { close(listener) }
         let device = try client.handOver(pipe.near, .device)
         let door = try client.handOver(listener, .listener)
-        try client.sleep()
+        try client.goToSleep()
         try pipe.send("tick")
         let wake = try client.wake()
         #expect(wake.sockets.map(\.token) == [device])

@@ -14,7 +14,20 @@ final class WireClient {
     static let patience: Int32 = 10_000
 
     init(path: String) throws {
-        socket = try SeqPacketSocket.connect(path: path)
+        socket = try Self.connect(path)
+    }
+
+    private static func connect(_ path: String) throws(SystemError) -> SeqPacketSocket {
+        let until = BootClock.now() + Int64(patience) * 1_000_000
+        while true {
+            do {
+                return try SeqPacketSocket.connect(path: path)
+            } catch {
+                // With a crowd before the door the kernel says to come back.
+                guard error.code == EAGAIN, BootClock.now() < until else { throw error }
+                sched_yield()
+            }
+        }
     }
 
     convenience init(_ supervisor: TestSupervisor) throws {
@@ -39,6 +52,21 @@ final class WireClient {
         hello.modes = modes
         hello.wakeLimitPolicy = policy
         guard case .welcome = try ask(.hello(hello)) else { throw TestFailure("no welcome") }
+    }
+
+    /// Says Hello and asks for a wake word.
+    func helloForWakeWord(
+        _ identifier: String, policy: WireWakeLimitPolicy = .linger
+    ) throws -> SharedWord {
+        var hello = WireHello()
+        hello.version = 1
+        hello.identifier = identifier
+        hello.modes = [.voip]
+        hello.wakeLimitPolicy = policy
+        hello.wantsWakeWord = true
+        guard case .welcome(let welcome) = try ask(.hello(hello)), let descriptor = buffer.takeDescriptor()
+        else { throw TestFailure("no wake word") }
+        return try SharedWord(mapping: descriptor, at: Int(welcome.wakeWord))
     }
 
     // MARK: Speaking
@@ -82,6 +110,9 @@ final class WireClient {
     }
 
     // MARK: Listening
+
+    /// How many came with the last message.
+    var descriptorsReceived: Int { buffer.descriptorCount }
 
     /// The next message; fails when none comes in time.
     func receive(within milliseconds: Int32 = patience) throws -> WireSupervisorMessage {
@@ -183,7 +214,7 @@ final class WireClient {
     }
 
     /// Goes to the background and answers the supervisor, so that it is suspended.
-    func sleep() throws {
+    func goToSleep() throws {
         try enterBackground()
         try ready(try prepare())
     }

@@ -14,13 +14,17 @@ struct ImportRulesTests {
         "Descriptors": edge,
         "EventLoop": edge.union(["CLibevent", "Descriptors"]),
         "Suspension": edge.union(["Descriptors"]),
+        "Launching": edge.union(["Descriptors"]),
+        "Durability": edge.union(["Descriptors"]),
+        "MemoryPressure": edge.union(["Descriptors"]),
+        "Manifests": ["Descriptors", "Glibc", "Launching", "NightbellCore", "Yams"],
         "NightbellSupervisor": edge.union([
             "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
             "Logging", "SwiftProtobuf",
         ]),
         "Nightbell": edge.union(["NightbellWire", "Descriptors", "SwiftProtobuf", "DequeModule"]),
         "DaemonConfiguration": [
-            "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
+            "Manifests", "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
         ],
         "Presentation": ["Nightbell"],
         "LoadTester": edge.union([
@@ -30,12 +34,12 @@ struct ImportRulesTests {
         "nightbell-load": ["ArgumentParser", "LoadTester"],
         "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Simulation"],
         "nightbelld": [
-            "ArgumentParser", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore",
+            "ArgumentParser", "CLinux", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore",
             "NightbellSupervisor",
         ],
         "nightbell": [
-            "ArgumentParser", "Descriptors", "Glibc", "Nightbell", "NightbellProfiles", "NightbellWire",
-            "Presentation", "Suspension", "SwiftProtobuf",
+            "ArgumentParser", "Descriptors", "Glibc", "Manifests", "Nightbell", "NightbellCore",
+            "NightbellProfiles", "NightbellWire", "Presentation", "Suspension", "SwiftProtobuf",
         ],
     ]
     /// Targets of C: their headers include what they wrap.

@@ -42,6 +42,23 @@ import Testing
         frozen.end()
     }
 
+    /// Not even the empty cgroup of its instance, whatever the next run stops with.
+    @Test(arguments: [SuspensionMethod.signal, .none])
+    func theNextRunRemovesCgroupsThatItDoesNotUse(next: SuspensionMethod) throws {
+        let child = try Child.awakeEcho()
+        do {
+            let suspender = try stage.suspender(.cgroup)
+            try suspender.attach(0, child)
+            try suspender.freezeFully(0)
+        }
+        let place = try stage.cgroupDirectory()
+        #expect(exists(place))
+        #expect(try stage.suspender(next).thawLeftovers().map(\.pid) == [child.pid])
+        #expect(!exists(place))
+        #expect(try SmallFile.readText(stage.directory.file("cgroups")) == "")
+        #expect(try child.answers())
+    }
+
     @Test func nothingToDo() throws {
         for method in SuspensionMethod.allCases {
             let suspender = try stage.suspender(method)

@@ -2,6 +2,9 @@
 // without a declaration. Everything else is called from Swift directly.
 #pragma once
 
+#include "CLaunch.h"
+#include "CProcess.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
@@ -56,6 +59,13 @@ static inline int clinux_accept(int fd) {
 // never answer. -1 and errno on failure.
 int clinux_file_type(int fd);
 
+// Has each large block of the heap be a mapping of its own for as long as the process lives, so that an array that grew
+// leaves nothing behind. Left alone, the heap keeps such blocks after the first was freed.
+void clinux_return_large_memory_at_once(void);
+
+// Gives memory that was freed back to the kernel, as far as whole pages are free.
+void clinux_release_free_memory(void);
+
 // open(2) and openat(2) without their variable arguments; close-on-exec always.
 static inline int clinux_openat(int directory, const char *path, int flags, mode_t mode) {
     return openat(directory, path, flags | O_CLOEXEC, mode);
@@ -63,6 +73,11 @@ static inline int clinux_openat(int directory, const char *path, int flags, mode
 
 static inline int clinux_duplicate(int fd) {
     return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+// pipe2(2), close-on-exec and non-blocking: 0, or -1 and errno.
+static inline int clinux_pipe(int ends[2]) {
+    return (int)syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK);
 }
 
 static inline size_t clinux_cmsg_space(size_t length) {
@@ -83,4 +98,27 @@ static inline struct cmsghdr *clinux_cmsg_next(struct msghdr *message, struct cm
 
 static inline void *clinux_cmsg_data(struct cmsghdr *header) {
     return CMSG_DATA(header);
+}
+
+// Anonymous memory as a file that can be sealed, close-on-exec: a descriptor, or -1 and errno.
+int clinux_sealable_memory(const char *name);
+
+// Fixes the size for everybody, and the content for all who have not mapped it for writing yet. 0, or -1 and errno.
+int clinux_seal_for_readers(int fd);
+
+// Has the child of a fork see zeros here. 0, or -1 and errno.
+static inline int clinux_wipe_on_fork(void *address, size_t size) {
+    enum { wipe_on_fork = 18 };
+    return (int)syscall(SYS_madvise, address, size, wipe_on_fork);
+}
+
+// 1: the file has exactly this size, for good.
+int clinux_is_sealed_page(int fd, size_t size);
+
+static inline void clinux_store_release(uint64_t *word, uint64_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline uint64_t clinux_load_acquire(const uint64_t *word) {
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }

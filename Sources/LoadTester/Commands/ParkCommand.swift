@@ -35,11 +35,11 @@ package struct ParkCommand: ParsableCommand {
         guard clients > 0, idleClients > 0, idleSeconds > 0 else {
             throw ValidationError("--clients, --idle-clients and --idle-seconds are at least 1")
         }
-        guard firstSockets > 0, firstSockets < sockets, firstSockets % (2 * clients) == 0,
+        guard firstSockets > 2 * clients, firstSockets < sockets, firstSockets % (2 * clients) == 0,
             sockets % (2 * clients) == 0
         else {
             throw ValidationError(
-                "--first-sockets < --sockets, both multiples of two sockets for each client")
+                "--first-sockets < --sockets and more than two for each client, both multiples of that")
         }
     }
 

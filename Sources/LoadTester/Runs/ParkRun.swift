@@ -27,7 +27,7 @@ struct ParkRun {
         let area = try SharedArea(slots: total)
         let pipe = try Pipe()
         try startClients(0..<settings.clients, supervisor, area, pipe)
-        for sockets in [0, settings.firstSockets, settings.sockets] {
+        for sockets in populations {
             try park(sockets, supervisor, area)
             results.populations.append(try look(supervisor, sockets: sockets))
         }
@@ -47,6 +47,9 @@ struct ParkRun {
         return results
     }
 
+    /// The first few pay for pages of code that are then there for all.
+    private var populations: [Int] { [2 * settings.clients, settings.firstSockets, settings.sockets] }
+
     private func startClients(
         _ range: Range<Int>, _ supervisor: PrivateSupervisor, _ area: SharedArea, _ pipe: borrowing Pipe
     ) throws {
@@ -62,7 +65,6 @@ struct ParkRun {
     /// Has the clients hand over until they have so many together, and fall asleep again.
     private func park(_ sockets: Int, _ supervisor: PrivateSupervisor, _ area: SharedArea) throws {
         bench.progress.say("parking \(sockets) sockets")
-        guard sockets > 0 else { return }
         area.order = UInt32(sockets / settings.clients)
         var administration = try Administration(socketPath: supervisor.socketPath)
         for index in 0..<settings.clients { try administration.wake(HolderNest.identifier(index)) }
@@ -94,7 +96,7 @@ struct ParkRun {
         let floor = try FloorHolder(bench, expected: settings.sockets)
         var descriptors: [CInt] = []
         defer { for descriptor in descriptors { close(descriptor) } }
-        for sockets in [0, settings.firstSockets, settings.sockets] {
+        for sockets in populations {
             let first = descriptors.count
             while descriptors.count < sockets {
                 let (one, other) = try settings.transport.pair()

@@ -69,6 +69,16 @@ final class Link: @unchecked Sendable {
         }
     }
 
+    /// The word that came with the Welcome just received, if one did. Without it the client waits for messages.
+    func takeWakeWord(_ welcome: WireWelcome) -> WakeWord? {
+        guard let descriptor = buffer.takeDescriptor() else { return nil }
+        do {
+            return WakeWord(try SharedWord(mapping: descriptor, at: Int(welcome.wakeWord)))
+        } catch {
+            return nil
+        }
+    }
+
     /// Ends it for whoever reads or writes at this moment, too.
     func shutDown() {
         _ = Glibc.shutdown(socket.rawValue, CInt(SHUT_RDWR))

@@ -10,6 +10,7 @@ extension Client.Configuration {
         hello.identifier = identifier
         hello.modes = modes.map(\.wire).sorted { $0.rawValue < $1.rawValue }
         hello.wakeLimitPolicy = wakeLimitPolicy.wire
+        hello.wantsWakeWord = true
         if let launch = Environment.launch() { hello.launch = launch }
         return hello
     }

@@ -53,20 +53,28 @@ extension Session {
 
     /// Reads, connects and runs handlers until there is nothing left to do. Returns at once inside a handler.
     func processPending() {
-        let isOurs = core.withLock { core in
-            if core.isRunning { return false }
+        let (isOurs, earlyWake) = core.withLock { core -> (Bool, Wake?) in
+            if core.isRunning { return (false, nil) }
             core.isRunning = true
+            if let wake = Self.earlyWake(watcher, &core) { return (true, wake) }
             if core.isFlagRaised { watcher.lowerFlag() }
             core.isFlagRaised = false
-            return true
+            return (true, nil)
         }
         guard isOurs else { return }
+        handleEarlyWake(earlyWake)
         var mayRead = true
         while let step = nextStep(mayRead) {
             switch step {
             case .handle(let notice):
                 handle(notice)
                 mayRead = true
+                if case .prepareToSuspend = notice {
+                    // This thread may have been stopped in the call that said that it is ready: what woke it comes
+                    // first then. What else there is to read is told by the descriptor.
+                    handleEarlyWake(core.withLock { Self.earlyWake(watcher, &$0) })
+                    mayRead = false
+                }
             case .connect:
                 reconnect()
             case .read(let link):
@@ -105,8 +113,11 @@ extension Session {
     private func handle(_ notice: SessionState.Notice) {
         switch notice {
         case .wake(let wake, let connection):
-            core.withLock { $0.preparedEpoch = nil }
-            handlers.wake(wake)
+            let news = core.withLock { core in
+                core.preparedEpoch = nil
+                return core.early.remainder(of: wake)
+            }
+            if let news { handlers.wake(news) }
             if wake.reasons.contains(.keepAlive) { runKeepAliveHandler() }
             handled(wake, connection)
         case .keepAlive:
@@ -150,6 +161,7 @@ extension Session {
         readWhatIsThere()
         core.withLock { core in
             guard !Self.isOver(connection, core) else { return }
+            if notIdle.isEmpty { Self.watchSockets(epoch: epoch, watcher, &core) }
             perform([.send(core.state.readyToSuspend(epoch: epoch, notIdle: notIdle))], on: &core)
             core.ledger.suspensionAnswered()
         }

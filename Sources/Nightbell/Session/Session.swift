@@ -10,6 +10,8 @@ final class Session: Sendable {
     struct Core {
         var state: SessionState
         var ledger = WakeLedger()
+        var early = EarlyWakes()
+        var wakeWord: WakeWord?
         var link: Link?
         /// What does not fit into the supervisor's queue now.
         var outbox: [(message: WireClientMessage, descriptors: [CInt])] = []
@@ -34,7 +36,7 @@ final class Session: Sendable {
     let handlers: Client.Handlers
     let path: String
     private let requestTimeout: Int64
-    private let process = getpid()
+    private let forkMark: ForkMark
 
     init(_ configuration: Client.Configuration, _ handlers: Client.Handlers) throws(NightbellError) {
         let timeout = configuration.requestTimeout.wholeNanoseconds
@@ -42,7 +44,10 @@ final class Session: Sendable {
             hello: try configuration.hello(), reconnects: configuration.reconnects, requestTimeout: timeout)
         core = Monitor(Core(state: state))
         do {
-            watcher = try Watcher()
+            // All or nothing: the compiler cannot undo half of it.
+            let watcher = try Watcher()
+            forkMark = try ForkMark()
+            self.watcher = watcher
         } catch {
             throw NightbellError(.system, error)
         }
@@ -52,7 +57,7 @@ final class Session: Sendable {
     }
 
     /// A child of fork(2) shares the connection with its parent, whose it is.
-    var isForked: Bool { getpid() != process }
+    var isForked: Bool { forkMark.isForked }
 
     // MARK: Connecting
 
@@ -179,6 +184,8 @@ final class Session: Sendable {
         core.outbox = []
         core.watchesWritable = false
         core.ledger.connectionLost()
+        core.early.connectionLost()
+        core.wakeWord = nil
         core.preparedEpoch = nil
         guard let link = core.link else { return }
         watcher.remove(link.rawValue)
@@ -194,7 +201,9 @@ final class Session: Sendable {
         switch notice {
         case .wake:
             core.ledger.woken()
+            core.early.suspensionOver()
         case .suspendCancelled:
+            core.early.suspensionOver()
             return core.ledger.suspensionCancelled().map { [.send(.wakeDone($0))] } ?? []
         case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .willTerminate,
             .connectionLost, .reconnected, .socketLost, .keepAliveLost:
@@ -216,9 +225,11 @@ final class Session: Sendable {
     @discardableResult func read(_ link: Link) -> Bool {
         var messages: [WireSupervisorMessage] = []
         var failure: NightbellError?
+        var wakeWord: WakeWord?
         do throws(NightbellError) {
             while messages.count < 32, case .message(let message) = try link.receive() {
                 messages.append(message)
+                if case .welcome(let welcome) = message.body { wakeWord = link.takeWakeWord(welcome) }
                 // What it is about comes first; whatever else there is can wait until that is done.
                 if case .wake = message.body { break }
             }
@@ -230,6 +241,7 @@ final class Session: Sendable {
             core.isReading = false
             // Somebody else may have noticed the end of this link first.
             guard core.link === link else { return }
+            if let wakeWord { core.wakeWord = wakeWord }
             for message in messages { perform(core.state.received(message, at: now), on: &core) }
             if let failure, core.link === link { perform(core.state.lost(failure, at: now), on: &core) }
             perform(flush(&core), on: &core)

@@ -49,7 +49,7 @@ extension SessionState {
         case (.hello, .welcome(let welcome)):
             self.welcome = Welcome(
                 minimumKeepAliveTimeout: .wireMilliseconds(welcome.minimumKeepAliveTimeoutMs),
-                suspension: welcome.suspension)
+                suspension: welcome.suspension, wakeBudget: .wireMilliseconds(welcome.wakeBudgetMs))
         case (.hello, .error(let error)):
             return lost(NightbellError(error), at: now)
         case (.handOver(let ids), .handedOver(let answer)) where answer.adoptions.count == ids.count:

@@ -39,6 +39,7 @@ package struct SessionState {
     package struct Welcome: Sendable, Equatable {
         package var minimumKeepAliveTimeout: Duration = .zero
         package var suspension = ""
+        package var wakeBudget: Duration = .zero
     }
 
     package static let firstPause: Int64 = 50_000_000

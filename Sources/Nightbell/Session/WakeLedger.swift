@@ -55,6 +55,8 @@ package struct WakeLedger {
 
     package init() {}
 
+    package var hasConsumer: Bool { consumer != nil }
+
     // MARK: Wakes
 
     /// The handlers of a wake have returned, which arrived on this connection.

@@ -35,6 +35,21 @@ struct Watcher: ~Copyable, Sendable {
         try? members.remove(descriptor)
     }
 
+    /// Becomes readable once when there is something to read from this descriptor; `collect` tells of it. False: it
+    /// is closed.
+    borrowing func watchOnce(_ descriptor: CInt, mark: UInt64) -> Bool {
+        do {
+            try members.watchOnce(descriptor, mark: mark)
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    borrowing func collect(limit: Int, _ body: (_ mark: UInt64, _ readiness: Readiness) -> Void) {
+        members.collect(limit: limit, body)
+    }
+
     /// Becomes readable at this time of `BootClock`; nil: does not by itself.
     borrowing func setTimer(_ deadline: Int64?) {
         try? timer.set(absoluteNanoseconds: deadline)

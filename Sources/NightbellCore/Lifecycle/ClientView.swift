@@ -56,15 +56,17 @@ extension Supervision {
         clients.contains(client.id) ? clients[client.id].user : nil
     }
 
-    /// The owner of a socket, if the socket's firing is certain to thaw it: it is asleep or falling asleep, and
+    /// Whether a client that may be frozen is certain to be thawed when one of its armed sockets fires, because it
     /// cannot be ended for being woken too often. The edge may thaw it before it tells the core what has happened.
+    public func isCertainToWake(_ client: ClientID) -> Bool {
+        clients.contains(client.id) && clients[client.id].wakeLimitPolicy == .linger
+    }
+
+    /// The owner of a socket, if the socket's firing is certain to thaw it.
     public func certainToThaw(by token: SocketToken) -> ClientID? {
         guard sockets.contains(token.id), sockets[token.id].condition == .armed else { return nil }
         let owner = sockets[token.id].owner
-        guard clients[owner.id].lifecycle.mayBeFrozen, clients[owner.id].wakeLimitPolicy == .linger else {
-            return nil
-        }
-        return owner
+        return clients[owner.id].lifecycle.mayBeFrozen && isCertainToWake(owner) ? owner : nil
     }
 
     public func tag(of token: SocketToken) -> SocketTag? {

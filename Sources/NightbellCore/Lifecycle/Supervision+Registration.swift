@@ -1,7 +1,7 @@
 /// How clients come and go.
 extension Supervision {
-    /// Every identifier belongs to somebody for as long as the supervisor runs, so their number is limited too:
-    /// this many for each client that a uid may have at a time.
+    /// Identifiers belong to somebody also while no client goes by them, so their number is limited too: this many
+    /// for each client that a uid may have at a time.
     private static let identifiersPerClient = 4
 
     mutating func register(
@@ -12,6 +12,7 @@ extension Supervision {
         }
         let client = ClientID(clients.insert(Client(registration, at: now)))
         if owners[registration.identifier] == nil {
+            makeRoomForIdentifier(of: registration.user)
             users[registration.user, default: UserUsage()].identifiers += 1
         }
         owners[registration.identifier] = Ownership(user: registration.user, client: client)
@@ -27,14 +28,34 @@ extension Supervision {
             guard owner.user == registration.user else { return .identifierOfOtherUser }
             guard owner.client == nil else { return .identifierInUse }
         }
-        let usage = users[registration.user] ?? UserUsage()
-        let identifiers = settings.quotas.clientsPerUser.multipliedReportingOverflow(
-            by: Self.identifiersPerClient)
-        guard usage.clients < settings.quotas.clientsPerUser,
-            owners[registration.identifier] != nil || identifiers.overflow
-                || usage.identifiers < identifiers.partialValue
-        else { return .tooManyClients }
-        return nil
+        let clients = users[registration.user]?.clients ?? 0
+        return clients < settings.quotas.clientsPerUser ? nil : .tooManyClients
+    }
+
+    /// A uid that has as many identifiers as it may loses the one that it has not used for the longest time. There
+    /// is one: fewer clients run than it may have identifiers.
+    private mutating func makeRoomForIdentifier(of user: UserID) {
+        let limit = settings.quotas.clientsPerUser.multipliedReportingOverflow(by: Self.identifiersPerClient)
+        guard !limit.overflow, users[user]?.identifiers ?? 0 >= limit.partialValue,
+            !mutated(.keepsIdentifiersForEver)
+        else { return }
+        while let oldest = users[user]?.givenUp.takeFirst() {
+            guard owners[oldest.identifier]?.givenUp == oldest.number else { continue }
+            owners[oldest.identifier] = nil
+            users[user]?.identifiers -= 1
+            return
+        }
+    }
+
+    /// The identifier stays its uid's, until that has too many.
+    private mutating func giveUp(_ identifier: ClientIdentifier, _ user: UserID) {
+        identifiersGivenUp += 1
+        owners[identifier] = Ownership(user: user, client: nil, givenUp: identifiersGivenUp)
+        users[user]?.givenUp.append(.init(identifier: identifier, number: identifiersGivenUp))
+        // One that comes and goes all the time must not make this list grow.
+        guard let usage = users[user], usage.givenUp.count > 2 * usage.identifiers + 16 else { return }
+        let owners = owners
+        users[user]?.givenUp.removeAll { owners[$0.identifier]?.givenUp != $0.number }
     }
 
     /// The process ended or hung up: everything that it had goes with it.
@@ -50,7 +71,7 @@ extension Supervision {
         actions.append(.trace(client, .gone))
         actions.append(.forget(client))
         guard let removed = clients.remove(client.id) else { return }
-        owners[removed.identifier]?.client = nil
+        giveUp(removed.identifier, removed.user)
         users[removed.user]?.clients -= 1
         users[removed.user]?.sockets -= removed.sockets.count
     }

@@ -106,6 +106,22 @@ extension Supervision {
         cancelSuspension(client, epoch: epoch, pause: pause, at: now, into: &actions)
     }
 
+    /// Somebody else has let a sleeper run. It has not been woken: it reads on, as if it had never been suspended,
+    /// lingers, and is suspended again.
+    mutating func foundRunning(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        switch clients[client.id].lifecycle {
+        case .suspended:
+            noteEndOfSleep(client, at: now)
+            actions.append(.trace(client, .foundRunning))
+            let epoch = clients[client.id].lastEpoch
+            cancelSuspension(client, epoch: epoch, pause: settings.wakes.linger, at: now, into: &actions)
+        case .suspending:
+            break  // the kernel is being asked about it anyway
+        case .notRunning, .inactive, .active, .background, .terminating:
+            break  // it was not believed to be suspended
+        }
+    }
+
     /// A message of a client that is on its way to sleep, or asleep, calls it back.
     mutating func callBack(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         switch clients[client.id].lifecycle {

@@ -52,6 +52,7 @@ public struct UserUsage: Sendable, Equatable {
     /// Identifiers that belong to this uid, in use or not.
     public var identifiers = 0
     public var wakes: UInt64 = 0
+    var givenUp = GivenUpIdentifiers()
     var wakesInPeriod = 0
     var periodEnd = Instant(nanoseconds: .min)
 

@@ -239,6 +239,8 @@ extension World {
         isUsageTouched = true
         endSleep(client, isEnd: true)
         client.isGone = true
+        identifiersGivenUp += 1
+        owners[client.registration.identifier]?.givenUp = identifiersGivenUp
         clients.remove(at: index)
         clientsBySlot[Int(id.slot)] = nil
     }
@@ -260,11 +262,24 @@ extension World {
         clients.append(client)
         let others = clients.count { $0.user == registration.user }
         require(.counters, others <= settings.quotas.clientsPerUser, "more clients than the quota allows")
-        let owner = owners.updateValue(registration.user, forKey: registration.identifier)
-        require(.tokens, owner == nil || owner == registration.user, "a name is given to another uid")
+        own(registration)
         let namesakes = clients.count { $0.registration.identifier == registration.identifier }
         require(.counters, namesakes == 1, "two clients of one name")
         note("\(Wording.name(id)) is \(behaviour), uid \(registration.user)")
+    }
+
+    /// A name that is new to a uid which has as many as it may takes the place of the one unused for longest.
+    private mutating func own(_ registration: Registration) {
+        let user = registration.user
+        if let owner = owners[registration.identifier] {
+            require(.tokens, owner.user == user, "a name is given to another uid")
+        } else if owners.values.count(where: { $0.user == user }) >= settings.quotas.clientsPerUser * 4 {
+            let unused = owners.filter { $0.value.user == user && $0.value.givenUp != nil }
+            let oldest = unused.min { ($0.value.givenUp ?? 0) < ($1.value.givenUp ?? 0) }
+            require(.counters, oldest != nil, "uid \(user) has more names in use than it may have")
+            if let oldest { owners[oldest.key] = nil }
+        }
+        owners[registration.identifier] = Ownership(user: user, givenUp: nil)
     }
 
     private mutating func refuseRegistration(_ refusal: Refusal, _ key: RequestKey) {
@@ -278,12 +293,10 @@ extension World {
         case .identifierInUse:
             isRight = clients.contains { $0.registration.identifier == registration.identifier }
         case .identifierOfOtherUser:
-            isRight = owners[registration.identifier].map { $0 != registration.user } ?? false
+            isRight = owners[registration.identifier].map { $0.user != registration.user } ?? false
         case .tooManyClients:
             let own = clients.count { $0.user == registration.user }
-            let names = owners.values.count { $0 == registration.user }
-            let quota = settings.quotas.clientsPerUser
-            isRight = own >= quota || names >= quota * 4
+            isRight = own >= settings.quotas.clientsPerUser
         case .modeRequired, .timeoutTooShort, .invalidToken, .invalidTask, .illegalState, .notPollable,
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
             .tooManyTasks, .noSuchClient:

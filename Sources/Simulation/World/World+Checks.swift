@@ -25,6 +25,8 @@ extension World {
             let sockets = own.map(\.sockets.count).reduce(0, +)
             require(.counters, usage.clients == own.count, "clients of uid \(user) do not add up")
             require(.counters, usage.sockets == sockets, "sockets of uid \(user) do not add up")
+            let names = owners.values.count { $0.user == user }
+            require(.counters, usage.identifiers == names, "identifiers of uid \(user) do not add up")
             require(.counters, sockets <= settings.quotas.socketsPerUser, "uid \(user) is over its quota")
         }
     }

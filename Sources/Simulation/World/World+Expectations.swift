@@ -50,6 +50,12 @@ extension World {
                 !client.isKilled
             else { return }
             fail(client)
+        case .foundRunning(let id):
+            guard let client = client(id), client.asleepSince != nil, !client.isKilled else { return }
+            client.isTouched = true
+            // Its suspension counts as cancelled after all, and what follows is no wake.
+            client.isAttempted = true
+            client.isFailing = true
         case .notFrozenYet(let id, _), .gone(let id):
             client(id)?.isTouched = true
         case .timer:
@@ -111,7 +117,8 @@ extension World {
             if let client = client(id) { client.wokenAtStep = steps }
         case .stop:
             for client in clients { client.wokenAtStep = steps }
-        case .registration, .message, .command, .fired, .frozen, .notFrozenYet, .freezeFailed, .gone, .timer:
+        case .registration, .message, .command, .fired, .frozen, .notFrozenYet, .freezeFailed, .foundRunning,
+            .gone, .timer:
             break
         }
         guard case .message(let message, let id, _) = event, let client = client(id) else { return }

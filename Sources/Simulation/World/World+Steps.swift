@@ -154,7 +154,7 @@ extension World {
     }
 
     private mutating func happenRarely() {
-        switch random.below(10) {
+        switch random.below(11) {
         case 0...3:
             if clients.count < climate.clients { emit(registration()) }
         case 4:
@@ -165,6 +165,9 @@ extension World {
             guard let client = random.pick(clients), random.once(in: 4) else { return }
             coverage.crashes += 1
             emit(.gone(client.id))
+        case 8:
+            // Somebody else lets it run; or it does anyway, and nothing comes of it.
+            if let client = random.pick(clients) { emit(.foundRunning(client.id)) }
         default:
             for client in clients where client.behaviour == .chattering && client.execution != .stopped {
                 speak(client)
@@ -292,7 +295,7 @@ extension World {
         let raw = random.once(in: 2) ? random.next() : UInt64(random.below(40)) | 9 << 40
         let client = ClientID(rawValue: raw)
         let token = SocketToken(rawValue: raw)
-        switch random.below(9) {
+        switch random.below(10) {
         case 0: return .message(.release(token), from: client, nextKey())
         case 1: return .message(.enterBackground, from: client, nextKey())
         case 2: return .command(.wake, client, nextKey())
@@ -301,6 +304,7 @@ extension World {
         case 5: return .notFrozenYet(client, epoch: 1)
         case 6: return .freezeFailed(client, epoch: 1)
         case 7: return .gone(client)
+        case 8: return .foundRunning(client)
         default: return .timer
         }
     }
@@ -334,6 +338,7 @@ extension World {
         generations.removeAll()
         formerTokens.removeAll()
         owners.removeAll()
+        identifiersGivenUp = 0
         traffic.removeAll()
         registrations.removeAll()
         queue.removeAll()

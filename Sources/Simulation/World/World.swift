@@ -62,12 +62,19 @@ package struct World {
     /// What this life of the supervisor must have counted.
     var expected = Counters()
     var socketCount = 0
-    /// Who an identifier belongs to, for as long as the supervisor lives.
-    var owners: [ClientIdentifier: UserID] = [:]
+    /// Who an identifier belongs to.
+    var owners: [ClientIdentifier: Ownership] = [:]
+    var identifiersGivenUp = 0
     /// The step in which the supervisor goes away for good, once it has been stopped.
     var endOfLife: Int?
     /// Told what happens, line by line.
     var narrator: ((String) -> Void)?
+
+    struct Ownership {
+        let user: UserID
+        /// Nil while it is in use; else the more, the later it was given up.
+        var givenUp: Int?
+    }
 
     package init(
         seed: UInt64, mutation: Mutation? = nil, fault: Fault? = nil, narrator: ((String) -> Void)? = nil
@@ -228,7 +235,9 @@ extension Event {
     var isTraffic: Bool {
         switch self {
         case .message, .fired: true
-        case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .gone, .stop, .timer: false
+        case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
+            .timer:
+            false
         }
     }
 }

@@ -42,6 +42,7 @@ struct RunCommand: ParsableCommand {
     var command: [String] = []
 
     func validate() throws {
+        try validateSocketPath(socket)
         guard !command.isEmpty else {
             throw ValidationError("Give a command after --, such as: run -- softphone")
         }

@@ -31,6 +31,7 @@ enum Happening: String, CaseIterable {
     // What the kernel reports.
     case readable, peerClosed, hangUp, error, nothing
     case frozen, frozenStale, notFrozenYet, notFrozenYetStale, freezeFailed, freezeFailedStale
+    case foundRunning
     case exit
     // What concerns everybody.
     case timer, stop, registerAgain
@@ -127,6 +128,7 @@ struct Cell {
         case .notFrozenYetStale: .notFrozenYet(client, epoch: bench.lastEpoch &- 1)
         case .freezeFailed: .freezeFailed(client, epoch: bench.lastEpoch)
         case .freezeFailedStale: .freezeFailed(client, epoch: bench.lastEpoch &- 1)
+        case .foundRunning: .foundRunning(client)
         case .exit: .gone(client)
         case .timer: .timer
         case .stop: .stop

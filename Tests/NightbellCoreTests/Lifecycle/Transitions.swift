@@ -248,6 +248,11 @@ enum Transitions {
             [
                 (Phase.allCases, "=")
             ]
+        case .foundRunning:
+            [
+                (runs + ending + [.gone, .preparing, .freezing], "="),
+                ([.suspended], "background(linger) thaw cancelled"),
+            ]
         case .exit:
             [
                 ([.gone], "="),

@@ -40,16 +40,52 @@ struct QuotaTests {
         #expect(outcome == nil)
     }
 
-    @Test func identifiersPerUserAreLimitedToo() throws {
+    /// A uid has four identifiers for each client. One more, and the one unused for longest is free for anybody.
+    @Test func theOldestUnusedIdentifierIsRecycled() throws {
         var bench = Bench { $0.quotas.clientsPerUser = 2 }
-        for _ in 0..<8 {
-            let client = try bench.register(user: 1)
+        let stays = try bench.register("stays", user: 1)
+        for number in 1...7 {
+            let client = try bench.register("name.\(number)", user: 1)
             bench.turn(.gone(client))
         }
-        var outcome = try refusal(&bench, "ninth", user: 1)
-        #expect(outcome == .tooManyClients)
-        outcome = try refusal(&bench, "client.3", user: 1)
-        #expect(outcome == nil, "its own old ones are free")
+        // Used again, it is the latest.
+        bench.turn(.gone(try bench.register("name.1", user: 1)))
+        for number in 1...7 {
+            let outcome = try refusal(&bench, "name.\(number)", user: 2)
+            #expect(outcome == .identifierOfOtherUser, "as long as there is room")
+        }
+        bench.turn(.gone(try bench.register("ninth", user: 1)))
+        var outcome = try refusal(&bench, "name.2", user: 2)
+        #expect(outcome == nil, "it was the oldest")
+        outcome = try refusal(&bench, "stays", user: 2)
+        #expect(outcome == .identifierOfOtherUser, "older, but in use")
+        for name in ["name.1", "name.3", "name.7", "ninth"] {
+            outcome = try refusal(&bench, name, user: 2)
+            #expect(outcome == .identifierOfOtherUser)
+        }
+        #expect(bench.core.usage.first { $0.user == 1 }?.usage.identifiers == 8)
+        #expect(bench.core.contains(stays))
+    }
+
+    /// Whoever takes a new identifier each time is never locked out.
+    @Test func newIdentifiersForEver() throws {
+        var bench = Bench { $0.quotas.clientsPerUser = 3 }
+        _ = try bench.register("stays", user: 1)
+        for number in 0..<10_000 {
+            bench.turn(.gone(try bench.register("name.\(number)", user: 1)))
+            // One that comes and goes besides.
+            bench.turn(.gone(try bench.register("again", user: 1)))
+        }
+        #expect(bench.core.usage.map(\.usage.identifiers) == [12])
+        for number in 0..<10_000 {
+            let outcome = try refusal(&bench, "name.\(number)", user: 2)
+            #expect((outcome == .identifierOfOtherUser) == (number >= 9_990), "name.\(number)")
+            if outcome == nil,
+                let client = ClientIdentifier("name.\(number)").flatMap(bench.core.client(named:))
+            {
+                bench.turn(.gone(client))
+            }
+        }
     }
 
     @Test func nobodyIsTakenOnWhileStopping() throws {

@@ -78,7 +78,8 @@ private func words(_ trace: Trace) -> String? {
     case .suspensionFailed: "failed"
     case .keepAliveLate: "LATE"
     case .tooManyWakes: "tooMany"
-    case .registered, .gone, .state, .woken, .suspensionCancelled, .adopted, .refusedSocket, .released,
+    case .registered, .gone, .state, .woken, .suspensionCancelled, .foundRunning, .adopted, .refusedSocket,
+        .released,
         .terminated:
         nil
     }

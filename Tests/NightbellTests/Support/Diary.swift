@@ -79,4 +79,15 @@ final class Pipe: Sendable {
     }
 
     var descriptor: CInt { reader.rawValue }
+
+    func write() throws {
+        let rawValue = writer.rawValue
+        _ = try systemCall("write") { Glibc.write(rawValue, "x", 1) }
+    }
+
+    /// Reads the one byte that is there.
+    func drain() {
+        var byte: UInt8 = 0
+        _ = read(reader.rawValue, &byte, 1)
+    }
 }

@@ -9,6 +9,22 @@ import Testing
 final class FakeSupervisor: Sendable {
     typealias Body = WireSupervisorMessage.OneOf_Body
 
+    /// The memory that holds the wake words of its clients, if it gives them any.
+    final class WakePage: Sendable {
+        /// Sendable: written by tests only, one word at a time.
+        nonisolated(unsafe) private let page: SharedPage
+        static let index = 5
+
+        init() throws(SystemError) { page = try SharedPage(name: "test") }
+
+        var descriptor: CInt { page.descriptor.rawValue }
+
+        /// As if a socket had ended the suspension of this epoch.
+        func set(epoch: UInt64, conditions: UInt64 = 1) {
+            page.store(epoch << 8 | conditions, at: Self.index)
+        }
+    }
+
     struct Received: Sendable {
         var connection: Int
         var message: WireClientMessage
@@ -34,6 +50,7 @@ final class FakeSupervisor: Sendable {
         var nextToken: UInt64 = 0x1000
         var nextTask: UInt64 = 1
         var isReading = true
+        var wakePage: WakePage?
     }
 
     /// A connection that can be used by the supervisor's thread and by the test's.
@@ -92,6 +109,13 @@ final class FakeSupervisor: Sendable {
 
     func script(_ script: @escaping @Sendable (WireClientMessage) -> Reaction) {
         state.withLock { $0.script = script }
+    }
+
+    /// Clients that register from now on and want a wake word get one.
+    func giveWakeWords() throws -> WakePage {
+        let page = try WakePage()
+        state.withLock { $0.wakePage = page }
+        return page
     }
 
     /// While false, what clients send piles up.
@@ -167,17 +191,19 @@ final class FakeSupervisor: Sendable {
             else { return }
             let received = Received(
                 connection: number, message: message, descriptors: buffer.descriptorCount)
-            let (script, usual) = state.withLock { state in
+            let (script, usual, page) = state.withLock { state in
                 state.received.append(received)
-                return (state.script, usualAnswer(to: message, &state))
+                return (state.script, usualAnswer(to: message, &state), state.wakePage)
             }
             state.changed()
-            guard react(script(message), usual, message.request, connection) else { return }
+            let wakePage = message.hello.wantsWakeWord ? page : nil
+            guard react(script(message), usual, message.request, connection, wakePage) else { return }
         }
     }
 
     private static func react(
-        _ reaction: Reaction, _ usual: [Body], _ request: UInt64, _ connection: Connection
+        _ reaction: Reaction, _ usual: [Body], _ request: UInt64, _ connection: Connection,
+        _ page: WakePage?
     ) -> Bool {
         func send(_ bodies: [Body], _ request: UInt64) {
             for body in bodies {
@@ -185,7 +211,8 @@ final class FakeSupervisor: Sendable {
                     if case .didEnterBackground = body { $0.request = 0 } else { $0.request = request }
                     $0.body = body
                 }
-                _ = try? connection.socket.send(message.serializedBytes())
+                let descriptors = page.map { [$0.descriptor] } ?? []
+                _ = try? connection.socket.send(message.serializedBytes(), descriptors: descriptors)
             }
         }
         switch reaction {
@@ -211,6 +238,8 @@ final class FakeSupervisor: Sendable {
                         $0.version = 1
                         $0.minimumKeepAliveTimeoutMs = 600_000
                         $0.suspension = "signal"
+                        $0.wakeBudgetMs = 10_000
+                        $0.wakeWord = UInt32(WakePage.index)
                     })
             ]
         case .handOver(let handOver):

@@ -25,7 +25,7 @@ package enum DurationText {
 }
 
 /// Digits with at most one point: what people mean by a number. `Double` would also take `inf`, `0x1p3`, `1e9`.
-func isPlainDecimal(_ text: some StringProtocol) -> Bool {
+package func isPlainDecimal(_ text: some StringProtocol) -> Bool {
     let points = text.utf8.count { $0 == UInt8(ascii: ".") }
     let digits = text.utf8.count { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
     return digits > 0 && points <= 1 && points + digits == text.utf8.count

@@ -1,0 +1,61 @@
+package import Descriptors
+import Glibc
+
+/// A small file that is either as it was or as it was meant to be, whenever the machine stops.
+///
+/// New content is written beside it and put in its place when it is on the disk; the content before is kept as
+/// `NAME.previous`, for a disk that does not keep its word.
+package struct DurableFile: Sendable {
+    package let path: String
+
+    package init(path: String) {
+        self.path = path
+    }
+
+    package var previousPath: String { path + ".previous" }
+    private var newPath: String { path + ".new" }
+    private var directory: String {
+        let end = path.lastIndex(of: "/") ?? path.startIndex
+        return end == path.startIndex ? "/" : String(path[..<end])
+    }
+
+    /// The contents that there may be, the latest first. Which of them are whole is the reader's to say.
+    package func candidates() throws(SystemError) -> [(path: String, bytes: [UInt8])] {
+        var result: [(path: String, bytes: [UInt8])] = []
+        for path in [path, previousPath] {
+            do throws(SystemError) {
+                result.append((path, try SmallFile.read(path)))
+            } catch {
+                guard error.code == ENOENT else { throw error }
+            }
+        }
+        return result
+    }
+
+    /// Writes the content anew. When this returns it is on the disk.
+    package func write(_ bytes: [UInt8]) throws(SystemError) {
+        let file = try OwnedDescriptor(
+            opening: newPath, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)
+        let rawValue = file.rawValue
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = try systemCall("write \(newPath)") {
+                unsafe rest.withUnsafeBytes { unsafe Glibc.write(rawValue, $0.baseAddress, $0.count) }
+            }
+            rest = rest.dropFirst(count)
+        }
+        _ = try systemCall("fsync \(newPath)") { fsync(rawValue) }
+        file.close()
+        // Between these two there is only the previous one, which is whole.
+        if unsafe rename(path, previousPath) != 0, errno != ENOENT { throw SystemError("rename \(path)") }
+        _ = try systemCall("rename \(newPath)") { unsafe rename(newPath, path) }
+        let parent = try OwnedDescriptor(opening: directory, O_RDONLY | O_DIRECTORY)
+        let parentValue = parent.rawValue
+        _ = try systemCall("fsync \(directory)") { fsync(parentValue) }
+    }
+
+    /// Moves what is damaged out of the way, for somebody to look at.
+    package func setAside() throws(SystemError) {
+        _ = try systemCall("rename \(path)") { unsafe rename(path, path + ".damaged") }
+    }
+}

@@ -1,0 +1,120 @@
+import CLinux
+package import Descriptors
+import Glibc
+
+/// Why a program could not be started: at which step, and the step's `errno`.
+package struct LaunchError: Error, Sendable, Hashable, CustomStringConvertible {
+    package enum Step: Sendable, Hashable {
+        /// The specification is none.
+        case specification
+        /// No child could be made.
+        case process
+        case descriptors
+        case limits
+        /// Its user or its groups could not be taken on.
+        case identity
+        case directory
+        case output
+        /// It is not there, or is no program.
+        case program
+    }
+
+    package let step: Step
+    package let code: Int32
+    package let description: String
+
+    init(_ step: Step, _ code: Int32, _ what: String) {
+        self.step = step
+        self.code = code
+        description = code == 0 ? what : "\(what): \(SystemError.message(for: code))"
+    }
+}
+
+/// A program on its way to run, in a process of its own.
+///
+/// The process is there at once; that its program runs is known a little later: `report` is readable then.
+package struct Launch: ~Copyable {
+    /// Nil while it is not known yet.
+    package enum Outcome: Sendable, Equatable {
+        case runs
+        case failed(LaunchError)
+    }
+
+    package let process: ProcessHandle
+    private let report: OwnedDescriptor
+    private var memory: LaunchMemory?
+    private let program: String
+    private let directory: String
+
+    /// Begins a launch. Returns at once; nothing of the order is needed afterwards.
+    package static func begin(_ order: LaunchOrder) throws(LaunchError) -> Launch {
+        if let problem = order.specification.problem { throw LaunchError(.specification, 0, problem) }
+        do throws(SystemError) {
+            return try Launch(order)
+        } catch {
+            throw LaunchError(.process, error.code, "no process can be made")
+        }
+    }
+
+    private init(_ order: LaunchOrder) throws(SystemError) {
+        var ends: [CInt] = [-1, -1]
+        _ = try systemCall("pipe2") { unsafe clinux_pipe(&ends) }
+        let ours = OwnedDescriptor(adopting: ends[0])
+        let theirs = OwnedDescriptor(adopting: ends[1])
+        let memory = LaunchMemory(order, report: theirs.rawValue)
+        var pidfd: CInt = -1
+        let pid = try systemCall("clone") { memory.start(&pidfd) }
+        theirs.close()
+        process = ProcessHandle(pidfd: OwnedDescriptor(adopting: pidfd), pid: pid)
+        report = ours
+        self.memory = memory
+        program = order.specification.arguments.first ?? ""
+        directory = order.specification.directory
+    }
+
+    /// Readable once the outcome is known.
+    package var reportDescriptor: CInt { report.rawValue }
+
+    /// What has become of it; nil if that is not known yet.
+    package mutating func outcome() -> Outcome? {
+        var failure = clinux_launch_failure()
+        let rawValue = report.rawValue
+        let count: Int?
+        do throws(SystemError) {
+            count = try nonblockingSystemCall("read") {
+                unsafe read(rawValue, &failure, MemoryLayout<clinux_launch_failure>.size)
+            }
+        } catch {
+            preconditionFailure("a pipe of our own can be read: \(error)")
+        }
+        guard let count else { return nil }
+        // The child reads it no more.
+        memory = nil
+        guard count == MemoryLayout<clinux_launch_failure>.size else { return .runs }
+        return .failed(error(failure))
+    }
+
+    private func error(_ failure: clinux_launch_failure) -> LaunchError {
+        switch clinux_launch_stage(failure.stage) {
+        case CLINUX_LAUNCH_DESCRIPTORS: LaunchError(.descriptors, failure.code, "descriptors")
+        case CLINUX_LAUNCH_LIMITS: LaunchError(.limits, failure.code, "a limit cannot be set")
+        case CLINUX_LAUNCH_IDENTITY: LaunchError(.identity, failure.code, "its user cannot be taken on")
+        case CLINUX_LAUNCH_DIRECTORY: LaunchError(.directory, failure.code, directory)
+        case CLINUX_LAUNCH_OUTPUT: LaunchError(.output, failure.code, "its output cannot be opened")
+        default: LaunchError(.program, failure.code, program)
+        }
+    }
+
+    /// Given up before it is known whether the program runs, the child is killed; what it may still read is waited
+    /// for, and if that takes long, left to it.
+    deinit {
+        guard memory != nil else { return }
+        do throws(SystemError) {
+            try process.signal(SIGKILL)
+        } catch {
+            // It has ended.
+        }
+        guard Poll.wait(report.rawValue, for: .readable, timeoutMilliseconds: 1_000).isEmpty else { return }
+        memory?.abandon()
+    }
+}

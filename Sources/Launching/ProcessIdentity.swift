@@ -1,0 +1,26 @@
+package import Descriptors
+package import Glibc
+
+/// Who a program runs as.
+package struct ProcessIdentity: Sendable, Hashable {
+    package var user: uid_t
+    package var group: gid_t
+    package var otherGroups: [gid_t]
+
+    package init(user: uid_t, group: gid_t, otherGroups: [gid_t]) {
+        self.user = user
+        self.group = group
+        self.otherGroups = otherGroups
+    }
+
+    /// Whoever this process runs as.
+    package static func own() throws(SystemError) -> ProcessIdentity {
+        var groups = [gid_t](repeating: 0, count: 65_536)
+        let count = try systemCall("getgroups") { unsafe getgroups(CInt(groups.count), &groups) }
+        return ProcessIdentity(
+            user: geteuid(), group: getegid(), otherGroups: Array(groups.prefix(Int(count))))
+    }
+}
+
+/// The uid that the kernel checks.
+func currentUser() -> uid_t { geteuid() }

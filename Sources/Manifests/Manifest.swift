@@ -1,0 +1,48 @@
+package import Launching
+package import NightbellCore
+
+/// A client that a file declares: what it may do, and how it is started.
+package struct Manifest: Sendable, Equatable {
+    package var identifier: ClientIdentifier
+    package var modes: Modes
+    package var launch: LaunchSpecification
+    /// Nil: whoever the supervisor runs as.
+    package var identity: ProcessIdentity?
+    /// A keep-alive timeout that holds from each launch on, until the client sets another.
+    package var keepAlive: Duration?
+    package var wakeLimitPolicy = WakeLimitPolicy.linger
+    /// It is told to end instead of being suspended.
+    package var exitsOnSuspend = false
+    /// Launched with the supervisor; only clients with the mode `voip` are.
+    package var startsWithSupervisor = true
+    /// Where it was declared.
+    package var file = ""
+    package var line = 0
+}
+
+/// Something in a manifest that keeps it from being used.
+package struct ManifestProblem: Error, Sendable, Hashable, CustomStringConvertible {
+    package var file: String
+    /// Nil when it is about the file as a whole.
+    package var line: Int?
+    /// The key as it is written there, with those around it; empty when no key is at fault.
+    package var key: String
+    package var problem: String
+
+    package init(file: String, line: Int?, key: String, problem: String) {
+        self.file = file
+        self.line = line
+        self.key = key
+        self.problem = problem
+    }
+
+    /// About a file as a whole.
+    init(_ file: String, _ problem: String) {
+        self.init(file: file, line: nil, key: "", problem: problem)
+    }
+
+    package var description: String {
+        let place = line.map { "\(file):\($0)" } ?? file
+        return key.isEmpty ? "\(place): \(problem)" : "\(place): \(key) \(problem)"
+    }
+}

@@ -1,0 +1,127 @@
+import Descriptors
+package import Glibc
+import NightbellCore
+import Yams
+
+/// A file of manifests: one client in each of its YAML documents.
+package struct ManifestFile: Sendable {
+    /// A file longer than this is none of ours.
+    package static let sizeLimit = 1 << 20
+
+    /// What can be used.
+    package private(set) var manifests: [Manifest] = []
+    /// Everything that is wrong, by line. A document with any of these gives no manifest.
+    package private(set) var problems: [ManifestProblem] = []
+
+    /// Reads a file.
+    ///
+    /// - Parameters:
+    ///   - accounts: who users and groups are.
+    ///   - owner: the only uid besides root that may be able to write to it; nil accepts anybody's file.
+    package init(path: String, accounts: some Accounts, owner: uid_t? = nil) {
+        do throws(ManifestProblem) {
+            self.init(path: path, text: try Self.text(of: path, owner: owner), accounts: accounts)
+        } catch {
+            self.init(problem: error)
+        }
+    }
+
+    private init(problem: ManifestProblem) {
+        problems = [problem]
+    }
+
+    private static func text(of path: String, owner: uid_t?) throws(ManifestProblem) -> String {
+        var bytes: [UInt8] = []
+        let problem: String?
+        do throws(SystemError) {
+            let file = try OwnedDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
+            problem = try Self.problem(with: file, owner: owner)
+            if problem == nil { bytes = try SmallFile.read(file, limit: sizeLimit) }
+        } catch {
+            throw ManifestProblem(path, "cannot be read: \(SystemError.message(for: error.code))")
+        }
+        if let problem { throw ManifestProblem(path, problem) }
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw ManifestProblem(path, "is not UTF-8")
+        }
+        return text
+    }
+
+    /// What speaks against using this file at all: whoever can write to it can have programs run.
+    private static func problem(
+        with file: borrowing OwnedDescriptor, owner: uid_t?
+    ) throws(SystemError) -> String? {
+        var status = stat()
+        let rawValue = file.rawValue
+        _ = try systemCall("fstat") { unsafe fstat(rawValue, &status) }
+        guard status.st_mode & S_IFMT == S_IFREG else { return "is no file" }
+        guard status.st_size <= sizeLimit else { return "is longer than \(sizeLimit) bytes" }
+        guard let owner else { return nil }
+        guard status.st_uid == 0 || status.st_uid == owner else {
+            return "belongs to uid \(status.st_uid), who could have programs run as others"
+        }
+        guard status.st_mode & 0o022 == 0 else { return "can be written to by others than its owner" }
+        return nil
+    }
+
+    package init(path: String, text: String, accounts: some Accounts) {
+        let roots: [Node]
+        do {
+            roots = try Self.documents(of: text)
+        } catch {
+            problems = [Self.problem(error, path)]
+            return
+        }
+        let filled = roots.filter { $0.scalar?.string != "" }
+        if filled.isEmpty {
+            problems = [ManifestProblem(path, "declares no client")]
+        }
+        for root in filled {
+            var reader = ManifestReader(file: path, accounts: accounts)
+            if let manifest = reader.read(root) { manifests.append(manifest) }
+            problems += reader.problems
+        }
+        refuseNamesakes()
+        problems.sort { ($0.line ?? 0, $0.key) < ($1.line ?? 0, $1.key) }
+    }
+
+    private static func documents(of text: String) throws -> [Node] {
+        var documents = try compose_all(yaml: text)
+        var nodes: [Node] = []
+        while let node = documents.next() { nodes.append(node) }
+        // The sequence ends at a mistake and keeps it to itself until asked.
+        if let error = documents.error { throw error }
+        return nodes
+    }
+
+    private mutating func refuseNamesakes() {
+        var first: [String: Int] = [:]
+        manifests.removeAll { manifest in
+            let name = manifest.identifier.description
+            guard let line = first.updateValue(manifest.line, forKey: name) else { return false }
+            first[name] = line
+            problems.append(
+                ManifestProblem(
+                    file: manifest.file, line: manifest.line, key: "identifier",
+                    problem: "'\(name)' is declared in line \(line) already"))
+            return true
+        }
+    }
+
+    private static func problem(_ error: any Error, _ path: String) -> ManifestProblem {
+        guard let error = error as? YamlError else {
+            return ManifestProblem(path, "\(error)")
+        }
+        switch error {
+        case .scanner(_, let problem, let mark, _), .parser(_, let problem, let mark, _),
+            .composer(_, let problem, let mark, _):
+            return ManifestProblem(file: path, line: mark.line, key: "", problem: problem)
+        case .duplicatedKeysInMapping(let duplicates, let context):
+            let names = duplicates.sorted().joined(separator: ", ")
+            return ManifestProblem(
+                file: path, line: context.mark.line, key: "", problem: "written twice: \(names)")
+        case .no, .memory, .reader, .writer, .emitter, .representer, .dataCouldNotBeDecoded:
+            return ManifestProblem(path, "\(error)")
+        }
+    }
+}

@@ -1,0 +1,131 @@
+import Launching
+import Yams
+
+/// Who the program runs as, and with what.
+extension ManifestReader {
+    // MARK: User and groups
+
+    /// Nil: none is named, or there is no such account. Then whoever reads the manifest runs the program.
+    mutating func readAccount(_ values: [String: Node]) -> Account? {
+        var account: Account?
+        if let node = values["user"], let name = text(node, "user", "a user's name or uid") {
+            account = accounts.user(name)
+            if let account {
+                if accounts.reader != 0, account.identity.user != accounts.reader {
+                    complain(node, "user", "can be somebody else only where the supervisor is root's")
+                }
+            } else {
+                complain(node, "user", "'\(name)' is nobody on this machine")
+            }
+        } else {
+            account = accounts.user(String(accounts.reader))
+        }
+        if let node = values["group"], let group = readGroup(node, "group") {
+            account?.identity.group = group
+        }
+        if let node = values["groups"] {
+            let groups = list(node, "groups", "name").compactMap { readGroup($0, "groups") }
+            account?.identity.otherGroups = groups
+        }
+        for key in ["group", "groups"] where accounts.reader != 0 {
+            if let node = values[key] { complain(node, key, "works only where the supervisor is root's") }
+        }
+        return account
+    }
+
+    private mutating func readGroup(_ node: Node, _ key: String) -> UInt32? {
+        guard let name = text(node, key, "a group's name or gid") else { return nil }
+        if let group = accounts.group(name) { return group }
+        complain(node, key, "'\(name)' is no group on this machine")
+        return nil
+    }
+
+    // MARK: Environment
+
+    /// What every program may count on, and what the manifest says.
+    mutating func readEnvironment(_ node: Node?, _ account: Account?) -> [String: String] {
+        var result = ["PATH": LaunchSpecification.standardPath]
+        if let account {
+            result["HOME"] = account.home
+            result["USER"] = account.name
+            result["LOGNAME"] = account.name
+            result["SHELL"] = account.shell
+        }
+        guard let node else { return result }
+        guard case .mapping(let mapping) = node else {
+            complain(node, "environment", "expected names with values, such as LEVEL: '3'")
+            return result
+        }
+        for (key, value) in mapping {
+            let name = key.scalar?.string ?? ""
+            if name.isEmpty || name.utf8.contains(UInt8(ascii: "=")) || name.utf8.contains(0) {
+                complain(key, "environment", "'\(name)' is no name of a variable")
+            } else if LaunchSpecification.isReserved(name) {
+                complain(key, "environment.\(name)", "is set by the supervisor")
+            } else if let text = value.scalar?.string, !text.utf8.contains(0) {
+                result[name] = text
+            } else {
+                complain(value, "environment.\(name)", "expected a text")
+            }
+        }
+        return result
+    }
+
+    // MARK: Limits
+
+    private enum Unit { case count, bytes, seconds }
+
+    private static let limitKeys: [(name: String, resource: ResourceLimit.Resource, unit: Unit)] = [
+        ("openFiles", .openFiles, .count), ("processes", .processes, .count), ("memory", .memory, .bytes),
+        ("data", .data, .bytes), ("stack", .stack, .bytes), ("core", .core, .bytes),
+        ("fileSize", .fileSize, .bytes), ("lockedMemory", .lockedMemory, .bytes),
+        ("cpuTime", .cpuTime, .seconds),
+    ]
+
+    mutating func readLimits(_ node: Node) -> [ResourceLimit] {
+        let names = Self.limitKeys.map(\.name).joined(separator: ", ")
+        guard case .mapping(let mapping) = node else {
+            complain(node, "limits", "expected names with values, out of \(names)")
+            return []
+        }
+        var result: [ResourceLimit] = []
+        for (key, value) in mapping {
+            let name = key.scalar?.string ?? ""
+            guard let limit = Self.limitKeys.first(where: { $0.name == name }) else {
+                complain(key, "limits.\(name)", "is not a limit; there are \(names)")
+                continue
+            }
+            guard let number = readNumber(value.scalar?.string ?? "", limit.unit) else {
+                let example =
+                    switch limit.unit {
+                    case .count: "a number such as 256"
+                    case .bytes: "a number of bytes such as 64M"
+                    case .seconds: "a duration of whole seconds such as 60s"
+                    }
+                complain(value, "limits.\(name)", "expected \(example), or unlimited")
+                continue
+            }
+            result.append(ResourceLimit(limit.resource, soft: number, hard: number))
+        }
+        return result
+    }
+
+    private func readNumber(_ text: String, _ unit: Unit) -> UInt64? {
+        if text == "unlimited" { return ResourceLimit.unlimited }
+        switch unit {
+        case .count:
+            return UInt64(text).flatMap { $0 < ResourceLimit.unlimited ? $0 : nil }
+        case .bytes:
+            let units: [Character: UInt64] = ["K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40]
+            let factor = text.last.flatMap { units[$0] }
+            guard let number = UInt64(factor == nil ? text[...] : text.dropLast()) else { return nil }
+            let (bytes, overflow) = number.multipliedReportingOverflow(by: factor ?? 1)
+            return overflow || bytes == ResourceLimit.unlimited ? nil : bytes
+        case .seconds:
+            guard let duration = DurationText.parse(text), duration.components.attoseconds == 0,
+                duration.components.seconds > 0
+            else { return nil }
+            return UInt64(duration.components.seconds)
+        }
+    }
+}

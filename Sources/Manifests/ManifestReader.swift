@@ -1,0 +1,202 @@
+import Launching
+import NightbellCore
+import Yams
+
+/// Makes a manifest of one YAML document, and goes on after every mistake to find the others.
+struct ManifestReader {
+    let file: String
+    let accounts: any Accounts
+    private(set) var problems: [ManifestProblem] = []
+
+    static let keys = [
+        "identifier", "modes", "command", "directory", "environment", "user", "group", "groups", "limits",
+        "fileModeMask", "output", "keepAlive", "wakeLimitPolicy", "exitsOnSuspend", "startsWithSupervisor",
+    ]
+
+    init(file: String, accounts: some Accounts) {
+        self.file = file
+        self.accounts = accounts
+    }
+
+    /// Nil if there are problems.
+    mutating func read(_ root: Node) -> Manifest? {
+        guard case .mapping(let mapping) = root else {
+            complain(root, "", "expected keys with values")
+            return nil
+        }
+        var values: [String: Node] = [:]
+        for (key, value) in mapping {
+            guard let name = key.scalar?.string, Self.keys.contains(name) else {
+                complain(key, key.scalar?.string ?? "", unknown(key.scalar?.string ?? ""))
+                continue
+            }
+            values[name] = value
+        }
+        let identifier = required("identifier", values, root).flatMap { readIdentifier($0) }
+        let command = required("command", values, root).flatMap { readCommand($0) }
+        let modes = values["modes"].map { readModes($0) } ?? .voip
+        let account = readAccount(values)
+        var launch = LaunchSpecification(arguments: command ?? [])
+        launch.directory = values["directory"].flatMap { path($0, "directory") } ?? account?.home ?? "/"
+        launch.environment = readEnvironment(values["environment"], account)
+        launch.limits = values["limits"].map { readLimits($0) } ?? []
+        launch.fileModeMask = values["fileModeMask"].flatMap { readFileModeMask($0) } ?? launch.fileModeMask
+        launch.output = values["output"].flatMap { path($0, "output") }
+        let keepAlive = values["keepAlive"].flatMap { readKeepAlive($0, modes) }
+        let policy = values["wakeLimitPolicy"].flatMap { readWakeLimitPolicy($0) } ?? .linger
+        let exits = values["exitsOnSuspend"].flatMap { truth($0, "exitsOnSuspend") } ?? false
+        let starts = values["startsWithSupervisor"].flatMap { truth($0, "startsWithSupervisor") } ?? true
+
+        guard problems.isEmpty, let identifier, command != nil else { return nil }
+        return Manifest(
+            identifier: identifier, modes: modes, launch: launch, identity: account?.identity,
+            keepAlive: keepAlive, wakeLimitPolicy: policy, exitsOnSuspend: exits,
+            startsWithSupervisor: starts, file: file,
+            line: values["identifier"]?.mark?.line ?? root.mark?.line ?? 0)
+    }
+
+    // MARK: Mistakes
+
+    mutating func complain(_ node: Node, _ key: String, _ problem: String) {
+        problems.append(ManifestProblem(file: file, line: node.mark?.line, key: key, problem: problem))
+    }
+
+    private func unknown(_ name: String) -> String {
+        let lowered = name.lowercased().filter { $0 != "_" && $0 != "-" }
+        let similar = Self.keys.first { key in
+            let key = key.lowercased()
+            return !lowered.isEmpty && (key == lowered || key == lowered + "s" || key + "s" == lowered)
+        }
+        let hint = similar.map { "did you mean \($0)?" } ?? "there are \(Self.keys.joined(separator: ", "))"
+        return name.isEmpty ? "a key is not a name" : "is not a key; \(hint)"
+    }
+
+    private mutating func required(_ key: String, _ values: [String: Node], _ root: Node) -> Node? {
+        if let value = values[key] { return value }
+        complain(root, key, "is missing")
+        return nil
+    }
+
+    // MARK: Kinds of values
+
+    mutating func text(_ node: Node, _ key: String, _ expected: String) -> String? {
+        guard let text = node.scalar?.string, !text.isEmpty else {
+            complain(node, key, "expected \(expected)")
+            return nil
+        }
+        guard !text.utf8.contains(0) else {
+            complain(node, key, "contains a zero byte")
+            return nil
+        }
+        return text
+    }
+
+    mutating func list(_ node: Node, _ key: String, _ expected: String) -> [Node] {
+        guard case .sequence(let sequence) = node else {
+            complain(node, key, "expected a list of \(expected), such as [\(expected), \(expected)]")
+            return []
+        }
+        return Array(sequence)
+    }
+
+    private mutating func path(_ node: Node, _ key: String) -> String? {
+        guard let path = text(node, key, "an absolute path") else { return nil }
+        guard path.hasPrefix("/"), path.utf8.count < 4_096 else {
+            complain(node, key, "expected an absolute path, not '\(path)'")
+            return nil
+        }
+        return path
+    }
+
+    private mutating func truth(_ node: Node, _ key: String) -> Bool? {
+        switch node.scalar?.string {
+        case "true", "yes": return true
+        case "false", "no": return false
+        default:
+            complain(node, key, "expected true or false")
+            return nil
+        }
+    }
+
+    // MARK: Single keys
+
+    private mutating func readIdentifier(_ node: Node) -> ClientIdentifier? {
+        let expected = "1 to 128 characters out of A-Z a-z 0-9 . _ -"
+        guard let text = text(node, "identifier", expected) else { return nil }
+        if let identifier = ClientIdentifier(text) { return identifier }
+        complain(node, "identifier", "expected \(expected), not '\(text)'")
+        return nil
+    }
+
+    private mutating func readModes(_ node: Node) -> Modes {
+        var modes: Modes = []
+        for entry in list(node, "modes", "voip") {
+            switch entry.scalar?.string {
+            case "voip": modes.insert(.voip)
+            case "audio": modes.insert(.audio)
+            default:
+                complain(entry, "modes", "expected voip or audio, not '\(entry.scalar?.string ?? "a list")'")
+            }
+        }
+        return modes
+    }
+
+    private mutating func readCommand(_ node: Node) -> [String]? {
+        guard case .sequence = node else {
+            complain(
+                node, "command",
+                "expected a list, the program first: there is no shell to take a line of text apart")
+            return nil
+        }
+        var arguments: [String] = []
+        for entry in list(node, "command", "argument") {
+            guard let scalar = entry.scalar?.string, !scalar.utf8.contains(0) else {
+                complain(entry, "command", "expected a text")
+                continue
+            }
+            arguments.append(scalar)
+        }
+        guard let program = arguments.first, !program.isEmpty else {
+            complain(node, "command", "has no program")
+            return nil
+        }
+        guard program.hasPrefix("/") || !program.contains("/") else {
+            complain(
+                node, "command",
+                "expected an absolute path, or a name to be looked for in PATH, not '\(program)'")
+            return nil
+        }
+        return arguments
+    }
+
+    private mutating func readKeepAlive(_ node: Node, _ modes: Modes) -> Duration? {
+        guard let text = text(node, "keepAlive", "a duration such as 600s") else { return nil }
+        guard let duration = DurationText.parse(text), duration > .zero else {
+            complain(node, "keepAlive", "expected a duration such as 600s or 10m, not '\(text)'")
+            return nil
+        }
+        guard modes.contains(.voip) else {
+            complain(node, "keepAlive", "needs the mode voip")
+            return nil
+        }
+        return duration
+    }
+
+    private mutating func readWakeLimitPolicy(_ node: Node) -> WakeLimitPolicy? {
+        switch node.scalar?.string {
+        case "linger": return .linger
+        case "terminate": return .terminate
+        default:
+            complain(node, "wakeLimitPolicy", "expected linger or terminate")
+            return nil
+        }
+    }
+
+    private mutating func readFileModeMask(_ node: Node) -> UInt32? {
+        guard let text = node.scalar?.string, let mask = UInt32(text, radix: 8), mask <= 0o777 else {
+            complain(node, "fileModeMask", "expected permission bits in octal, such as 0027")
+            return nil
+        }
+        return mask
+    }
+}

@@ -1,0 +1,73 @@
+import Descriptors
+
+/// The supervisor's sign that a parked socket has woken this client.
+final class WakeWord: Sendable {
+    private let word: SharedWord
+
+    init(_ word: consuming SharedWord) {
+        self.word = word
+    }
+
+    /// What has happened to a socket that ended this suspension; nil if none has yet.
+    func conditions(endingEpoch epoch: UInt64) -> SocketConditions? {
+        let value = word.value
+        return value >> 8 == epoch ? SocketConditions(rawValue: UInt8(value & 0x3)) : nil
+    }
+}
+
+extension Session {
+    /// Has the poll set watch the client's own sockets during the suspension that it is about to agree to.
+    static func watchSockets(epoch: UInt64, _ watcher: borrowing Watcher, _ core: inout Core) {
+        let sockets = core.state.holdings.sockets
+        guard core.wakeWord != nil, !sockets.isEmpty, sockets.count <= EarlyWakes.socketLimit else { return }
+        var watched: [ParkedSocket] = []
+        for (id, parked) in sockets where watcher.watchOnce(parked.socket.descriptor, mark: id) {
+            watched.append(parked.socket)
+        }
+        core.early.ready(epoch: epoch, watching: watched, at: BootClock.now())
+    }
+
+    /// The wake that the supervisor's word tells of, if there is one. Call `collectReported` when it is handled.
+    static func earlyWake(_ watcher: borrowing Watcher, _ core: inout Core) -> Wake? {
+        guard core.early.isWatching else { return nil }
+        guard let epoch = core.early.readyEpoch,
+            let conditions = core.wakeWord?.conditions(endingEpoch: epoch),
+            core.notices.isEmpty, !core.ledger.hasConsumer
+        else {
+            collectReported(watcher, &core)
+            return nil
+        }
+        if !core.early.reportOnly(conditions) {
+            watcher.collect(limit: EarlyWakes.socketLimit) { id, readiness in
+                core.early.report(id, SocketConditions(readiness))
+            }
+        }
+        guard let wake = core.early.wake(budget: core.state.welcome.wakeBudget, at: BootClock.now()) else {
+            return nil
+        }
+        core.preparedEpoch = nil
+        return wake
+    }
+
+    /// What is reported is not watched any more, so that it does not keep the poll set readable.
+    static func collectReported(_ watcher: borrowing Watcher, _ core: inout Core) {
+        watcher.collect(limit: EarlyWakes.socketLimit) { _, _ in core.early.reportNothing() }
+    }
+
+    /// Runs the wake handler if the supervisor's word says so.
+    func handleEarlyWake(_ wake: Wake?) {
+        guard let wake else { return }
+        handlers.wake(wake)
+        core.withLock { Self.collectReported(watcher, &$0) }
+    }
+}
+
+extension SocketConditions {
+    init(_ readiness: Readiness) {
+        self = []
+        if readiness.contains(.readable) { insert(.readable) }
+        if readiness.contains(.peerClosed) { insert(.peerClosed) }
+        if readiness.contains(.hangUp) { insert(.hangUp) }
+        if readiness.contains(.error) { insert(.error) }
+    }
+}

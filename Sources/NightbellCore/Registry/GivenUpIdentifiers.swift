@@ -1,0 +1,39 @@
+/// The identifiers that the clients of one uid have given up, in that order.
+///
+/// Whoever takes one out has to look at its number: the identifier may be in use again since, or have been given up
+/// once more.
+struct GivenUpIdentifiers: Sendable, Equatable {
+    struct Entry: Sendable, Equatable {
+        let identifier: ClientIdentifier
+        /// How many had been given up by then, this one included.
+        let number: UInt64
+    }
+
+    private var entries: [Entry] = []
+    /// So many at the front have been taken out.
+    private var taken = 0
+
+    var count: Int { entries.count - taken }
+
+    mutating func append(_ entry: Entry) {
+        entries.append(entry)
+    }
+
+    mutating func takeFirst() -> Entry? {
+        guard taken < entries.count else { return nil }
+        defer {
+            taken += 1
+            if taken > entries.count / 2 {
+                entries.removeFirst(taken)
+                taken = 0
+            }
+        }
+        return entries[taken]
+    }
+
+    mutating func removeAll(where isObsolete: (Entry) -> Bool) {
+        entries.removeFirst(taken)
+        taken = 0
+        entries.removeAll(where: isObsolete)
+    }
+}

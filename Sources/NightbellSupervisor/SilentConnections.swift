@@ -1,0 +1,56 @@
+import NightbellCore
+import NightbellWire
+
+/// Connections that have not said anything yet, in the order in which they came: each has the same time for it.
+///
+/// Who has spoken stays in here until all before it have spoken or are gone: only the first sets the timer.
+struct SilentConnections {
+    private var entries: [(key: UInt64, until: Instant)] = []
+    /// So many at the front are no longer of interest.
+    private var done = 0
+
+    var count: Int { entries.count - done }
+    var first: (key: UInt64, until: Instant)? { done < entries.count ? entries[done] : nil }
+    var firstDeadline: Instant? { first?.until }
+
+    mutating func append(_ key: UInt64, until: Instant) {
+        entries.append((key, until))
+    }
+
+    mutating func removeFirst() {
+        done += 1
+        if done > entries.count / 2 {
+            entries.removeFirst(done)
+            done = 0
+        }
+    }
+
+    mutating func removeAll(where isOver: (UInt64) -> Bool) {
+        entries.removeFirst(done)
+        done = 0
+        entries.removeAll { isOver($0.key) }
+    }
+}
+
+extension Supervisor {
+    /// Lets those go that have said nothing for too long. When everybody has spoken there is nothing to wait for: an
+    /// idle supervisor is not woken.
+    func expelSilent() {
+        while let next = silent.first {
+            guard let connection = connections[next.key], !connection.hasSpoken else {
+                silent.removeFirst()
+                continue
+            }
+            guard next.until <= now else { break }
+            silent.removeFirst()
+            let error = WireError(
+                .helloRequired, "nothing was said within \(configuration.helloTimeout) of the connection")
+            expel(connection, error)
+        }
+        // Behind one that is silent a crowd may come and go.
+        if silent.count > 2 * connections.count + 64 {
+            let connections = connections
+            silent.removeAll { connections[$0]?.hasSpoken ?? true }
+        }
+    }
+}

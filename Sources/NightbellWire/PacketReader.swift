@@ -1,0 +1,58 @@
+/// Takes the encoding of protobuf apart, for the few messages that are read by hand.
+struct PacketReader {
+    private let bytes: [UInt8]
+    private(set) var position = 0
+
+    init(_ bytes: [UInt8]) {
+        self.bytes = bytes
+    }
+
+    var isAtEnd: Bool { position == bytes.count }
+
+    mutating func byte() -> UInt8? {
+        guard position < bytes.count else { return nil }
+        defer { position += 1 }
+        return bytes[position]
+    }
+
+    mutating func varint() -> UInt64? {
+        var value: UInt64 = 0
+        for shift in stride(from: UInt64(0), through: 63, by: 7) {
+            guard let byte = byte() else { return nil }
+            value |= UInt64(byte & 0x7F) << shift
+            if byte < 0x80 { return value }
+        }
+        return nil
+    }
+
+    mutating func fixed64() -> UInt64? {
+        guard bytes.count - position >= 8 else { return nil }
+        var value: UInt64 = 0
+        for offset in (0..<8).reversed() { value = value << 8 | UInt64(bytes[position + offset]) }
+        position += 8
+        return value
+    }
+
+    /// Where what is length-delimited ends, which begins after its length.
+    mutating func end() -> Int? {
+        guard let length = varint(), length <= bytes.count - position else { return nil }
+        return position + Int(length)
+    }
+
+    /// The text up to `end`; nil if it is none.
+    mutating func text(until end: Int) -> String? {
+        defer { position = end }
+        return String(validating: bytes[position..<end], as: UTF8.self)
+    }
+}
+
+extension [UInt8] {
+    mutating func appendVarint(_ value: UInt64) {
+        var rest = value
+        while rest >= 0x80 {
+            append(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        append(UInt8(rest))
+    }
+}

@@ -1,0 +1,51 @@
+import ArgumentParser
+import Manifests
+import NightbellCore
+import Presentation
+
+struct ValidateCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "validate", abstract: "Explains every mistake in manifests.",
+        discussion: """
+            A manifest is a YAML file that declares a client to the supervisor: see the DocC article Manifests. \
+            Users and groups are looked up on this machine, as the supervisor would. Nothing is started, and no \
+            supervisor is needed.
+
+            Each mistake is one line on the standard output: file, line, key and what was expected instead. \
+            Ends with exit code 1 if there is one, else with 0; 64 if no file is named.
+            """)
+
+    @Argument(help: ArgumentHelp("The manifests.", valueName: "file"))
+    var files: [String]
+
+    @Flag(help: "Print JSON for programs.")
+    var json = false
+
+    func run() throws {
+        let accounts = SystemAccounts()
+        let checked = files.map { ManifestFile(path: $0, accounts: accounts) }
+        let problems = checked.flatMap(\.problems)
+        if json {
+            emit([
+                "valid": .bool(problems.isEmpty),
+                "clients": .array(checked.flatMap(\.manifests).map { .string($0.identifier.description) }),
+                "problems": .array(problems.map(\.json)),
+            ])
+        } else {
+            emit(problems.map { printable("\($0)") })
+            for manifest in checked.flatMap(\.manifests) where problems.isEmpty {
+                emit(["\(manifest.file):\(manifest.line): \(manifest.identifier) is declared well"])
+            }
+        }
+        if !problems.isEmpty { throw ExitCode(1) }
+    }
+}
+
+extension ManifestProblem {
+    fileprivate var json: JSON {
+        [
+            "file": .string(file), "line": line.map { .integer(Int64($0)) } ?? .null, "key": .string(key),
+            "problem": .string(problem),
+        ]
+    }
+}

@@ -1,0 +1,144 @@
+import Descriptors
+import Durability
+import EdgeTestSupport
+import Foundation
+import Glibc
+import Testing
+
+@Suite("The table of identifiers, on disk")
+struct StoreTests {
+    private let directory: TemporaryDirectory
+    private var path: String { directory.file("state/identifiers") }
+
+    init() throws {
+        directory = try TemporaryDirectory()
+    }
+
+    private func store() throws -> IdentifierStore {
+        try IdentifierStore(path: path) { Issue.record("\($0)") }
+    }
+
+    private func bytes(_ suffix: String = "") throws -> [UInt8] {
+        Array(try Data(contentsOf: URL(fileURLWithPath: path + suffix)))
+    }
+
+    private func put(_ bytes: [UInt8], _ suffix: String = "") throws {
+        try Data(bytes).write(to: URL(fileURLWithPath: path + suffix))
+    }
+
+    @Test("What one supervisor knew, the next one knows")
+    func survives() throws {
+        let first = try store()
+        #expect(first.table.entries.isEmpty && first.warnings.isEmpty)
+        for number in 0..<100 {
+            first.update { $0.entries["client.\(number)"] = .init(user: 1_000, isQuit: number % 2 == 0) }
+        }
+        first.flush()
+        let second = try store()
+        #expect(second.table == first.table && second.table.entries.count == 100)
+        second.update { $0.entries["client.7"] = nil }
+        second.update { $0.entries["client.8"]?.isQuit = false }
+        second.flush()
+        let third = try store()
+        #expect(third.table == second.table && third.table.entries.count == 99)
+        var status = stat()
+        #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o600)
+    }
+
+    @Test("Nothing is written when nothing has changed")
+    func unchanged() throws {
+        let store = try store()
+        store.update { $0.entries["a"] = .init(user: 1, isQuit: false) }
+        store.flush()
+        var before = stat()
+        stat(path, &before)
+        store.update { $0.entries["a"]?.isQuit = false }
+        store.flush()
+        var after = stat()
+        stat(path, &after)
+        #expect(before.st_ino == after.st_ino)
+    }
+
+    @Test("A write that was interrupted anywhere leaves the old table or the new one")
+    func torn() throws {
+        let store = try store()
+        store.update { $0.entries["old"] = .init(user: 1, isQuit: false) }
+        store.flush()
+        let old = try bytes()
+        let new = IdentifierTable(entries: ["new": .init(user: 2, isQuit: true)]).encoded
+        // While it is written beside the old one …
+        for count in 0...new.count {
+            try put(Array(new.prefix(count)), ".new")
+            #expect(try self.store().table.encoded == old)
+        }
+        // … when the old one has been put aside …
+        rename(path, path + ".previous")
+        #expect(try self.store().table.encoded == old)
+        // … and when the new one is in its place.
+        rename(path + ".new", path)
+        #expect(try self.store().table.encoded == new)
+    }
+
+    @Test("On a disk that does not keep its word, the one before counts")
+    func damaged() throws {
+        let first = try store()
+        first.update { $0.entries["a"] = .init(user: 1, isQuit: false) }
+        first.flush()
+        first.update { $0.entries["b"] = .init(user: 1, isQuit: false) }
+        first.flush()
+        let whole = try bytes()
+        for index in whole.indices {
+            var damaged = whole
+            damaged[index] ^= 0x20
+            try put(damaged)
+            let second = try store()
+            #expect(Array(second.table.entries.keys) == ["a"])
+            #expect(second.warnings.count == 1 && second.warnings[0].contains("damaged"))
+            try put(Array(whole.prefix(index)))
+            #expect(Array(try store().table.entries.keys) == ["a"])
+        }
+    }
+
+    @Test("With nothing whole left, nobody is known, and what is left is kept for people to look at")
+    func lost() throws {
+        _ = try store()
+        try put([1, 2, 3])
+        let store = try store()
+        #expect(store.table.entries.isEmpty && store.warnings.count == 2)
+        #expect(try bytes(".damaged") == [1, 2, 3])
+        store.update { $0.entries["a"] = .init(user: 1, isQuit: false) }
+        store.flush()
+        #expect(try self.store().table == store.table)
+    }
+
+    @Test("A table of a later version is left alone, and the reason is told")
+    func newer() throws {
+        _ = try store()
+        let text = "nightbell-identifiers 2\nsomething else\nsum 6e57a7d5\n"
+        try put(Array(text.utf8))
+        let failure = #expect(throws: IdentifierStore.Failure.self) { try store() }
+        #expect(failure?.description.hasPrefix("\(path): it is of version 2") == true)
+        #expect(try bytes() == Array(text.utf8))
+    }
+
+    @Test("What cannot be written is told")
+    func unwritable() throws {
+        let told = Told()
+        let store = try IdentifierStore(path: path) { _ in told.count() }
+        mkdir(path + ".new", 0o700)
+        store.update { $0.entries["a"] = .init(user: 1, isQuit: false) }
+        store.flush()
+        #expect(told.number == 1)
+        rmdir(path + ".new")
+        store.update { $0.entries["b"] = .init(user: 1, isQuit: false) }
+        store.flush()
+        #expect(try self.store().table.entries.count == 2)
+    }
+}
+
+private final class Told: @unchecked Sendable {
+    private let lock = NSLock()
+    private var value = 0
+    func count() { lock.withLock { value += 1 } }
+    var number: Int { lock.withLock { value } }
+}

@@ -1,0 +1,68 @@
+import Durability
+import Testing
+
+@Suite("The table of identifiers, as bytes")
+struct TableTests {
+    private static let table = IdentifierTable(entries: [
+        "org.example.phone.alice": .init(user: 1_000, isQuit: true),
+        "org.example.phone.bob": .init(user: 1_001, isQuit: false),
+        "a": .init(user: 0, isQuit: false), "z": .init(user: .max, isQuit: true),
+    ])
+
+    @Test("What is written is read again, and is text for people")
+    func roundTrip() throws {
+        for table in [Self.table, IdentifierTable()] {
+            #expect(try IdentifierTable(decoding: table.encoded) == table)
+        }
+        let lines = String(decoding: Self.table.encoded, as: UTF8.self).split(separator: "\n")
+        #expect(lines[0] == "nightbell-identifiers 1")
+        #expect(lines[2] == "1000 quit org.example.phone.alice")
+        #expect(lines.count == 6)
+    }
+
+    @Test("Cut off after any byte, it is known to be damaged")
+    func truncated() {
+        let bytes = Self.table.encoded
+        for count in bytes.indices {
+            #expect(throws: IdentifierTable.Damage.checksum) {
+                try IdentifierTable(decoding: Array(bytes.prefix(count)))
+            }
+        }
+    }
+
+    @Test("Whatever becomes of any byte, it is known to be damaged")
+    func corrupted() {
+        let bytes = Self.table.encoded
+        for index in bytes.indices {
+            for value in UInt8.min...UInt8.max where value != bytes[index] {
+                var damaged = bytes
+                damaged[index] = value
+                guard let read = try? IdentifierTable(decoding: damaged) else { continue }
+                Issue.record("byte \(index) as \(value) is read as \(read)")
+            }
+            var longer = bytes
+            longer.insert(bytes[index], at: index)
+            #expect(throws: IdentifierTable.Damage.self) { try IdentifierTable(decoding: longer) }
+            longer = bytes
+            longer.remove(at: index)
+            #expect(throws: IdentifierTable.Damage.self) { try IdentifierTable(decoding: longer) }
+        }
+        #expect(throws: IdentifierTable.Damage.checksum) { try IdentifierTable(decoding: bytes + bytes) }
+        #expect(throws: IdentifierTable.Damage.checksum) { try IdentifierTable(decoding: bytes + [0]) }
+        let blocks = [UInt8](repeating: 0, count: 4_096)
+        #expect(throws: IdentifierTable.Damage.checksum) { try IdentifierTable(decoding: blocks) }
+    }
+
+    @Test("A later version is refused by its name, if it is whole")
+    func newer() throws {
+        // The same checksum, of another first line.
+        let newer = "nightbell-identifiers 2\nsomething else\nsum 6e57a7d5\n"
+        let damage = #expect(throws: IdentifierTable.Damage.self) {
+            try IdentifierTable(decoding: Array(newer.utf8))
+        }
+        #expect(damage == .newer(version: "2"))
+        #expect(damage?.description.contains("version 2") == true)
+        let torn = Array(newer.utf8.dropLast(3))
+        #expect(throws: IdentifierTable.Damage.checksum) { try IdentifierTable(decoding: torn) }
+    }
+}

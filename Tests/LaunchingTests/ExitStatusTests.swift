@@ -1,0 +1,58 @@
+import Descriptors
+import EdgeTestSupport
+import Glibc
+import Launching
+import Testing
+
+@Suite("How processes have ended")
+struct ExitStatusTests {
+    @Test("Our own children tell, and are waited for", arguments: [0, 3, 255])
+    func exits(_ code: Int32) throws {
+        let report = try Launched.shell("exit \(code)")
+        #expect(report.status == .exited(code))
+        #expect(kill(report.pid, 0) == -1 && errno == ESRCH, "nothing is left of it")
+    }
+
+    @Test("A signal is told apart from an exit", arguments: [SIGKILL, SIGTERM, SIGSEGV])
+    func signals(_ number: CInt) throws {
+        #expect(try Launched.shell("ulimit -c 0; kill -\(number) $$").status == .signalled(number))
+    }
+
+    @Test("It runs: nothing is told")
+    func running() throws {
+        let child = try Child.echo()
+        #expect(try child.handle().exitStatus() == nil)
+    }
+
+    @Test("Somebody else's child tells too, waited for or not", arguments: [false, true])
+    func grandchild(_ isWaitedFor: Bool) throws {
+        // The shell tells the pid of its child, ends it when told to, and waits for it then, or only later.
+        var pair = try Pair()
+        let wait = isWaitedFor ? "wait $child; " : ""
+        var order = LaunchOrder(
+            LaunchSpecification(
+                arguments: [
+                    "/bin/sh", "-c",
+                    "(read x; exit 7) <&3 & child=$!; echo $child >&3; \(wait)read y <&4",
+                ]), as: try .own())
+        var end = try Pair()
+        order.sockets = [.init(pair.theirs, name: ""), .init(end.theirs, name: "")]
+        var launch = try Launch.begin(order)
+        #expect(try Launched.outcome(of: &launch) == .runs)
+        var buffer = [UInt8](repeating: 0, count: 32)
+        let ours = pair.ours
+        let count = try systemCall("read") { read(ours, &buffer, buffer.count) }
+        let pid = try #require(pid_t(String(decoding: buffer.prefix(count - 1), as: UTF8.self)))
+        let grandchild = try ProcessHandle(opening: pid)
+        try pair.say("\n")
+        #expect(!Poll.wait(grandchild.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+        if isWaitedFor { #expect(eventually(within: 30_000) { ProcFS.state(pid) == nil }) }
+        // Kernels before 6.15 do not know any more who has been waited for.
+        let status = try grandchild.exitStatus()
+        #expect(status == .exited(7) || (isWaitedFor && status == .unknown))
+        try end.say("\n")
+        #expect(try Launched.exitStatus(of: launch.process) == .exited(0))
+        pair.close()
+        end.close()
+    }
+}

@@ -1,0 +1,73 @@
+import Descriptors
+import EdgeTestSupport
+import Glibc
+import Launching
+import Testing
+
+@Suite("Who launched programs run as", .enabled(if: geteuid() == 0, "needs root"))
+struct IdentityTests {
+    private static let nobody = ProcessIdentity(user: 4_711, group: 4_712, otherGroups: [4_713, 4_714])
+
+    @Test("User and groups are taken on, all of them and no others")
+    func identity() throws {
+        let report = try Launched.run(
+            ["/bin/grep", "-E", "^(Uid|Gid|Groups|Cap...):", "/proc/self/status"], as: Self.nobody)
+        let values = report.lines.map { $0.split(separator: "\t").dropFirst().joined(separator: " ") }
+        #expect(values[0] == "4711 4711 4711 4711")
+        #expect(values[1] == "4712 4712 4712 4712")
+        #expect(values[2].split(separator: " ") == ["4713", "4714"])
+        // Inheritable, permitted, effective, (bounding,) ambient.
+        for index in [3, 4, 5, 7] { #expect(values[index] == "0000000000000000", "\(report.lines[index])") }
+    }
+
+    @Test("The program, its directory and its output are looked for as that user")
+    func permissions() throws {
+        let directory = try TemporaryDirectory()
+        chmod(directory.path, 0o700)
+        var order = LaunchOrder(LaunchSpecification(arguments: ["/bin/true"]), as: Self.nobody)
+        order.specification.directory = directory.path
+        var launch = try Launch.begin(order)
+        guard case .failed(let error) = try Launched.outcome(of: &launch) else {
+            Issue.record("it ran")
+            return
+        }
+        #expect(error.step == .directory && error.code == EACCES)
+        _ = try Launched.exitStatus(of: launch.process)
+        order.specification.directory = "/"
+        order.specification.output = directory.file("output")
+        var other = try Launch.begin(order)
+        guard case .failed(let second) = try Launched.outcome(of: &other) else {
+            Issue.record("it ran")
+            return
+        }
+        #expect(second.step == .output && second.code == EACCES)
+        _ = try Launched.exitStatus(of: other.process)
+    }
+
+    @Test("Root's limits are raised before root is left")
+    func limits() throws {
+        let report = try Launched.shell("ulimit -Hn", as: Self.nobody) {
+            $0.specification.limits = [ResourceLimit(.openFiles, soft: 100, hard: 20_000)]
+        }
+        #expect(report.output == "20000\n")
+    }
+
+    @Test("A user cannot be taken on by who is not root")
+    func unprivileged() throws {
+        // A child of ours that is somebody else tries to launch as root, with the same code.
+        let pid = fork()
+        if pid == 0 {
+            guard setgid(4_711) == 0, setuid(4_711) == 0 else { _exit(2) }
+            let order = LaunchOrder(
+                LaunchSpecification(arguments: ["/bin/true"]),
+                as: ProcessIdentity(user: 0, group: 0, otherGroups: []))
+            guard var launch = try? Launch.begin(order),
+                case .failed(let error)? = try? Launched.outcome(of: &launch)
+            else { _exit(3) }
+            _exit(error.step == .identity && error.code == EPERM ? 0 : 4)
+        }
+        var status: CInt = 0
+        waitpid(pid, &status, 0)
+        #expect(status == 0)
+    }
+}

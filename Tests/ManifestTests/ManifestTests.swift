@@ -1,0 +1,194 @@
+import Launching
+import Manifests
+import NightbellCore
+import Testing
+
+@Suite("What manifests say")
+struct ManifestTests {
+    @Test("A client needs a name and a command; everything else has a value of its own")
+    func small() throws {
+        let file = read("identifier: org.example.phone\ncommand: [/usr/bin/phone]\n")
+        #expect(file.problems.isEmpty)
+        let manifest = try #require(file.manifests.first)
+        #expect(manifest.identifier.description == "org.example.phone")
+        #expect(manifest.modes == .voip && manifest.startsWithSupervisor && !manifest.exitsOnSuspend)
+        #expect(manifest.launch.arguments == ["/usr/bin/phone"])
+        #expect(manifest.identity?.user == 0 && manifest.launch.directory == "/root")
+        #expect(
+            manifest.keepAlive == nil && manifest.wakeLimitPolicy == .linger && manifest.launch.limits == [])
+        #expect(manifest.line == 1)
+    }
+
+    @Test("Everything that can be said is understood")
+    func everything() throws {
+        let file = read(
+            """
+            identifier: org.example.phone.alice
+            modes: [voip, audio]
+            command: [phone, --account, "a b", '']
+            directory: /srv/phone
+            environment: {LEVEL: '3', HOME: /elsewhere}
+            user: alice
+            group: audio
+            groups: [video, 7]
+            limits:
+                openFiles: 256
+                memory: 64M
+                core: 0
+                cpuTime: 1h
+                stack: unlimited
+            fileModeMask: 0027
+            output: /var/log/phone.log
+            keepAlive: 10m
+            wakeLimitPolicy: terminate
+            exitsOnSuspend: yes
+            startsWithSupervisor: false
+            """)
+        #expect(file.problems.isEmpty, "\(file.problems)")
+        let manifest = try #require(file.manifests.first)
+        #expect(manifest.modes == [.voip, .audio])
+        #expect(manifest.identity == ProcessIdentity(user: 1_001, group: 29, otherGroups: [44, 7]))
+        var launch = LaunchSpecification(
+            arguments: ["phone", "--account", "a b", ""], directory: "/srv/phone")
+        launch.environment = [
+            "LEVEL": "3", "HOME": "/elsewhere", "USER": "alice", "LOGNAME": "alice", "SHELL": "/bin/sh",
+            "PATH": LaunchSpecification.standardPath,
+        ]
+        launch.limits = [
+            ResourceLimit(.openFiles, soft: 256, hard: 256),
+            ResourceLimit(.memory, soft: 64 << 20, hard: 64 << 20),
+            ResourceLimit(.core, soft: 0, hard: 0), ResourceLimit(.cpuTime, soft: 3_600, hard: 3_600),
+            ResourceLimit(.stack, soft: .max, hard: .max),
+        ]
+        launch.fileModeMask = 0o027
+        launch.output = "/var/log/phone.log"
+        #expect(manifest.launch == launch)
+        #expect(launch.problem == nil)
+        #expect(manifest.keepAlive == .seconds(600) && manifest.wakeLimitPolicy == .terminate)
+        #expect(manifest.exitsOnSuspend && !manifest.startsWithSupervisor)
+    }
+
+    @Test("Each document of a file is a client")
+    func documents() {
+        let file = read(
+            """
+            # two phones
+            ---
+            identifier: a
+            command: [/p]
+            ---
+            identifier: b
+            command: [/p]
+            ---
+            """)
+        #expect(file.problems.isEmpty)
+        #expect(file.manifests.map(\.identifier.description) == ["a", "b"])
+        #expect(file.manifests.map(\.line) == [3, 6])
+    }
+
+    @Test("A per-user supervisor runs programs as its own user only")
+    func perUser() {
+        #expect(read("identifier: a\ncommand: [/p]\nuser: alice\n", reader: 1_001).problems.isEmpty)
+        let other = read("identifier: a\ncommand: [/p]\nuser: bob\ngroups: [audio]\n", reader: 1_001)
+        #expect(other.problems.map(\.line) == [3, 4])
+        #expect(other.manifests.isEmpty)
+        let own = read("identifier: a\ncommand: [/p]\n", reader: 1_001).manifests.first
+        #expect(own?.identity?.user == 1_001 && own?.launch.directory == "/home/alice")
+    }
+
+    // MARK: Mistakes
+
+    struct Mistake: CustomTestStringConvertible {
+        var line: String
+        var key: String
+        var words: String
+        var testDescription: String { line }
+
+        init(_ line: String, _ key: String, _ words: String) {
+            self.line = line
+            self.key = key
+            self.words = words
+        }
+    }
+
+    static let mistakes = [
+        Mistake("comand: [/p]", "comand", "is not a key"),
+        Mistake("keep-alive: 600s", "keep-alive", "did you mean keepAlive?"),
+        Mistake("mode: [voip]", "mode", "did you mean modes?"),
+        Mistake("modes: voip", "modes", "a list"),
+        Mistake("modes: [viop]", "modes", "not 'viop'"),
+        Mistake("directory: home", "directory", "absolute path"),
+        Mistake("directory: [/]", "directory", "absolute path"),
+        Mistake("environment: [A]", "environment", "names with values"),
+        Mistake("environment: {'A=B': c}", "environment", "no name"),
+        Mistake("environment: {A: [c]}", "environment.A", "expected a text"),
+        Mistake("environment: {LISTEN_FDS: '1'}", "environment.LISTEN_FDS", "set by the supervisor"),
+        Mistake("environment: {NIGHTBELL_SOCKET: /s}", "environment.NIGHTBELL_SOCKET", "set by the"),
+        Mistake("user: carol", "user", "nobody"),
+        Mistake("group: nogroup", "group", "no group"),
+        Mistake("groups: [audio, nogroup]", "groups", "'nogroup' is no group"),
+        Mistake("groups: audio", "groups", "a list"),
+        Mistake("limits: 3", "limits", "names with values"),
+        Mistake("limits: {files: 3}", "limits.files", "is not a limit"),
+        Mistake("limits: {openFiles: 1K}", "limits.openFiles", "a number such as 256"),
+        Mistake("limits: {memory: 1KB}", "limits.memory", "64M"),
+        Mistake("limits: {memory: -1}", "limits.memory", "64M"),
+        Mistake("limits: {memory: 99999999999T}", "limits.memory", "64M"),
+        Mistake("limits: {cpuTime: 1500ms}", "limits.cpuTime", "whole seconds"),
+        Mistake("fileModeMask: 8", "fileModeMask", "octal"),
+        Mistake("output: log", "output", "absolute path"),
+        Mistake("keepAlive: soon", "keepAlive", "not 'soon'"),
+        Mistake("keepAlive: 0", "keepAlive", "a duration"),
+        Mistake("wakeLimitPolicy: kill", "wakeLimitPolicy", "linger or terminate"),
+        Mistake("exitsOnSuspend: maybe", "exitsOnSuspend", "true or false"),
+        Mistake("startsWithSupervisor: 1", "startsWithSupervisor", "true or false"),
+    ]
+
+    @Test("Every mistake is told with its line and key", arguments: mistakes)
+    func mistake(_ mistake: Mistake) throws {
+        let file = read("identifier: a\ncommand: [/p]\n\n\(mistake.line)\n")
+        #expect(file.manifests.isEmpty)
+        #expect(file.problems.count == 1)
+        let problem = try #require(file.problems.first)
+        #expect(problem.line == 4 && problem.key == mistake.key)
+        #expect(problem.problem.contains(mistake.words), "\(problem)")
+        #expect("\(problem)".hasPrefix("m.yaml:4: \(mistake.key) "))
+    }
+
+    @Test("All mistakes are told, not only the first")
+    func all() {
+        let lines = ["identifier: a b", "command: /bin/sh -c true"] + Self.mistakes.map(\.line)
+        // Keys that occur twice are a mistake of their own.
+        var seen: Set<Substring> = []
+        let distinct = lines.filter { seen.insert($0.prefix { $0 != ":" }).inserted }
+        let file = read(distinct.joined(separator: "\n") + "\n")
+        #expect(file.manifests.isEmpty)
+        #expect(file.problems.map(\.line) == distinct.indices.map { $0 + 1 })
+    }
+
+    @Test("What is missing is told, and what is no manifest at all")
+    func structure() {
+        #expect(read("modes: [voip]\n").problems.map(\.key) == ["command", "identifier"])
+        #expect(read("[1, 2]\n").problems.map(\.problem) == ["expected keys with values"])
+        #expect(read("").problems.map(\.problem) == ["declares no client"])
+        #expect(read("# nothing\n").problems.map(\.problem) == ["declares no client"])
+        #expect(read("identifier: a\ncommand: []\n").problems.map(\.problem) == ["has no program"])
+        #expect(read("identifier: a\ncommand: [bin/p]\n").problems.map(\.line) == [2])
+        #expect(read("identifier: a\ncommand: [[p]]\n").problems.map(\.key) == ["command", "command"])
+        let syntax = read("identifier: a\ncommand: [/p\nuser: alice\n").problems
+        #expect(syntax.count == 1 && syntax.first?.line != nil)
+        let twice = read("identifier: a\ncommand: [/p]\ncommand: [/q]\n").problems
+        #expect(twice.count == 1 && twice.first?.problem == "written twice: command")
+        let broken = read("identifier: a\ncommand: [/p]\n---\nidentifier: b\n")
+        #expect(broken.manifests.count == 1 && broken.problems.map(\.line) == [4])
+    }
+
+    @Test("A name is declared once")
+    func namesakes() {
+        let one = "identifier: a\ncommand: [/p]\n"
+        let file = read(one + "---\n" + one)
+        #expect(file.manifests.count == 1)
+        #expect(
+            file.problems.map(\.description) == ["m.yaml:4: identifier 'a' is declared in line 1 already"])
+    }
+}

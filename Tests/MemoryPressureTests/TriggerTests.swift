@@ -1,0 +1,59 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import Glibc
+import MemoryPressure
+import Testing
+
+@Suite("Triggers of memory pressure")
+struct TriggerTests {
+    private static let threshold = PressureTrigger.Threshold(.some, .milliseconds(50), in: .seconds(2))
+
+    private func unavailable(
+        _ path: String, _ threshold: PressureTrigger.Threshold = threshold
+    ) -> PressureTrigger.Unavailable? {
+        do throws(PressureTrigger.Unavailable) {
+            _ = try PressureTrigger.set(path: path, threshold)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// Shortage of memory is hard to make without harm to others; of processors it is not, and the kernel tells of
+    /// both in the same way.
+    @Test(
+        "It fires when its threshold is reached, once a window, and not otherwise",
+        .enabled(if: access("/proc/pressure/cpu", W_OK) == 0, "needs pressure stall information"))
+    func fires() throws {
+        let trigger = try PressureTrigger.set(path: "/proc/pressure/cpu", Self.threshold)
+        let machine = try PressureTrigger.set(path: PressureTrigger.machineFile, Self.threshold)
+        let busy = try (0..<4 * ProcessInfo.processInfo.processorCount).map { _ in
+            try Child("/bin/sh", "-c", "while :; do :; done")
+        }
+        #expect(!Poll.wait(trigger.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+        trigger.clear()
+        #expect(Poll.now(trigger.rawValue).isEmpty, "it fires once a window")
+        #expect(!Poll.wait(trigger.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+        #expect(Poll.now(machine.rawValue).isEmpty, "there is memory enough")
+        for child in busy { child.end() }
+    }
+
+    @Test("Without it, the reason is told")
+    func missing() throws {
+        #expect(unavailable("/nonexistent/memory")?.reason == .missing)
+        #expect(unavailable("/proc")?.reason == .missing)
+        #expect(unavailable("/nonexistent/memory")?.description.contains("CONFIG_PSI") == true)
+    }
+
+    @Test(
+        "A threshold that the kernel does not take is told",
+        .enabled(if: access(PressureTrigger.machineFile, W_OK) == 0, "needs pressure stall information"))
+    func threshold() throws {
+        let tooShort = PressureTrigger.Threshold(.full, .milliseconds(1), in: .milliseconds(100))
+        #expect(unavailable(PressureTrigger.machineFile, tooShort)?.reason == .threshold)
+        let tooMuch = PressureTrigger.Threshold(.full, .seconds(3), in: .seconds(2))
+        #expect(unavailable(PressureTrigger.machineFile, tooMuch)?.reason == .threshold)
+        #expect(unavailable(PressureTrigger.machineFile) == nil)
+    }
+}

@@ -1,0 +1,49 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import Testing
+
+@Suite(.serialized) struct MemoryTests {
+    /// So many clients with a thousand sockets each.
+    private func crowd(
+        of count: Int, _ daemon: DaemonProcess, _ device: borrowing EventDescriptor
+    ) throws -> [WireClient] {
+        try (0..<count).map { number in
+            let client = try WireClient(path: daemon.socketPath)
+            try client.hello("org.example.crowd\(number)")
+            for _ in 0..<5 {
+                let adoptions = try client.handOverAny(
+                    Array(repeating: device.rawValue, count: 200), .device, name: "a name that takes room")
+                #expect(adoptions.count == 200)
+            }
+            return client
+        }
+    }
+
+    private func dismiss(_ clients: inout [WireClient], _ observer: WireClient) throws {
+        clients.removeAll()
+        let isEmpty = try eventually { try observer.status().sockets == 0 }
+        #expect(isEmpty)
+    }
+
+    /// A crowd comes and goes. What it needed is given back, not only to the allocator.
+    @Test func memoryIsGivenBack() throws {
+        let daemon = try DaemonProcess(suspension: "none")
+        let observer = try WireClient(path: daemon.socketPath)
+        let device = try EventDescriptor()
+        // The first ones bring the program's own pages in.
+        var clients = try crowd(of: 1, daemon, device)
+        try dismiss(&clients, observer)
+        let before = try observer.status().memoryBytes
+        clients = try crowd(of: 12, daemon, device)
+        #expect(try observer.status().sockets == 12_000)
+        let during = try observer.status().memoryBytes
+        try dismiss(&clients, observer)
+        let after = try observer.status().memoryBytes
+        print("memory before \(before >> 10) KiB, during \(during >> 10) KiB, after \(after >> 10) KiB")
+        let needed = during - before
+        #expect(needed > 2 << 20, "or this test shows nothing")
+        #expect(after < before + needed / 2)
+    }
+}

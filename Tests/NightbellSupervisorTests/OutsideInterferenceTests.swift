@@ -1,0 +1,217 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellCore
+import NightbellSupervisor
+import NightbellWire
+import Testing
+
+/// Somebody else lets a sleeper run. Nobody is told of that, but whoever asks is told the truth, and the sleeper is
+/// put to sleep again.
+@Suite(.serialized) struct OutsideInterferenceTests {
+    typealias Suspension = SupervisorConfiguration.Suspension
+
+    /// What lets a sleeper run behind the supervisor's back.
+    enum Interference: String, CaseIterable {
+        /// Stopped by us, continued by others.
+        case continued
+        /// Stopped by others before we came to it, continued by them.
+        case stoppedAndContinued
+        /// Thawed from outside.
+        case thawed
+        /// Moved out of its cgroup, and thereby thawed.
+        case moved
+
+        var way: Suspension {
+            switch self {
+            case .continued, .stoppedAndContinued: .signal
+            case .thawed, .moved: .cgroup
+            }
+        }
+    }
+
+    enum Question: String, CaseIterable { case list, show, status, suspend }
+
+    private let name = "org.example.phone"
+
+    /// Has the puppet asleep, and then running all the same.
+    private func interfere(
+        _ interference: Interference, _ puppet: PuppetProcess, _ peer: Int32, _ observer: WireClient,
+        _ supervisor: TestSupervisor
+    ) throws {
+        try puppet.enterBackground()
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        switch interference {
+        case .continued:
+            kill(puppet.pid, SIGCONT)
+        case .stoppedAndContinued:
+            try peer.say("x")
+            try puppet.event("read")
+            let lingers = try eventually { try observer.show(name).stateDetail == "lingering" }
+            #expect(lingers)
+            kill(puppet.pid, SIGSTOP)
+            // It cannot answer, so it is suspended by force: as far as that goes.
+            try observer.wait(for: name, toBe: .suspended, supervisor)
+            kill(puppet.pid, SIGCONT)
+        case .thawed:
+            try "0".write(
+                toFile: try cgroup(of: puppet) + "/cgroup.freeze", atomically: false, encoding: .utf8)
+        case .moved:
+            let inner = URL(fileURLWithPath: try cgroup(of: puppet))
+            let outer = inner.deletingLastPathComponent().deletingLastPathComponent().path
+            try "\(puppet.pid)".write(
+                toFile: outer + "/cgroup.procs", atomically: false, encoding: .utf8)
+        }
+        // It runs, for it answers; and nobody has noticed.
+        try puppet.command("echo running")
+    }
+
+    private func cgroup(of puppet: PuppetProcess) throws -> String {
+        let place = try String(contentsOfFile: "/proc/\(puppet.pid)/cgroup", encoding: .utf8)
+        let line = try #require(place.split(separator: "\n").first { $0.hasPrefix("0::") })
+        let mounts = try String(contentsOfFile: "/proc/self/mountinfo", encoding: .utf8)
+        let mount = try #require(
+            mounts.split(separator: "\n").first { $0.contains(" - cgroup2 ") }?.split(separator: " ")[4])
+        return String(mount) + line.dropFirst(3)
+    }
+
+    private func isStopped(_ puppet: PuppetProcess, _ interference: Interference) throws -> Bool {
+        switch interference.way {
+        case .signal: ProcFS.state(puppet.pid) == "T"
+        case .cgroup, .auto, .none:
+            try String(contentsOfFile: try cgroup(of: puppet) + "/cgroup.events", encoding: .utf8)
+                .contains("frozen 1")
+        }
+    }
+
+    private func watcher(_ supervisor: TestSupervisor) throws -> WireClient {
+        let watcher = try WireClient(supervisor)
+        guard case .done = try watcher.ask(.watch(WireWatch())) else { throw TestFailure("cannot watch") }
+        return watcher
+    }
+
+    /// The supervisor has noticed.
+    private func notices(_ watcher: WireClient) throws {
+        let who = try watcher.notice { body -> String? in
+            guard case .watchEvent(let event) = body, event.kind == "running" else { return nil }
+            return event.identifier
+        }
+        #expect(who == name)
+    }
+
+    @Test(arguments: Interference.allCases, Question.allCases)
+    func whoAsksIsToldTheTruth(_ interference: Interference, _ question: Question) throws {
+        let supervisor = try TestSupervisor(suspension: interference.way) {
+            // The forced suspension comes soon; the one after it is discovered leaves time to look.
+            $0.settings.budgets.prepareToSuspend = .milliseconds(100)
+            $0.settings.wakes.linger = .milliseconds(600)
+        }
+        let observer = try WireClient(supervisor)
+        let puppet = try PuppetProcess(supervisor, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        let watcher = try watcher(supervisor)
+        try interfere(interference, puppet, peer, observer, supervisor)
+        switch question {
+        case .list:
+            try observer.send(.list(WireList()), request: 900)
+            guard case .clientInfo(let info) = try observer.answer(to: 900) else {
+                throw TestFailure("no list")
+            }
+            #expect(info.state == .background)
+        case .show:
+            #expect(try observer.show(name).state == .background)
+        case .status:
+            #expect(try observer.status().clientsByState == ["background": 1])
+        case .suspend:
+            var suspend = WireSuspendClient()
+            suspend.identifier = name
+            #expect(try observer.ask(.suspendClient(suspend)) == .done(WireDone()))
+        }
+        try notices(watcher)
+        // It may read again, and is then put to sleep for real.
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        #expect(try isStopped(puppet, interference))
+        #expect(try observer.show(name).state == .suspended)
+        try peer.say("INVITE")
+        try puppet.event("read")
+        try supervisor.stop()
+    }
+
+    /// Not every message of a client is a request that calls it back.
+    @Test(arguments: [Interference.continued, .thawed])
+    func whatTheSleeperSaysGivesItAway(_ interference: Interference) throws {
+        let supervisor = try TestSupervisor(suspension: interference.way) {
+            $0.settings.budgets.wake = .milliseconds(100)
+            $0.settings.budgets.prepareToSuspend = .milliseconds(100)
+        }
+        let observer = try WireClient(supervisor)
+        let watcher = try watcher(supervisor)
+        let puppet = try PuppetProcess(supervisor, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        // Woken, it dawdles until it is suspended by force in the middle of it.
+        try puppet.child.send("hang-wake\n")
+        try peer.say("x")
+        try puppet.event("ok")
+        try puppet.event("read")
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        #expect(try observer.show(name).counters.suspensionsForced == 1)
+        switch interference {
+        case .continued, .stoppedAndContinued, .moved:
+            kill(puppet.pid, SIGCONT)
+        case .thawed:
+            try "0".write(
+                toFile: try cgroup(of: puppet) + "/cgroup.freeze", atomically: false, encoding: .utf8)
+        }
+        // WakeDone: far too late, but it shows that the client runs. Nobody asks meanwhile.
+        try puppet.child.send("unhang\n")
+        try puppet.event("unhung")
+        try notices(watcher)
+        try observer.wait(for: name, toBe: .suspended, supervisor)
+        #expect(try isStopped(puppet, interference))
+        try supervisor.stop()
+    }
+
+    /// Who really sleeps is left alone, however often somebody asks.
+    @Test(arguments: [Suspension.cgroup, .signal, .none])
+    func askingWakesNobody(way: Suspension) throws {
+        let supervisor = try TestSupervisor(suspension: way)
+        let observer = try WireClient(supervisor)
+        let puppets = try (0..<3).map { try PuppetProcess(supervisor, "org.example.phone\($0)") }
+        for (number, puppet) in puppets.enumerated() {
+            try puppet.enterBackground()
+            try observer.wait(for: "org.example.phone\(number)", toBe: .suspended, supervisor)
+        }
+        for _ in 0..<50 {
+            #expect(try observer.status().clientsByState == ["suspended": 3])
+            #expect(try observer.show("org.example.phone1").state == .suspended)
+        }
+        #expect(try observer.status().counters.suspensions == 3)
+        try supervisor.stop()
+    }
+
+    /// More clients than are looked at in one turn.
+    @Test func statusOfManyClients() throws {
+        let supervisor = try TestSupervisor()
+        let clients = try (0..<200).map { try WireClient(supervisor, "org.example.phone\($0)") }
+        for client in clients { try client.goToSleep() }
+        let observer = try WireClient(supervisor)
+        for client in 0..<200 {
+            try observer.wait(for: "org.example.phone\(client)", toBe: .suspended, supervisor)
+        }
+        try observer.send(.status(WireStatus()), request: 901)
+        var show = WireShow()
+        show.identifier = "org.example.phone7"
+        try observer.send(.show(show), request: 902)
+        // In the order of the questions.
+        guard case .supervisorStatus(let status)? = try observer.receive().body else {
+            throw TestFailure("no status")
+        }
+        #expect(status.clientsByState == ["suspended": 200])
+        guard case .clientInfo = try observer.receive().body else { throw TestFailure("no answer") }
+        try supervisor.stop()
+    }
+}

@@ -1,0 +1,118 @@
+import Descriptors
+import Glibc
+import NightbellSupervisor
+import NightbellWire
+import Testing
+
+@Suite struct WakeWordTests {
+    /// Whoever has a word sees the whole page.
+    @Test func usersShareNoPage() throws {
+        var words = WakeWords()
+        let first = try words.take(user: 1)
+        let second = try words.take(user: 2)
+        let third = try words.take(user: 1)
+        #expect(first.page == third.page)
+        #expect(first.index != third.index)
+        #expect(first.page != second.page)
+        let descriptor = words.descriptor(for: first)
+        #expect(descriptor == words.descriptor(for: third))
+        #expect(descriptor != words.descriptor(for: second))
+    }
+
+    /// A word that somebody had before must not look like a wake of its new owner.
+    @Test func aWordThatIsUsedAgainIsZero() throws {
+        var words = WakeWords()
+        let place = try words.take(user: 1)
+        words.store(0x101, at: place)
+        words.giveBack(place, user: 1)
+        let again = try words.take(user: 1)
+        #expect(again.page == place.page && again.index == place.index)
+        let page = OwnedDescriptor(adopting: dup(words.descriptor(for: again)))
+        let word = try SharedWord(mapping: page, at: Int(again.index))
+        #expect(word.value == 0)
+        words.store(0x201, at: again)
+        #expect(word.value == 0x201)
+    }
+
+    @Test func aFullPageIsFollowedByAnother() throws {
+        var words = WakeWords()
+        var places: [WakeWords.Place] = []
+        for _ in 0...SharedPage.wordCount { places.append(try words.take(user: 1)) }
+        #expect(Set(places.map { Int($0.page) * SharedPage.wordCount + Int($0.index) }).count == places.count)
+        #expect(Set(places.map(\.page)).count == 2)
+    }
+
+    // MARK: In a supervisor
+
+    @Test func aSocketThatWakesIsToldInTheWord() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor)
+        let word = try client.helloForWakeWord("org.example.phone")
+        let pair = try Pair.tcp()
+        _ = try client.handOver(pair.near)
+        try client.enterBackground()
+        for epoch in UInt64(1)...3 {
+            try client.ready(try client.prepare())
+            try client.wait(for: "org.example.phone", toBe: .suspended, supervisor)
+            #expect(word.value >> 8 == epoch - 1)
+            try pair.send("INVITE")
+            let wake = try client.wake()
+            #expect(word.value == epoch << 8 | 1)
+            #expect(pair.received() == "INVITE")
+            try client.finish(wake)
+        }
+        try supervisor.stop()
+    }
+
+    @Test func aPeerThatClosesIsToldToo() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor)
+        let word = try client.helloForWakeWord("org.example.phone")
+        let pair = try Pair.tcp()
+        _ = try client.handOver(pair.near)
+        try client.goToSleep()
+        try client.wait(for: "org.example.phone", toBe: .suspended, supervisor)
+        pair.closeFar()
+        _ = try client.wake()
+        #expect(word.value == 1 << 8 | 3)
+        try supervisor.stop()
+    }
+
+    /// Its sockets are not its own before the message says so: the supervisor may end it instead.
+    @Test func whoMayBeTerminatedIsNotToldEarly() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor)
+        let word = try client.helloForWakeWord("org.example.phone", policy: .terminate)
+        let pair = try Pair.tcp()
+        _ = try client.handOver(pair.near)
+        try client.goToSleep()
+        try client.wait(for: "org.example.phone", toBe: .suspended, supervisor)
+        try pair.send("INVITE")
+        _ = try client.wake()
+        #expect(word.value == 0)
+        try supervisor.stop()
+    }
+
+    @Test func wakesByOthersThanSocketsAreNotToldEarly() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor)
+        let word = try client.helloForWakeWord("org.example.phone")
+        let pair = try Pair.tcp()
+        _ = try client.handOver(pair.near)
+        try client.goToSleep()
+        try client.wait(for: "org.example.phone", toBe: .suspended, supervisor)
+        var request = WireWakeClient()
+        request.identifier = "org.example.phone"
+        try WireClient(supervisor).ask(.wakeClient(request))
+        _ = try client.wake()
+        #expect(word.value == 0)
+        try supervisor.stop()
+    }
+
+    @Test func nobodyGetsOneUnasked() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        #expect(client.descriptorsReceived == 0)
+        try supervisor.stop()
+    }
+}

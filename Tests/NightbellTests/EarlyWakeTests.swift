@@ -1,0 +1,163 @@
+import Descriptors
+import Glibc
+import Nightbell
+import NightbellWire
+import SwiftProtobuf
+import Testing
+
+/// A client that is woken by one of its sockets notices it by itself; the supervisor's message comes later.
+@Suite struct EarlyWakeTests {
+    private let supervisor: FakeSupervisor
+    private let page: FakeSupervisor.WakePage
+    private let diary = Diary()
+
+    init() throws {
+        supervisor = try FakeSupervisor()
+        page = try supervisor.giveWakeWords()
+    }
+
+    /// Without the announcements of suspensions.
+    private var told: [String] { diary.all.filter { $0 != "prepare" } }
+
+    /// A client that has said that it is ready for the suspension of this epoch.
+    private func ready(_ client: Client, epoch: UInt64) throws {
+        try supervisor.prepare(epoch)
+        #expect(try supervisor.expectReady().epoch == epoch)
+    }
+
+    @Test func readsBeforeTheMessageComes() throws {
+        let woken = Promise<Wake>()
+        let client = try Client(of: supervisor, handlers: .init { woken.fulfil($0) })
+        let pipe = try Pipe()
+        let socket = try client.handOver(pipe.descriptor, as: .device)
+        try ready(client, epoch: 1)
+        page.set(epoch: 1)
+        try pipe.write()
+        let wake = try woken.wait()
+        #expect(wake.id == 1)
+        #expect(wake.reasons == .socket)
+        #expect(wake.sockets.map(\.socket) == [socket])
+        #expect(wake.conditions(of: socket) == .readable)
+        #expect(wake.budget == .seconds(10))
+        #expect(wake.asleepFor > .zero)
+        #expect(supervisor.hasWakeDone == false)
+    }
+
+    @Test func theMessageIsNotToldAgainButConfirmed() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let pipe = try Pipe()
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        try ready(client, epoch: 1)
+        page.set(epoch: 1)
+        try pipe.write()
+        try diary.expect("wake 1 socket")
+        try supervisor.wake(1, [.socket], tokens: [0x1000])
+        #expect(try supervisor.expectWakeDone() == 1)
+        #expect(told.count == 1)
+    }
+
+    @Test func whatIsNewInTheMessageIsTold() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let pipe = try Pipe()
+        let other = try Pipe()
+        let sockets = try client.handOver([
+            .init(pipe.descriptor, as: .device), .init(other.descriptor, as: .device),
+        ])
+        #expect(sockets.count == 2)
+        try ready(client, epoch: 1)
+        page.set(epoch: 1)
+        try pipe.write()
+        try diary.expect("wake 1 socket")
+        try supervisor.wake(1, [.socket, .request], tokens: [0x1000, 0x1001])
+        #expect(try supervisor.expectWakeDone() == 1)
+        #expect(told == ["wake 1 socket", "wake 1 socket+request"])
+    }
+
+    @Test func aKeepAliveInTheMessageRunsItsHandler() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let pipe = try Pipe()
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        try client.setKeepAliveTimeout(.seconds(600)) { [diary] in diary.note("keep-alive") }
+        try ready(client, epoch: 1)
+        page.set(epoch: 1)
+        try pipe.write()
+        try diary.expect("wake 1 socket")
+        try supervisor.wake(1, [.socket, .keepAlive], tokens: [0x1000])
+        #expect(try supervisor.expectWakeDone() == 1)
+        #expect(told == ["wake 1 socket", "wake 1 keep-alive", "keep-alive"])
+    }
+
+    /// The supervisor has not let it run: what there is to read belongs to whoever is told of it.
+    @Test(arguments: [UInt64(0), 1, 3]) func anotherEpochInTheWordMeansNothing(_ epoch: UInt64) throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let pipe = try Pipe()
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        try ready(client, epoch: 2)
+        page.set(epoch: epoch)
+        try pipe.write()
+        try supervisor.wake(7, [.socket], tokens: [0x1000])
+        #expect(try supervisor.expectWakeDone() == 7)
+        #expect(told == ["wake 7 socket"])
+    }
+
+    @Test func whoIsNotReadyDoesNotLookAtTheWord() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let pipe = try Pipe()
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        try ready(client, epoch: 1)
+        try supervisor.send(.suspendCancelled(.with { $0.epoch = 1 }))
+        try diary.expect("cancelled")
+        page.set(epoch: 1)
+        try pipe.write()
+        try supervisor.wake(1, [.request])
+        #expect(try supervisor.expectWakeDone() == 1)
+        #expect(told == ["cancelled", "wake 1 request"])
+    }
+
+    @Test func theNextSleepBeginsAnew() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let pipe = try Pipe()
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        for epoch in UInt64(1)...20 {
+            try ready(client, epoch: epoch)
+            page.set(epoch: epoch)
+            try pipe.write()
+            try diary.expect("wake \(epoch) socket")
+            try supervisor.wake(epoch, [.socket], tokens: [0x1000])
+            #expect(try supervisor.expectWakeDone() == epoch)
+            pipe.drain()
+        }
+        #expect(told.count == 20)
+    }
+
+    /// What the client's own poll set has seen does not keep its descriptor readable.
+    @Test func aSocketThatStaysReadableDoesNotSpin() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers()) { $0.driver = .manual }
+        let pipe = try Pipe()
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        try supervisor.prepare(1)
+        #expect(!Poll.wait(client.fileDescriptor, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
+        try client.processPending()
+        #expect(try supervisor.expectReady().epoch == 1)
+        // Not woken, it must not keep running either.
+        try pipe.write()
+        #expect(!Poll.wait(client.fileDescriptor, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
+        try client.processPending()
+        #expect(Poll.now(client.fileDescriptor).isEmpty)
+        #expect(told == [])
+    }
+
+    /// Whoever iterates over wakes gets them from the supervisor's messages.
+    @Test func aSequenceWaitsForTheMessage() async throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        var wakes = client.wakes.makeAsyncIterator()
+        let pipe = try Pipe()
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        try ready(client, epoch: 1)
+        page.set(epoch: 1)
+        try pipe.write()
+        try supervisor.wake(1, [.socket], tokens: [0x1000])
+        #expect(await wakes.next()?.id == 1)
+        #expect(told == ["wake 1 socket"])
+    }
+}
