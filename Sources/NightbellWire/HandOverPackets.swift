@@ -33,7 +33,7 @@ package struct HandOverPacket {
             while reader.position < socketEnd {
                 switch reader.varint() {
                 case 1 << 3:
-                    guard let tag = reader.varint(), let known = WireSocketTag(rawValue: Int(clamping: tag))
+                    guard let tag = reader.number(), let known = WireSocketTag(rawValue: tag)
                     else {
                         return false
                     }

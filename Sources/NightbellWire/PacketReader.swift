@@ -25,6 +25,12 @@ struct PacketReader {
         return nil
     }
 
+    /// The number of an enumeration's case. More than 31 bits are for the general decoder, which drops some.
+    mutating func number() -> Int? {
+        guard let value = varint(), value <= UInt64(Int32.max) else { return nil }
+        return Int(value)
+    }
+
     mutating func fixed64() -> UInt64? {
         guard bytes.count - position >= 8 else { return nil }
         var value: UInt64 = 0

@@ -73,7 +73,7 @@ extension WireWake {
     private mutating func readReasons(_ reader: inout PacketReader) -> Bool {
         guard let end = reader.end() else { return false }
         while reader.position < end {
-            guard let number = reader.varint(), let reason = WireWakeReason(rawValue: Int(clamping: number))
+            guard let number = reader.number(), let reason = WireWakeReason(rawValue: number)
             else {
                 return false
             }

@@ -1,0 +1,1 @@
+../../../Tests/NightbellTests/Support/FuzzedPacket.swift
