@@ -63,7 +63,8 @@ extension Session {
         }
         guard isOurs else { return }
         handleEarlyWake(earlyWake)
-        var mayRead = true
+        // The message of such a wake is still being made: the descriptor tells when it is there.
+        var mayRead = earlyWake == nil
         while let step = nextStep(mayRead) {
             switch step {
             case .handle(let notice):
