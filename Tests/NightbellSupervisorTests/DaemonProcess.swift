@@ -15,7 +15,7 @@ final class DaemonProcess {
         try FileManager.default.createDirectory(atPath: self.directory, withIntermediateDirectories: true)
         let settings = [
             "wakes.linger=20ms", "suspension.retry=20ms", "keepAlive.minimumTimeout=200ms",
-            "keepAlive.lead=50ms",
+            "keepAlive.lead=50ms", "helloTimeout=5m",
         ].map { "--set \($0)" }.joined(separator: " ")
         let program = PuppetProcess.program("nightbelld")
         let command = """

@@ -27,6 +27,8 @@ final class TestSupervisor: Sendable {
             socketPath: directory + "/nightbell.sock", runtimeDirectory: directory)
         configuration.suspension = suspension
         configuration.settings = .quick
+        // Tests connect first and speak when they come to it, which may take a busy machine its time.
+        configuration.helloTimeout = .seconds(300)
         configure(&configuration)
         self.configuration = configuration
         run = Run(try Supervisor(configuration, logger: logger))
