@@ -16,10 +16,10 @@ final class BuiltinServer {
     init(domain: String, passwords: [String: String], loop: Loop) throws {
         self.loop = loop
         let host = "127.0.0.1"
-        listener = try SIPListener(SIPAddress(host: host, port: 0))
-        // TCP and UDP on the same port, as SIP servers have it.
-        port = try listener.localAddress().port
-        datagrams = try SIPDatagramSocket(SIPAddress(host: host, port: port))
+        let sockets = try SIPServerSockets(host: host)
+        listener = sockets.listener
+        datagrams = sockets.datagrams
+        port = sockets.port
         server = ProxyServer(
             domain: domain, host: host, ports: [.tcp: port, .udp: port],
             registrar: Registrar(domain: domain, passwords: passwords))

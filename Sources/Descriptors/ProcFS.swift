@@ -119,9 +119,15 @@ package enum ProcFS {
 
     /// How many file locks the process holds. Locks of open file descriptions (`OFDLCK`) are nobody's; those
     /// waited for do not count.
-    package static func fileLocksHeld(_ pid: pid_t) -> Int {
-        guard let bytes = try? SmallFile.read("/proc/locks") else { return 0 }
-        return locksHeld(pid, in: bytes)
+    ///
+    /// - Returns: nil if the machine has so many locks that looking would take long.
+    package static func fileLocksHeld(_ pid: pid_t) -> Int? {
+        do {
+            let file = try OwnedDescriptor(opening: "/proc/locks", O_RDONLY)
+            return locksHeld(pid, in: try SmallFile.read(file, limit: 64 * 1_024))
+        } catch {
+            return nil
+        }
     }
 
     /// `1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF`; with `->` after the number it is waited for.

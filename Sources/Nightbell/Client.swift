@@ -121,6 +121,7 @@ public final class Client: Sendable {
     /// - Throws: ``NightbellError/Code/invalidToken`` if it was released before, or lost.
     public func release(_ socket: ParkedSocket) throws(NightbellError) {
         _ = try session.request(.release(socket))
+        session.forgetWatch(socket)
     }
 
     /// Releases the socket, then closes its descriptor, in this order, so that the peer learns of it now.

@@ -64,6 +64,9 @@ final class EarlyWaker {
 
     // MARK: Who is there
 
+    /// Descriptors in use.
+    var pageCount: Int { words.pageCount }
+
     /// - Returns: the descriptor of its wake word, and where in there it is; nil if it wants none.
     func add(
         _ slot: UInt32, user: UInt32, wantsWord: Bool

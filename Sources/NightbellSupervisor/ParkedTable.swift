@@ -71,7 +71,11 @@ struct ParkedTable: ~Copyable {
 
     /// Watches a socket that `contains` knows.
     mutating func arm(_ token: SocketToken) throws(LoopError) {
-        slots[Int(token.slot)]?.hasFired = false
+        if slots[Int(token.slot)]?.hasFired == true {
+            // What it fired for may still be unread, and is told again only to a watch that is new.
+            slots[Int(token.slot)]?.hasFired = false
+            disarm(token)
+        }
         switch slots[Int(token.slot)] {
         case .some(let held): try held.watch.arm()
         case .none: break

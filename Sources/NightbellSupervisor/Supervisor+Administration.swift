@@ -195,7 +195,7 @@ extension Supervisor {
         info.sockets = view.sockets.map(describe)
         if let launch = record.launch { info.launch = launch }
         if let obstacle = record.obstacle { info.warnings.append(obstacle) }
-        let locks = ProcFS.fileLocksHeld(record.process.pid)
+        let locks = ProcFS.fileLocksHeld(record.process.pid) ?? 0
         if locks > 0 { info.warnings.append("holds \(locks) file locks, also while it sleeps") }
         return info
     }

@@ -66,7 +66,8 @@ extension Supervisor {
     func hasDescriptors(for credentials: PeerCredentials, _ count: Int) -> Bool {
         guard credentials.uid != 0, credentials.uid != geteuid() else { return true }
         // A client has its connection, its process and a way to stop it; there are some of our own.
-        let inUse = supervision.socketCount + connections.count + 3 * clientProcesses.count + 16
+        let pages = unsafe earlyWaker.pageCount
+        let inUse = supervision.socketCount + connections.count + 3 * clientProcesses.count + pages + 16
         return inUse + count + min(1_024, descriptorLimit / 8) <= descriptorLimit
     }
 

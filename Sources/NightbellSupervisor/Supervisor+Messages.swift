@@ -39,7 +39,6 @@ extension Supervisor {
         }
         let bytes = packet.bytes
         if let fast = HandOverPacket(bytes) {
-            connection.hasSpoken = true
             return takeOffered(fast.handOver, connection, fast.request, controlTruncated: controlTruncated)
         }
         let message: WireClientMessage

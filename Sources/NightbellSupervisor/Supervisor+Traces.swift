@@ -13,11 +13,14 @@ extension Supervisor {
         if watchers > 0 { tellWatchers(trace, of: client, identifier(of: client)) }
     }
 
-    /// Who sleeps with a lock held keeps others waiting for as long as it sleeps.
+    /// Who sleeps with a lock held keeps others waiting for as long as it sleeps. Anybody can make the kernel's list
+    /// long, so it is not looked at for each sleep, but once in a second at the most.
     private func warnOfLocks(_ client: ClientID) {
-        guard let record = connection(of: client)?.client, !record.hasWarnedOfLocks else { return }
-        let locks = ProcFS.fileLocksHeld(record.process.pid)
-        guard locks > 0 else { return }
+        guard let record = connection(of: client)?.client, !record.hasWarnedOfLocks,
+            now >= nextLookAtLocks
+        else { return }
+        nextLookAtLocks = now + .seconds(1)
+        guard let locks = ProcFS.fileLocksHeld(record.process.pid), locks > 0 else { return }
         record.hasWarnedOfLocks = true
         logger.warning("\(record.identifier) sleeps with \(locks) file locks held")
     }

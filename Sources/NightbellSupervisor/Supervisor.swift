@@ -42,6 +42,7 @@ public actor Supervisor {
     var candidate: Candidate?
     var now: Instant
     var watchers = 0
+    var nextLookAtLocks = Instant(nanoseconds: .min)
     /// How many descriptors this process may have.
     let descriptorLimit = Supervisor.currentDescriptorLimit()
     var protocolErrors: UInt64 = 0

@@ -10,9 +10,17 @@ package struct WakeWords: ~Copyable {
     }
 
     private var pages = UniqueSlots<SharedPage>()
+    /// How many words of each page are somebody's.
+    private var live: [Int] = []
+    /// Free words, by user.
     private var free: [UInt32: [Place]] = [:]
+    /// Places for pages that were given back.
+    private var vacant: [UInt32] = []
 
     package init() {}
+
+    /// Pages, and so descriptors, in use.
+    package var pageCount: Int { live.count - vacant.count }
 
     /// A word for a client of this user; 0, which is no epoch.
     package mutating func take(user: UInt32) throws(SystemError) -> Place {
@@ -20,24 +28,40 @@ package struct WakeWords: ~Copyable {
         guard let place = free[user, default: []].popLast() else {
             preconditionFailure("a new page has free words")
         }
+        live[Int(place.page)] += 1
         store(0, at: place)
         return place
     }
 
     private mutating func addPage(for user: UInt32) throws(SystemError) {
-        let page = UInt32(pages.count)
-        pages.append(try SharedPage(name: "nightbell-wake-words"))
+        let shared = try SharedPage(name: "nightbell-wake-words")
+        let page: UInt32
+        if let place = vacant.popLast() {
+            page = place
+            pages[Int(page)] = consume shared
+        } else {
+            page = UInt32(pages.count)
+            pages.append(shared)
+            live.append(0)
+        }
         free[user] = (0..<UInt16(SharedPage.wordCount)).reversed().map { Place(page: page, index: $0) }
     }
 
     package mutating func giveBack(_ place: Place, user: UInt32) {
         free[user, default: []].append(place)
+        live[Int(place.page)] -= 1
+        guard live[Int(place.page)] == 0 else { return }
+        // Nobody has a word of this page any more: a descriptor for each uid that ever came would add up.
+        free[user]?.removeAll { $0.page == place.page }
+        if free[user]?.isEmpty ?? false { free[user] = nil }
+        pages[Int(place.page)] = nil
+        vacant.append(place.page)
     }
 
     package func store(_ value: UInt64, at place: Place) {
         switch pages[Int(place.page)] {
         case .some(let page): page.store(value, at: Int(place.index))
-        case .none: preconditionFailure("pages are kept")
+        case .none: preconditionFailure("a word that is somebody's has a page")
         }
     }
 
@@ -45,7 +69,7 @@ package struct WakeWords: ~Copyable {
     package func descriptor(for place: Place) -> CInt {
         switch pages[Int(place.page)] {
         case .some(let page): page.descriptor.rawValue
-        case .none: preconditionFailure("pages are kept")
+        case .none: preconditionFailure("a word that is somebody's has a page")
         }
     }
 }

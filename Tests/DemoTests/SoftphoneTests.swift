@@ -134,9 +134,10 @@ final class TestServer {
     private(set) var registrations = 0
 
     init(passwords: [String: String], port: UInt16 = 0) throws {
-        listener = try SIPListener(SIPAddress(host: "127.0.0.1", port: port))
-        self.port = try listener.localAddress().port
-        datagrams = try SIPDatagramSocket(SIPAddress(host: "127.0.0.1", port: self.port))
+        let sockets = try SIPServerSockets(host: "127.0.0.1", port: port)
+        listener = sockets.listener
+        datagrams = sockets.datagrams
+        self.port = sockets.port
         proxy = ProxyServer(
             domain: "example.test", host: "127.0.0.1", ports: [.tcp: self.port, .udp: self.port],
             registrar: Registrar(domain: "example.test", passwords: passwords))

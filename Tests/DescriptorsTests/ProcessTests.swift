@@ -54,7 +54,7 @@ import Testing
     @Test func fileLocksAreCounted() throws {
         let directory = try TemporaryDirectory()
         let file = try OwnedDescriptor(opening: directory.file("lock"), O_RDWR | O_CREAT, mode: 0o600)
-        let before = ProcFS.fileLocksHeld(getpid())
+        let before = try #require(ProcFS.fileLocksHeld(getpid()))
         #expect(flock(file.rawValue, LOCK_EX) == 0)
         #expect(ProcFS.fileLocksHeld(getpid()) == before + 1)
     }

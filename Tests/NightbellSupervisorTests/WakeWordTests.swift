@@ -42,6 +42,21 @@ import Testing
         #expect(Set(places.map(\.page)).count == 2)
     }
 
+    /// A uid that was here once holds nothing for ever.
+    @Test func aPageThatNobodyUsesIsGivenBack() throws {
+        var words = WakeWords()
+        let lasting = try words.take(user: 0)
+        for user in UInt32(1)...100 {
+            let places = [try words.take(user: user), try words.take(user: user)]
+            #expect(words.pageCount == 2)
+            for place in places { words.giveBack(place, user: user) }
+            #expect(words.pageCount == 1)
+        }
+        words.store(5, at: lasting)
+        words.giveBack(lasting, user: 0)
+        #expect(words.pageCount == 0)
+    }
+
     // MARK: In a supervisor
 
     @Test func aSocketThatWakesIsToldInTheWord() throws {

@@ -160,4 +160,89 @@ import Testing
         #expect(await wakes.next()?.id == 1)
         #expect(told == ["wake 1 socket"])
     }
+
+    /// What was told early is told once: later traffic is news, also where the library does not watch.
+    @Test func withMoreSocketsThanItWatchesTheMessageCounts() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let pipe = try Pipe()
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        try ready(client, epoch: 1)
+        page.set(epoch: 1)
+        try pipe.write()
+        try diary.expect("wake 1 socket")
+        try supervisor.wake(1, [.socket], tokens: [0x1000])
+        #expect(try supervisor.expectWakeDone() == 1)
+        let others = try (0..<17).map { _ in try Pipe() }
+        _ = try client.handOver(others.map { .init($0.descriptor, as: .device) })
+        try ready(client, epoch: 2)
+        try supervisor.wake(2, [.socket], tokens: [0x1000])
+        #expect(try supervisor.expectWakeDone() == 2)
+        #expect(told == ["wake 1 socket", "wake 2 socket"])
+    }
+
+    /// It was suspended without having agreed to.
+    @Test func afterASuspensionByForceTheMessageCounts() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let pipe = try Pipe()
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        try ready(client, epoch: 1)
+        page.set(epoch: 1)
+        try pipe.write()
+        try diary.expect("wake 1 socket")
+        try supervisor.wake(1, [.socket], tokens: [0x1000])
+        try supervisor.wake(2, [.socket], tokens: [0x1000])
+        #expect(try supervisor.expectWakeDone() == 1)
+        #expect(try supervisor.expectWakeDone() == 2)
+        #expect(told == ["wake 1 socket", "wake 2 socket"])
+    }
+
+    /// Which of them it was, only the supervisor can tell then.
+    @Test func aClosedDescriptorLeavesItToTheMessage() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let pipe = try Pipe()
+        let ends = [dup(pipe.descriptor), dup(pipe.descriptor)]
+        _ = try client.handOver(ends.map { .init($0, as: .device) })
+        // Its number now means something that cannot be watched; closed, it could mean anything in no time.
+        let directory = open("/tmp", O_RDONLY | O_CLOEXEC)
+        #expect(dup2(directory, ends[1]) == ends[1])
+        close(directory)
+        try ready(client, epoch: 1)
+        page.set(epoch: 1)
+        try pipe.write()
+        try supervisor.wake(1, [.socket], tokens: [0x1001])
+        #expect(try supervisor.expectWakeDone() == 1)
+        #expect(told == ["wake 1 socket"])
+        for end in ends { close(end) }
+    }
+
+    @Test func aDescriptorHandedOverTwiceIsToldByTheMessage() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let pipe = try Pipe()
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        _ = try client.handOver(pipe.descriptor, as: .device)
+        try ready(client, epoch: 1)
+        page.set(epoch: 1)
+        try pipe.write()
+        try supervisor.wake(1, [.socket], tokens: [0x1000, 0x1001])
+        #expect(try supervisor.expectWakeDone() == 1)
+        #expect(told == ["wake 1 socket"])
+    }
+
+    /// Its descriptor stays open and becomes readable: that is nobody's business here.
+    @Test func aReleasedSocketIsNotWatched() throws {
+        let client = try Client(of: supervisor, handlers: diary.handlers()) { $0.driver = .manual }
+        let pipe = try Pipe()
+        let other = try Pipe()
+        let socket = try client.handOver(pipe.descriptor, as: .device)
+        _ = try client.handOver(other.descriptor, as: .device)
+        try supervisor.prepare(1)
+        #expect(!Poll.wait(client.fileDescriptor, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
+        try client.processPending()
+        #expect(try supervisor.expectReady().epoch == 1)
+        try supervisor.send(.suspendCancelled(.with { $0.epoch = 1 }))
+        try client.release(socket)
+        try client.processPending()
+        try pipe.write()
+        #expect(Poll.now(client.fileDescriptor).isEmpty)
+    }
 }

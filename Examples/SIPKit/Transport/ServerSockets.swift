@@ -100,6 +100,31 @@ public final class SIPDatagramSocket {
     }
 }
 
+/// TCP and UDP on the same port, as SIP servers have it.
+public struct SIPServerSockets {
+    public let listener: SIPListener
+    public let datagrams: SIPDatagramSocket
+    public let port: UInt16
+
+    /// With port 0 the kernel chooses one that is free for TCP; if it is not for UDP, another is tried.
+    public init(host: String, port: UInt16 = 0) throws(SIPSocketError) {
+        var attempts = port == 0 ? 20 : 1
+        while true {
+            attempts -= 1
+            let listener = try SIPListener(SIPAddress(host: host, port: port))
+            let chosen = try listener.localAddress().port
+            do throws(SIPSocketError) {
+                datagrams = try SIPDatagramSocket(SIPAddress(host: host, port: chosen))
+                self.listener = listener
+                self.port = chosen
+                return
+            } catch {
+                guard case .system(_, EADDRINUSE) = error, attempts > 0 else { throw error }
+            }
+        }
+    }
+}
+
 private func boundSocket(_ address: SIPAddress, _ type: __socket_type) throws(SIPSocketError) -> CInt {
     let own = try ResolvedAddress(address, type)
     let flags = CInt(type.rawValue) | CInt(SOCK_NONBLOCK.rawValue) | CInt(SOCK_CLOEXEC.rawValue)

@@ -15,10 +15,11 @@ final class CallServer {
 
     init(domain: String, passwords: [String: String]) throws {
         let host = "127.0.0.1"
-        listener = try SIPListener(SIPAddress(host: host, port: 0))
-        let port = try listener.localAddress().port
+        let sockets = try SIPServerSockets(host: host)
+        listener = sockets.listener
+        datagrams = sockets.datagrams
+        let port = sockets.port
         address = SIPAddress(host: host, port: port)
-        datagrams = try SIPDatagramSocket(address)
         proxy = ProxyServer(
             domain: domain, host: host, ports: [.tcp: port, .udp: port],
             registrar: Registrar(domain: domain, passwords: passwords))

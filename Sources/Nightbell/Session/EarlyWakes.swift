@@ -9,8 +9,9 @@ package struct EarlyWakes {
     private var readyAt: Int64 = 0
     /// The client's sockets that its own poll set watches, each under its ID.
     private var watched: [ParkedSocket] = []
-    /// How many of them have not been reported yet.
-    private var unreported = 0
+    /// Those that have not been reported yet.
+    private var unreported: [UInt64] = []
+    /// What was noticed early, and the supervisor has not told yet.
     private var told: [Wake.SocketEvent] = []
     private var lastWakeID: UInt64 = 0
 
@@ -21,24 +22,36 @@ package struct EarlyWakes {
         readyEpoch = epoch
         readyAt = now
         watched = sockets
-        unreported = sockets.count
+        unreported = sockets.map(\.id)
         told.removeAll(keepingCapacity: true)
         told.reserveCapacity(sockets.count)
     }
 
+    /// A suspension is announced: whatever the supervisor tells from now on is news.
+    package mutating func suspensionAnnounced() {
+        readyEpoch = nil
+        told.removeAll(keepingCapacity: true)
+    }
+
+    /// The socket is the supervisor's no more.
+    package mutating func released(_ id: UInt64) {
+        unreported.removeAll { $0 == id }
+        watched.removeAll { $0.id == id }
+    }
+
     /// Whether the poll set may have something to tell.
-    package var isWatching: Bool { unreported > 0 }
+    package var isWatching: Bool { !unreported.isEmpty }
 
     /// A watched socket is reported, which happens once.
     package mutating func report(_ id: UInt64, _ conditions: SocketConditions) {
-        unreported = max(0, unreported - 1)
+        reportNothing(id)
         // It may have been released since.
         guard let socket = watched.first(where: { $0.id == id }) else { return }
         told.append(.init(socket: socket, conditions: conditions))
     }
 
     /// A watched socket is reported, and nobody is to be told.
-    package mutating func reportNothing() { unreported = max(0, unreported - 1) }
+    package mutating func reportNothing(_ id: UInt64) { unreported.removeAll { $0 == id } }
 
     /// Something happened to a socket of this client. False: it has several, so which one must be found out.
     package mutating func reportOnly(_ conditions: SocketConditions) -> Bool {
@@ -72,8 +85,9 @@ package struct EarlyWakes {
         guard !told.isEmpty else { return wake }
         var wake = wake
         wake.sockets = wake.sockets.compactMap { event in
-            guard let early = told.first(where: { $0.socket == event.socket }) else { return event }
-            let news = event.conditions.subtracting(early.conditions)
+            guard let place = told.firstIndex(where: { $0.socket == event.socket }) else { return event }
+            // Told once, it is told: what happens later to the same socket is another matter.
+            let news = event.conditions.subtracting(told.remove(at: place).conditions)
             return news.isEmpty ? nil : Wake.SocketEvent(socket: event.socket, conditions: event.conditions)
         }
         if wake.sockets.isEmpty { wake.reasons.remove(.socket) }

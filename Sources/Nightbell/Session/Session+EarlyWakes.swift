@@ -20,9 +20,17 @@ extension Session {
     static func watchSockets(epoch: UInt64, _ watcher: borrowing Watcher, _ core: inout Core) {
         let sockets = core.state.holdings.sockets
         guard core.wakeWord != nil, !sockets.isEmpty, sockets.count <= EarlyWakes.socketLimit else { return }
+        // Of a descriptor that was handed over twice, the poll set would tell once.
+        guard Set(sockets.values.map(\.socket.descriptor)).count == sockets.count else { return }
         var watched: [ParkedSocket] = []
-        for (id, parked) in sockets where watcher.watchOnce(parked.socket.descriptor, mark: id) {
+        for (id, parked) in sockets {
+            // One that is closed already is for the supervisor to tell of, and so are all others then.
+            guard watcher.watchOnce(parked.socket.descriptor, mark: id) else { break }
             watched.append(parked.socket)
+        }
+        guard watched.count == sockets.count else {
+            for socket in watched { watcher.remove(socket.descriptor) }
+            return
         }
         core.early.ready(epoch: epoch, watching: watched, at: BootClock.now())
     }
@@ -51,7 +59,19 @@ extension Session {
 
     /// What is reported is not watched any more, so that it does not keep the poll set readable.
     static func collectReported(_ watcher: borrowing Watcher, _ core: inout Core) {
-        watcher.collect(limit: EarlyWakes.socketLimit) { _, _ in core.early.reportNothing() }
+        watcher.collect(limit: EarlyWakes.socketLimit) { id, _ in core.early.reportNothing(id) }
+    }
+
+    /// The descriptor is its owner's alone again.
+    func forgetWatch(_ socket: ParkedSocket) {
+        core.withLock { core in
+            core.early.released(socket.id)
+            // Another socket that was handed over may have the same descriptor.
+            let isShared = core.state.holdings.sockets.values.contains {
+                $0.socket.descriptor == socket.descriptor
+            }
+            if !isShared { watcher.remove(socket.descriptor) }
+        }
     }
 
     /// Runs the wake handler if the supervisor's word says so.

@@ -156,7 +156,10 @@ extension Session {
 
     private func prepare(_ epoch: UInt64, _ connection: UInt64) {
         if core.withLock({ Self.isOver(connection, $0) }) { return }
-        core.withLock { $0.preparedEpoch = epoch }
+        core.withLock { core in
+            core.preparedEpoch = epoch
+            core.early.suspensionAnnounced()
+        }
         let notIdle = handlers.prepareToSuspend()
         // If this took so long that the process was suspended and woken meanwhile, the answer is out of date.
         readWhatIsThere()

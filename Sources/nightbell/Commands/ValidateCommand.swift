@@ -7,7 +7,7 @@ struct ValidateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "validate", abstract: "Explains every mistake in manifests.",
         discussion: """
-            A manifest is a YAML file that declares a client to the supervisor: see the DocC article Manifests. \
+            A manifest is a YAML file that declares a client to the supervisor. \
             Users and groups are looked up on this machine, as the supervisor would. Nothing is started, and no \
             supervisor is needed.
 

@@ -1,0 +1,37 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import Testing
+
+/// A socket that is still watched since an earlier sleep, and a client that says that it is ready, in one turn.
+@Suite struct ReadyRaceTests {
+    /// Stopped, the supervisor finds both at once; the packet came first.
+    @Test(arguments: [1, 2, 3]) func aPacketBeforeReadyWakesTheSleeper(round: Int) throws {
+        let daemon = try DaemonProcess(suspension: "none")
+        let name = "org.example.phone"
+        let client = try WireClient(path: daemon.socketPath)
+        try client.hello(name)
+        let administrator = try WireClient(path: daemon.socketPath)
+        let pair = try Pair.tcp()
+        _ = try client.handOver(pair.near)
+        try client.goToSleep()
+        try client.wait(for: name, toBe: .suspended, path: daemon.socketPath)
+        // Woken for something else, its socket stays watched.
+        var request = WireWakeClient()
+        request.identifier = name
+        try administrator.ask(.wakeClient(request))
+        try client.finish(try client.wake())
+        let epoch = try client.prepare()
+
+        kill(daemon.child.pid, SIGSTOP)
+        try #require(eventually { ProcFS.state(daemon.child.pid) == "T" })
+        try pair.send("INVITE")
+        try client.ready(epoch)
+        kill(daemon.child.pid, SIGCONT)
+
+        let wake = try client.wake()
+        #expect(wake.reasons == [.socket])
+        #expect(pair.received() == "INVITE")
+    }
+}
