@@ -29,6 +29,9 @@ package struct ProcessHandle: ~Copyable, Sendable {
         _ = try systemCall("pidfd_send_signal") { clinux_pidfd_send_signal(rawValue, number) }
     }
 
+    /// The pidfd's number, for as long as this value lives.
+    package var pidfdValue: CInt { pidfd.rawValue }
+
     /// Whether it has ended, waited for or not.
     package var hasExited: Bool { Poll.now(pidfd.rawValue).contains(.readable) }
 

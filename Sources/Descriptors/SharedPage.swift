@@ -35,11 +35,25 @@ package struct SharedPage: ~Copyable {
         unsafe munmap(words, Self.byteCount)
     }
 
-    /// Writes one word; whoever reads the new value sees everything that was done before.
-    package borrowing func store(_ value: UInt64, at index: Int) {
-        precondition(index >= 0 && index < Self.wordCount, "a page has no such word")
-        unsafe clinux_store_release(words + index, value)
+    /// A word for writing, which is there for as long as the page is.
+    @unsafe
+    package struct Word {
+        private let address: UnsafeMutablePointer<UInt64>
+
+        init(_ address: UnsafeMutablePointer<UInt64>) {
+            unsafe self.address = address
+        }
+
+        /// Whoever reads the new value sees everything that was done before.
+        package func store(_ value: UInt64) { unsafe clinux_store_release(address, value) }
     }
+
+    package borrowing func word(at index: Int) -> Word {
+        precondition(index >= 0 && index < Self.wordCount, "a page has no such word")
+        return unsafe Word(words + index)
+    }
+
+    package borrowing func store(_ value: UInt64, at index: Int) { unsafe word(at: index).store(value) }
 }
 
 /// The reader's view of one word of somebody else's `SharedPage`.

@@ -28,8 +28,39 @@ package struct SystemError: Error, Sendable, Hashable, CustomStringConvertible {
 }
 
 /// The one place that knows `EINTR`: calls again until the call is not interrupted, and turns -1 into an error.
-package func systemCall<Result: SignedInteger>(
-    _ name: @autoclosure () -> String, _ call: () -> Result
+package func systemCall(
+    _ name: @autoclosure () -> String, _ call: () -> CInt
+) throws(SystemError) -> CInt {
+    try uninterrupted(name, call)
+}
+
+/// As above, for the calls whose results are sizes.
+package func systemCall(
+    _ name: @autoclosure () -> String, _ call: () -> Int
+) throws(SystemError) -> Int {
+    try uninterrupted(name, call)
+}
+
+/// As `systemCall`, for calls whose "not now" (`EAGAIN`) is no error: nil then.
+package func nonblockingSystemCall(
+    _ name: @autoclosure () -> String, _ call: () -> CInt
+) throws(SystemError) -> CInt? {
+    try uninterruptedUnlessBusy(name, call)
+}
+
+/// As above, for the calls whose results are sizes.
+package func nonblockingSystemCall(
+    _ name: @autoclosure () -> String, _ call: () -> Int
+) throws(SystemError) -> Int? {
+    try uninterruptedUnlessBusy(name, call)
+}
+
+// Generic code that another module uses is not specialized, and asks the runtime for metadata each time: so these stay
+// in here.
+
+@inline(__always)
+private func uninterrupted<Result: SignedInteger>(
+    _ name: () -> String, _ call: () -> Result
 ) throws(SystemError) -> Result {
     while true {
         let result = call()
@@ -39,9 +70,9 @@ package func systemCall<Result: SignedInteger>(
     }
 }
 
-/// As `systemCall`, for calls whose "not now" (`EAGAIN`) is no error: nil then.
-package func nonblockingSystemCall<Result: SignedInteger>(
-    _ name: @autoclosure () -> String, _ call: () -> Result
+@inline(__always)
+private func uninterruptedUnlessBusy<Result: SignedInteger>(
+    _ name: () -> String, _ call: () -> Result
 ) throws(SystemError) -> Result? {
     while true {
         let result = call()

@@ -1,32 +1,54 @@
 import CLibevent
 
 /// Where libevent's callbacks put what they are told, until the turn takes it. Confined to the loop's thread.
-/// Two arrays change places, so that in the steady state nothing is allocated.
-struct Gathering {
-    private var filling: [Ready] = []
+///
+/// Not gathered in an array: that is looked after by the runtime, and each page of code or memory that a wake needs and
+/// the processor does not have at hand costs more than a hundred instructions.
+@safe
+struct Gathering: ~Copyable {
+    private var base: UnsafeMutablePointer<Ready>
+    private var capacity = 64
+    private(set) var count = 0
     private var spare: [Ready] = []
     /// Whether the loop was woken for its inbox.
     var bellRang = false
 
     init() {
-        filling.reserveCapacity(64)
-        spare.reserveCapacity(64)
+        unsafe base = .allocate(capacity: capacity)
     }
 
-    var count: Int { filling.count }
+    deinit {
+        unsafe base.deallocate()
+    }
 
-    subscript(index: Int) -> Ready { filling[index] }
+    subscript(index: Int) -> Ready {
+        precondition(index >= 0 && index < count, "no such event")
+        return unsafe base[index]
+    }
 
     mutating func append(_ ready: Ready) {
-        filling.append(ready)
+        if count == capacity { grow() }
+        unsafe (base + count).initialize(to: ready)
+        count += 1
     }
 
-    /// What was gathered since the last call. Give the array back with `recycle` when it is dealt with.
+    @inline(never)
+    private mutating func grow() {
+        let larger = UnsafeMutablePointer<Ready>.allocate(capacity: 2 * capacity)
+        unsafe larger.moveInitialize(from: base, count: count)
+        unsafe base.deallocate()
+        unsafe base = larger
+        capacity *= 2
+    }
+
+    /// What was gathered since the last call. Give the array back with `recycle` when it is dealt with: so nothing is
+    /// allocated.
     mutating func take() -> [Ready] {
-        let taken = filling
-        filling = spare
+        var batch = spare
         spare = []
-        return taken
+        unsafe batch.append(contentsOf: UnsafeBufferPointer(start: base, count: count))
+        count = 0
+        return batch
     }
 
     mutating func recycle(_ batch: consuming [Ready]) {

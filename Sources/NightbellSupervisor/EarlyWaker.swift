@@ -6,61 +6,73 @@ import Suspension
 /// are its own again, so that it can read while the supervisor finds out what happened, decides and tells.
 ///
 /// Between a packet and the first byte that its owner reads, every line of code and of memory counts that the
-/// processor does not have at hand: the machine was idle. So this is apart from the rest, looks into one flat table,
-/// and comes before the loop even enters the actor. Confined to the loop's thread, as all it uses is.
+/// processor does not have at hand: the machine was idle. So this is apart from the rest, finds all that it needs in
+/// one record, calls nothing of the language's runtime, and comes before the loop even enters the actor. Confined to
+/// the loop's thread, as all it uses is.
+@safe
 final class EarlyWaker {
-    private struct Sleeper {
+    @unsafe private struct Sleeper {
         /// The suspension that is under way; 0: none that a socket may end early.
         var epoch: UInt64 = 0
+        /// How to end it.
+        var thaw = QuickThaw.none
         /// A socket has ended it, and the core has not heard of that yet.
         var isThawed = false
-        /// Its wake word, if it has one.
-        var word: WakeWords.Place?
+        /// Its wake word, if it has one, and where that is.
+        var word: SharedPage.Word?
+        var place: WakeWords.Place?
     }
 
-    /// By the slots of the client IDs.
-    private var sleepers: [Sleeper] = []
+    /// By the slots of the client IDs. Not an array: the runtime would guard it against overlapping access.
+    private var sleepers: UnsafeMutablePointer<Sleeper>
+    private var capacity = 64
     private var words = WakeWords()
-    private let suspender: any Suspender
 
-    init(_ suspender: any Suspender) {
-        self.suspender = suspender
+    init() {
+        unsafe sleepers = .allocate(capacity: capacity)
+        unsafe sleepers.initialize(repeating: Sleeper(), count: capacity)
     }
 
-    /// The core hears of it afterwards; that it is thawed again then costs nothing, and reports it if this fails.
+    deinit {
+        unsafe sleepers.deallocate()
+    }
+
+    /// Call `takeThawed` before anything else is done with its owner.
     ///
     /// - Returns: whether there was somebody to wake.
     func wake(_ ready: Ready) -> Bool {
-        guard let owner = WatchToken(rawValue: ready.token).owner, owner < sleepers.count,
-            sleepers[Int(owner)].epoch != 0
-        else { return false }
-        if let word = sleepers[Int(owner)].word {
+        guard let owner = WatchToken(rawValue: ready.token).owner, owner < capacity else { return false }
+        let sleeper = unsafe sleepers + Int(owner)
+        guard unsafe sleeper.pointee.epoch != 0 else { return false }
+        if let word = unsafe sleeper.pointee.word {
             let conditions: UInt64 = (ready.readable ? 1 : 0) | (ready.closed ? 2 : 0)
-            words.store(sleepers[Int(owner)].epoch << 8 | conditions, at: word)
+            unsafe word.store(sleeper.pointee.epoch << 8 | conditions)
         }
-        sleepers[Int(owner)].epoch = 0
-        sleepers[Int(owner)].isThawed = true
-        try? suspender.thaw(slot: owner)
+        unsafe sleeper.pointee.epoch = 0
+        // If it fails, the thaw that the core asks for tells.
+        unsafe sleeper.pointee.isThawed = sleeper.pointee.thaw.perform()
         return true
     }
 
     // MARK: Who sleeps
 
-    /// From now on its sockets may thaw this client.
-    func set(_ slot: UInt32, epoch: UInt64) {
-        sleepers[Int(slot)].epoch = epoch
-        sleepers[Int(slot)].isThawed = false
+    /// From now on its sockets may thaw this client, until `clear` or `remove`: before `thaw` becomes invalid.
+    func set(_ slot: UInt32, epoch: UInt64, thaw: QuickThaw) {
+        guard slot < capacity else { return }
+        unsafe sleepers[Int(slot)].epoch = epoch
+        unsafe sleepers[Int(slot)].thaw = thaw
+        unsafe sleepers[Int(slot)].isThawed = false
     }
 
     /// It is awake, or about to be.
     func clear(_ slot: UInt32) {
-        guard slot < sleepers.count else { return }
-        sleepers[Int(slot)].epoch = 0
-        sleepers[Int(slot)].isThawed = false
+        guard slot < capacity else { return }
+        unsafe sleepers[Int(slot)].epoch = 0
+        unsafe sleepers[Int(slot)].isThawed = false
     }
 
     /// Whether a socket has thawed it in this turn and the core is about to hear of that.
-    func hasThawed(_ slot: UInt32) -> Bool { slot < sleepers.count && sleepers[Int(slot)].isThawed }
+    func hasThawed(_ slot: UInt32) -> Bool { unsafe slot < capacity && sleepers[Int(slot)].isThawed }
 
     // MARK: Who is there
 
@@ -71,17 +83,30 @@ final class EarlyWaker {
     func add(
         _ slot: UInt32, user: UInt32, wantsWord: Bool
     ) throws(SystemError) -> (descriptor: CInt, index: UInt16)? {
-        while sleepers.count <= Int(slot) { sleepers.append(Sleeper()) }
-        sleepers[Int(slot)] = Sleeper()
+        if slot >= capacity { grow(beyond: Int(slot)) }
+        unsafe sleepers[Int(slot)] = Sleeper()
         guard wantsWord else { return nil }
-        let word = try words.take(user: user)
-        sleepers[Int(slot)].word = word
-        return (words.descriptor(for: word), word.index)
+        let place = try words.take(user: user)
+        unsafe sleepers[Int(slot)].place = place
+        unsafe sleepers[Int(slot)].word = words.word(at: place)
+        return (words.descriptor(for: place), place.index)
     }
 
     func remove(_ slot: UInt32, user: UInt32) {
-        guard slot < sleepers.count else { return }
-        if let word = sleepers[Int(slot)].word { words.giveBack(word, user: user) }
-        sleepers[Int(slot)] = Sleeper()
+        guard slot < capacity else { return }
+        let place = unsafe sleepers[Int(slot)].place
+        unsafe sleepers[Int(slot)] = Sleeper()
+        if let place { words.giveBack(place, user: user) }
+    }
+
+    private func grow(beyond slot: Int) {
+        // By an eighth, as the supervisor's other tables do: there are thousands of clients.
+        let larger = max(slot + 1, capacity + capacity / 8)
+        let moved = UnsafeMutablePointer<Sleeper>.allocate(capacity: larger)
+        unsafe moved.moveInitialize(from: sleepers, count: capacity)
+        unsafe (moved + capacity).initialize(repeating: Sleeper(), count: larger - capacity)
+        unsafe sleepers.deallocate()
+        unsafe sleepers = moved
+        capacity = larger
     }
 }

@@ -48,7 +48,7 @@ extension Supervisor {
         case .kill(let client, let reason):
             kill(client, reason)
         case .forget(let client):
-            suspender.detach(slot: client.slot)
+            detach(client)
             if let user = supervision.user(of: client) ?? connection(of: client)?.credentials.uid {
                 unsafe earlyWaker.remove(client.slot, user: user)
             }
@@ -182,7 +182,11 @@ extension Supervisor {
 
     private func freeze(_ client: ClientID, epoch: UInt64) {
         guard let record = connection(of: client)?.client else { return }
-        if supervision.isCertainToWake(client) { unsafe earlyWaker.set(client.slot, epoch: epoch) }
+        defer {
+            if supervision.isCertainToWake(client) {
+                unsafe earlyWaker.set(client.slot, epoch: epoch, thaw: suspender.quickThaw(slot: client.slot))
+            }
+        }
         guard record.obstacle == nil else { return followUps.append(.frozen(client, epoch: epoch)) }
         report(client, epoch) { () throws(SuspensionError) in
             // Who is in a slot is detached before the slot is another's.
@@ -208,7 +212,7 @@ extension Supervisor {
                 logger.debug("cannot suspend \(identifier(of: client)): \(error)")
             case .processMoved:
                 // Detached, it is put into a cgroup of ours again at the next attempt.
-                suspender.detach(slot: client.slot)
+                detach(client)
                 log(.suspension, .notice, "\(identifier(of: client)) was moved to another cgroup")
             case .notPermitted:
                 guard let record = connection(of: client)?.client else { break }
@@ -230,6 +234,12 @@ extension Supervisor {
             guard error.code != .processGone, error.code != .notAttached else { return }
             logger.error("cannot thaw \(identifier(of: client)): \(error)")
         }
+    }
+
+    /// Its descriptors are closed: nobody may use their numbers afterwards.
+    func detach(_ client: ClientID) {
+        unsafe earlyWaker.clear(client.slot)
+        suspender.detach(slot: client.slot)
     }
 
     private func kill(_ client: ClientID, _ reason: TerminationReason) {

@@ -22,7 +22,7 @@ extension Supervisor {
             switch error.code {
             case .processMoved:
                 // Detached, it is put into a cgroup of ours again at the next attempt.
-                suspender.detach(slot: client.slot)
+                detach(client)
             case .processGone, .freezerMissing, .notPermitted, .outOfDescriptors, .notAttached, .systemError:
                 // Its pidfd tells of its end; the others say nothing about it.
                 return
@@ -50,7 +50,7 @@ extension Supervisor {
     /// From now on it is treated like everybody is where nobody is suspended: its sockets are watched while it is
     /// believed to sleep, and it runs on.
     func notePermissionDenied(_ client: ClientID, _ record: ClientRecord, _ error: SuspensionError) {
-        suspender.detach(slot: client.slot)
+        detach(client)
         let whose =
             "it runs as uid \(connection(of: client)?.credentials.uid ?? 0), the supervisor as uid \(geteuid())"
         record.obstacle = "cannot be suspended and runs on while it is shown as suspended: \(error); \(whose)"

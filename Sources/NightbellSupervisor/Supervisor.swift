@@ -89,7 +89,7 @@ public actor Supervisor {
         startedAt = now
         let directory = try RuntimeDirectory(configuration.runtimeDirectory)
         suspender = try Self.prepareSuspension(configuration, directory, logger)
-        unsafe earlyWaker = EarlyWaker(suspender)
+        unsafe earlyWaker = EarlyWaker()
         self.directory = consume directory
         var isListening = false
         do {
@@ -187,6 +187,9 @@ public actor Supervisor {
         case .processExit:
             if let connection = connections[token] { drop(connection, "its process ended") }
         case .socket:
+            if let owner = token.owner, unsafe earlyWaker.hasThawed(owner) {
+                suspender.noteThawed(slot: owner)
+            }
             if let socket = parked.token(for: token) { socketFired(socket, ready) }
         case nil:
             preconditionFailure("the loop made up a token")

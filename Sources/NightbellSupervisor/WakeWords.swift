@@ -29,7 +29,7 @@ package struct WakeWords: ~Copyable {
             preconditionFailure("a new page has free words")
         }
         live[Int(place.page)] += 1
-        store(0, at: place)
+        unsafe word(at: place).store(0)
         return place
     }
 
@@ -58,9 +58,10 @@ package struct WakeWords: ~Copyable {
         vacant.append(place.page)
     }
 
-    package func store(_ value: UInt64, at place: Place) {
+    /// Valid until the word is given back.
+    package func word(at place: Place) -> SharedPage.Word {
         switch pages[Int(place.page)] {
-        case .some(let page): page.store(value, at: Int(place.index))
+        case .some(let page): unsafe page.word(at: Int(place.index))
         case .none: preconditionFailure("a word that is somebody's has a page")
         }
     }

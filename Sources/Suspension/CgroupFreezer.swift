@@ -20,7 +20,7 @@ final class CgroupFreezer: Suspender {
         }
 
         /// What was asked for last: asking twice for the same costs a system call on the way to a wake.
-        private var isToBeFrozen = false
+        var isToBeFrozen = false
 
         func set(frozen: Bool) throws(SystemError) {
             guard frozen || isToBeFrozen else { return }
@@ -123,6 +123,13 @@ final class CgroupFreezer: Suspender {
             throw SuspensionError("thaw \(client.pid)", error)
         }
     }
+
+    func quickThaw(slot: UInt32) -> QuickThaw {
+        guard let client = clients[slot], client.isToBeFrozen else { return .none }
+        return .freezer(client.freezer.rawValue)
+    }
+
+    func noteThawed(slot: UInt32) { clients[slot]?.isToBeFrozen = false }
 
     func detach(slot: UInt32) {
         guard let client = clients.remove(slot) else { return }

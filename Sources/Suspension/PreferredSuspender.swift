@@ -50,6 +50,10 @@ final class PreferredSuspender: Suspender {
         try chosen(slot).thaw(slot: slot)
     }
 
+    func quickThaw(slot: UInt32) -> QuickThaw { chosen(slot).quickThaw(slot: slot) }
+
+    func noteThawed(slot: UInt32) { chosen(slot).noteThawed(slot: slot) }
+
     func settle() { fallback.settle() }
 
     func detach(slot: UInt32) {

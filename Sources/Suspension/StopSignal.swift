@@ -110,6 +110,17 @@ final class StopSignal: Suspender {
         }
     }
 
+    func quickThaw(slot: UInt32) -> QuickThaw {
+        guard let client = clients[slot], client.state == .stopped else { return .none }
+        return .pidfd(client.process.pidfdValue)
+    }
+
+    func noteThawed(slot: UInt32) {
+        guard let client = clients[slot] else { return }
+        if client.state == .stopped { toClear.append(slot) }
+        client.state = .running
+    }
+
     func settle() {
         // Who was stopped again since is on record rightly.
         for slot in toClear where clients[slot]?.state != .stopped { record.clear(slot) }

@@ -83,6 +83,12 @@ package protocol Suspender: AnyObject {
     /// Undoes `freeze`, and only that: who was stopped by somebody else stays stopped. May be called at any time.
     func thaw(slot: UInt32) throws(SuspensionError)
 
+    /// How to do what `thaw` would do to a client that was frozen just now.
+    func quickThaw(slot: UInt32) -> QuickThaw
+
+    /// Its `quickThaw` was performed. May be called again.
+    func noteThawed(slot: UInt32)
+
     /// Does what a thaw has left for later, because whoever wakes should not have to wait for it. Call it now and
     /// then.
     func settle()

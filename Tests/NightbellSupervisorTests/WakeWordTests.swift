@@ -23,14 +23,14 @@ import Testing
     @Test func aWordThatIsUsedAgainIsZero() throws {
         var words = WakeWords()
         let place = try words.take(user: 1)
-        words.store(0x101, at: place)
+        unsafe words.word(at: place).store(0x101)
         words.giveBack(place, user: 1)
         let again = try words.take(user: 1)
         #expect(again.page == place.page && again.index == place.index)
         let page = OwnedDescriptor(adopting: dup(words.descriptor(for: again)))
         let word = try SharedWord(mapping: page, at: Int(again.index))
         #expect(word.value == 0)
-        words.store(0x201, at: again)
+        unsafe words.word(at: again).store(0x201)
         #expect(word.value == 0x201)
     }
 
@@ -52,7 +52,7 @@ import Testing
             for place in places { words.giveBack(place, user: user) }
             #expect(words.pageCount == 1)
         }
-        words.store(5, at: lasting)
+        unsafe words.word(at: lasting).store(5)
         words.giveBack(lasting, user: 0)
         #expect(words.pageCount == 0)
     }

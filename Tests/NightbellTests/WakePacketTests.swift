@@ -60,6 +60,12 @@ import Testing
         #expect(WireWake(packet: packet + [0]) == nil)
     }
 
+    @Test(arguments: numbers) func thePacketOfReadinessIsTheGeneralOne(epoch: UInt64) throws {
+        let message = WireClientMessage.with { $0.readyToSuspend = .with { $0.epoch = epoch } }
+        let general: [UInt8] = try message.serializedBytes()
+        #expect(unsafe ReadyPacket(epoch).withBytes { unsafe [UInt8]($0) } == general)
+    }
+
     @Test func whatIsNotKnownIsLeftToTheGeneralDecoder() throws {
         // A field of a later version, and other messages.
         #expect(WireWake(packet: [0x9A, 0x01, 0x02, 0x30, 0x01]) == nil)

@@ -47,6 +47,42 @@ import Testing
         #expect(try child.answers())
     }
 
+    @Test(arguments: methods) func aQuickThawIsAThaw(method: SuspensionMethod) throws {
+        let suspender = try stage.suspender(method)
+        let child = try Child.awakeEcho()
+        // Nobody is in the slot, then somebody who runs: nothing to be done, which is a success.
+        #expect(suspender.quickThaw(slot: 2).perform())
+        try suspender.attach(2, child)
+        #expect(suspender.quickThaw(slot: 2).perform())
+        for _ in 0..<3 {
+            try suspender.freezeFully(2)
+            #expect(try child.isSilent())
+            #expect(suspender.quickThaw(slot: 2).perform())
+            suspender.noteThawed(slot: 2)
+            suspender.noteThawed(slot: 2)
+            suspender.settle()
+            #expect(try child.hear() == "!")
+            #expect(try suspender.progress(slot: 2) == .pending)
+        }
+        suspender.detach(slot: 2)
+        suspender.noteThawed(slot: 2)
+        #expect(try child.answers())
+    }
+
+    @Test func whoWasStoppedByOthersIsNotThawedQuickly() throws {
+        let suspender = try stage.suspender(.signal)
+        let child = try Child.awakeEcho()
+        try suspender.attach(0, child)
+        kill(child.pid, SIGSTOP)
+        try #require(eventually { ProcFS.state(child.pid) == "T" })
+        try suspender.freezeFully(0)
+        #expect(suspender.quickThaw(slot: 0).perform())
+        suspender.noteThawed(slot: 0)
+        #expect(try child.isSilent())
+        kill(child.pid, SIGCONT)
+        #expect(try child.hear() == "!")
+    }
+
     @Test(arguments: methods) func detachingThaws(method: SuspensionMethod) throws {
         let suspender = try stage.suspender(method)
         let child = try Child.awakeEcho()

@@ -45,6 +45,22 @@ static inline int clinux_pidfd_open(pid_t pid) {
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
+enum clinux_thaw_method {
+    CLINUX_THAW_NOTHING,
+    CLINUX_THAW_BY_CGROUP,
+    CLINUX_THAW_BY_SIGNAL,
+};
+
+// Lets a stopped process run: by its open cgroup.freeze, or by its pidfd. 0, or -1 and errno.
+static inline int clinux_thaw(int fd, enum clinux_thaw_method method) {
+    switch (method) {
+    case CLINUX_THAW_NOTHING: return 0;
+    case CLINUX_THAW_BY_CGROUP: return pwrite(fd, "0", 1, 0) == 1 ? 0 : -1;
+    case CLINUX_THAW_BY_SIGNAL: return (int)syscall(SYS_pidfd_send_signal, fd, SIGCONT, (void *)0, 0);
+    }
+    return -1;
+}
+
 // pidfd_send_signal(2): 0, or -1 and errno.
 static inline int clinux_pidfd_send_signal(int pidfd, int signal_number) {
     return (int)syscall(SYS_pidfd_send_signal, pidfd, signal_number, (void *)0, 0);

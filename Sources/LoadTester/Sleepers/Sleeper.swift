@@ -30,6 +30,8 @@ final class Sleeper {
             slot.stage = .running
         }
         handlers.prepareToSuspend = {
+            // As every client should, so that what is there already does not have to wake it.
+            Self.takeAll(socket, slot, byTraffic: false)
             slot.stage = .waiting
             return []
         }

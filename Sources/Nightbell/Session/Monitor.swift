@@ -16,10 +16,12 @@ package final class Monitor<Value>: @unchecked Sendable {
 
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
-    private var value: Value
+    /// By an address: the class's own storage would be guarded against overlapping access a second time.
+    private let value: UnsafeMutablePointer<Value>
 
     package init(_ value: Value) {
-        self.value = value
+        unsafe self.value = .allocate(capacity: 1)
+        unsafe self.value.initialize(to: value)
         unsafe mutex = .allocate(capacity: 1)
         unsafe condition = .allocate(capacity: 1)
         unsafe pthread_mutex_init(mutex, nil)
@@ -35,6 +37,8 @@ package final class Monitor<Value>: @unchecked Sendable {
         unsafe pthread_mutex_destroy(mutex)
         unsafe condition.deallocate()
         unsafe mutex.deallocate()
+        unsafe value.deinitialize(count: 1)
+        unsafe value.deallocate()
     }
 
     /// Nobody who calls this holds the lock already: nothing in here calls out.
@@ -43,7 +47,7 @@ package final class Monitor<Value>: @unchecked Sendable {
     ) throws(Failure) -> Result {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
-        return try body(&value)
+        return try unsafe body(&value.pointee)
     }
 
     /// Calls `body` again after each change until it is done.
@@ -53,7 +57,7 @@ package final class Monitor<Value>: @unchecked Sendable {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
         while true {
-            switch try body(&value) {
+            switch try unsafe body(&value.pointee) {
             case .done(let result): return result
             case .wait(let nanoseconds): wait(nanoseconds)
             }

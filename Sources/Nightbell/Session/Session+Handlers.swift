@@ -68,14 +68,7 @@ extension Session {
         while let step = nextStep(mayRead) {
             switch step {
             case .handle(let notice):
-                handle(notice)
-                mayRead = true
-                if case .prepareToSuspend = notice {
-                    // This thread may have been stopped in the call that said that it is ready: what woke it comes
-                    // first then. What else there is to read is told by the descriptor.
-                    handleEarlyWake(core.withLock { Self.earlyWake(watcher, &$0) })
-                    mayRead = false
-                }
+                mayRead = handle(notice)
             case .connect:
                 reconnect()
             case .read(let link):
@@ -111,7 +104,8 @@ extension Session {
         }
     }
 
-    private func handle(_ notice: SessionState.Notice) {
+    /// - Returns: whether to read on; if not, the descriptor tells what else there is.
+    private func handle(_ notice: SessionState.Notice) -> Bool {
         switch notice {
         case .wake(let wake, let connection):
             let news = core.withLock { core in
@@ -131,7 +125,8 @@ extension Session {
                 perform([.send(WireClientMessage(.backgroundEntered(.init())))], on: &core)
             }
         case .prepareToSuspend(let epoch, let connection):
-            prepare(epoch, connection)
+            handleEarlyWake(prepare(epoch, connection))
+            return false
         case .suspendCancelled(let epoch):
             let wasPrepared = core.withLock { core in
                 defer { core.preparedEpoch = nil }
@@ -145,6 +140,7 @@ extension Session {
         case .socketLost(let socket, let error): handlers.socketLost(socket, error)
         case .keepAliveLost(let error): handlers.keepAliveLost(error)
         }
+        return true
     }
 
     private func runKeepAliveHandler() {
@@ -154,8 +150,10 @@ extension Session {
 
     // MARK: Suspension
 
-    private func prepare(_ epoch: UInt64, _ connection: UInt64) {
-        if core.withLock({ Self.isOver(connection, $0) }) { return }
+    /// - Returns: the wake that has ended the suspension already. This thread may have been stopped in the call that
+    ///   said that it is ready: what woke it comes first then.
+    private func prepare(_ epoch: UInt64, _ connection: UInt64) -> Wake? {
+        if core.withLock({ Self.isOver(connection, $0) }) { return nil }
         core.withLock { core in
             core.preparedEpoch = epoch
             core.early.suspensionAnnounced()
@@ -163,11 +161,17 @@ extension Session {
         let notIdle = handlers.prepareToSuspend()
         // If this took so long that the process was suspended and woken meanwhile, the answer is out of date.
         readWhatIsThere()
-        core.withLock { core in
-            guard !Self.isOver(connection, core) else { return }
+        return core.withLock { core in
+            guard !Self.isOver(connection, core) else { return nil }
             if notIdle.isEmpty { Self.watchSockets(epoch: epoch, watcher, &core) }
-            perform([.send(core.state.readyToSuspend(epoch: epoch, notIdle: notIdle))], on: &core)
             core.ledger.suspensionAnswered()
+            // Half of all sleepers are stopped in this call, and wake up in it: nothing is to be tidied up after it.
+            let isSaid =
+                notIdle.isEmpty && core.outbox.isEmpty && core.link?.send(ReadyPacket(epoch)) ?? false
+            if !isSaid {
+                perform([.send(core.state.readyToSuspend(epoch: epoch, notIdle: notIdle))], on: &core)
+            }
+            return Self.earlyWake(watcher, &core)
         }
     }
 
