@@ -47,7 +47,7 @@ final class Link: @unchecked Sendable {
 
     /// False: the supervisor's queue is full now, or something is wrong, which sending the message again will tell.
     func send(_ packet: ReadyPacket) -> Bool {
-        packet.withBytes { bytes in unsafe (try? socket.send(bytes)) ?? false }
+        unsafe packet.withBytes { bytes in unsafe (try? socket.send(bytes)) ?? false }
     }
 
     enum Reception {
