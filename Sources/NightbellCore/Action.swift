@@ -55,6 +55,8 @@ public struct Wake: Sendable, Equatable {
     public var budget: Duration
     /// Zero if the client was not suspended.
     public var asleepFor: Duration
+    /// It was decided by somebody who is gone, and may have been told already.
+    public var isRepeated = false
 }
 
 /// What the supervisor tells a client of its own accord.

@@ -3,10 +3,13 @@
 public struct RequestKey: Sendable, Hashable {
     public var connection: UInt64
     public var request: UInt64
+    /// The client asks again, because whoever it had asked before may be gone without having answered.
+    public var isRepeated: Bool
 
-    public init(connection: UInt64, request: UInt64) {
+    public init(connection: UInt64, request: UInt64, isRepeated: Bool = false) {
         self.connection = connection
         self.request = request
+        self.isRepeated = isRepeated
     }
 }
 
@@ -64,6 +67,8 @@ public enum ClientMessage: Sendable {
     case mediaActivity
     case readyToSuspend(epoch: UInt64, notIdle: [SocketToken])
     case wakeDone(wakeID: UInt64)
+    /// It knows that another supervisor has taken over, and has repeated what was left unanswered.
+    case restartNoted
 }
 
 /// What an administrator asks to be done with a client.

@@ -45,6 +45,16 @@ package enum Mutation: String, Sendable, CaseIterable {
     case sleepsThroughWindow
     /// A client is suspended as soon as it has finished a wake.
     case forgetsToLinger
+    /// A request that is made again is carried out again.
+    case repeatsRequests
+    /// After a restart: who sleeps is left asleep with its sockets unwatched …
+    case restoresUnarmed
+    /// … who was being stopped is taken for asleep though it runs …
+    case restoresBelieving
+    /// … a wake that may not have been told is not told …
+    case restoresWithoutWake
+    /// … and names are given again that were given before.
+    case restoresNames
 
     package static var areCompiledIn: Bool {
         #if NIGHTBELL_MUTATIONS

@@ -20,6 +20,15 @@ public struct Supervision: Sendable, Equatable {
     /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
     var hasThawedInTurn = false
+    var lastOwnership: UInt64 = 0
+    /// Whether anybody writes down what changes.
+    public var notesChanges = false
+    /// Clients of which something that outlives this supervisor has changed.
+    var touched: [ClientID] = []
+    /// Ownerships that came to an end, by their numbers.
+    var endedOwnerships: [UInt64] = []
+    /// What the clients that are gone had counted.
+    var goneCounters = Counters()
     #if NIGHTBELL_MUTATIONS
         var mutation: Mutation?
     #endif
@@ -27,6 +36,8 @@ public struct Supervision: Sendable, Equatable {
     /// Who an identifier belongs to, and which client goes by it now.
     struct Ownership: Sendable, Equatable {
         let user: UserID
+        /// Names the ownership, for records of it.
+        let number: UInt64
         var client: ClientID?
         /// The number under which it was given up last; 0 while it is in use.
         var givenUp: UInt64 = 0
@@ -51,7 +62,7 @@ public struct Supervision: Sendable, Equatable {
         case .registration(let registration, let key):
             register(registration, key, at: now, into: &actions)
         case .message(let message, let client, let key):
-            guard clients.contains(client.id) else { return }
+            guard clients.contains(client.id), !isDuplicate(key, of: client) else { return }
             catchUp(client, at: now, into: &actions)
             receive(message, from: client, key, at: now, into: &actions)
             settle(client, at: now, into: &actions)
@@ -104,6 +115,7 @@ public struct Supervision: Sendable, Equatable {
         hasThawedInTurn = false
         for client in pendingWakes where clients.contains(client.id) {
             tellWake(client, into: &actions)
+            touch(client)
         }
         pendingWakes.removeAll(keepingCapacity: true)
     }
@@ -137,5 +149,30 @@ public struct Supervision: Sendable, Equatable {
             }
         }
         deadlines.set(client.slot, to: clients[client.id].nextDeadline(settings.budgets))
+        touch(client)
+    }
+
+    /// Notes that something of a client has changed.
+    mutating func touch(_ client: ClientID) {
+        guard notesChanges, !clients[client.id].isTouched else { return }
+        clients[client.id].isTouched = true
+        touched.append(client)
+    }
+
+    /// Gives the numbers of the ownerships of identifiers that have come to an end since the last time.
+    public mutating func takeEndedOwnerships() -> [UInt64] {
+        if endedOwnerships.isEmpty { return [] }
+        defer { endedOwnerships.removeAll() }
+        return endedOwnerships
+    }
+
+    /// Gives every client that has changed since the last time, once.
+    public mutating func takeChanged(_ body: (ClientID, borrowing Supervision) -> Void) {
+        guard !touched.isEmpty else { return }
+        for client in touched where clients.contains(client.id) {
+            clients[client.id].isTouched = false
+            body(client, self)
+        }
+        touched.removeAll(keepingCapacity: true)
     }
 }

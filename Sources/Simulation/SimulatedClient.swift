@@ -91,6 +91,19 @@ final class SimulatedClient {
     /// What must have been counted of it.
     var expected = Counters()
 
+    /// What it says once it hears that another supervisor has taken over.
+    var toRepeat: [Repetition] = []
+    /// A wake that it has not heard of was decided then, by a supervisor that died.
+    var untoldSince: Instant?
+
+    /// A message that the supervisor that died may not have answered.
+    struct Repetition {
+        var message: ClientMessage
+        var request: UInt64
+        /// It was not read by then: the next supervisor finds it first.
+        var isUnread: Bool
+    }
+
     init(_ id: ClientID, _ registration: Registration, _ behaviour: Behaviour, at now: Instant) {
         self.id = id
         self.registration = registration
@@ -138,6 +151,17 @@ final class SimulatedClient {
 struct TrafficLimit {
     private var wakes: [Instant] = []
     private var excess = 0
+
+    init() {}
+
+    /// As the figures of the supervisor have it.
+    init(_ figures: Progress.Figures, excess: Int, _ settings: Settings.Wakes) {
+        wakes = (11..<figures.count).compactMap { index in
+            figures[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: figures[index]) - 1)
+        }
+        wakes = Array(wakes.sorted().suffix(settings.limit))
+        self.excess = excess
+    }
 
     /// Notes one; tells whether there were more than `limit` within `period`.
     mutating func note(at now: Instant, isUserOverLimit: Bool, _ settings: Settings.Wakes) -> Bool {

@@ -68,6 +68,7 @@ package enum Wording {
         case .endBackgroundTask(let task): "endBackgroundTask \(task)"
         case .backgroundTimeRemaining: "backgroundTimeRemaining"
         case .mediaActivity: "mediaActivity"
+        case .restartNoted: "restartNoted"
         case .readyToSuspend(let epoch, let notIdle):
             "readyToSuspend epoch \(epoch), \(notIdle.count) not idle"
         case .wakeDone(let wakeID): "wakeDone \(wakeID)"

@@ -69,6 +69,14 @@ extension Supervision {
         return clients[owner.id].lifecycle.mayBeFrozen && isCertainToWake(owner) ? owner : nil
     }
 
+    public func owner(of token: SocketToken) -> ClientID? {
+        sockets.contains(token.id) ? sockets[token.id].owner : nil
+    }
+
+    public func isStream(_ token: SocketToken) -> Bool {
+        sockets.contains(token.id) && sockets[token.id].isStream
+    }
+
     public func tag(of token: SocketToken) -> SocketTag? {
         sockets.contains(token.id) ? sockets[token.id].tag : nil
     }

@@ -56,7 +56,7 @@ enum Lifecycle: Sendable, Equatable {
     enum Terminating: Sendable, Equatable {
         /// Told; killed when this is over.
         case noticed(until: Instant, TerminationReason)
-        case killed
+        case killed(TerminationReason)
     }
 
     var state: ClientState {

@@ -14,6 +14,9 @@ extension Supervision {
         case .backgroundEntered:
             backgroundEntered(client)
             actions.append(.answer(.done, client, key))
+        case .restartNoted:
+            clients[client.id].inherited = nil
+            actions.append(.answer(.done, client, key))
         case .enterBackground:
             let isForeground = clients[client.id].lifecycle.isForeground
             actions.append(.answer(enterBackground(client, at: now, into: &actions), client, key))
@@ -29,34 +32,41 @@ extension Supervision {
         case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .beginBackgroundTask,
             .endBackgroundTask, .backgroundTimeRemaining, .mediaActivity:
             callBack(client, at: now, into: &actions)
-            actions.append(.answer(carryOut(message, client, at: now, into: &actions), client, key))
+            actions.append(.answer(carryOut(message, client, key, at: now, into: &actions), client, key))
         }
     }
 
     /// Requests that mean the same in every state in which a client runs.
     private mutating func carryOut(
-        _ message: ClientMessage, _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+        _ message: ClientMessage, _ client: ClientID, _ key: RequestKey, at now: Instant,
+        into actions: inout ActionBuffer
     ) -> Answer {
         switch message {
         case .release(let token):
+            // Taken in by a supervisor that is gone, it was carried out.
+            if wasTakenIn(key, of: client), !owns(client, token) { return .done }
             return release(token, client, into: &actions)
         case .setKeepAliveTimeout(let timeout):
+            let isSet = clients[client.id].keepAlive?.timeout.nanoseconds == timeout.nanoseconds
+            if wasTakenIn(key, of: client), isSet { return .done }
             return setKeepAliveTimeout(timeout, client, at: now)
         case .clearKeepAliveTimeout:
             clients[client.id].keepAlive = nil
             scheduleKeepAlive(client)
             return .done
         case .beginBackgroundTask(let name):
-            return beginBackgroundTask(name, client, at: now)
+            return beginBackgroundTask(name, client, key, at: now)
         case .endBackgroundTask(let task):
-            return clients[client.id].assertions.end(task) ? .done : .refused(.invalidTask)
+            let isOver = clients[client.id].assertions.end(task) || wasTakenIn(key, of: client)
+            return isOver ? .done : .refused(.invalidTask)
         case .backgroundTimeRemaining:
             return .backgroundTimeLeft(timeLeft(client, at: now))
         case .mediaActivity:
             guard clients[client.id].modes.contains(.audio) else { return .refused(.modeRequired(.audio)) }
             clients[client.id].assertions.renewMedia(until: now + settings.budgets.mediaLapse)
             return .done
-        case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .readyToSuspend, .wakeDone:
+        case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .readyToSuspend, .wakeDone,
+            .restartNoted:
             return .done  // each has a path of its own
         }
     }
@@ -135,8 +145,13 @@ extension Supervision {
     }
 
     private mutating func beginBackgroundTask(
-        _ name: String, _ client: ClientID, at now: Instant
+        _ name: String, _ client: ClientID, _ key: RequestKey, at now: Instant
     ) -> Answer {
+        if wasTakenIn(key, of: client),
+            let task = clients[client.id].assertions.task(begunBy: key.request)
+        {
+            return .backgroundTask(task)
+        }
         switch clients[client.id].lifecycle {
         case .inactive, .active, .background:
             break
@@ -148,7 +163,7 @@ extension Supervision {
             return .refused(.tooManyTasks)
         }
         if mutated(.restartsTaskClock) { clients[client.id].assertions.restoreTime() }
-        return .backgroundTask(clients[client.id].assertions.begin(name))
+        return .backgroundTask(clients[client.id].assertions.begin(name, request: key.request))
     }
 
     private func timeLeft(_ client: ClientID, at now: Instant) -> Duration? {

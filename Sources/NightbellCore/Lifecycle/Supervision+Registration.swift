@@ -15,11 +15,20 @@ extension Supervision {
             makeRoomForIdentifier(of: registration.user)
             users[registration.user, default: UserUsage()].identifiers += 1
         }
-        owners[registration.identifier] = Ownership(user: registration.user, client: client)
+        let number = owners[registration.identifier]?.number ?? nextOwnership()
+        owners[registration.identifier] = Ownership(
+            user: registration.user, number: number, client: client)
+        clients[client.id].lastRequest = key.request
         users[registration.user, default: UserUsage()].clients += 1
         actions.append(.registered(client, key))
         actions.append(.trace(client, .registered))
         enter(.inactive, client, at: now, into: &actions)
+        touch(client)
+    }
+
+    private mutating func nextOwnership() -> UInt64 {
+        lastOwnership += 1
+        return lastOwnership
     }
 
     private func refusal(of registration: Registration) -> Refusal? {
@@ -41,6 +50,7 @@ extension Supervision {
         else { return }
         while let oldest = users[user]?.givenUp.takeFirst() {
             guard owners[oldest.identifier]?.givenUp == oldest.number else { continue }
+            if notesChanges, let owner = owners[oldest.identifier] { endedOwnerships.append(owner.number) }
             owners[oldest.identifier] = nil
             users[user]?.identifiers -= 1
             return
@@ -50,7 +60,8 @@ extension Supervision {
     /// The identifier stays its uid's, until that has too many.
     private mutating func giveUp(_ identifier: ClientIdentifier, _ user: UserID) {
         identifiersGivenUp += 1
-        owners[identifier] = Ownership(user: user, client: nil, givenUp: identifiersGivenUp)
+        let number = owners[identifier]?.number ?? nextOwnership()
+        owners[identifier] = Ownership(user: user, number: number, client: nil, givenUp: identifiersGivenUp)
         users[user]?.givenUp.append(.init(identifier: identifier, number: identifiersGivenUp))
         // One that comes and goes all the time must not make this list grow.
         guard let usage = users[user], usage.givenUp.count > 2 * usage.identifiers + 16 else { return }
@@ -71,6 +82,7 @@ extension Supervision {
         actions.append(.trace(client, .gone))
         actions.append(.forget(client))
         guard let removed = clients.remove(client.id) else { return }
+        goneCounters += removed.counters
         giveUp(removed.identifier, removed.user)
         users[removed.user]?.clients -= 1
         users[removed.user]?.sockets -= removed.sockets.count

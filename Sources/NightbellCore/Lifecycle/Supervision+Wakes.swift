@@ -29,11 +29,24 @@ extension Supervision {
             enter(.background(.init(wake: open)), client, at: now, into: &actions)
         }
         clients[client.id].lastWakeID = wakeID
+        noteDecision(client, wakeID, reasons, asleepFor)
         if clients[client.id].pendingWake == nil {
             clients[client.id].pendingWake = .init(wakeID: wakeID, reasons: reasons, asleepFor: asleepFor)
             pendingWakes.append(client)
         } else {
             clients[client.id].pendingWake?.reasons.formUnion(reasons)
+        }
+    }
+
+    /// For whoever may have to tell it in our place.
+    private mutating func noteDecision(
+        _ client: ClientID, _ wakeID: UInt64, _ reasons: WakeReasons, _ asleepFor: Duration
+    ) {
+        if clients[client.id].pendingWake == nil {
+            clients[client.id].lastWakeReasons = reasons
+            clients[client.id].lastAsleepFor = asleepFor
+        } else {
+            clients[client.id].lastWakeReasons.formUnion(reasons)
         }
     }
 
@@ -86,7 +99,7 @@ extension Supervision {
         count(client) { $0.countWake(pending.reasons) }
         let wake = Wake(
             wakeID: pending.wakeID, reasons: pending.reasons, sockets: start..<actions.firedSockets.count,
-            budget: settings.budgets.wake, asleepFor: pending.asleepFor)
+            budget: settings.budgets.wake, asleepFor: pending.asleepFor, isRepeated: pending.isRepeated)
         actions.append(.notify(client, .wake(wake)))
         actions.append(.trace(client, .woken(pending.reasons)))
     }

@@ -2,17 +2,29 @@
 struct Assertions: Sendable, Equatable {
     struct Task: Sendable, Equatable {
         var id: UInt64
+        /// The request that began it.
+        var request: UInt64
         var name: String
     }
 
     private(set) var tasks: [Task] = []
-    private var nextTask: UInt64 = 1
+    private(set) var nextTask: UInt64 = 1
     /// Media counts as playing until then.
-    private var mediaUntil: Instant?
-    private var time = Time.full
+    private(set) var mediaUntil: Instant?
+    private(set) var time = Time.full
+
+    init() {}
+
+    /// Where other ones left off.
+    init(tasks: [Task], nextTask: UInt64, mediaUntil: Instant?, time: Time) {
+        self.tasks = tasks
+        self.nextTask = nextTask
+        self.mediaUntil = mediaUntil
+        self.time = time
+    }
 
     /// The time that all tasks of one stay in the background share.
-    private enum Time: Sendable, Equatable {
+    enum Time: Sendable, Equatable {
         /// No task was held in the background yet.
         case full
         /// The clock runs: it began with the first task and does not stop with the last.
@@ -44,10 +56,15 @@ struct Assertions: Sendable, Equatable {
         }
     }
 
-    mutating func begin(_ name: String) -> UInt64 {
+    mutating func begin(_ name: String, request: UInt64) -> UInt64 {
         defer { nextTask += 1 }
-        tasks.append(Task(id: nextTask, name: name))
+        tasks.append(Task(id: nextTask, request: request, name: name))
         return nextTask
+    }
+
+    /// The task that this request began.
+    func task(begunBy request: UInt64) -> UInt64? {
+        tasks.first { $0.request == request }?.id
     }
 
     mutating func end(_ id: UInt64) -> Bool {
@@ -83,6 +100,14 @@ struct Assertions: Sendable, Equatable {
         if now >= until { until = now + notice }
         time = .running(until: until, notified: true)
         return .notice(remaining: until.since(now))
+    }
+
+    /// As `takeDue`, for somebody who was warned and may not have heard it.
+    mutating func warnAgain(at now: Instant, notice: Duration) -> Duration? {
+        guard hasTasks, case .running(let until, notified: true) = time else { return nil }
+        let later = max(until, now + notice)
+        time = .running(until: later, notified: true)
+        return later.since(now)
     }
 
     /// When something becomes due in the background.

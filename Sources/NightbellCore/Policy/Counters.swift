@@ -25,6 +25,29 @@ public struct Counters: Sendable, Equatable {
 
     public init() {}
 
+    package static func += (left: inout Counters, right: Counters) {
+        left.wakes += right.wakes
+        left.wakesSocket += right.wakesSocket
+        left.wakesKeepAlive += right.wakesKeepAlive
+        left.wakesRequest += right.wakesRequest
+        left.wakesClientMessage += right.wakesClientMessage
+        left.suspensions += right.suspensions
+        left.suspensionsForced += right.suspensionsForced
+        left.suspensionsCancelled += right.suspensionsCancelled
+        left.suspensionsFailed += right.suspensionsFailed
+        left.keepAliveRuns += right.keepAliveRuns
+        left.keepAliveLate += right.keepAliveLate
+        left.overrunsEnteringBackground += right.overrunsEnteringBackground
+        left.overrunsPrepare += right.overrunsPrepare
+        left.overrunsWake += right.overrunsWake
+        left.overrunsBackgroundTasks += right.overrunsBackgroundTasks
+        left.overrunsTermination += right.overrunsTermination
+        left.wakeLimitExceeded += right.wakeLimitExceeded
+        left.socketsAdopted += right.socketsAdopted
+        left.socketsRefused += right.socketsRefused
+        left.asleepNanoseconds += right.asleepNanoseconds
+    }
+
     /// Wakes with these reasons; a wake with several counts once in `wakes` and once for each reason.
     mutating func countWake(_ reasons: WakeReasons) {
         wakes += 1

@@ -8,6 +8,20 @@ package struct WakeLimiter: Sendable, Equatable {
 
     package init() {}
 
+    /// Where another limiter left off: the instants that it gave, and its `excess`.
+    package init(recent: [Instant], excess: Int, _ settings: Settings.Wakes) {
+        self.recent = Array(recent.sorted().suffix(max(1, settings.limit)))
+        self.excess = excess
+    }
+
+    /// Gives the latest wakes, oldest first, no more than `count`.
+    package func forEachLatest(_ count: Int, _ body: (_ index: Int, _ wake: Instant) -> Void) {
+        let kept = min(count, recent.count)
+        for index in 0..<kept { body(index, recent[(oldest + recent.count - kept + index) % recent.count]) }
+    }
+
+    package var excessWakes: Int { excess }
+
     /// Notes a wake at `now`; tells whether it was one too many: more than `limit` within `period`. Where the
     /// clients of its uid have had too many together, it lingers longer as well.
     package mutating func note(at now: Instant, isUserOverLimit: Bool, _ settings: Settings.Wakes) -> Bool {
@@ -41,9 +55,11 @@ package struct WakeLimiter: Sendable, Equatable {
 
 /// The pause before a suspension is tried again: doubles each time in a row.
 package struct Backoff: Sendable, Equatable {
-    private var failures = 0
+    package private(set) var failures = 0
 
-    package init() {}
+    package init(failures: Int = 0) {
+        self.failures = failures
+    }
 
     package mutating func next(_ settings: Settings.Suspension) -> Duration {
         defer { failures += 1 }

@@ -37,8 +37,26 @@ package struct SlotMap<Element: Sendable>: Sendable {
     private var owners: [UInt32] = []
     private var slots: [Slot] = []
     private var free: [UInt32] = []
+    /// Of slots that were never used here.
+    private var firstGeneration: UInt32 = 1
 
     package init() {}
+
+    /// Elements under names that they have already. Every other name that comes later is of a generation after
+    /// `generation`, so that it is none that was ever given.
+    package init(_ named: [(id: SlotID, element: Element)], after generation: UInt32) {
+        firstGeneration = max(1, generation == .max ? .max : generation + 1)
+        let count = named.map { Int($0.id.slot) + 1 }.max() ?? 0
+        slots = Array(repeating: Slot(generation: firstGeneration, place: Slot.free), count: count)
+        for (id, element) in named {
+            slots[Int(id.slot)] = Slot(generation: id.generation, place: Int32(elements.count))
+            elements.append(element)
+            owners.append(id.slot)
+        }
+        for slot in (0..<UInt32(count)).reversed() where slots[Int(slot)].place == Slot.free {
+            free.append(slot)
+        }
+    }
 
     package var count: Int { elements.count }
 
@@ -57,7 +75,7 @@ package struct SlotMap<Element: Sendable>: Sendable {
             slots[Int(slot)].place = place
         } else {
             slot = UInt32(slots.count)
-            slots.append(Slot(place: place))
+            slots.append(Slot(generation: firstGeneration, place: place))
         }
         elements.append(element)
         owners.append(slot)

@@ -4,13 +4,16 @@ extension Supervision {
         _ offers: [SocketOffer], _ client: ClientID, _ key: RequestKey, into actions: inout ActionBuffer
     ) {
         let start = actions.adoptions.count
-        for offer in offers {
-            if let refusal = refusal(of: offer, client) {
+        for (index, offer) in offers.enumerated() {
+            if let token = adoption(of: index, key, client) {
+                actions.adoptions.append(.success(token))
+            } else if let refusal = refusal(of: offer, client) {
                 actions.adoptions.append(.failure(refusal))
                 count(client) { $0.socketsRefused += 1 }
                 actions.append(.trace(client, .refusedSocket(refusal)))
             } else {
                 let token = adopt(offer, client)
+                noteAdoption(token, at: index, key, client)
                 actions.adoptions.append(.success(token))
                 count(client) { $0.socketsAdopted += 1 }
                 actions.append(.trace(client, .adopted(token)))

@@ -17,11 +17,12 @@ extension World {
         case .answer(let answer, let id, let key):
             mix(3, id.rawValue)
             answered(key, id)
-            take(answer, id)
+            take(answer, id, key)
         case .handedOver(let range, let id, let key):
             mix(4, id.rawValue)
-            answered(key, id)
-            adopt(range, id)
+            adopt(range, id, key)
+            // Kept by then, but nobody has heard of it.
+            if !isLastMoment() { answered(key, id) }
         case .commandAnswer(_, let key):
             mix(5, key.request)
             answered(key, nil)
@@ -31,6 +32,7 @@ extension World {
             client.isTouched = true
             if fault == .wakeLost, case .wake = notice, random.once(in: 16) { return }
             told(client, notice)
+            if case .wake(let wake) = notice, !isLastMoment() { held.clients[id]?.toldWakeID = wake.wakeID }
         case .arm(let token):
             mix(7, token.rawValue)
             arm(token)
@@ -79,13 +81,22 @@ extension World {
 
     // MARK: Sockets
 
-    private mutating func adopt(_ range: Range<Int>, _ id: ClientID) {
+    private mutating func adopt(_ range: Range<Int>, _ id: ClientID, _ key: RequestKey) {
         guard let client = client(id) else { return violate(.answers, "sockets of a stranger") }
         isUsageTouched = true
         guard range.count == offered.count else { return violate(.answers, "\(range.count) outcomes") }
-        for (outcome, offer) in zip(actions.adoptions[range], offered) {
+        let former = adoptedFor[key.request] ?? []
+        adoptedFor[key.request] = actions.adoptions[range].map { try? $0.get() }
+        for (index, (outcome, offer)) in zip(actions.adoptions[range], offered).enumerated() {
             switch outcome {
+            case .success(let token) where former.contains(token):
+                require(.answers, key.isRepeated, "\(Wording.name(token)) is given twice")
+                require(.tokens, socket(token)?.owner === client, "\(Wording.name(token)) is another's")
             case .success(let token):
+                keep(token, offer, id, key, index)
+                let before = former.isEmpty ? nil : former[index]
+                require(
+                    .answers, before.map { socket($0) == nil } ?? true, "what was adopted is adopted again")
                 expect(client) { $0.socketsAdopted += 1 }
                 require(.tokens, isAcceptable(offer, client), "\(Wording.name(token)) should be refused")
                 adopt(token, client, isStream: offer.isStream)
@@ -200,6 +211,7 @@ extension World {
         guard let client = client(id) else { return violate(.frozen, "thaw a stranger") }
         client.isTouched = true
         require(.frozen, client.execution != .running, "\(Wording.name(id)) is thawed and runs")
+        if isTakingOver { return takeUpThaw(client) }
         let isKillDue = endSleep(client, isEnd: false)
         require(.wakeLimit, !isKillDue, "\(Wording.name(id)) was woken too often and lives on")
         if fault == .thawForgotten, random.once(in: 16) { return }
@@ -210,6 +222,7 @@ extension World {
     private mutating func kill(_ id: ClientID, _ reason: TerminationReason) {
         guard let client = client(id) else { return violate(.answers, "kill a stranger") }
         client.isTouched = true
+        if isTakingOver { return takeUpKill(client) }
         require(.budgets, !client.isKilled, "\(Wording.name(id)) is killed twice")
         client.isKilled = true
         coverage.kills += 1

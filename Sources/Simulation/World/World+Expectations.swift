@@ -12,7 +12,9 @@ extension World {
             registrations[key] = registration
         case .message(let message, let id, let key):
             guard let client = client(id) else { return }
-            unanswered.append((key, id))
+            if key.isRepeated { coverage.repetitions += 1 }
+            if isAnswerDue(key) { unanswered.append((key, id)) }
+            sent[key] = message
             client.isTouched = true
             noteTime(client)
             if case .release = message { releasing = client }
@@ -121,7 +123,8 @@ extension World {
             .gone, .timer:
             break
         }
-        guard case .message(let message, let id, _) = event, let client = client(id) else { return }
+        guard case .message(let message, let id, let key) = event, let client = client(id), isAnswerDue(key)
+        else { return }
         switch message {
         case .wakeDone(let number):
             if let open = client.openWake, open.number <= number, client.wokenAtStep != steps {
@@ -138,6 +141,10 @@ extension World {
             client.mediaUntil = now + settings.budgets.mediaLapse
             client.tasksSince = nil
         case .setKeepAliveTimeout(let timeout)
+        where key.isRepeated && held.carriedOut.contains(key.request)
+            && client.timeout?.nanoseconds == timeout.nanoseconds:
+            break  // it counts from when it was carried out
+        case .setKeepAliveTimeout(let timeout)
         where timeout >= settings.keepAlive.minimumTimeout && client.registration.modes.contains(.voip):
             client.timeout = timeout
             client.lastRun = now
@@ -146,15 +153,17 @@ extension World {
             client.timeout = nil
             client.setWindow(climate)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
-            .beginBackgroundTask, .backgroundTimeRemaining:
+            .beginBackgroundTask, .backgroundTimeRemaining, .restartNoted:
             break
         }
     }
 
-    mutating func take(_ answer: Answer, _ id: ClientID) {
+    mutating func take(_ answer: Answer, _ id: ClientID, _ key: RequestKey) {
         guard let client = client(id) else { return violate(.answers, "an answer to a stranger") }
         client.isTouched = true
         switch answer {
+        case .backgroundTask(let task?) where key.isRepeated && client.tasks.contains(task):
+            break  // begun for a request that was not answered
         case .backgroundTask(let task?):
             require(.tokens, !client.tasks.contains(task), "task \(task) is granted twice")
             client.tasks.append(task)
@@ -164,8 +173,10 @@ extension World {
         case .backgroundTimeLeft(let left?):
             require(
                 .budgets, left >= .zero && left <= settings.budgets.backgroundTasks, "\(left) are left")
-        case .refused:
+        case .refused(let refusal):
             coverage.refusals += 1
+            let wasCarriedOut = key.isRepeated && held.carriedOut.contains(key.request)
+            require(.answers, !wasCarriedOut, "what was carried out is refused: \(refusal)")
         case .done, .backgroundTask(nil), .backgroundTimeLeft(nil):
             break
         }
@@ -223,7 +234,8 @@ extension World {
     /// The clock of its tasks runs from the first one in the background, while no media plays.
     private func startClock(_ client: SimulatedClient) {
         guard !client.tasks.isEmpty, now >= client.mediaUntil, client.tasksSince == nil else { return }
-        client.tasksSince = now
+        // The one that died may have started it.
+        client.tasksSince = client.untoldSince ?? now
         client.warnedAt = nil
     }
 

@@ -5,14 +5,19 @@ extension World {
     mutating func told(_ client: SimulatedClient, _ notice: Notice) {
         switch notice {
         case .didEnterBackground(let budget):
+            if !isTakingOver || client.entering == nil {
+                client.backgroundSince = now + budget - settings.budgets.enteringBackground
+            }
+            // Told again, it is the same stay.
+            if !isTakingOver { client.tasksSince = nil }
             client.entering = .init(number: 0, until: now + budget)
-            client.backgroundSince = now
-            client.tasksSince = nil
             client.setWindow(climate)
             plan(client, .say(.backgroundEntered), budget)
         case .prepareToSuspend(let epoch, let budget):
             prepare(client, epoch, budget)
         case .suspendCancelled(let epoch):
+            // It may not have heard of the attempt.
+            if isTakingOver { client.lastEpoch = max(client.lastEpoch, epoch) }
             require(.budgets, epoch == client.lastEpoch, "epoch \(epoch) of \(client.name) is cancelled")
             client.preparing = nil
             cancelAttempt(client)
@@ -22,7 +27,9 @@ extension World {
             client.warnedAt = now
             for task in client.tasks { plan(client, .say(.endBackgroundTask(task)), .seconds(5)) }
         case .willTerminate(let budget, _):
-            require(.budgets, budget == settings.budgets.termination, "\(client.name) has another budget")
+            require(
+                .budgets, budget == settings.budgets.termination || isTakingOver,
+                "\(client.name) has another budget")
             client.terminating = .init(number: 0, until: now + budget)
             plan(client, .exit, budget)
         }
@@ -49,6 +56,15 @@ extension World {
     }
 
     private mutating func woken(_ client: SimulatedClient, _ wake: Wake) {
+        if wake.isRepeated {
+            coverage.wakesToldAgain += 1
+            require(.restart, isRestoring, "wake \(wake.wakeID) of \(client.name) is repeated without reason")
+            if wake.wakeID <= client.lastWakeID {
+                // It knows. Its time begins anew, if it has not said that it is done.
+                client.openWake?.until = now + wake.budget
+                return
+            }
+        }
         require(
             .budgets, wake.wakeID == client.lastWakeID + 1,
             "wake \(wake.wakeID) of \(client.name) is out of order")
@@ -66,7 +82,7 @@ extension World {
             client.openWake = .init(number: wake.wakeID, until: now + wake.budget)
         }
         for fired in actions.firedSockets[wake.sockets] { tellSocket(fired, client) }
-        if wake.reasons.contains(.keepAlive) { runKeepAlive(client) }
+        if wake.reasons.contains(.keepAlive) { runKeepAlive(client, wake) }
         if client.behaviour != .hung { plan(client, .read, .seconds(1)) }
         plan(client, .say(.wakeDone(wakeID: wake.wakeID)), wake.budget)
     }
@@ -76,11 +92,12 @@ extension World {
             return violate(
                 .tokens, "\(client.name) is told of \(Wording.name(fired.token)), which is not its own")
         }
-        guard let index = mustBeTold.firstIndex(where: { $0.token == fired.token }) else {
+        if let index = mustBeTold.firstIndex(where: { $0.token == fired.token }) {
+            mustBeTold.remove(at: index)
+        } else if !isRestoring {
             return violate(
                 .wakeBound, "\(client.name) is told of \(Wording.name(fired.token)), which did not fire")
         }
-        mustBeTold.remove(at: index)
         require(
             .wakeBound, !socket.isEnded,
             "\(client.name) is told of the end of \(Wording.name(fired.token)) twice")
@@ -90,7 +107,7 @@ extension World {
         if isEnd { socket.isEnded = true }
     }
 
-    private mutating func runKeepAlive(_ client: SimulatedClient) {
+    private mutating func runKeepAlive(_ client: SimulatedClient, _ wake: Wake) {
         expect(client) { $0.keepAliveRuns += 1 }
         guard let window = client.window else {
             return violate(.keepAlive, "\(client.name) has no keep-alive handler")
@@ -100,7 +117,8 @@ extension World {
         // Recorded as late if the whole machine stood still; `check` says whether it might be.
         if now > window.latest { expect(client) { $0.keepAliveLate += 1 } }
         require(.keepAlive, now <= window.latest || isStalled, "\(client.name) runs after its window")
-        client.lastRun = now
+        // One that is told again was decided by the supervisor that died.
+        client.lastRun = (wake.isRepeated ? client.untoldSince : nil) ?? now
         client.setWindow(climate)
     }
 

@@ -15,7 +15,11 @@ extension World {
         for client in clients { act(client) }
         deliver()
         if let deadline = core.nextDeadline, deadline <= now { emit(.timer) }
+        numberMessages()
+        for client in clients.reversed() { repeatRequests(client) }
+        if endOfLife == nil, random.once(in: 40) { momentsLeft = random.below(16) }
         turn()
+        momentsLeft = nil
     }
 
     /// The supervisor stops, everybody leaves, and the books are closed.
@@ -81,6 +85,14 @@ extension World {
 
     private mutating func say(_ message: ClientMessage, _ client: SimulatedClient) {
         emit(.message(message, from: client.id, nextKey()))
+    }
+
+    /// A client numbers its requests in the order in which it sends them.
+    private mutating func numberMessages() {
+        for index in events.indices {
+            guard case .message(let message, let id, _) = events[index] else { continue }
+            events[index] = .message(message, from: id, nextKey())
+        }
     }
 
     mutating func nextKey() -> RequestKey {
@@ -331,7 +343,10 @@ extension World {
         coverage.lives += 1
         totals += core.counters
         core = Supervision(settings: settings, mutation: mutation)
+        core.notesChanges = true
         replay = core
+        held = Held()
+        adoptedFor.removeAll()
         expected = Counters()
         clientsBySlot.removeAll()
         socketsBySlot.removeAll()

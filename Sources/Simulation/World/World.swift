@@ -65,6 +65,18 @@ package struct World {
     /// Who an identifier belongs to.
     var owners: [ClientIdentifier: Ownership] = [:]
     var identifiersGivenUp = 0
+    /// What outlives the supervisor.
+    var held = Held()
+    /// How many more moments this turn has before the supervisor dies.
+    var momentsLeft: Int?
+    /// Messages by the request they were sent with, of this turn.
+    var sent: [RequestKey: ClientMessage] = [:]
+    /// What the supervisor had adopted for a request.
+    var adoptedFor: [UInt64: [SocketToken?]] = [:]
+    /// Another supervisor takes over at this moment.
+    var isTakingOver = false
+    /// It has taken over in this turn.
+    var isRestoring = false
     /// The step in which the supervisor goes away for good, once it has been stopped.
     var endOfLife: Int?
     /// Told what happens, line by line.
@@ -86,6 +98,7 @@ package struct World {
         self.fault = fault
         self.narrator = narrator
         core = Supervision(settings: settings, mutation: mutation)
+        core.notesChanges = true
         replay = core
     }
 
@@ -128,21 +141,27 @@ package struct World {
         interpreted = 0
         mustBeTold.removeAll(keepingCapacity: true)
         unanswered.removeAll(keepingCapacity: true)
+        sent.removeAll(keepingCapacity: true)
         hasThawed = false
         for index in events.indices {
             let event = events[index]
             if let narrator { narrator("  > " + Wording.words(event)) }
+            if isLastMoment() || diesAfterThaw(event) { return die(before: index) }
             foresee(event)
             if fault == .senderMistaken { events[index] = mistaken(event) }
             core.handle(events[index], at: now, into: &actions)
             hear(event)
+            writeThrough(event)
             carryOutActions()
+            if momentsLeft == 0 { return die(before: index + 1) }
             releasing = nil
             keepUp(isTimer: event.isTimer)
         }
         isTraffic = false
         core.endTurn(at: now, into: &actions)
+        writeThrough(nil)
         carryOutActions()
+        if momentsLeft != nil { return die(before: events.count) }
         for client in lateThaws { client.execution = .running }
         lateThaws.removeAll()
         keepUp(isTimer: false)
@@ -160,8 +179,11 @@ package struct World {
         for (index, event) in events.enumerated() {
             if fault == .replayIncomplete, index == 2 { continue }
             replay.handle(event, at: now, into: &replayed)
+            replay.takeChanged { _, _ in }
+            _ = replay.takeEndedOwnerships()
         }
         replay.endTurn(at: now, into: &replayed)
+        replay.takeChanged { _, _ in }
         require(
             .replay,
             replayed.actions == actions.actions && replayed.adoptions == actions.adoptions
@@ -178,12 +200,14 @@ package struct World {
         return .message(message, from: other.id, key)
     }
 
-    private mutating func carryOutActions() {
+    mutating func carryOutActions() {
         while interpreted < actions.actions.count {
+            if isLastMoment() { return }
             let action = actions.actions[interpreted]
             interpreted += 1
             if let narrator, let words = Wording.words(action, in: actions) { narrator("  < " + words) }
             carryOut(action)
+            keep(action)
         }
     }
 }
@@ -199,6 +223,10 @@ package struct Coverage: Sendable, Equatable {
     package var resets: UInt64 = 0
     package var stalls: UInt64 = 0
     package var refusals: UInt64 = 0
+    /// Deaths of the supervisor, and what came of them.
+    package var deaths: UInt64 = 0
+    package var repetitions: UInt64 = 0
+    package var wakesToldAgain: UInt64 = 0
 
     package init() {}
 
@@ -212,6 +240,9 @@ package struct Coverage: Sendable, Equatable {
         left.resets += right.resets
         left.stalls += right.stalls
         left.refusals += right.refusals
+        left.deaths += right.deaths
+        left.repetitions += right.repetitions
+        left.wakesToldAgain += right.wakesToldAgain
     }
 }
 

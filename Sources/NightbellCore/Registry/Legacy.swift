@@ -1,0 +1,326 @@
+/// What a supervisor that is gone has left to the next one, by then in words of the core.
+public struct Legacy: Sendable {
+    public struct Client: Sendable {
+        public var id: ClientID
+        public var registration: Registration
+        public var registeredAt: Instant
+        /// nil: it had registered, and that is all.
+        public var progress: (words: Progress.Words, figures: Progress.Figures)?
+        public var tasks: [Task] = []
+        /// Of the wakes that were decided, those up to this number are known to have been told.
+        public var toldWakeID: UInt64 = 0
+        public var execution = Execution.running
+
+        /// Whether it was asleep, or on its way there, as far as was written down.
+        public var wasStopped: Bool {
+            switch progress.map({ $0.words[0] >> 8 & 0xFF }) {
+            case Lifecycle.freezingNumber, Lifecycle.suspendedNumber: true
+            default: false
+            }
+        }
+
+        /// The suspension that was under way, or the one before it.
+        public var epoch: UInt64? { progress?.words[2] }
+
+        /// Whether what is true of its sockets decides how it goes on.
+        public var needsConditions: Bool {
+            guard let words = progress?.words else { return false }
+            return words[3] != toldWakeID || (execution == .running && wasStopped)
+        }
+
+        public init(id: ClientID, registration: Registration, registeredAt: Instant) {
+            self.id = id
+            self.registration = registration
+            self.registeredAt = registeredAt
+        }
+    }
+
+    /// What the kernel does with a process at this moment, as far as it is our doing.
+    public enum Execution: Sendable, Hashable {
+        case running
+        /// It was asked to stop it, and has not yet.
+        case stopping
+        case stopped
+    }
+
+    public struct Task: Sendable, Equatable {
+        public var id: UInt64
+        public var request: UInt64
+        public var name: String
+
+        public init(id: UInt64, request: UInt64, name: String) {
+            self.id = id
+            self.request = request
+            self.name = name
+        }
+    }
+
+    public struct Socket: Sendable {
+        public var token: SocketToken
+        public var owner: ClientID
+        public var tag: SocketTag
+        public var isStream: Bool
+        /// The request with which it was handed over, and its place there.
+        public var request: UInt64
+        public var index: UInt16
+        /// The wake that told its end; 0: none did.
+        public var endedInWake: UInt32 = 0
+        /// What is true of it at this moment.
+        public var conditions: Conditions = []
+
+        public init(
+            token: SocketToken, owner: ClientID, tag: SocketTag, isStream: Bool, request: UInt64,
+            index: UInt16
+        ) {
+            self.token = token
+            self.owner = owner
+            self.tag = tag
+            self.isStream = isStream
+            self.request = request
+            self.index = index
+        }
+    }
+
+    /// Whom an identifier belongs to.
+    public struct Owner: Sendable, Equatable {
+        public var identifier: ClientIdentifier
+        public var user: UserID
+        /// Names the ownership.
+        public var number: UInt64
+        /// The more, the later it was given up; 0 while it is in use.
+        public var givenUp: UInt64
+
+        public init(identifier: ClientIdentifier, user: UserID, number: UInt64, givenUp: UInt64) {
+            self.identifier = identifier
+            self.user = user
+            self.number = number
+            self.givenUp = givenUp
+        }
+    }
+
+    public var clients: [Client] = []
+    public var sockets: [Socket] = []
+    public var owners: [Owner] = []
+    /// `Supervision.figuresOfGone`.
+    public var gone = InlineArray<11, UInt64>(repeating: 0)
+    /// The highest generations of names that were ever given.
+    public var clientGeneration: UInt32 = 0
+    public var socketGeneration: UInt32 = 0
+
+    public init() {}
+}
+
+/// Why a legacy cannot be taken over: it was left by another version.
+public enum LegacyError: Error, Sendable, Hashable {
+    case unintelligible(ClientID)
+    /// A socket of nobody.
+    case withoutOwner(SocketToken)
+}
+
+extension Supervision {
+    /// Takes over from a supervisor that is gone, at whatever point it went: clients and sockets keep their names,
+    /// and what was under way is finished or called off. Feed `actions` to the edge, and then `endTurn`. What changes
+    /// is noted from the start.
+    public init(
+        settings: Settings, taking legacy: Legacy, at now: Instant, into actions: inout ActionBuffer
+    ) throws(LegacyError) {
+        try self.init(settings: settings, taking: legacy, mutation: nil, at: now, into: &actions)
+    }
+
+    package init(
+        settings: Settings, taking legacy: Legacy, mutation: Mutation?, at now: Instant,
+        into actions: inout ActionBuffer
+    ) throws(LegacyError) {
+        self.init(settings: settings, mutation: mutation)
+        notesChanges = true
+        takeOwners(legacy.owners)
+        goneCounters = Counters(words: legacy.gone)
+        counters = goneCounters
+        let forgetsNames = mutated(.restoresNames)
+        clients = SlotMap(
+            try legacy.clients.map { (old) throws(LegacyError) in (old.id.id, try restored(old)) },
+            after: forgetsNames ? 0 : legacy.clientGeneration)
+        for old in legacy.clients { take(old) }
+        sockets = SlotMap(
+            try legacy.sockets.map { (old) throws(LegacyError) in (old.token.id, try restored(old)) },
+            after: forgetsNames ? 0 : legacy.socketGeneration)
+        for (socket, client) in legacy.sockets.map({ ($0, $0.owner) }) { take(socket, of: client) }
+        var waiting: [ClientID: [Legacy.Socket]] = [:]
+        for socket in legacy.sockets where !socket.conditions.isEmpty {
+            waiting[socket.owner, default: []].append(socket)
+        }
+        for old in legacy.clients.sorted(by: { $0.id.slot < $1.id.slot }) {
+            goOn(old, waiting[old.id] ?? [], at: now, into: &actions)
+        }
+    }
+
+    private mutating func takeOwners(_ old: [Legacy.Owner]) {
+        for owner in old.sorted(by: { $0.givenUp < $1.givenUp }) {
+            // One that is in use is given up anew if its client turns out to be gone.
+            let givenUp = max(owner.givenUp, 1)
+            owners[owner.identifier] = Ownership(user: owner.user, number: owner.number, givenUp: givenUp)
+            users[owner.user, default: UserUsage()].identifiers += 1
+            users[owner.user]?.givenUp.append(.init(identifier: owner.identifier, number: givenUp))
+            lastOwnership = max(lastOwnership, owner.number)
+            identifiersGivenUp = max(identifiersGivenUp, givenUp)
+        }
+    }
+
+    private func restored(_ old: Legacy.Client) throws(LegacyError) -> Client {
+        var client = Client(old.registration, at: old.registeredAt)
+        client.lifecycle = .inactive
+        if let progress = old.progress {
+            let tasks = old.tasks.map { Assertions.Task(id: $0.id, request: $0.request, name: $0.name) }
+            guard client.take(progress.words, progress.figures, tasks: tasks, settings.wakes) else {
+                throw .unintelligible(old.id)
+            }
+        }
+        client.inherited = Client.InheritedRequests(last: client.lastRequest)
+        return client
+    }
+
+    private mutating func take(_ old: Legacy.Client) {
+        let identifier = old.registration.identifier
+        if owners[identifier] == nil {
+            lastOwnership += 1
+            owners[identifier] = Ownership(user: old.registration.user, number: lastOwnership)
+            users[old.registration.user, default: UserUsage()].identifiers += 1
+        }
+        owners[identifier]?.client = old.id
+        owners[identifier]?.givenUp = 0
+        users[old.registration.user, default: UserUsage()].clients += 1
+        counters += clients[old.id.id].counters
+    }
+
+    private func restored(_ old: Legacy.Socket) throws(LegacyError) -> ParkedSocket {
+        guard clients.contains(old.owner.id) else { throw .withoutOwner(old.token) }
+        return ParkedSocket(
+            owner: old.owner, tag: old.tag, isStream: old.isStream,
+            condition: old.endedInWake == 0 ? .held : .ended, index: 0)
+    }
+
+    private mutating func take(_ old: Legacy.Socket, of client: ClientID) {
+        sockets[old.token.id].index = Int32(clients[client.id].sockets.count)
+        clients[client.id].sockets.append(old.token)
+        if old.endedInWake == 0 { clients[client.id].unarmed.append(old.token) }
+        clients[client.id].inherited?.adoptions[.init(request: old.request, index: old.index)] = old.token
+        users[clients[client.id].user]?.sockets += 1
+    }
+
+    // MARK: Going on
+
+    private mutating func goOn(
+        _ old: Legacy.Client, _ waiting: [Legacy.Socket], at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let client = old.id
+        let start = actions.actions.count
+        switch clients[client.id].lifecycle {
+        case .notRunning, .inactive, .active:
+            tellAgain(old, waiting, at: now)
+        case .background(let background):
+            if let until = background.enteringUntil {
+                let budget = max(.zero, until.since(now))
+                actions.append(.notify(client, .didEnterBackground(budget: budget)))
+            }
+            tellAgain(old, waiting, at: now)
+            warnAgain(client, at: now, into: &actions)
+        case .suspending(let suspending):
+            goOn(suspending, old, at: now, into: &actions)
+        case .suspended:
+            goOnSleeping(old, waiting, at: now, into: &actions)
+        case .terminating(.noticed(let until, let reason)):
+            let budget = max(.zero, until.since(now))
+            actions.append(.notify(client, .willTerminate(budget: budget, reason)))
+        case .terminating(.killed(let reason)):
+            actions.append(.kill(client, reason))
+        }
+        // The kernel knows better than the records who is stopped.
+        let mayStay = clients[client.id].lifecycle.mayBeFrozen
+        actions.actions[start...].removeAll { $0 == .thaw(client) }
+        if old.execution != .running, !mayStay { actions.actions.insert(.thaw(client), at: start) }
+        // At once: what comes to it in this turn is another wake, which is not to be passed over with this one.
+        if clients[client.id].pendingWake?.isRepeated ?? false { tellWake(client, into: &actions) }
+        scheduleKeepAlive(client)
+        settle(client, at: now, into: &actions)
+    }
+
+    private mutating func goOn(
+        _ suspending: Lifecycle.Suspending, _ old: Legacy.Client, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        let client = old.id
+        switch suspending.phase {
+        case .freezing where old.execution == .stopped || mutated(.restoresBelieving):
+            // It had been asked for, and was done.
+            freezeConfirmed(client, epoch: suspending.epoch, at: now, into: &actions)
+            armSockets(client, into: &actions)
+        case .preparing, .freezing:
+            let pause = clients[client.id].backoff.next(settings.suspension)
+            cancelSuspension(client, epoch: suspending.epoch, pause: pause, at: now, into: &actions)
+        }
+    }
+
+    private mutating func goOnSleeping(
+        _ old: Legacy.Client, _ waiting: [Legacy.Socket], at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let client = old.id
+        if old.execution != .running {
+            if !mutated(.restoresUnarmed) { armSockets(client, into: &actions) }
+            return
+        }
+        // It was thawed, for a wake that nobody came to decide: what woke it is still there.
+        for socket in waiting where sockets[socket.token.id].condition == .held {
+            sockets[socket.token.id].condition = .armed
+            clients[client.id].unarmed.removeAll { $0 == socket.token }
+            socketFired(socket.token, socket.conditions, at: now, into: &actions)
+        }
+        guard case .suspended = clients[client.id].lifecycle else { return }
+        // Or somebody else let it run.
+        noteEndOfSleep(client, at: now)
+        let hold = Lifecycle.Background(holdUntil: now + settings.suspension.retry)
+        enter(.background(hold), client, at: now, into: &actions)
+        actions.append(.notify(client, .suspendCancelled(epoch: clients[client.id].lastEpoch)))
+    }
+
+    /// A wake that was decided and perhaps not told is told, under its old number.
+    private mutating func tellAgain(_ old: Legacy.Client, _ waiting: [Legacy.Socket], at now: Instant) {
+        let client = old.id
+        let wakeID = clients[client.id].lastWakeID
+        guard wakeID != old.toldWakeID, wakeID != 0, !mutated(.restoresWithoutWake) else { return }
+        for socket in waiting where clients[client.id].lastWakeReasons.contains(.socket) {
+            var conditions = socket.conditions
+            switch sockets[socket.token.id].condition {
+            case .ended:
+                guard socket.endedInWake == SocketToken.mark(of: wakeID) else { continue }
+            case .held, .armed:
+                // Who knows of this wake passes over what is told again. So an end that came since is not told here,
+                // but when it fires.
+                if sockets[socket.token.id].isFinal(conditions) { conditions.formIntersection(.readable) }
+                guard !conditions.isEmpty else { continue }
+            }
+            clients[client.id].fired.append(FiredSocket(token: socket.token, conditions: conditions))
+        }
+        clients[client.id].pendingWake = .init(
+            wakeID: wakeID, reasons: clients[client.id].lastWakeReasons,
+            asleepFor: clients[client.id].lastAsleepFor, isRepeated: true)
+        // It begins anew for those who have not heard of it.
+        if case .background(var background) = clients[client.id].lifecycle, background.wake != nil {
+            background.wake = .init(wakeID: wakeID, until: now + settings.budgets.wake)
+            clients[client.id].lifecycle = .background(background)
+        }
+    }
+
+    /// Nobody is ended for its background tasks without having been warned.
+    private mutating func warnAgain(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let notice = settings.budgets.expirationNotice
+        guard let remaining = clients[client.id].assertions.warnAgain(at: now, notice: notice) else { return }
+        actions.append(.notify(client, .backgroundTimeExpiring(remaining: remaining)))
+    }
+}
+
+extension SocketToken {
+    /// How the number of a wake is noted beside a socket whose end it told; never 0.
+    public static func mark(of wakeID: UInt64) -> UInt32 { max(1, UInt32(truncatingIfNeeded: wakeID)) }
+}

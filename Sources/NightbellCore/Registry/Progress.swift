@@ -1,0 +1,256 @@
+/// What often changes of a client, in the words of the ledger that outlives the supervisor.
+public enum Progress {
+    /// What is only of use together.
+    public typealias Words = InlineArray<17, UInt64>
+    /// Numbers that each stand for themselves: counters and the latest wakes.
+    public typealias Figures = InlineArray<27, UInt64>
+
+    /// Of the layout below.
+    static let version: UInt64 = 1
+    static let wakeCount = 16
+    static let counterWords = 11
+
+    /// Written where there is no instant.
+    static let never = UInt64(bitPattern: .min)
+
+    static func word(_ instant: Instant?) -> UInt64 {
+        instant.map { UInt64(bitPattern: $0.nanoseconds) } ?? never
+    }
+
+    static func instant(_ word: UInt64) -> Instant? {
+        word == never ? nil : Instant(nanoseconds: Int64(bitPattern: word))
+    }
+
+    static func duration(_ word: UInt64) -> Duration { .nanoseconds(Int64(bitPattern: word)) }
+
+    static func word(_ duration: Duration) -> UInt64 { UInt64(bitPattern: duration.nanoseconds) }
+}
+
+extension Supervision {
+    /// What must be known of a client to go on with it.
+    public func progress(of id: ClientID) -> Progress.Words { clients[id.id].progress(id) }
+
+    /// What has happened to a client.
+    public func figures(of id: ClientID) -> Progress.Figures { clients[id.id].figures }
+
+    /// The number of the wake that was decided last.
+    public func wakeID(of client: ClientID) -> UInt64 { clients[client.id].lastWakeID }
+
+    /// The background tasks that a client holds.
+    public func tasks(of client: ClientID) -> [Legacy.Task] {
+        clients[client.id].assertions.tasks.map { Legacy.Task(id: $0.id, request: $0.request, name: $0.name) }
+    }
+
+    /// What is to be known of an ownership to go on with it.
+    public func owner(of identifier: ClientIdentifier) -> Legacy.Owner? {
+        owners[identifier].map {
+            Legacy.Owner(identifier: identifier, user: $0.user, number: $0.number, givenUp: $0.givenUp)
+        }
+    }
+
+    /// What has happened to the clients that are gone, all together.
+    public var figuresOfGone: InlineArray<11, UInt64> { goneCounters.words }
+}
+
+extension Client {
+    fileprivate func progress(_ id: ClientID) -> Progress.Words {
+        let (state, details) = lifecycle.words
+        var head = Progress.version | UInt64(state) << 8
+        head |= UInt64(min(backoff.failures, 255)) << 16
+        head |= UInt64(lastWakeReasons.rawValue) << 24
+        head |= UInt64(min(limiter.excessWakes, 255)) << 40
+        let timeUntil: Instant?
+        switch assertions.time {
+        case .full: timeUntil = nil
+        case .running(let until, let notified):
+            timeUntil = until
+            head |= notified ? 1 << 48 : 0
+        }
+        if keepAlive != nil { head |= 1 << 49 }
+        return [
+            head, id.rawValue, lastEpoch, lastWakeID, Progress.word(lastAsleepFor),
+            Progress.word(enteredStateAt), Progress.word(backgroundSince), details[0], details[1], details[2],
+            details[3], Progress.word(keepAlive?.timeout ?? .zero), Progress.word(keepAlive?.base),
+            Progress.word(assertions.mediaUntil), Progress.word(timeUntil), assertions.nextTask, lastRequest,
+        ]
+    }
+
+    fileprivate var figures: Progress.Figures {
+        var figures = Progress.Figures(repeating: 0)
+        let words = counters.words
+        for index in words.indices { figures[index] = words[index] }
+        // Zero is none, so each is one more than it is.
+        limiter.forEachLatest(Progress.wakeCount) { index, wake in
+            figures[Progress.counterWords + index] = UInt64(bitPattern: wake.nanoseconds &+ 1)
+        }
+        return figures
+    }
+
+    /// Takes up what `progress` and `figures` said. nil: it cannot be understood.
+    mutating func take(
+        _ words: Progress.Words, _ figures: Progress.Figures, tasks: [Assertions.Task],
+        _ settings: Settings.Wakes
+    ) -> Bool {
+        let head = words[0]
+        guard head & 0xFF == Progress.version,
+            let lifecycle = Lifecycle(
+                UInt8(head >> 8 & 0xFF), [words[7], words[8], words[9], words[10]])
+        else { return false }
+        self.lifecycle = lifecycle
+        backoff = Backoff(failures: Int(head >> 16 & 0xFF))
+        lastWakeReasons = WakeReasons(rawValue: UInt8(head >> 24 & 0xFF))
+        lastEpoch = words[2]
+        lastWakeID = words[3]
+        lastAsleepFor = Progress.duration(words[4])
+        enteredStateAt = Progress.instant(words[5]) ?? registeredAt
+        backgroundSince = Progress.instant(words[6]) ?? registeredAt
+        if head & 1 << 49 != 0, let base = Progress.instant(words[12]) {
+            keepAlive = KeepAlive(timeout: Progress.duration(words[11]), base: base)
+        }
+        let time = Progress.instant(words[14]).map { until in
+            Assertions.Time.running(until: until, notified: head & 1 << 48 != 0)
+        }
+        assertions = Assertions(
+            tasks: tasks, nextTask: max(words[15], (tasks.map(\.id).max() ?? 0) + 1),
+            mediaUntil: Progress.instant(words[13]), time: time ?? .full)
+        lastRequest = words[16]
+        counters = Counters(words: figures)
+        let wakes = (Progress.counterWords..<figures.count).compactMap { index -> Instant? in
+            figures[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: figures[index]) &- 1)
+        }
+        limiter = WakeLimiter(recent: wakes, excess: Int(head >> 40 & 0xFF), settings)
+        return true
+    }
+}
+
+extension Lifecycle {
+    static let freezingNumber: UInt64 = 5
+    static let suspendedNumber: UInt64 = 6
+
+    /// The state's number, and what belongs to it.
+    fileprivate var words: (UInt8, InlineArray<4, UInt64>) {
+        var details = InlineArray<4, UInt64>(repeating: Progress.never)
+        switch self {
+        case .notRunning: return (0, details)
+        case .inactive: return (1, details)
+        case .active: return (2, details)
+        case .background(let background):
+            details[0] = Progress.word(background.enteringUntil)
+            details[1] = Progress.word(background.wake?.until)
+            details[2] = background.wake?.wakeID ?? 0
+            details[3] = Progress.word(background.holdUntil)
+            return (3, details)
+        case .suspending(let suspending):
+            details[2] = suspending.epoch
+            switch suspending.phase {
+            case .preparing(let until):
+                details[0] = Progress.word(until)
+                return (4, details)
+            case .freezing(let until, let lookAt, let pause):
+                details[0] = Progress.word(until)
+                details[1] = Progress.word(lookAt)
+                details[3] = Progress.word(pause)
+                return (5, details)
+            }
+        case .suspended(let since):
+            details[0] = Progress.word(since)
+            return (6, details)
+        case .terminating(.noticed(let until, let reason)):
+            details[0] = Progress.word(until)
+            details[1] = reason.number
+            return (7, details)
+        case .terminating(.killed(let reason)):
+            details[1] = reason.number
+            return (8, details)
+        }
+    }
+
+    fileprivate init?(_ state: UInt8, _ details: InlineArray<4, UInt64>) {
+        let first = Progress.instant(details[0])
+        let second = Progress.instant(details[1])
+        switch (state, first) {
+        case (0, _): self = .notRunning
+        case (1, _): self = .inactive
+        case (2, _): self = .active
+        case (3, _):
+            let wake = second.map { Background.OpenWake(wakeID: details[2], until: $0) }
+            self = .background(
+                Background(enteringUntil: first, wake: wake, holdUntil: Progress.instant(details[3])))
+        case (4, let until?):
+            self = .suspending(Suspending(epoch: details[2], phase: .preparing(until: until)))
+        case (5, let until?):
+            guard let second else { return nil }
+            let pause = Progress.duration(details[3])
+            self = .suspending(
+                Suspending(
+                    epoch: details[2], phase: .freezing(until: until, lookAt: second, pause: pause)))
+        case (6, let since?): self = .suspended(since: since)
+        case (7, let until?):
+            guard let reason = TerminationReason(number: details[1]) else { return nil }
+            self = .terminating(.noticed(until: until, reason))
+        case (8, _):
+            guard let reason = TerminationReason(number: details[1]) else { return nil }
+            self = .terminating(.killed(reason))
+        default: return nil
+        }
+    }
+}
+
+extension TerminationReason {
+    fileprivate var number: UInt64 {
+        switch self {
+        case .quitByUser: 1
+        case .backgroundTasksOverran: 2
+        case .tooManyWakes: 3
+        }
+    }
+
+    fileprivate init?(number: UInt64) {
+        switch number {
+        case 1: self = .quitByUser
+        case 2: self = .backgroundTasksOverran
+        case 3: self = .tooManyWakes
+        default: return nil
+        }
+    }
+}
+
+extension Counters {
+    /// Two counters a word, each of which stops at its end; the last is nanoseconds.
+    fileprivate var words: InlineArray<11, UInt64> {
+        [
+            Self.pack(wakes, wakesSocket), Self.pack(wakesKeepAlive, wakesRequest),
+            Self.pack(wakesClientMessage, suspensions), Self.pack(suspensionsForced, suspensionsCancelled),
+            Self.pack(suspensionsFailed, keepAliveRuns),
+            Self.pack(keepAliveLate, overrunsEnteringBackground),
+            Self.pack(overrunsPrepare, overrunsWake), Self.pack(overrunsBackgroundTasks, overrunsTermination),
+            Self.pack(wakeLimitExceeded, socketsAdopted), Self.pack(socketsRefused, 0), asleepNanoseconds,
+        ]
+    }
+
+    private static func pack(_ low: UInt64, _ high: UInt64) -> UInt64 {
+        UInt64(UInt32(clamping: high)) << 32 | UInt64(UInt32(clamping: low))
+    }
+
+    fileprivate init(words: Progress.Figures) {
+        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[10])
+    }
+
+    init(words: InlineArray<11, UInt64>) {
+        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[10])
+    }
+
+    private init(low: (Int) -> UInt64, high: (Int) -> UInt64, asleep: UInt64) {
+        (wakes, wakesSocket) = (low(0), high(0))
+        (wakesKeepAlive, wakesRequest) = (low(1), high(1))
+        (wakesClientMessage, suspensions) = (low(2), high(2))
+        (suspensionsForced, suspensionsCancelled) = (low(3), high(3))
+        (suspensionsFailed, keepAliveRuns) = (low(4), high(4))
+        (keepAliveLate, overrunsEnteringBackground) = (low(5), high(5))
+        (overrunsPrepare, overrunsWake) = (low(6), high(6))
+        (overrunsBackgroundTasks, overrunsTermination) = (low(7), high(7))
+        (wakeLimitExceeded, socketsAdopted) = (low(8), high(8))
+        socketsRefused = low(9)
+        asleepNanoseconds = asleep
+    }
+}

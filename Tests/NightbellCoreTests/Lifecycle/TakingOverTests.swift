@@ -1,0 +1,78 @@
+import NightbellCore
+import Testing
+
+/// What is told again by a core that takes over, and what is not. (Everything else is part of every simulated world.)
+@Suite("What is told again")
+struct TakingOverTests {
+    private var bench = Bench()
+    private let client: ClientID
+    private let sockets: [SocketToken]
+
+    init() throws {
+        bench.core.notesChanges = true
+        client = try bench.register("org.example.phone")
+        var sockets: [SocketToken] = []
+        for _ in 0..<2 { sockets.append(try bench.handOver(from: client)) }
+        self.sockets = sockets
+    }
+
+    /// What the core has written by now. A wake that it has told may not have been noted as such.
+    private func legacy(_ conditions: [Conditions], told: UInt64) throws -> Legacy {
+        var legacy = Legacy()
+        let identifier = try #require(ClientIdentifier("org.example.phone"))
+        let registration = Registration(
+            identifier: identifier, user: 1_000, modes: [.voip, .audio], wakeLimitPolicy: .linger)
+        var old = Legacy.Client(id: client, registration: registration, registeredAt: bench.now)
+        old.progress = (bench.core.progress(of: client), bench.core.figures(of: client))
+        old.toldWakeID = told
+        legacy.clients = [old]
+        legacy.sockets = zip(sockets, conditions).map { token, conditions in
+            var socket = Legacy.Socket(
+                token: token, owner: client, tag: .voip, isStream: true, request: 1, index: 0)
+            socket.conditions = conditions
+            return socket
+        }
+        return legacy
+    }
+
+    private mutating func takeOver(_ legacy: Legacy) throws -> [Action] {
+        bench.actions.removeAll()
+        bench.core = try Supervision(
+            settings: bench.core.settings, taking: legacy, at: bench.now, into: &bench.actions)
+        bench.core.endTurn(at: bench.now, into: &bench.actions)
+        return bench.actions.actions
+    }
+
+    /// A client that knows of the wake passes over what is told again: what came since must come again.
+    @Test mutating func anEndThatCameSinceIsNotToldWithAnOldWake() throws {
+        bench.suspend(client)
+        bench.turn(.fired(sockets[0], .readable))
+        let wake = try #require(
+            try takeOver(legacy([.readable, [.readable, .peerClosed]], told: 0)).wakes.first)
+        #expect(wake.isRepeated && wake.wakeID == 1)
+        let fired = bench.actions.firedSockets[wake.sockets]
+        #expect(fired.map(\.token) == sockets && fired.map(\.conditions) == [.readable, .readable])
+        bench.say(.wakeDone(wakeID: 1), from: client)
+        bench.lastEpoch = 1
+        bench.pass(.seconds(1))
+        let armed = bench.say(.readyToSuspend(epoch: bench.lastEpoch, notIdle: []), from: client)
+        #expect(armed.contains(.arm(sockets[1])))
+    }
+
+    @Test mutating func whatIsDueNowIsAWakeOfItsOwn() throws {
+        bench.say(.setKeepAliveTimeout(.seconds(600)), from: client)
+        bench.suspend(client)
+        bench.turn(.command(.wake, client, Bench.key))
+        let old = try legacy([[], []], told: 0)
+        bench.now = bench.now + .seconds(700)
+        let wakes = try takeOver(old).wakes
+        #expect(wakes.map(\.wakeID) == [1, 2] && wakes.map(\.isRepeated) == [true, false])
+        #expect(wakes.map(\.reasons) == [.request, .keepAlive])
+    }
+
+    @Test mutating func whatWasToldIsNotToldAgain() throws {
+        bench.suspend(client)
+        bench.turn(.fired(sockets[0], .readable))
+        #expect(try takeOver(legacy([.readable, []], told: 1)).wakes.isEmpty)
+    }
+}

@@ -1,0 +1,69 @@
+import NightbellCore
+import Simulation
+import Testing
+
+/// What a supervisor leaves, taken over at a quiet moment: nothing of a client may be another's or be forgotten.
+/// (Deaths at other moments are part of every world.)
+@Suite("Taking over")
+struct RestorationTests {
+    @Test("Everybody is who it was, at any turn's end", arguments: 2_000..<2_012 as Range<UInt64>)
+    func same(_ seed: UInt64) throws {
+        var world = World(seed: seed)
+        while world.steps < 300 {
+            world.step()
+            // What is due is not done yet; one that takes over does it.
+            let isDue = world.core.nextDeadline.map { $0 <= world.now } ?? false
+            guard world.steps % 10 == 0, !isDue, !world.core.isStopping else { continue }
+            var actions = ActionBuffer()
+            let next = try Supervision(
+                settings: world.core.settings, taking: world.legacy, at: world.now, into: &actions)
+            #expect(next.clientIDs == world.core.clientIDs)
+            #expect(next.socketCount == world.core.socketCount)
+            // Whom somebody else let run is found running.
+            let found = Set(
+                world.legacy.clients.filter { $0.execution == .running && $0.wasStopped }.map(\.id))
+            for client in world.core.clientIDs where !found.contains(client) {
+                compare(client, world.core, next, at: world.now)
+            }
+            for (old, new) in zip(world.core.usage, next.usage.filter { $0.usage.identifiers > 0 }) {
+                #expect(old.user == new.user && old.usage.clients == new.usage.clients)
+                #expect(old.usage.sockets == new.usage.sockets)
+                #expect(old.usage.identifiers == new.usage.identifiers)
+            }
+        }
+    }
+
+    private func compare(
+        _ client: ClientID, _ core: Supervision, _ next: Supervision, at now: Instant
+    ) {
+        guard let old = core.view(of: client, at: now), let new = next.view(of: client, at: now) else {
+            return #expect(Bool(false), "\(client) is lost")
+        }
+        #expect(old.identifier == new.identifier && old.user == new.user && old.modes == new.modes)
+        #expect(old.registeredAt == new.registeredAt)
+        #expect(old.sockets.map(\.rawValue).sorted() == new.sockets.map(\.rawValue).sorted())
+        #expect(old.keepAliveTimeout?.nanoseconds == new.keepAliveTimeout?.nanoseconds)
+        #expect(old.backgroundTasks == new.backgroundTasks && old.mediaPlays == new.mediaPlays)
+        // What was under way is finished or called off.
+        guard old.state != .suspending else { return }
+        #expect(old.state == new.state, "\(old.state) became \(new.state)")
+        #expect(old.enteredStateAt == new.enteredStateAt)
+        #expect(old.counters == new.counters)
+        #expect(old.keepAliveWindow == new.keepAliveWindow)
+        #expect(old.holds == new.holds)
+        for token in old.sockets { #expect(core.tag(of: token) == next.tag(of: token)) }
+    }
+
+    @Test("What another version has left is refused, not guessed at")
+    func newer() throws {
+        var world = World(seed: 2_001)
+        while world.core.clientIDs.isEmpty { world.step() }
+        var legacy = world.legacy
+        var actions = ActionBuffer()
+        legacy.clients[0].progress?.words[0] += 1
+        let id = legacy.clients[0].id
+        #expect(throws: LegacyError.unintelligible(id)) {
+            _ = try Supervision(settings: Settings(), taking: legacy, at: world.now, into: &actions)
+        }
+    }
+}
