@@ -9,6 +9,9 @@ let settings: [SwiftSetting] = [
 ]
 let strict: [SwiftSetting] = settings + [.strictMemorySafety()]
 
+// Places at which tests have the process die, in debug builds only.
+let faulty: [SwiftSetting] = strict + [.define("NIGHTBELL_FAULTS", .when(configuration: .debug))]
+
 let package = Package(
     name: "nightbell",
     products: [
@@ -55,15 +58,19 @@ let package = Package(
         .target(name: "Durability", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
         .target(name: "MemoryPressure", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
 
+        // Holds what a supervisor must not lose, and starts another when one has died.
+        .target(name: "Keeper", dependencies: ["CLinux", "Descriptors"], swiftSettings: faulty),
+
         // What people link.
         .target(
             name: "NightbellSupervisor",
             dependencies: [
-                "CLinux", "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
+                "CLinux", "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Keeper",
+                "Suspension",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
-            swiftSettings: strict),
+            swiftSettings: faulty),
         .target(
             name: "Nightbell",
             dependencies: [
@@ -92,7 +99,8 @@ let package = Package(
         .executableTarget(
             name: "nightbelld",
             dependencies: [
-                "CLinux", "DaemonConfiguration", "NightbellCore", "NightbellSupervisor",
+                "CLinux", "DaemonConfiguration", "Descriptors", "Keeper", "NightbellCore",
+                "NightbellSupervisor",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -203,6 +211,13 @@ let package = Package(
             dependencies: [
                 "CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport", "nightbell-threads",
             ],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "nightbell-kept", dependencies: ["CLinux", "Descriptors", "Keeper"], path: "Tests/Kept",
+            swiftSettings: settings),
+        .testTarget(
+            name: "KeeperTests",
+            dependencies: ["Descriptors", "Keeper", "EdgeTestSupport", "nightbell-kept"],
             swiftSettings: settings),
         .testTarget(
             name: "NightbellSupervisorTests",

@@ -15,7 +15,8 @@ package enum ForeignDescriptor {
         }
     }
 
-    private static func mayBlock(_ descriptor: CInt) -> Bool {
+    /// Whether close(2) may take longer than a moment.
+    package static func mayBlock(_ descriptor: CInt) -> Bool {
         let type = clinux_file_type(descriptor)
         guard type >= 0 else { return true }
         switch mode_t(type) {

@@ -14,13 +14,14 @@ struct ImportRulesTests {
         "Descriptors": edge,
         "EventLoop": edge.union(["CLibevent", "Descriptors"]),
         "Suspension": edge.union(["Descriptors"]),
+        "Keeper": edge.union(["Descriptors"]),
         "Launching": edge.union(["Descriptors"]),
         "Durability": edge.union(["Descriptors"]),
         "MemoryPressure": edge.union(["Descriptors"]),
         "Manifests": ["Descriptors", "Glibc", "Launching", "NightbellCore", "Yams"],
         "NightbellSupervisor": edge.union([
-            "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop", "Suspension",
-            "Logging", "SwiftProtobuf",
+            "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop", "Keeper",
+            "Suspension", "Logging", "SwiftProtobuf",
         ]),
         "Nightbell": edge.union(["NightbellWire", "Descriptors", "SwiftProtobuf", "DequeModule"]),
         "DaemonConfiguration": [
@@ -34,8 +35,8 @@ struct ImportRulesTests {
         "nightbell-load": ["ArgumentParser", "LoadTester"],
         "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Simulation"],
         "nightbelld": [
-            "ArgumentParser", "CLinux", "DaemonConfiguration", "Glibc", "Logging", "NightbellCore",
-            "NightbellSupervisor",
+            "ArgumentParser", "CLinux", "DaemonConfiguration", "Descriptors", "Glibc", "Keeper", "Logging",
+            "NightbellCore", "NightbellSupervisor",
         ],
         "nightbell": [
             "ArgumentParser", "Descriptors", "Glibc", "Manifests", "Nightbell", "NightbellCore",

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -89,6 +91,32 @@ static inline int clinux_openat(int directory, const char *path, int flags, mode
 
 static inline int clinux_duplicate(int fd) {
     return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+// Whether a descriptor is closed by execve(2). 0, or -1 and errno.
+static inline int clinux_set_close_on_exec(int fd, int on) {
+    return fcntl(fd, F_SETFD, on ? FD_CLOEXEC : 0);
+}
+
+// memfd_create(2), close-on-exec: a descriptor, or -1 and errno.
+static inline int clinux_memory_file(const char *name) {
+    enum { mfd_cloexec = 1 };
+    return (int)syscall(SYS_memfd_create, name, mfd_cloexec);
+}
+
+// close_range(2): 0, or -1 and errno.
+static inline int clinux_close_range(unsigned first, unsigned last) {
+    return (int)syscall(SYS_close_range, first, last, 0);
+}
+
+// fork(2), which Swift leaves out because most programs have threads.
+static inline pid_t clinux_fork(void) {
+    return fork();
+}
+
+// A store that the compiler neither splits nor moves before an earlier one.
+static inline void clinux_store_half(uint32_t *word, uint32_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 // pipe2(2), close-on-exec and non-blocking: 0, or -1 and errno.

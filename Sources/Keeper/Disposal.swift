@@ -1,0 +1,52 @@
+import CLinux
+import Descriptors
+import Glibc
+
+/// Closing what clients have handed over, without a thread and without waiting.
+///
+/// close(2) may wait for a peer or for a file system's server for as long as those like. A process that ends does
+/// not linger for a peer, and if it waits for a server, nobody waits for it. So the last reference is left to a
+/// child that ends. (Threads, as `ForeignDescriptor` has, would not go with `fork`.)
+struct Disposal {
+    private var children: [pid_t] = []
+
+    mutating func close(_ descriptor: consuming OwnedDescriptor) {
+        reap()
+        guard ForeignDescriptor.mayBlock(descriptor.rawValue) else { return descriptor.close() }
+        do {
+            try leaveToChild(descriptor)
+        } catch {
+            // Without memory for a child there is worse to come than a close that takes its time.
+        }
+    }
+
+    /// Forgets the children that have ended.
+    mutating func reap() {
+        children.removeAll { Fork.reap($0) != nil }
+    }
+
+    private mutating func leaveToChild(_ descriptor: consuming OwnedDescriptor) throws(SystemError) {
+        // Closed by its end: then the child's reference is the last of ours.
+        var ends: [CInt] = [-1, -1]
+        _ = try systemCall("pipe") { unsafe pipe(&ends) }
+        let reading = OwnedDescriptor(adopting: ends[0])
+        let writing = OwnedDescriptor(adopting: ends[1])
+        guard let pid = try Fork.split() else {
+            writing.close()
+            // As numbers, which nobody closes but the end of this process.
+            let (one, other) = (UInt32(reading.take()), UInt32(descriptor.take()))
+            // Or it would hold everybody's sockets open for as long as it waits.
+            let (first, last) = (min(one, other), max(one, other))
+            if first > 0 { _ = clinux_close_range(0, first - 1) }
+            if last > first + 1 { _ = clinux_close_range(first + 1, last - 1) }
+            _ = clinux_close_range(last + 1, .max)
+            var byte: UInt8 = 0
+            _ = unsafe read(ends[0], &byte, 1)
+            _exit(0)
+        }
+        children.append(pid)
+        descriptor.close()
+        reading.close()
+        writing.close()
+    }
+}

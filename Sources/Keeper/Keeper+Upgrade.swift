@@ -1,0 +1,257 @@
+import CLinux
+package import Descriptors
+import Glibc
+
+/// A program on its way to take the place of this one.
+struct Upgrade {
+    enum Phase {
+        /// It is run only to see whether it runs and understands its configuration; all else goes on meanwhile.
+        case preflight(ChildProcess)
+        /// The worker was told to act no more.
+        case quiescing
+        /// A worker of the new program takes in what there is, and says whether it could serve.
+        case testing(WorkerProcess)
+    }
+
+    /// What each phase may take, in nanoseconds.
+    static let patience: Int64 = 5_000_000_000
+
+    var phase: Phase
+    var deadline = BootClock.now() + Upgrade.patience
+
+    init(_ phase: Phase) {
+        self.phase = phase
+    }
+
+    /// What is watched in this phase.
+    var process: CInt? {
+        switch phase {
+        case .preflight(let child): child.handle.rawValue
+        case .quiescing: nil
+        case .testing(let candidate): candidate.process.rawValue
+        }
+    }
+
+    var candidate: WorkerProcess? {
+        switch phase {
+        case .preflight, .quiescing: nil
+        case .testing(let candidate): candidate
+        }
+    }
+
+    var isTesting: Bool { candidate != nil }
+}
+
+/// A process that only has to end.
+final class ChildProcess {
+    let handle: ProcessHandle
+
+    init(_ handle: consuming ProcessHandle) {
+        self.handle = handle
+    }
+
+    /// As `waitpid` tells it, once it has ended.
+    func reap() -> CInt? { Fork.reap(handle.pid) }
+}
+
+/// Replacing the program: first the worker, then the keeper, and nobody notices.
+extension Keeper {
+    /// Tries the program that lies on disk now.
+    func beginUpgrade() {
+        guard hasServed else { return upgradesOnceServed = true }
+        upgradesOnceServed = false
+        guard !isStopping, upgrade == nil else { return }
+        upgrades += 1
+        hooks.log(.notice, "upgrading to what is at \(program.path) now")
+        do {
+            guard let pid = try Fork.split() else {
+                Fork.unblockSignals()
+                _ = Fork.become(program.path, program.arguments + ["--preflight"])
+                _exit(EX_OSERR)
+            }
+            upgrade = Upgrade(.preflight(ChildProcess(try ProcessHandle(opening: pid))))
+        } catch {
+            sayNoUpgrade("cannot start it: \(error)")
+        }
+    }
+
+    /// Something that the upgrade waits for may have come.
+    func upgradeMoved() {
+        switch upgrade?.phase {
+        case .preflight(let child):
+            guard let status = child.reap() else { return }
+            guard status == 0 else {
+                return abandonUpgrade("the new program does not start: \(Fork.text(of: status))")
+            }
+            quiesce()
+        case .testing(let candidate):
+            hear(candidate)
+            if candidate.readyAt != nil { return finishUpgrade(candidate) }
+            guard let status = candidate.reap() else { return }
+            hear(candidate)
+            let reason = candidate.failure?.text ?? Fork.text(of: status)
+            abandonUpgrade("the new worker could not serve: \(reason)")
+        case .quiescing, nil:
+            break
+        }
+    }
+
+    func checkUpgrade() {
+        guard let upgrade, BootClock.now() >= upgrade.deadline else { return }
+        abandonUpgrade("it took more than five seconds")
+    }
+
+    private func quiesce() {
+        upgrade = Upgrade(.quiescing)
+        // Between two workers there is nobody to wait for.
+        guard let worker else { return quiesced() }
+        worker.say(.quiesce(upgrades))
+    }
+
+    /// The worker acts no more, and all that it did is in the store.
+    func quiesced() {
+        guard case .quiescing = upgrade?.phase else { return }
+        restartAt = nil
+        do {
+            try startCandidate()
+        } catch {
+            abandonUpgrade("cannot start it: \(error)")
+        }
+    }
+
+    private func startCandidate() throws(SystemError) {
+        let pair = try SeqPacketSocket.pair()
+        try pair.separate { ours, theirs throws(SystemError) in
+            let image = store.image(adding: [.init(key: .channel, descriptor: theirs.rawValue)])
+            let state = try MemoryFile.create("nightbell-state", image)
+            // As numbers, which nobody closes on the way to the other program.
+            let (channelNumber, stateNumber) = (theirs.rawValue, state.rawValue)
+            guard let pid = try Fork.split() else {
+                _ = theirs.takeDescriptor().take()
+                _ = state.take()
+                ours.takeDescriptor().close()
+                keepOpen(store.descriptors + [channelNumber, stateNumber])
+                _ = Fork.become(program.path, program.arguments + ["--worker-state", "\(stateNumber)"])
+                _exit(EX_OSERR)
+            }
+            theirs.takeDescriptor().close()
+            state.close()
+            upgrade = Upgrade(.testing(WorkerProcess(try ProcessHandle(opening: pid), ours)))
+        }
+    }
+
+    private func finishUpgrade(_ candidate: WorkerProcess) {
+        upgrade = nil
+        if let worker {
+            worker.kill()
+            Fork.await(worker.process.pid)
+        }
+        worker = candidate
+        candidate.say(.act)
+        hooks.log(.notice, "the new worker serves, pid \(candidate.process.pid)")
+        becomeNewProgram(candidate)
+    }
+
+    /// The old program stays: its worker goes on, or another is started.
+    func abandonUpgrade(_ reason: String) {
+        guard let upgrade else { return }
+        self.upgrade = nil
+        switch upgrade.phase {
+        case .preflight(let child):
+            try? child.handle.signal(SIGKILL)
+            Fork.await(child.handle.pid)
+        case .quiescing:
+            break
+        case .testing(let candidate):
+            candidate.kill()
+            Fork.await(candidate.process.pid)
+        }
+        sayNoUpgrade(reason)
+        if worker == nil, !isStopping, restartAt == nil { restartAt = BootClock.now() }
+    }
+
+    private func sayNoUpgrade(_ reason: String) {
+        hooks.log(.error, "no upgrade: \(reason)")
+        worker?.say(.goOn(String(reason.prefix(500))))
+    }
+
+    // MARK: The keeper itself
+
+    /// Puts the new program into this process: the pid, the descriptors and the worker stay.
+    private func becomeNewProgram(_ worker: WorkerProcess) {
+        var details: [UInt8] = []
+        details.append(number: UInt64(UInt32(bitPattern: worker.process.pid)), bytes: 8)
+        details.append(number: UInt64(bitPattern: worker.readyAt ?? 0), bytes: 8)
+        let image = store.image(adding: [
+            .init(key: .channel, descriptor: worker.channel.rawValue), .init(key: .worker, record: details),
+        ])
+        do {
+            let state = try MemoryFile.create("nightbell-state", image).take()
+            let descriptors = store.descriptors + [worker.channel.rawValue, state]
+            keepOpen(descriptors)
+            let error = Fork.become(program.path, program.arguments + ["--keeper-state", "\(state)"])
+            for descriptor in descriptors { _ = clinux_set_close_on_exec(descriptor, 1) }
+            OwnedDescriptor(adopting: state).close()
+            throw error
+        } catch {
+            hooks.log(.error, "the keeper stays what it is: \(error)")
+        }
+    }
+
+    private func keepOpen(_ descriptors: [CInt]) {
+        for descriptor in descriptors { _ = clinux_set_close_on_exec(descriptor, 0) }
+    }
+}
+
+extension RecordKey {
+    /// The channel to the worker, or to the keeper; only on the way from one program to the next.
+    static let channel = RecordKey(kind: 0, id: 16)
+    /// The worker's pid and since when it serves; only on the way from one program to the next.
+    static let worker = RecordKey(kind: 0, id: 17)
+}
+
+/// What one program leaves to the next across execve.
+package struct ProgramState: ~Copyable {
+    var store: RecordStore
+
+    /// Reads the file that `--worker-state` or `--keeper-state` names, and closes it.
+    package init(reading descriptor: CInt) throws(SystemError) {
+        let file = OwnedDescriptor(adopting: descriptor)
+        guard let store = RecordStore(image: try MemoryFile.read(file.rawValue)) else {
+            throw SystemError(code: EPROTO, call: "state of the program before")
+        }
+        for descriptor in store.descriptors { _ = clinux_set_close_on_exec(descriptor, 1) }
+        self.store = store
+    }
+
+    /// What a new worker starts with, which has to wait until it is told to act.
+    package consuming func inheritance() throws(SystemError) -> Inheritance {
+        let channel = try Self.takeChannel(&store)
+        return Inheritance(
+            store: store, link: KeeperLink(channel), isFirst: false, mustWait: true)
+    }
+
+    /// The worker that serves already.
+    mutating func takeWorker() throws(SystemError) -> WorkerProcess {
+        let channel = try Self.takeChannel(&store)
+        guard let details = store.record(.worker), details.count == 16 else {
+            throw SystemError(code: EPROTO, call: "state of the program before")
+        }
+        _ = store.take(.worker)
+        let pid = pid_t(truncatingIfNeeded: details[0..<8].number)
+        let worker = WorkerProcess(try ProcessHandle(opening: pid), channel)
+        worker.readyAt = Int64(bitPattern: details[8..<16].number)
+        return worker
+    }
+
+    consuming func takeStore() -> RecordStore { store }
+
+    private static func takeChannel(_ store: inout RecordStore) throws(SystemError) -> SeqPacketSocket {
+        switch store.take(.channel) {
+        case .some(let kept):
+            if let descriptor = kept.takeDescriptor() { return SeqPacketSocket(adopting: descriptor) }
+        case .none: break
+        }
+        throw SystemError(code: EPROTO, call: "state of the program before")
+    }
+}

@@ -1,0 +1,280 @@
+package import Descriptors
+import Glibc
+
+/// The process that must not die, and therefore does next to nothing: it holds descriptors and records, and starts
+/// another worker when one has died. It reads what workers write through, and nothing that a client wrote.
+///
+/// It has one thread, so that a worker can be a plain `fork` of it: that has every descriptor and every record
+/// already, is there within a millisecond, and is the same program whatever lies on disk by then.
+package final class Keeper {
+    /// What the keeper leaves to the program that it is part of.
+    package struct Hooks {
+        package enum Level: Sendable { case info, notice, warning, error }
+
+        package var log: (Level, String) -> Void
+        /// A worker serves for the first time.
+        package var ready: () -> Void
+        package var stopping: () -> Void
+        /// Workers die one after the other, or stay away for good: let everybody run whom they have stopped.
+        package var thawEverybody: () -> Void
+        /// What a worker does, in a process of its own; gives its exit code.
+        package var work: (consuming Inheritance) -> Int32
+
+        package init(
+            log: @escaping (Level, String) -> Void, ready: @escaping () -> Void,
+            stopping: @escaping () -> Void, thawEverybody: @escaping () -> Void,
+            work: @escaping (consuming Inheritance) -> Int32
+        ) {
+            self.log = log
+            self.ready = ready
+            self.stopping = stopping
+            self.thawEverybody = thawEverybody
+            self.work = work
+        }
+    }
+
+    /// How another program is put in the place of this one.
+    package struct Program: Sendable {
+        package var path: String
+        /// With the name of the program first, and without what an earlier replacement has added.
+        package var arguments: [String]
+
+        package init(path: String, arguments: [String]) {
+            self.path = path
+            self.arguments = arguments
+        }
+    }
+
+    let hooks: Hooks
+    let program: Program
+    var policy: RestartPolicy
+    /// How long the last messages of a worker that was told to end may take.
+    private static let stopping: Int64 = 10_000_000_000
+
+    var store: RecordStore
+    let signals: SignalDescriptor
+    var packet = PacketBuffer(capacity: ChannelPacket.capacity)
+    private var disposal = Disposal()
+    var worker: WorkerProcess?
+    var upgrade: Upgrade?
+    /// When the next worker is to be started.
+    var restartAt: Int64?
+    private var stopDeadline: Int64?
+    /// How often one was tried: an answer may be that to an earlier one.
+    var upgrades: UInt64 = 0
+    /// Somebody was in a hurry.
+    var upgradesOnceServed = false
+    /// A worker has served.
+    var hasServed = false
+    private var startedWorkers = 0
+    private var exitCode: Int32?
+    /// Why there is no worker, if none could ever serve.
+    package private(set) var failure: String?
+    /// Why none could be started, if that is it.
+    package private(set) var obstacle: SystemError?
+
+    var isStopping: Bool { stopDeadline != nil }
+
+    /// - Parameter store: with the listener, the lock, the ledger and the place in it.
+    package init(
+        _ store: consuming RecordStore, policy: RestartPolicy, program: Program, hooks: Hooks
+    ) throws(SystemError) {
+        self.store = store
+        self.policy = policy
+        self.program = program
+        self.hooks = hooks
+        signals = try SignalDescriptor([SIGTERM, SIGINT, SIGHUP])
+        // Whoever started us may ignore it: then the kernel would not keep how workers end.
+        signal(SIGCHLD, SIG_DFL)
+    }
+
+    /// Goes on where the program before left this process.
+    package convenience init(
+        resuming state: consuming ProgramState, policy: RestartPolicy, program: Program, hooks: Hooks
+    ) throws(SystemError) {
+        let worker = try state.takeWorker()
+        try self.init(state.takeStore(), policy: policy, program: program, hooks: hooks)
+        self.worker = worker
+        hasServed = true
+    }
+
+    /// Keeps until it is told to stop, or until no worker can be had. Gives the exit code.
+    package func run() -> Int32 {
+        if worker == nil { startWorker() }
+        while exitCode == nil {
+            wait()
+            if let restartAt, BootClock.now() >= restartAt { startWorker() }
+            if let stopDeadline, BootClock.now() >= stopDeadline { worker?.kill() }
+            checkUpgrade()
+        }
+        return exitCode ?? 0
+    }
+
+    // MARK: Waiting
+
+    private func wait() {
+        var entries = [pollfd(fd: signals.rawValue, events: CShort(POLLIN), revents: 0)]
+        for descriptor in [
+            worker?.audible, worker?.process.rawValue, upgrade?.process, upgrade?.candidate?.audible,
+        ] {
+            // One that is not there is passed over by the kernel.
+            entries.append(pollfd(fd: descriptor ?? -1, events: CShort(POLLIN), revents: 0))
+        }
+        guard unsafe poll(&entries, nfds_t(entries.count), timeout) > 0 else { return }
+        disposal.reap()
+        if entries[0].revents != 0 { takeSignals() }
+        // What a dead worker has said is read before its death is acted upon.
+        if let worker, entries[1].revents != 0 { hear(worker) }
+        if let worker, entries[2].revents != 0 { ended(worker) }
+        if entries[3].revents != 0 || entries[4].revents != 0 { upgradeMoved() }
+    }
+
+    /// Milliseconds until something is due by itself; -1: nothing is.
+    private var timeout: CInt {
+        var due = min(restartAt ?? .max, upgrade?.deadline ?? .max)
+        // Once killed, it ends.
+        if let stopDeadline, stopDeadline > BootClock.now() { due = min(due, stopDeadline) }
+        guard due < .max else { return -1 }
+        return CInt(clamping: max(0, due - BootClock.now() + 999_999) / 1_000_000)
+    }
+
+    private func takeSignals() {
+        while let signal = (try? signals.next()) ?? nil {
+            if signal == SIGHUP {
+                beginUpgrade()
+            } else {
+                beginStop()
+            }
+        }
+    }
+
+    // MARK: Workers
+
+    private func startWorker() {
+        restartAt = nil
+        do {
+            let pair = try SeqPacketSocket.pair()
+            startedWorkers += 1
+            try pair.separate { ours, theirs throws(SystemError) in
+                guard let pid = try Fork.split() else {
+                    // Or it would never see the end of the keeper.
+                    ours.takeDescriptor().close()
+                    live(theirs)
+                }
+                theirs.takeDescriptor().close()
+                worker = WorkerProcess(try ProcessHandle(opening: pid), ours)
+            }
+        } catch {
+            guard hasServed else {
+                obstacle = error
+                return exitCode = EX_OSERR
+            }
+            hooks.log(.error, "cannot start a worker: \(error)")
+            restartAt = BootClock.now() + 1_000_000_000
+        }
+    }
+
+    /// The life of a worker, in the child.
+    private func live(_ channel: consuming SeqPacketSocket) -> Never {
+        var inherited = RecordStore()
+        swap(&inherited, &store)
+        // A worker has no use for it.
+        packet = PacketBuffer(capacity: 1)
+        let inheritance = Inheritance(
+            store: inherited, link: KeeperLink(channel), isFirst: !hasServed, mustWait: false)
+        FaultInjection.armFromEnvironment(isFirst: startedWorkers == 1)
+        exit(hooks.work(inheritance))
+    }
+
+    /// Takes in what a worker has said. A worker that says what nobody understands is broken.
+    func hear(_ worker: WorkerProcess) {
+        while true {
+            do {
+                let reception = try worker.channel.receive(into: &packet)
+                if reception == .end { worker.isSilent = true }
+                guard case .packet(_, let truncated, let controlTruncated) = reception else { return }
+                guard !truncated, !controlTruncated else { throw ChannelError.wrongDescriptors }
+                for item in try ChannelPacket.items(in: packet.bytes) {
+                    let rest = try store.apply(item, &packet) { disposal.close($0) }
+                    if let rest { heard(rest, from: worker) }
+                }
+                guard packet.descriptorCount == 0 else { throw ChannelError.wrongDescriptors }
+            } catch {
+                hooks.log(.error, "worker \(worker.process.pid) makes no sense, and is ended: \(error)")
+                worker.isSilent = true
+                return worker.kill()
+            }
+        }
+    }
+
+    private func heard(_ item: ChannelItem, from worker: WorkerProcess) {
+        switch item {
+        case .ready:
+            worker.readyAt = BootClock.now()
+            guard upgrade?.candidate !== worker, !hasServed else { return }
+            hasServed = true
+            hooks.ready()
+            if upgradesOnceServed { beginUpgrade() }
+        case .failed(let code, let text): worker.failure = (code, text)
+        case .quiesced(let number): if number == upgrades { quiesced() }
+        case .upgradeWanted: beginUpgrade()
+        case .put, .update, .remove, .stop, .quiesce, .act, .goOn: break  // not a worker's to say
+        }
+    }
+
+    private func ended(_ worker: WorkerProcess) {
+        guard let status = worker.reap() else { return }
+        hear(worker)
+        self.worker = nil
+        if isStopping {
+            if status != 0 {
+                hooks.log(.error, "the worker ended by \(Fork.text(of: status)) while stopping")
+                hooks.thawEverybody()
+            }
+            exitCode = 0
+            return
+        }
+        if !hasServed, let (code, text) = worker.failure {
+            failure = text
+            exitCode = code
+            return
+        }
+        if upgrade?.isTesting == true { return }  // The candidate is to take its place, or another will.
+        if case .quiescing = upgrade?.phase { return quiesced() }
+        replace(worker, Fork.text(of: status))
+    }
+
+    func replace(_ worker: WorkerProcess, _ how: String) {
+        let verdict = policy.noteDeath(servedFor: worker.readyAt.map { BootClock.now() - $0 })
+        hooks.log(.error, "the worker, pid \(worker.process.pid), ended by \(how): another takes its place")
+        if verdict.thaws, !hasServed {
+            failure = "the worker ended by \(how) before it served, again and again"
+            exitCode = EX_SOFTWARE
+            return
+        }
+        if verdict.thaws {
+            hooks.log(.error, "workers end one after the other: thawing everybody")
+            hooks.thawEverybody()
+        }
+        if verdict.pause == 0 {
+            startWorker()
+        } else {
+            restartAt = BootClock.now() + verdict.pause
+        }
+    }
+
+    // MARK: The end
+
+    private func beginStop() {
+        guard !isStopping else { return }
+        hooks.stopping()
+        abandonUpgrade("the supervisor is stopping")
+        guard let worker else {
+            hooks.thawEverybody()
+            return exitCode = 0
+        }
+        restartAt = nil
+        stopDeadline = BootClock.now() + Self.stopping
+        worker.say(.stop)
+    }
+}

@@ -1,0 +1,156 @@
+import CLinux
+package import Descriptors
+import Glibc
+
+/// Memory that outlives the process that writes it: the keeper holds the file, the worker writes with plain
+/// stores and no system call.
+///
+/// A process can be killed between any two stores. What must be seen together is therefore kept twice: a new value
+/// is written into the copy that is not in use, and then one store makes that the one in use. What is a number of
+/// its own needs none of that. (Memory itself is not in doubt: the machine goes on, only the process does not.)
+@safe
+package final class Ledger {
+    /// What is seen together.
+    package typealias Words = InlineArray<17, UInt64>
+
+    /// How much room there is.
+    package struct Shape: Sendable, Hashable {
+        package var records: Int
+        package var marks: Int
+
+        package init(records: Int, marks: Int) {
+            self.records = records
+            self.marks = marks
+        }
+
+        var byteCount: Int { (headerWords + records * recordWords) * 8 + marks * 4 }
+    }
+
+    /// Single numbers of each record, beside the words that are seen together.
+    package static let plainCount = 29
+    /// Single numbers of the ledger as a whole.
+    package static let generalCount = 56
+
+    private static let headerWords = 64
+    private static let generalStart = 8
+    private static let recordWords = 64
+    private static let plainStart = 1
+    private static let copyStart = 30
+    /// "nightbell ledger", and the version of its layout in the last byte.
+    private static let magic: UInt64 = 0x6e62_6c65_6467_6501
+
+    package let shape: Shape
+    private let words: UnsafeMutablePointer<UInt64>
+    private let marks: UnsafeMutablePointer<UInt32>
+
+    /// A ledger with nothing in it.
+    package static func create(_ shape: Shape) throws(SystemError) -> OwnedDescriptor {
+        let file = try MemoryFile.create("nightbell-ledger", length: shape.byteCount)
+        let header: [UInt64] = [magic, UInt64(shape.records), UInt64(shape.marks)]
+        let rawValue = file.rawValue
+        _ = try systemCall("pwrite") { unsafe pwrite(rawValue, header, header.count * 8, 0) }
+        return file
+    }
+
+    /// The ledger in this file, which may be closed afterwards.
+    ///
+    /// - Throws: `EPROTO` if another version of the program has made it, or something else altogether.
+    package init(mapping descriptor: CInt) throws(SystemError) {
+        var header: [UInt64] = [0, 0, 0]
+        let read = try systemCall("pread") { unsafe pread(descriptor, &header, header.count * 8, 0) }
+        var status = stat()
+        _ = try systemCall("fstat") { unsafe fstat(descriptor, &status) }
+        let shape = Shape(records: Int(clamping: header[1]), marks: Int(clamping: header[2]))
+        guard read == 24, header[0] == Self.magic, max(shape.records, shape.marks) < 1 << 32,
+            status.st_size == off_t(shape.byteCount)
+        else { throw SystemError(code: EPROTO, call: "ledger") }
+        let memory = unsafe mmap(nil, shape.byteCount, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
+        guard let memory = unsafe memory, unsafe memory != MAP_FAILED else { throw SystemError("mmap") }
+        self.shape = shape
+        let wordCount = Self.headerWords + shape.records * Self.recordWords
+        unsafe words = memory.bindMemory(to: UInt64.self, capacity: wordCount)
+        unsafe marks = (memory + wordCount * 8).bindMemory(to: UInt32.self, capacity: shape.marks)
+    }
+
+    deinit { unsafe munmap(words, shape.byteCount) }
+
+    // MARK: Records
+
+    /// Writes what is seen together. A slot that there is no room for is forgotten.
+    package func write(_ slot: Int, _ value: Words) {
+        write(slot, value) {}
+    }
+
+    /// As above; `stored` is called after each store, for those who want to see how it looks in between.
+    @inline(__always)
+    package func write(_ slot: Int, _ value: Words, stored: () -> Void) {
+        guard slot < shape.records else { return }
+        unsafe write(value, to: record(slot), stored: stored)
+    }
+
+    @inline(__always)
+    private func write(_ value: Words, to record: UnsafeMutablePointer<UInt64>, stored: () -> Void) {
+        let sequence = unsafe record[0]
+        let copy = Self.copyStart + Int((sequence + 1) & 1) * Words.count
+        for index in 0..<Words.count {
+            unsafe clinux_store_release(record + copy + index, value[index])
+            stored()
+        }
+        unsafe clinux_store_release(record, sequence + 1)
+        stored()
+    }
+
+    /// What was written last; nil: nothing, or it was cleared.
+    package func read(_ slot: Int) -> Words? {
+        guard slot < shape.records else { return nil }
+        let record = unsafe record(slot)
+        let sequence = unsafe record[0]
+        guard sequence != 0 else { return nil }
+        let copy = Self.copyStart + Int(sequence & 1) * Words.count
+        return Words { index in unsafe record[copy + index] }
+    }
+
+    /// Nothing is in this slot any more.
+    package func clear(_ slot: Int) {
+        guard slot < shape.records else { return }
+        unsafe clinux_store_release(record(slot), 0)
+    }
+
+    package func plain(_ slot: Int, _ index: Int) -> UInt64 {
+        guard slot < shape.records else { return 0 }
+        precondition(index >= 0 && index < Self.plainCount, "no such number")
+        return unsafe record(slot)[Self.plainStart + index]
+    }
+
+    package func setPlain(_ slot: Int, _ index: Int, to value: UInt64) {
+        guard slot < shape.records else { return }
+        precondition(index >= 0 && index < Self.plainCount, "no such number")
+        unsafe clinux_store_release(record(slot) + Self.plainStart + index, value)
+    }
+
+    private func record(_ slot: Int) -> UnsafeMutablePointer<UInt64> {
+        unsafe words + Self.headerWords + slot * Self.recordWords
+    }
+
+    // MARK: Marks and numbers of all
+
+    /// A small number for each of many things.
+    package func mark(_ slot: Int) -> UInt32 {
+        slot < shape.marks ? unsafe marks[slot] : 0
+    }
+
+    package func setMark(_ slot: Int, to value: UInt32) {
+        guard slot < shape.marks else { return }
+        unsafe clinux_store_half(marks + slot, value)
+    }
+
+    package func general(_ index: Int) -> UInt64 {
+        precondition(index >= 0 && index < Self.generalCount, "no such number")
+        return unsafe words[Self.generalStart + index]
+    }
+
+    package func setGeneral(_ index: Int, to value: UInt64) {
+        precondition(index >= 0 && index < Self.generalCount, "no such number")
+        unsafe clinux_store_release(words + Self.generalStart + index, value)
+    }
+}

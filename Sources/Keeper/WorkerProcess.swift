@@ -1,0 +1,83 @@
+import CLinux
+import Descriptors
+import Glibc
+
+/// A worker, as its keeper sees it.
+final class WorkerProcess {
+    let process: ProcessHandle
+    let channel: SeqPacketSocket
+    /// It says nothing more.
+    var isSilent = false
+    /// When it said that it serves.
+    var readyAt: Int64?
+    /// What it said when it could not.
+    var failure: (code: Int32, text: String)?
+
+    init(_ process: consuming ProcessHandle, _ channel: consuming SeqPacketSocket) {
+        self.process = process
+        self.channel = channel
+    }
+
+    /// The channel, for as long as something may come out of it.
+    var audible: CInt? { isSilent ? nil : channel.rawValue }
+
+    /// Says one thing. A worker that does not read any more is about to end, or to be ended.
+    func say(_ item: ChannelItem) {
+        var packet = ChannelPacket()
+        packet.append(item)
+        _ = try? channel.send(packet.bytes)
+    }
+
+    func kill() { try? process.signal(SIGKILL) }
+
+    /// How it ended, once it has: as `waitpid` tells it.
+    func reap() -> CInt? { Fork.reap(process.pid) }
+}
+
+/// Splits this process in two.
+enum Fork {
+    /// The child's pid in the parent; nil in the child.
+    static func split() throws(SystemError) -> pid_t? {
+        let pid = try systemCall("fork") { clinux_fork() }
+        return pid == 0 ? nil : pid
+    }
+
+    /// Puts another program into this process. Returns only if that fails.
+    static func become(_ program: String, _ arguments: [String]) -> SystemError {
+        var argv: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup($0) } + [nil]
+        defer { unsafe argv.forEach { unsafe free($0) } }
+        unsafe execve(program, &argv, environ)
+        return SystemError("execve \(program)")
+    }
+
+    /// How a child ended, once it has. One that nobody can tell anything of any more has ended as well: to go on
+    /// waiting for it would be to wait for ever, and without sleeping.
+    static func reap(_ pid: pid_t) -> CInt? {
+        var status: CInt = 0
+        let result = unsafe waitpid(pid, &status, WNOHANG)
+        if result == -1, errno == ECHILD { return unknownEnd }
+        return result == pid ? status : nil
+    }
+
+    /// As if killed: nothing says that it ended well.
+    private static let unknownEnd = SIGKILL
+
+    /// Waits for the end of a child that was killed.
+    static func await(_ pid: pid_t) {
+        var status: CInt = 0
+        _ = try? systemCall("waitpid") { unsafe waitpid(pid, &status, 0) }
+    }
+
+    /// A program that is started is not to find signals blocked that its starter reads in its own way.
+    static func unblockSignals() {
+        var all = sigset_t()
+        unsafe sigfillset(&all)
+        unsafe pthread_sigmask(SIG_UNBLOCK, &all, nil)
+    }
+
+    /// What is said to a person about how a process ended.
+    static func text(of status: CInt) -> String {
+        let signal = status & 0x7F
+        return signal == 0 ? "exit code \(status >> 8 & 0xFF)" : "signal \(signal)"
+    }
+}

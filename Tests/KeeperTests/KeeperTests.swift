@@ -1,0 +1,141 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import Keeper
+import Testing
+
+@Suite("Keeper and workers", .timeLimit(.minutes(2)))
+struct KeeperTests {
+    @Test("What a worker has said survives it, descriptors too")
+    func survives() throws {
+        let program = try KeptProgram()
+        let first = try program.worker("first")
+        try program.said("served")
+        try program.command("put 1 one")
+        try program.command("put 2 two")
+        try program.command("update 2 deux")
+        try program.command("pipe 3 text")
+        try program.command("put 4 four")
+        try program.command("remove 4")
+        try program.command("update 5 nothing")
+        try program.command("ledger 3 77")
+        kill(first, SIGKILL)
+        let second = try program.worker()
+        #expect(second != first)
+        #expect(try program.list() == ["1=one", "2=deux", "3=|text", "0 more, 2 descriptors"])
+        try program.child.send("value 3\n")
+        try program.said("value 77")
+        try program.said("ok")
+    }
+
+    @Test("A worker may say something and die in the same moment")
+    func lastWords() throws {
+        let program = try KeptProgram()
+        try program.worker("first")
+        try program.child.send("put 1 one\n" + (2...60).map { "put \($0) \($0)\n" }.joined() + "die\n")
+        try program.worker()
+        for _ in 1...60 { try program.said("ok") }
+        #expect(try program.list().count == 61)
+    }
+
+    @Test("More than a packet, and more than the queue, can hold")
+    func manyDescriptors() throws {
+        let program = try KeptProgram("ulimit -n 8192;")
+        try program.worker("first")
+        try program.command("many 5000")
+        try program.child.send("die\n")
+        try program.worker()
+        #expect(try program.list() == ["5000 more, 5001 descriptors"])
+    }
+
+    @Test("Workers that die at once are replaced more slowly, and everybody is thawed once")
+    func loop() throws {
+        let program = try KeptProgram()
+        for number in 0..<7 {
+            try program.worker(number == 0 ? "first" : "later")
+            try program.child.send("die\n")
+        }
+        try program.worker()
+        try program.said("thawed")
+        try program.child.send("what\n")
+        #expect(try program.said("") != "thawed")
+    }
+
+    @Test("One that ends without being asked to is replaced as well; one that makes no sense is ended")
+    func otherEnds() throws {
+        let program = try KeptProgram()
+        try program.worker("first")
+        try program.command("put 1 one")
+        try program.child.send("exit 0\n")
+        try program.worker()
+        try program.child.send("nonsense\n")
+        try program.said("error: worker")
+        try program.worker()
+        #expect(try program.list().first == "1=one")
+    }
+
+    @Test("A first worker that cannot serve ends it all, with its own code")
+    func cannotServe() throws {
+        let program = try KeptProgram("KEPT_BROKEN=1")
+        try program.said("failure: broken on purpose")
+        #expect(try program.status() == 7)
+    }
+
+    @Test("SIGTERM: the worker is told, and its end is the end")
+    func stop() throws {
+        let program = try KeptProgram()
+        try program.worker("first")
+        kill(program.child.pid, SIGTERM)
+        try program.said("stopping")
+        #expect(try program.status() == 0)
+    }
+
+    @Test("The keeper's end is heard by the worker")
+    func orphan() throws {
+        let program = try KeptProgram()
+        try program.worker("first")
+        kill(program.child.pid, SIGKILL)
+        try program.said("orphaned")
+    }
+
+    @Test("A socket whose close would wait for its peer keeps nobody waiting")
+    func linger() throws {
+        let program = try KeptProgram()
+        try program.worker("first")
+        try program.command("linger 1")
+        try program.command("put 2 two")
+        try program.child.send("die\n")
+        // The second worker does not have it as its own: the keeper's is the last.
+        try program.worker()
+        try program.command("remove 1")
+        try program.command("put 3 three")
+        try program.child.send("die\n")
+        try program.worker()
+        #expect(try program.list().prefix(2) == ["2=two", "3=three"])
+    }
+
+    @Test("An upgrade: another worker, then another program in the same keeper, and all is there")
+    func upgrade() throws {
+        let program = try KeptProgram()
+        let first = try program.worker("first")
+        let keeper = try program.said("keeper ").dropFirst("keeper ".count)
+        try program.command("put 1 one")
+        try program.command("pipe 2 text")
+        try program.command("ledger 0 5")
+        kill(program.child.pid, SIGHUP)
+        let second = try program.worker()
+        #expect(second != first)
+        #expect(try program.said("keeper again ").hasSuffix(keeper))
+        #expect(try program.list() == ["1=one", "2=|text", "0 more, 2 descriptors"])
+        // And once more, asked for by the worker, and then a death: the new keeper can do all that the old one could.
+        try program.command("put 3 three")
+        try program.command("upgrade")
+        try program.worker()
+        try program.said("keeper again")
+        try program.child.send("die\n")
+        try program.worker()
+        #expect(try program.list().filter { $0.hasPrefix("3=") } == ["3=three"])
+        kill(program.child.pid, SIGTERM)
+        #expect(try program.status() == 0)
+    }
+}

@@ -1,0 +1,99 @@
+import Descriptors
+import EdgeTestSupport
+import Glibc
+import Keeper
+import Testing
+
+@Suite("The ledger") struct LedgerTests {
+    private static let shape = Ledger.Shape(records: 16, marks: 100)
+
+    @Test("What one mapping writes the other reads")
+    func shared() throws {
+        let file = try Ledger.create(Self.shape)
+        let ours = try Ledger(mapping: file.rawValue)
+        let theirs = try Ledger(mapping: file.rawValue)
+        #expect(theirs.read(3).map { $0[0] } == nil)
+        for round in UInt64(1)...5 {
+            ours.write(3, Ledger.Words(repeating: round))
+            for index in 0..<Ledger.Words(repeating: 0).count { #expect(theirs.read(3)?[index] == round) }
+        }
+        for index in 0..<Ledger.plainCount { ours.setPlain(3, index, to: UInt64(index) + 1) }
+        for index in 0..<Ledger.generalCount { ours.setGeneral(index, to: UInt64(index) + 7) }
+        for index in 0..<100 { ours.setMark(index, to: UInt32(index) + 9) }
+        // None of it lies on top of another.
+        #expect(theirs.read(3)?[16] == 5)
+        #expect((0..<Ledger.plainCount).allSatisfy { theirs.plain(3, $0) == UInt64($0) + 1 })
+        #expect((0..<Ledger.generalCount).allSatisfy { theirs.general($0) == UInt64($0) + 7 })
+        #expect((0..<100).allSatisfy { theirs.mark($0) == UInt32($0) + 9 })
+        #expect(theirs.read(2) == nil && theirs.read(4) == nil && theirs.plain(4, 0) == 0)
+        ours.clear(3)
+        #expect(theirs.read(3) == nil)
+        #expect(try Ledger(mapping: file.rawValue).shape == Self.shape)
+    }
+
+    @Test("Slots that there is no room for are forgotten, not written somewhere")
+    func outside() throws {
+        let file = try Ledger.create(Ledger.Shape(records: 1, marks: 1))
+        let ledger = try Ledger(mapping: file.rawValue)
+        ledger.write(1, Ledger.Words(repeating: 1))
+        ledger.setMark(1, to: 1)
+        ledger.setPlain(1, 0, to: 1)
+        #expect(
+            ledger.read(1) == nil && ledger.mark(1) == 0 && ledger.mark(0) == 0 && ledger.plain(1, 0) == 0)
+    }
+
+    @Test("After every single store, there is the old value or the new one")
+    func everyStore() throws {
+        let file = try Ledger.create(Self.shape)
+        let writer = try Ledger(mapping: file.rawValue)
+        let reader = try Ledger(mapping: file.rawValue)
+        var stores = 0
+        for round in UInt64(1)...4 {
+            writer.write(0, Ledger.Words(repeating: round)) {
+                stores += 1
+                let seen = reader.read(0)
+                let expected = seen?[0] ?? 0
+                #expect(expected == round || expected == round - 1)
+                for index in 0..<17 { #expect((seen?[index] ?? 0) == expected) }
+            }
+            #expect(reader.read(0)?[0] == round)
+        }
+        #expect(stores == 4 * 18)
+    }
+
+    @Test("A writer that is killed at any moment leaves no mixture")
+    func killed() throws {
+        let program = try KeptProgram()
+        try program.worker("first")
+        var progress = 0
+        for _ in 0..<30 {
+            // It writes the same number everywhere, and then the next, for ever.
+            try program.child.send("scribble\n")
+            let pid = try #require(pid_t(try program.said("scribbles ").split(separator: " ")[1]))
+            kill(pid, SIGKILL)
+            try program.worker()
+            try program.child.send("values\n")
+            let values = try program.said("values ").split(separator: " ").dropFirst().compactMap { Int($0) }
+            try program.said("ok")
+            #expect(values.count == 17 && Set(values).count == 1)
+            #expect(values[0] > progress)
+            progress = values[0]
+        }
+    }
+
+    @Test("Another version's ledger, or anything else, is refused")
+    func refused() throws {
+        let file = try Ledger.create(Self.shape)
+        let raw = file.rawValue
+        var wrong: UInt64 = 0x6e62_6c65_6467_6502
+        pwrite(raw, &wrong, 8, 0)
+        #expect(throws: SystemError(code: EPROTO, call: "ledger")) { _ = try Ledger(mapping: raw) }
+        let short = try MemoryFile.create("test", [1, 2, 3])
+        let shortRaw = short.rawValue
+        #expect(throws: SystemError(code: EPROTO, call: "ledger")) { _ = try Ledger(mapping: shortRaw) }
+        let shrunk = try Ledger.create(Self.shape)
+        let shrunkRaw = shrunk.rawValue
+        ftruncate(shrunkRaw, 4_096)
+        #expect(throws: SystemError(code: EPROTO, call: "ledger")) { _ = try Ledger(mapping: shrunkRaw) }
+    }
+}

@@ -1,0 +1,191 @@
+import CLinux
+import Descriptors
+import Glibc
+import Keeper
+
+/// A keeper whose workers do what they are told, one command a line, on the standard input that they share.
+
+/// One line of what `read` brings. At its end the keeper is told to end.
+func readCommand(waitingFor link: KeeperLink) -> String {
+    var bytes: [UInt8] = []
+    while true {
+        var entries = [
+            pollfd(fd: 0, events: CShort(POLLIN), revents: 0),
+            pollfd(fd: link.rawValue, events: CShort(POLLIN), revents: 0),
+        ]
+        guard poll(&entries, 2, -1) > 0 else { continue }
+        if entries[1].revents != 0 { obey(link.hear(), link) }
+        guard entries[0].revents != 0 else { continue }
+        var byte: UInt8 = 0
+        guard read(0, &byte, 1) == 1 else {
+            // Whoever gave commands is gone. To end would only bring another worker.
+            kill(getppid(), SIGTERM)
+            while true { obey(link.waitAndHear(), link) }
+        }
+        if byte == UInt8(ascii: "\n") { return String(decoding: bytes, as: UTF8.self) }
+        bytes.append(byte)
+    }
+}
+
+func say(_ line: String) {
+    let bytes = Array((line + "\n").utf8)
+    _ = write(1, bytes, bytes.count)
+}
+
+func obey(_ heard: KeeperLink.Heard, _ link: KeeperLink) {
+    switch heard {
+    case .item(.stop):
+        say("stopping")
+        exit(0)
+    case .end:
+        say("orphaned")
+        exit(0)
+    case .item(.quiesce(let number)):
+        link.say(.quiesced(number))
+        obey(link.waitAndHear(), link)
+    case .item(.goOn(let reason)):
+        say("goes on: \(reason)")
+    case .item, .nothing:
+        break
+    }
+}
+
+func work(_ inheritance: consuming Inheritance) -> Int32 {
+    let link = inheritance.link
+    let mustWait = inheritance.mustWait
+    let isFirst = inheritance.isFirst
+    let store = inheritance.takeStore()
+    guard getenv("KEPT_BROKEN") == nil else {
+        link.say(.failed(code: 7, "broken on purpose"))
+        return 7
+    }
+    let ledger: Ledger
+    do {
+        guard let number = store.descriptor(.ledger) else { return 1 }
+        ledger = try Ledger(mapping: number)
+    } catch {
+        return 2
+    }
+    link.say(.ready)
+    if mustWait { obey(link.waitAndHear(), link) }
+    say("worker \(getpid()) \(isFirst ? "first" : "later")")
+    while true {
+        let line = readCommand(waitingFor: link)
+        let words = line.split(separator: " ").map(String.init)
+        let number = words.count > 1 ? UInt64(words[1]) ?? 0 : 0
+        let key = RecordKey(kind: 20, id: number)
+        switch words.first {
+        case "put":
+            link.put(key, Array(words[2].utf8))
+        case "pipe":
+            // The reading end is kept; its text comes out of it in another worker.
+            var ends: [CInt] = [-1, -1]
+            guard pipe(&ends) == 0 else { return 3 }
+            let text = Array(words[2].utf8)
+            _ = write(ends[1], text, text.count)
+            link.put(key, [], descriptor: ends[0])
+            link.flush()
+            close(ends[0])
+            close(ends[1])
+        case "linger":
+            link.put(key, [], descriptor: lingering())
+        case "update": link.update(key, Array(words[2].utf8))
+        case "remove": link.remove(key)
+        case "many":
+            for id in 0..<number { link.put(RecordKey(kind: 21, id: id), Array("\(id)".utf8), descriptor: 0) }
+        case "ledger":
+            ledger.write(Int(number), Ledger.Words(repeating: UInt64(words[2]) ?? 0))
+        case "scribble":
+            var round = ledger.read(0).map { $0[0] } ?? 0
+            for _ in 0..<1_000 {
+                round += 1
+                ledger.write(0, Ledger.Words(repeating: round))
+            }
+            say("scribbles \(getpid())")
+            let keeper = getppid()
+            while getppid() == keeper {
+                for _ in 0..<1_000 {
+                    round += 1
+                    ledger.write(0, Ledger.Words(repeating: round))
+                }
+            }
+            exit(0)
+        case "values":
+            let words = ledger.read(0) ?? Ledger.Words(repeating: 0)
+            say("values " + words.indices.map { "\(words[$0])" }.joined(separator: " "))
+        case "nonsense":
+            _ = send(link.rawValue, [9, 9, 9, 9, 9], 5, 0)
+        case "die": kill(getpid(), SIGKILL)
+        case "exit": exit(CInt(number))
+        case "upgrade": link.say(.upgradeWanted)
+        case "list":
+            for key in store.keys(ofKind: 20) {
+                var text = String(decoding: store.record(key) ?? [], as: UTF8.self)
+                if let descriptor = store.descriptor(key) {
+                    var bytes = [UInt8](repeating: 0, count: 64)
+                    let count = max(0, read(descriptor, &bytes, 64))
+                    text += "|" + String(decoding: bytes.prefix(count), as: UTF8.self)
+                }
+                say("> \(key.id)=\(text)")
+            }
+            say("> \(store.keys(ofKind: 21).count) more, \(store.descriptorCount) descriptors")
+        case "value": say("value \(ledger.read(Int(number)).map { $0[16] } ?? 0)")
+        default: say("what is \(line)?")
+        }
+        link.flush()
+        say("ok")
+    }
+}
+
+/// A TCP connection whose end would wait for its peer, which reads nothing, for as long as it may.
+func lingering() -> CInt {
+    let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let near = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    withUnsafeMutablePointer(to: &address) {
+        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+            _ = bind(listener, address, length)
+            _ = listen(listener, 1)
+            getsockname(listener, address, &length)
+            _ = connect(near, address, length)
+        }
+    }
+    var option = linger(l_onoff: 1, l_linger: 600)
+    setsockopt(near, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+    let bytes = [UInt8](repeating: 0, count: 65_536)
+    while send(near, bytes, bytes.count, Int32(MSG_DONTWAIT)) > 0 {}
+    return near
+}
+
+// MARK: Start
+
+let arguments = CommandLine.arguments
+let option = arguments.count > 2 ? arguments[arguments.count - 2] : ""
+let state = CInt(arguments.last ?? "") ?? -1
+if arguments.contains("--preflight") { exit(getenv("KEPT_UNFIT") == nil ? 0 : 1) }
+if option == "--worker-state" { exit(work(try ProgramState(reading: state).inheritance())) }
+
+var policy = RestartPolicy()
+policy.firstPause = 1_000_000
+policy.longestPause = 20_000_000
+let program = Keeper.Program(path: try readLink("/proc/self/exe"), arguments: [arguments[0]])
+let hooks = Keeper.Hooks(
+    log: { level, text in say("\(level): \(text)") }, ready: { say("served") },
+    stopping: { say("told to stop") }, thawEverybody: { say("thawed") }, work: work)
+let keeper: Keeper
+if option == "--keeper-state" {
+    say("keeper again \(getpid())")
+    keeper = try Keeper(
+        resuming: try ProgramState(reading: state), policy: policy, program: program, hooks: hooks)
+} else {
+    say("keeper \(getpid())")
+    var store = RecordStore()
+    _ = store.put(.ledger, [], try Ledger.create(Ledger.Shape(records: 8, marks: 8)))
+    keeper = try Keeper(store, policy: policy, program: program, hooks: hooks)
+}
+let code = keeper.run()
+if let failure = keeper.failure { say("failure: \(failure)") }
+exit(code)
