@@ -83,6 +83,23 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.quitClient(message), "QuitClient")
     }
 
+    /// Replaces the supervisor's program by the one that is at its place on disk now. Clients notice nothing.
+    ///
+    /// - Returns: how the one does that serves from then on.
+    /// - Throws: ``NightbellError/Code/upgradeFailed`` if everything goes on as it was, and why.
+    public mutating func upgrade() throws(NightbellError) -> SupervisorStatus {
+        // It tries the new program first, which may take its time.
+        var patient = try AdministrationConnection(path: socketPath, requestTimeout: .seconds(20))
+        do throws(NightbellError) {
+            try patient.expectDone(.upgrade(WireUpgrade()), "Upgrade")
+        } catch {
+            // The one that was asked has gone: that is what was asked for.
+            guard error.code == .connectionLost else { throw error }
+        }
+        connection = try AdministrationConnection(path: socketPath, requestTimeout: .seconds(5))
+        return try status()
+    }
+
     /// Turns the connection into a stream of what happens from now on.
     ///
     /// - Parameter identifier: only this client's events; nil: everybody's.

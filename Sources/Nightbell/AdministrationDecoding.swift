@@ -4,6 +4,8 @@ extension SupervisorStatus {
     package init(_ wire: WireSupervisorStatus) {
         version = wire.version
         processID = Int32(clamping: wire.processID)
+        keeperProcessID = wire.keeperProcessID == 0 ? nil : Int32(clamping: wire.keeperProcessID)
+        restarts = Int(clamping: wire.restarts)
         uptime = .milliseconds(Int64(clamping: wire.uptimeMs))
         suspension = wire.suspension
         suspensionDetail = wire.suspensionDetail

@@ -2,6 +2,11 @@
 public struct SupervisorStatus: Sendable, Hashable {
     public var version: String
     public var processID: Int32
+    /// The process that holds everybody's sockets while this one is replaced; nil: there is none.
+    public var keeperProcessID: Int32?
+    /// How often the process that serves has been replaced.
+    public var restarts: Int
+    /// Since the first of them started.
     public var uptime: Duration
     /// How clients are suspended: `cgroup`, `signal` or `none`.
     public var suspension: String

@@ -3,7 +3,7 @@ package import NightbellWire
 
 /// What went wrong, as a code for programs and a sentence for people.
 ///
-/// Codes up to ``Code/truncatedDescriptors`` are the supervisor's answers; the others arise in this library.
+/// Codes up to ``Code/upgradeFailed`` are the supervisor's answers; the others arise in this library.
 /// ``errorNumber`` is the `errno` of the system call that failed, where one did.
 public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible {
     public enum Code: String, Sendable, Hashable, CaseIterable {
@@ -72,6 +72,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case invalidArgument
         /// The kernel dropped descriptors on the way to the supervisor.
         case truncatedDescriptors
+        /// The supervisor's program was not replaced: everything goes on as it was.
+        case upgradeFailed
 
         // Between this library and the supervisor.
 
@@ -164,6 +166,7 @@ extension NightbellError.Code {
         case .noSuchClient: self = .noSuchClient
         case .invalidArgument: self = .invalidArgument
         case .truncatedDescriptors: self = .truncatedDescriptors
+        case .upgradeFailed: self = .upgradeFailed
         case .unspecified, .UNRECOGNIZED: return nil
         }
     }
@@ -201,6 +204,7 @@ extension NightbellError.Code {
         case .noSuchClient: "No such client"
         case .invalidArgument: "An argument is not valid"
         case .truncatedDescriptors: "The kernel dropped descriptors"
+        case .upgradeFailed: "The supervisor was not upgraded"
         case .cannotConnect: "No supervisor can be reached"
         case .connectionLost: "The connection to the supervisor ended"
         case .disconnected: "There is no connection to the supervisor now"

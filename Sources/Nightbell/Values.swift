@@ -106,7 +106,8 @@ public struct Wake: Sendable, Hashable {
         public var conditions: SocketConditions
     }
 
-    /// The supervisor's number of this wake.
+    /// The supervisor's number of this wake. One that is noticed before the supervisor tells of it has the number
+    /// that comes next; if the supervisor's worker dies before it tells, that will be another wake's.
     public internal(set) var id: UInt64
     public internal(set) var reasons: WakeReasons
     /// Each socket at most once; with ``WakeReasons/socket``.
@@ -115,15 +116,20 @@ public struct Wake: Sendable, Hashable {
     public internal(set) var budget: Duration
     /// How long the client was suspended; zero if it was not.
     public internal(set) var asleepFor: Duration
+    /// The supervisor's worker died before it was known whether it had told this wake. The library passes each wake
+    /// on once; only what was done for it by other means may be done already.
+    public internal(set) var isRepeated: Bool
 
     package init(
-        id: UInt64, reasons: WakeReasons, sockets: [SocketEvent], budget: Duration, asleepFor: Duration
+        id: UInt64, reasons: WakeReasons, sockets: [SocketEvent], budget: Duration, asleepFor: Duration,
+        isRepeated: Bool = false
     ) {
         self.id = id
         self.reasons = reasons
         self.sockets = sockets
         self.budget = budget
         self.asleepFor = asleepFor
+        self.isRepeated = isRepeated
     }
 
     /// What happened to this socket; empty if nothing did.

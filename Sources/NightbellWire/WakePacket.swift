@@ -27,9 +27,12 @@ package struct WakePacket {
         }
     }
 
-    package consuming func finish(budgetMilliseconds: UInt64, asleepNanoseconds: UInt64) -> [UInt8] {
+    package consuming func finish(
+        budgetMilliseconds: UInt64, asleepNanoseconds: UInt64, isRepeated: Bool = false
+    ) -> [UInt8] {
         append(field: 4, budgetMilliseconds)
         append(field: 5, asleepNanoseconds)
+        append(field: 6, isRepeated ? 1 : 0)
         var packet: [UInt8] = []
         packet.reserveCapacity(body.count + 6)
         // Field 19 of SupervisorMessage, length-delimited: a tag of two bytes.
@@ -64,6 +67,7 @@ extension WireWake {
             case 3 << 3 | 2: isRead = readSocket(&reader)
             case 4 << 3: isRead = reader.varint().map { budgetMs = $0 } != nil
             case 5 << 3: isRead = reader.varint().map { asleepNs = $0 } != nil
+            case 6 << 3: isRead = reader.varint().map { repeated = $0 != 0 } != nil
             default: isRead = false
             }
             guard isRead else { return nil }

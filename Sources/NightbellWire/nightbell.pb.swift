@@ -27,6 +27,11 @@
 /// sends of its own accord carry request 0. A message with request 0 is answered only when it is in error.
 /// Answers come in the order of their requests.
 ///
+/// The supervisor may die and be replaced while connections stay: the next one says SupervisorRestarted. A client then
+/// sends those of its requests again that have not been answered, in their old order, with their old numbers, with
+/// `is_repeated`, and before anything new; and then RestartNoted. None of them is carried out twice, none is answered
+/// twice, whatever had become of it. Numbers therefore name one request each for as long as the connection lasts.
+///
 /// Times are durations in milliseconds unless the name says otherwise.
 
 package import SwiftProtobuf
@@ -364,6 +369,9 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
 
   /// the kernel dropped descriptors of this packet
   case truncatedDescriptors // = 48
+
+  /// everything goes on as it was
+  case upgradeFailed // = 49
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -403,6 +411,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case 46: self = .noSuchClient
     case 47: self = .invalidArgument
     case 48: self = .truncatedDescriptors
+    case 49: self = .upgradeFailed
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -440,6 +449,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case .noSuchClient: return 46
     case .invalidArgument: return 47
     case .truncatedDescriptors: return 48
+    case .upgradeFailed: return 49
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -477,6 +487,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     .noSuchClient,
     .invalidArgument,
     .truncatedDescriptors,
+    .upgradeFailed,
   ]
 
 }
@@ -602,6 +613,14 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .wakeDone(newValue)}
   }
 
+  package var restartNoted: WireRestartNoted {
+    get {
+      if case .restartNoted(let v)? = body {return v}
+      return WireRestartNoted()
+    }
+    set {body = .restartNoted(newValue)}
+  }
+
   package var status: WireStatus {
     get {
       if case .status(let v)? = body {return v}
@@ -658,6 +677,17 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .quitClient(newValue)}
   }
 
+  package var upgrade: WireUpgrade {
+    get {
+      if case .upgrade(let v)? = body {return v}
+      return WireUpgrade()
+    }
+    set {body = .upgrade(newValue)}
+  }
+
+  /// Sent before, to a supervisor that may have gone without having answered.
+  package var isRepeated: Bool = false
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Body: Equatable, Sendable {
@@ -675,6 +705,7 @@ package nonisolated struct WireClientMessage: Sendable {
     case mediaActivity(WireMediaActivity)
     case readyToSuspend(WireReadyToSuspend)
     case wakeDone(WireWakeDone)
+    case restartNoted(WireRestartNoted)
     case status(WireStatus)
     case list(WireList)
     case show(WireShow)
@@ -682,6 +713,7 @@ package nonisolated struct WireClientMessage: Sendable {
     case wakeClient(WireWakeClient)
     case suspendClient(WireSuspendClient)
     case quitClient(WireQuitClient)
+    case upgrade(WireUpgrade)
 
   }
 
@@ -799,6 +831,14 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     set {body = .willTerminate(newValue)}
   }
 
+  package var supervisorRestarted: WireSupervisorRestarted {
+    get {
+      if case .supervisorRestarted(let v)? = body {return v}
+      return WireSupervisorRestarted()
+    }
+    set {body = .supervisorRestarted(newValue)}
+  }
+
   /// answers Status
   package var supervisorStatus: WireSupervisorStatus {
     get {
@@ -846,6 +886,7 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     case wake(WireWake)
     case backgroundTimeExpiring(WireBackgroundTimeExpiring)
     case willTerminate(WireWillTerminate)
+    case supervisorRestarted(WireSupervisorRestarted)
     /// answers Status
     case supervisorStatus(WireSupervisorStatus)
     /// answers Show, and List once for each client
@@ -1149,6 +1190,10 @@ package nonisolated struct WireWake: Sendable {
   /// how long the client was suspended, in nanoseconds; 0 if it was not
   package var asleepNs: UInt64 = 0
 
+  /// It was decided by a supervisor that is gone, and may have been told then: who has seen this wake_id on this
+  /// connection has nothing to do.
+  package var repeated: Bool = false
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct Socket: Sendable {
@@ -1199,6 +1244,37 @@ package nonisolated struct WireWillTerminate: Sendable {
   package var budgetMs: UInt64 = 0
 
   package var reason: String = String()
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// Another supervisor serves this connection from here on, and knows all that the one before knew. Sent to a client
+/// that is suspended once it has been woken. Comes with a descriptor if the client has asked for a wake word: the one
+/// that it had says nothing any more.
+package nonisolated struct WireSupervisorRestarted: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var restart: UInt64 = 0
+
+  /// as in Welcome
+  package var wakeWord: UInt32 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// The client has seen SupervisorRestarted, and has sent again what was unanswered. Needs no answer: request 0.
+package nonisolated struct WireRestartNoted: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var restart: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1431,6 +1507,19 @@ package nonisolated struct WireQuitClient: Sendable {
   package init() {}
 }
 
+/// Replaces the supervisor's program by the one that is at its place on disk now. Answered with Error if that does not
+/// work out: then everything goes on as it was. If it does, this connection ends, as those of administrators do when
+/// the supervisor is replaced, and Status tells the version that serves.
+package nonisolated struct WireUpgrade: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1528,6 +1617,18 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
   package var memoryBytes: UInt64 {
     get {_storage._memoryBytes}
     set {_uniqueStorage()._memoryBytes = newValue}
+  }
+
+  /// what the supervisor's worker, process_id, is the child of; 0: there is no keeper
+  package var keeperProcessID: UInt32 {
+    get {_storage._keeperProcessID}
+    set {_uniqueStorage()._keeperProcessID = newValue}
+  }
+
+  /// how often the worker has been replaced
+  package var restarts: UInt64 {
+    get {_storage._restarts}
+    set {_uniqueStorage()._restarts = newValue}
   }
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1890,12 +1991,12 @@ nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0")
 }
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{2}\u{11}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{4}\u{f}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{2}\u{16}upgrade\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2086,6 +2187,20 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .wakeDone(v)
         }
       }()
+      case 30: try {
+        var v: WireRestartNoted?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .restartNoted(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .restartNoted(v)
+        }
+      }()
+      case 31: try { try decoder.decodeSingularBoolField(value: &self.isRepeated) }()
       case 32: try {
         var v: WireStatus?
         var hadOneofValue = false
@@ -2177,6 +2292,19 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .quitClient(v)
         }
       }()
+      case 60: try {
+        var v: WireUpgrade?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .upgrade(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .upgrade(v)
+        }
+      }()
       default: break
       }
     }
@@ -2247,6 +2375,16 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
       guard case .wakeDone(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 15)
     }()
+    case .restartNoted?: try {
+      guard case .restartNoted(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
+    }()
+    default: break
+    }
+    if self.isRepeated != false {
+      try visitor.visitSingularBoolField(value: self.isRepeated, fieldNumber: 31)
+    }
+    switch self.body {
     case .status?: try {
       guard case .status(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 32)
@@ -2275,7 +2413,11 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
       guard case .quitClient(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 38)
     }()
-    case nil: break
+    case .upgrade?: try {
+      guard case .upgrade(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 60)
+    }()
+    default: break
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -2283,6 +2425,7 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
   package static func ==(lhs: WireClientMessage, rhs: WireClientMessage) -> Bool {
     if lhs.request != rhs.request {return false}
     if lhs.body != rhs.body {return false}
+    if lhs.isRepeated != rhs.isRepeated {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2290,7 +2433,7 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{9}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{4}\u{b}supervisor_status\0\u{3}client_info\0\u{3}watch_event\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{9}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{4}\u{a}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_event\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2455,6 +2598,19 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
           self.body = .willTerminate(v)
         }
       }()
+      case 31: try {
+        var v: WireSupervisorRestarted?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .supervisorRestarted(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .supervisorRestarted(v)
+        }
+      }()
       case 32: try {
         var v: WireSupervisorStatus?
         var hadOneofValue = false
@@ -2555,6 +2711,10 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
     case .willTerminate?: try {
       guard case .willTerminate(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 21)
+    }()
+    case .supervisorRestarted?: try {
+      guard case .supervisorRestarted(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 31)
     }()
     case .supervisorStatus?: try {
       guard case .supervisorStatus(let v)? = self.body else { preconditionFailure() }
@@ -3111,7 +3271,7 @@ nonisolated extension WireSuspendCancelled: SwiftProtobuf.Message, SwiftProtobuf
 
 nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Wake"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3124,6 +3284,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
       case 3: try { try decoder.decodeRepeatedMessageField(value: &self.sockets) }()
       case 4: try { try decoder.decodeSingularUInt64Field(value: &self.budgetMs) }()
       case 5: try { try decoder.decodeSingularUInt64Field(value: &self.asleepNs) }()
+      case 6: try { try decoder.decodeSingularBoolField(value: &self.repeated) }()
       default: break
       }
     }
@@ -3145,6 +3306,9 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if self.asleepNs != 0 {
       try visitor.visitSingularUInt64Field(value: self.asleepNs, fieldNumber: 5)
     }
+    if self.repeated != false {
+      try visitor.visitSingularBoolField(value: self.repeated, fieldNumber: 6)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3154,6 +3318,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if lhs.sockets != rhs.sockets {return false}
     if lhs.budgetMs != rhs.budgetMs {return false}
     if lhs.asleepNs != rhs.asleepNs {return false}
+    if lhs.repeated != rhs.repeated {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3269,6 +3434,71 @@ nonisolated extension WireWillTerminate: SwiftProtobuf.Message, SwiftProtobuf._M
   package static func ==(lhs: WireWillTerminate, rhs: WireWillTerminate) -> Bool {
     if lhs.budgetMs != rhs.budgetMs {return false}
     if lhs.reason != rhs.reason {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireSupervisorRestarted: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".SupervisorRestarted"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}restart\0\u{3}wake_word\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.restart) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.wakeWord) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.restart != 0 {
+      try visitor.visitSingularUInt64Field(value: self.restart, fieldNumber: 1)
+    }
+    if self.wakeWord != 0 {
+      try visitor.visitSingularUInt32Field(value: self.wakeWord, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireSupervisorRestarted, rhs: WireSupervisorRestarted) -> Bool {
+    if lhs.restart != rhs.restart {return false}
+    if lhs.wakeWord != rhs.wakeWord {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireRestartNoted: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".RestartNoted"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}restart\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.restart) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.restart != 0 {
+      try visitor.visitSingularUInt64Field(value: self.restart, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireRestartNoted, rhs: WireRestartNoted) -> Bool {
+    if lhs.restart != rhs.restart {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3726,9 +3956,28 @@ nonisolated extension WireQuitClient: SwiftProtobuf.Message, SwiftProtobuf._Mess
   }
 }
 
+nonisolated extension WireUpgrade: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Upgrade"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireUpgrade, rhs: WireUpgrade) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -3748,6 +3997,8 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _noDeadline: Bool = false
     var _stopping: Bool = false
     var _memoryBytes: UInt64 = 0
+    var _keeperProcessID: UInt32 = 0
+    var _restarts: UInt64 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -3775,6 +4026,8 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _noDeadline = source._noDeadline
       _stopping = source._stopping
       _memoryBytes = source._memoryBytes
+      _keeperProcessID = source._keeperProcessID
+      _restarts = source._restarts
     }
   }
 
@@ -3810,6 +4063,8 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 15: try { try decoder.decodeSingularBoolField(value: &_storage._noDeadline) }()
         case 16: try { try decoder.decodeSingularBoolField(value: &_storage._stopping) }()
         case 17: try { try decoder.decodeSingularUInt64Field(value: &_storage._memoryBytes) }()
+        case 30: try { try decoder.decodeSingularUInt32Field(value: &_storage._keeperProcessID) }()
+        case 31: try { try decoder.decodeSingularUInt64Field(value: &_storage._restarts) }()
         default: break
         }
       }
@@ -3873,6 +4128,12 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if _storage._memoryBytes != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._memoryBytes, fieldNumber: 17)
       }
+      if _storage._keeperProcessID != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._keeperProcessID, fieldNumber: 30)
+      }
+      if _storage._restarts != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._restarts, fieldNumber: 31)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -3899,6 +4160,8 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._noDeadline != rhs_storage._noDeadline {return false}
         if _storage._stopping != rhs_storage._stopping {return false}
         if _storage._memoryBytes != rhs_storage._memoryBytes {return false}
+        if _storage._keeperProcessID != rhs_storage._keeperProcessID {return false}
+        if _storage._restarts != rhs_storage._restarts {return false}
         return true
       }
       if !storagesAreEqual {return false}

@@ -3,93 +3,11 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-private let second: Int64 = 1_000_000_000
-
-/// Drives the pure state without a socket or a clock.
-private struct Rehearsal {
-    var state: SessionState
-    /// What was sent last.
-    var sent: [WireClientMessage] = []
-    var notices: [String] = []
-    var disconnects = 0
-
-    init(reconnects: Bool = true) {
-        state = SessionState(
-            hello: .with { $0.identifier = "org.example.test" }, reconnects: reconnects,
-            requestTimeout: 5 * second)
-    }
-
-    /// Registered, at this time.
-    static func connected(at now: Int64 = 0, reconnects: Bool = true) -> Rehearsal {
-        var rehearsal = Rehearsal(reconnects: reconnects)
-        rehearsal.perform(rehearsal.state.connectionMade(at: now))
-        rehearsal.answer(.welcome(.init()), at: now)
-        return rehearsal
-    }
-
-    mutating func perform(_ actions: [SessionState.Action]) {
-        for action in actions {
-            switch action {
-            case .send(let message, _): sent.append(message)
-            case .disconnect: disconnects += 1
-            case .notify(let notice): notices.append(Self.name(notice))
-            }
-        }
-    }
-
-    /// Answers what was sent last.
-    mutating func answer(_ body: WireSupervisorMessage.OneOf_Body, at now: Int64) {
-        receive(body, request: sent.last?.request ?? 0, at: now)
-    }
-
-    mutating func receive(_ body: WireSupervisorMessage.OneOf_Body, request: UInt64 = 0, at now: Int64) {
-        perform(
-            state.received(
-                .with {
-                    $0.request = request
-                    $0.body = body
-                }, at: now))
-    }
-
-    /// Asks, and returns the request's number.
-    mutating func ask(_ request: Request, at now: Int64) throws -> UInt64 {
-        guard case .send(let number, let message) = try state.submit(request, at: now) else {
-            Issue.record("\(request) was not sent")
-            return 0
-        }
-        sent.append(message)
-        return number
-    }
-
-    mutating func done(_ request: Request, at now: Int64) throws {
-        let number = try ask(request, at: now)
-        answer(.done(.init()), at: now)
-        let outcome = state.requests.take(number)
-        _ = try #require(outcome).get()
-    }
-
-    static func name(_ notice: SessionState.Notice) -> String {
-        switch notice {
-        case .wake(let wake, _): "wake \(wake.id)"
-        case .keepAlive: "keep-alive"
-        case .didEnterBackground: "background"
-        case .prepareToSuspend(let epoch, _): "prepare \(epoch)"
-        case .suspendCancelled(let epoch): "cancelled \(epoch)"
-        case .backgroundTimeExpiring: "expiring"
-        case .willTerminate: "terminate"
-        case .connectionLost(let error): "lost \(error.code)"
-        case .reconnected: "reconnected"
-        case .socketLost(_, let error): "socket lost \(error.code)"
-        case .keepAliveLost(let error): "keep-alive lost \(error.code)"
-        }
-    }
-}
-
 private let gone = NightbellError(.connectionLost, "")
 
 @Suite struct SessionStateTests {
     @Test func triesAgainAfterPausesThatDouble() {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         var now = 100 * second
         rehearsal.perform(rehearsal.state.lost(gone, at: now))
         var pauses: [Int64] = []
@@ -112,13 +30,13 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func doesNotRunAgainstASupervisorThatDropsItAtOnce() {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         rehearsal.perform(rehearsal.state.lost(gone, at: 1))
         #expect(rehearsal.state.nextDeadline == 100_000_001)
     }
 
     @Test func countsAFailedRegistrationAsAFailedAttempt() {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         rehearsal.perform(rehearsal.state.lost(gone, at: 10 * second))
         _ = rehearsal.state.tick(at: 11 * second)
         rehearsal.perform(rehearsal.state.connectionMade(at: 11 * second))
@@ -132,14 +50,14 @@ private let gone = NightbellError(.connectionLost, "")
 
     @Test(arguments: [NightbellError.Code.unsupportedVersion, .invalidIdentifier, .identifierOfOtherUser])
     func givesUpWhatCannotSucceed(_ code: NightbellError.Code) {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         rehearsal.perform(rehearsal.state.lost(NightbellError(code, ""), at: 1))
         #expect(rehearsal.state.closure?.code == code)
         #expect(rehearsal.state.nextDeadline == nil)
     }
 
     @Test func runsTheKeepAliveHandlerItselfWhileNobodyElseDoes() throws {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         try rehearsal.done(.enterBackground, at: 0)
         rehearsal.perform(rehearsal.state.lost(gone, at: 599 * second))
@@ -161,7 +79,7 @@ private let gone = NightbellError(.connectionLost, "")
 
     @Test(arguments: [(200, false), (400, true)])
     func runsTheKeepAliveHandlerAfterReconnectingIfHalfTheTimeIsOver(_ at: Int64, _ runs: Bool) throws {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         try rehearsal.done(.enterBackground, at: 0)
         let entered = rehearsal.state.enteredBackground()
@@ -179,7 +97,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func restoresOneThingAfterTheOther() throws {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         let file = FileIdentity(device: 1, inode: 2)
         let new = (0..<260).map { NewSocket(descriptor: 3, tag: .device, name: "\($0)", file: file) }
         _ = try rehearsal.ask(.handOver(new), at: 0)
@@ -210,7 +128,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func losesTheConnectionInTheMiddleOfRestoring() throws {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         rehearsal.perform(rehearsal.state.lost(gone, at: 0))
         _ = rehearsal.state.tick(at: second)
@@ -226,7 +144,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func takesBackWhatWasBeingTakenBackWhenTheConnectionEnded() throws {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         let clear = try rehearsal.ask(.clearKeepAlive, at: 0)
         let time = try rehearsal.ask(.timeRemaining, at: 0)
@@ -238,7 +156,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func doesNotEnterTheBackgroundOnceItIsBackInTheForeground() throws {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         try rehearsal.done(.enterBackground, at: 0)
         rehearsal.receive(.didEnterBackground(.init()), at: 0)
         #expect(rehearsal.notices == ["background"])
@@ -254,7 +172,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func closes() throws {
-        var rehearsal = Rehearsal.connected()
+        var rehearsal = SessionRehearsal.connected()
         let time = try rehearsal.ask(.timeRemaining, at: 0)
         rehearsal.perform(rehearsal.state.close())
         rehearsal.perform(rehearsal.state.close())

@@ -68,7 +68,7 @@ import Testing
 
     @Test func whatIsNotKnownIsLeftToTheGeneralDecoder() throws {
         // A field of a later version, and other messages.
-        #expect(WireWake(packet: [0x9A, 0x01, 0x02, 0x30, 0x01]) == nil)
+        #expect(WireWake(packet: [0x9A, 0x01, 0x02, 0x38, 0x01]) == nil)
         let others: [WireSupervisorMessage] = [
             .with { $0.done = .init() }, .with { $0.prepareToSuspend = .with { $0.epoch = 3 } },
             .with {

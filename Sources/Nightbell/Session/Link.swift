@@ -74,11 +74,17 @@ final class Link: @unchecked Sendable {
         }
     }
 
-    /// The word that came with the Welcome just received, if one did. Without it the client waits for messages.
-    func takeWakeWord(_ welcome: WireWelcome) -> WakeWord? {
+    /// The word that came with the message just received, if one did. Without it the client waits for messages.
+    func takeWakeWord(of message: WireSupervisorMessage) -> WakeWord? {
+        let index: UInt32
+        switch message.body {
+        case .welcome(let welcome): index = welcome.wakeWord
+        case .supervisorRestarted(let restarted): index = restarted.wakeWord
+        default: return nil
+        }
         guard let descriptor = buffer.takeDescriptor() else { return nil }
         do {
-            return WakeWord(try SharedWord(mapping: descriptor, at: Int(welcome.wakeWord)))
+            return WakeWord(try SharedWord(mapping: descriptor, at: Int(index)))
         } catch {
             return nil
         }

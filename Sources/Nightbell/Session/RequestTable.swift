@@ -59,6 +59,18 @@ package struct RequestTable {
         }
     }
 
+    /// Whether this number was a request's.
+    package func hasGiven(_ number: UInt64) -> Bool { number != 0 && number <= last }
+
+    /// The requests whose callers wait, oldest first.
+    package var waiting: [(number: UInt64, request: Request)] {
+        var waiting: [(number: UInt64, request: Request)] = []
+        for (number, entry) in entries {
+            if case .waiting(let request) = entry { waiting.append((number, request)) }
+        }
+        return waiting.sorted { $0.number < $1.number }
+    }
+
     /// The connection is gone: no answer will come. The waiting requests, oldest first.
     package mutating func orphan() -> [(number: UInt64, request: Request)] {
         var orphans: [(number: UInt64, request: Request)] = []

@@ -64,19 +64,25 @@ final class Session: Sendable {
     /// The first connection: made by the caller, who waits for it.
     func register() throws(NightbellError) {
         var patience = Patience(requestTimeout, from: BootClock.now())
-        let link = try connect(&patience)
-        let now = BootClock.now()
-        core.withLock { core in
-            attach(link, to: &core)
-            perform(core.state.connectionMade(at: now), on: &core)
-        }
-        let registered = try pump(&patience) { core throws(NightbellError) -> Bool? in
-            if let error = core.state.closure { throw error }
-            return core.state.isConnected ? true : nil
-        }
-        guard registered != nil else {
-            close()
-            throw NightbellError(.requestTimedOut, "while registering")
+        while true {
+            let link = try connect(&patience)
+            let now = BootClock.now()
+            core.withLock { core in
+                attach(link, to: &core)
+                perform(core.state.connectionMade(at: now), on: &core)
+            }
+            let registered = try pump(&patience) { core throws(NightbellError) -> Bool? in
+                if let error = core.state.closure { throw error }
+                if core.link == nil { return false }
+                return core.state.isConnected ? true : nil
+            }
+            switch registered {
+            case true?: return
+            case false?: continue
+            case nil:
+                close()
+                throw NightbellError(.requestTimedOut, "while registering")
+            }
         }
     }
 
@@ -141,6 +147,10 @@ final class Session: Sendable {
                 disconnect(&core)
             case .notify(let notice):
                 actions += enqueue(notice, on: &core)
+            case .sendAgain(let repetitions, let last):
+                guard core.link != nil else { continue }
+                sendAgain(repetitions, then: last, on: &core)
+                actions += flush(&core)
             }
         }
         if core.state.closure != nil { core.ledger.close() }
@@ -149,6 +159,18 @@ final class Session: Sendable {
             core.armed = deadline
             watcher.setTimer(deadline)
         }
+    }
+
+    /// What was never sent is not repeated: it waits where it is, behind what is.
+    private func sendAgain(
+        _ repetitions: [SessionState.Repetition], then last: WireClientMessage, on core: inout Core
+    ) {
+        let unsent = Set(core.outbox.map(\.message.request))
+        var again = repetitions.filter { $0.message.request == 0 || !unsent.contains($0.message.request) }
+            .map { (message: $0.message, descriptors: $0.descriptors) }
+        if let done = core.ledger.lastConfirmed { again.append((.wakeDone(done), [])) }
+        again.append((last, []))
+        core.outbox.insert(contentsOf: again, at: 0)
     }
 
     /// Sends what can be sent. What goes wrong with one request is its caller's.
@@ -229,7 +251,7 @@ final class Session: Sendable {
         do throws(NightbellError) {
             while messages.count < 32, case .message(let message) = try link.receive() {
                 messages.append(message)
-                if case .welcome(let welcome) = message.body { wakeWord = link.takeWakeWord(welcome) }
+                if let word = link.takeWakeWord(of: message) { wakeWord = word }
                 // What it is about comes first; whatever else there is can wait until that is done.
                 if case .wake = message.body { break }
             }

@@ -29,7 +29,12 @@ extension SessionState {
             return woken(wake, at: now)
         case .backgroundTimeExpiring(let expiring):
             return [.notify(.backgroundTimeExpiring(.wireMilliseconds(expiring.remainingMs)))]
+        case .supervisorRestarted(let restarted):
+            return repeatUnanswered(restarted)
+        case .willTerminate where isToldOfTermination:
+            return []
         case .willTerminate(let end):
+            isToldOfTermination = true
             return [.notify(.willTerminate(.wireMilliseconds(end.budgetMs)))]
         case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .supervisorStatus,
             .clientInfo,
@@ -46,6 +51,7 @@ extension SessionState {
         switch holdings.ground {
         case .leaving, .background:
             holdings.ground = .background
+            isToldToEnterBackground = false
             return true
         case .undeclared, .foreground:
             return false
@@ -57,13 +63,21 @@ extension SessionState {
             isReentering = false
             return [.send(WireClientMessage(.backgroundEntered(.init())))]
         }
+        // Told again by a supervisor that does not know whether it was told.
+        if hasRestarted, isToldToEnterBackground { return [] }
+        if hasRestarted, holdings.ground == .background {
+            return [.send(WireClientMessage(.backgroundEntered(.init())))]
+        }
+        isToldToEnterBackground = true
         return [.notify(.didEnterBackground)]
     }
 
     private mutating func woken(_ message: WireWake, at now: Int64) -> [Action] {
+        if message.repeated, message.wakeID <= lastWakeID { return [] }
+        lastWakeID = message.wakeID
         var wake = Wake(
             id: message.wakeID, reasons: [], sockets: [], budget: .wireMilliseconds(message.budgetMs),
-            asleepFor: .wireNanoseconds(message.asleepNs))
+            asleepFor: .wireNanoseconds(message.asleepNs), isRepeated: message.repeated)
         for reason in message.reasons {
             switch reason {
             case .socket: wake.reasons.insert(.socket)

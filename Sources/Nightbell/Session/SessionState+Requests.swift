@@ -1,4 +1,5 @@
 package import NightbellWire
+import SwiftProtobuf
 
 extension SessionState {
     package enum Submission {
@@ -97,6 +98,8 @@ extension SessionState {
         _ number: UInt64, _ body: WireSupervisorMessage.OneOf_Body?, at now: Int64
     ) -> [Action] {
         guard let recipient = requests.recipient(of: number) else {
+            // The answer of the one before has arrived as well.
+            if hasRestarted, requests.hasGiven(number) { return giveBackUnknown(body) }
             return lost(NightbellError(.malformedAnswer, "an answer to no request"), at: now)
         }
         switch recipient {
@@ -189,6 +192,48 @@ extension SessionState {
         default:
             []
         }
+    }
+
+    /// An answer that came twice: what only the second speaks of is of no use to anybody.
+    private func giveBackUnknown(_ body: WireSupervisorMessage.OneOf_Body?) -> [Action] {
+        switch body {
+        case .handedOver(let answer):
+            return answer.adoptions.compactMap { adoption in
+                guard case .token(let token)? = adoption.result, holdings.socket(of: token) == nil else {
+                    return nil
+                }
+                return .send(.release(token: token))
+            }
+        case .backgroundTask(let answer) where answer.taskID != 0:
+            let isKnown = holdings.tasks.values.contains { $0.wireID == answer.taskID }
+            return isKnown ? [] : [.send(.endTask(answer.taskID))]
+        default:
+            return []
+        }
+    }
+
+    // MARK: Asking again
+
+    /// Another worker has taken over this connection. What it has not been asked before, or may not have answered, is
+    /// asked again; what needs no answer is said again.
+    package mutating func repeatUnanswered(_ restarted: WireSupervisorRestarted) -> [Action] {
+        hasRestarted = true
+        var again: [Repetition] = []
+        if case .restoring(let restoration) = phase,
+            case .send(let message, let descriptors) = send(restoration.current, number: restoration.number)
+        {
+            again.append(Repetition(message: message, descriptors: descriptors))
+        }
+        for (number, request) in requests.waiting {
+            again.append(
+                Repetition(message: message(for: request, number: number), descriptors: request.descriptors))
+        }
+        if holdings.ground == .background {
+            again.append(Repetition(message: WireClientMessage(.backgroundEntered(.init()))))
+        }
+        for index in again.indices { again[index].message.isRepeated = true }
+        let noted = WireClientMessage(.restartNoted(.with { $0.restart = restarted.restart }))
+        return [.sendAgain(again, then: noted)]
     }
 
     private mutating func forget(_ socket: ParkedSocket) -> [Action] {

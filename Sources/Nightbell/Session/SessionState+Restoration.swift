@@ -87,7 +87,7 @@ extension SessionState {
         return [send(step, number: restoration.number)]
     }
 
-    private mutating func send(_ step: Restoration.Step, number: UInt64) -> Action {
+    mutating func send(_ step: Restoration.Step, number: UInt64) -> Action {
         switch step {
         case .hello:
             return .send(WireClientMessage(.hello(hello), request: number))

@@ -23,6 +23,14 @@ package struct SessionState {
         case send(WireClientMessage, descriptors: [CInt] = [])
         case disconnect
         case notify(Notice)
+        /// Send these again, before whatever waits to be sent, but for those that wait themselves; and then the last.
+        case sendAgain([Repetition], then: WireClientMessage)
+    }
+
+    /// A message that was sent before, to a supervisor that may have gone without having answered.
+    package struct Repetition {
+        package var message: WireClientMessage
+        package var descriptors: [CInt] = []
     }
 
     package enum Phase {
@@ -59,6 +67,14 @@ package struct SessionState {
     package var hasRegistered = false
     /// Why the supervisor is going to close the connection, if it said so.
     package var announcedEnd: NightbellError?
+    /// Another worker has taken over this connection: what is told again is known.
+    package var hasRestarted = false
+    package var lastWakeID: UInt64 = 0
+    /// The handlers are told, and have not done it yet.
+    package var isToldToEnterBackground = false
+    package var isToldOfTermination = false
+    /// How often the first registration was lost with its connection.
+    package var lostRegistrations = 0
     /// `EnterBackground` was repeated for a new supervisor: the handlers have nothing to do with its echo.
     package var isReentering = false
 
@@ -163,7 +179,10 @@ package struct SessionState {
         case .restoring(let restoration):
             connectionEnded(error)
             if !hasRegistered {
-                phase = .closed(error)
+                // The supervisor may have been replaced at just this moment: the next one knows nothing of us.
+                let isToTryAgain = error.code == .connectionLost && lostRegistrations < 3
+                lostRegistrations += 1
+                phase = isToTryAgain ? .connecting(attempt: 0) : .closed(error)
                 return [.disconnect]
             }
             if error.isFinal {
@@ -194,6 +213,9 @@ package struct SessionState {
     private mutating func connectionEnded(_ error: NightbellError) {
         connection += 1
         isReentering = false
+        hasRestarted = false
+        lastWakeID = 0
+        isToldToEnterBackground = false
         for (number, request) in requests.orphan() {
             requests.settle(number, outcome(of: request, lostWith: error))
         }

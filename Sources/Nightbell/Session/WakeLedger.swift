@@ -47,6 +47,8 @@ package struct WakeLedger {
     private var outstanding: [(serial: UInt64, wakeID: UInt64)] = []
     private var consumer: Consumer?
     private var lastSerial: UInt64 = 0
+    /// What the supervisor was told last, on this connection.
+    package private(set) var lastConfirmed: UInt64?
     private var lastSubscription: UInt64 = 0
     private var isClosed = false
     /// The client has said that it is ready to be suspended: nothing is sent until it hears more.
@@ -88,6 +90,7 @@ package struct WakeLedger {
             outstanding.removeFirst()
         }
         guard let done else { return nil }
+        lastConfirmed = done
         if isQuiet {
             withheld = done
             return nil
@@ -100,6 +103,7 @@ package struct WakeLedger {
         connection += 1
         outstanding = []
         withheld = nil
+        lastConfirmed = nil
         isQuiet = false
     }
 
