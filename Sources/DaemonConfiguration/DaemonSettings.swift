@@ -23,6 +23,12 @@ package struct DaemonSettings: Sendable, Equatable {
     package var messagesPerTurn: Int = 32
     /// How many bytes may wait for a connection that does not read.
     package var outgoingBytesPerConnection: Int = 256 * 1_024
+    /// Whether a second process holds what this one must not lose.
+    package var keeper = Keeping.on
+    /// So many workers that die one after the other …
+    package var crashLimit = 5
+    /// … within this time are too many.
+    package var crashPeriod: Duration = .seconds(10)
     /// The numbers that decide how clients are treated.
     package var supervision = Settings()
 
@@ -31,6 +37,10 @@ package struct DaemonSettings: Sendable, Equatable {
         socket = mode.runtimeDirectory + "/nightbell.sock"
         socketMode = mode.socketMode
         runtimeDirectory = mode.runtimeDirectory
+    }
+
+    package enum Keeping: String, Sendable, CaseIterable {
+        case on, off
     }
 
     /// How clients are stopped.

@@ -3,7 +3,7 @@ import NightbellCore
 
 /// All configuration keys, in the order in which they are documented.
 package enum Keys {
-    package static let all: [Key] = paths + budgets + keepAlive + suspension + wakes + quotas + rest
+    package static let all: [Key] = paths + keeper + budgets + keepAlive + suspension + wakes + quotas + rest
 
     /// Names the key, or nil if there is none of that name.
     package static func named(_ name: String) -> Key? { all.first { $0.name == name } }
@@ -17,6 +17,18 @@ package enum Keys {
             "runtimeDirectory", \.runtimeDirectory, limit: 4_000,
             "What the next run must know is kept here, such as which processes are stopped."),
         .choice("logLevel", \.logLevel, "What is logged."),
+    ]
+
+    private static let keeper: [Key] = [
+        .choice(
+            "keeper.use", \.keeper,
+            "Whether a keeper holds everybody's sockets, so that the supervisor can die and be replaced."),
+        .count(
+            "keeper.crashLimit", \.crashLimit, 1...1_000_000,
+            "Workers that die so often in a row leave nobody suspended until one of them lives."),
+        .duration(
+            "keeper.crashPeriod", \.crashPeriod, atLeast: .milliseconds(10),
+            "Within this time; who serves for its share of it is none of a row."),
     ]
 
     private static let budgets: [Key] = [

@@ -21,7 +21,12 @@ struct Acceptance: ~Copyable {
         refill()
     }
 
-    private static func listen(
+    init(_ listener: consuming SeqPacketSocket) {
+        self.listener = listener
+        refill()
+    }
+
+    static func listen(
         _ configuration: SupervisorConfiguration
     ) throws(SupervisorError) -> SeqPacketSocket {
         do {

@@ -24,6 +24,8 @@ final class Connection {
     /// A question about all clients that is being answered, in parts. Nothing else of this connection is read
     /// meanwhile.
     var listing: Listing?
+    /// It has not been told yet that another worker has taken over.
+    var owesRestart = false
     /// Events that a watcher missed because it did not read.
     var droppedEvents: UInt64 = 0
 
@@ -131,6 +133,9 @@ final class ClientRecord {
     let process: ProcessHandle
     let exit: Watch
     let launch: WireLaunchSpecification?
+    let wantsWakeWord: Bool
+    /// Where its wake word is, if it has one: the page's descriptor, and the word in it.
+    var wakeWord: (descriptor: CInt, index: UInt16)?
     /// Why this client cannot be suspended, if it cannot. Said once, shown as long as it is there.
     var obstacle: String?
     /// Whether it was warned about already that this client sleeps with file locks held.
@@ -138,11 +143,12 @@ final class ClientRecord {
 
     init(
         id: ClientID, identifier: String, process: consuming ProcessHandle, launch: WireLaunchSpecification?,
-        connection key: UInt64, loop: LoopExecutor
+        wantsWakeWord: Bool, connection key: UInt64, loop: LoopExecutor
     ) throws(LoopError) {
         self.id = id
         self.identifier = identifier
         self.launch = launch
+        self.wantsWakeWord = wantsWakeWord
         exit = try loop.watch(
             process.rawValue, .read, .oneShot, token: WatchToken(.processExit, id: key).rawValue)
         self.process = process

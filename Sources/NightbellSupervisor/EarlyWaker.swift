@@ -1,5 +1,6 @@
 import Descriptors
 import EventLoop
+import Keeper
 import Suspension
 
 /// The first step of a wake: lets a sleeper run whose socket fired, and tells it by its wake word that its sockets
@@ -51,6 +52,7 @@ final class EarlyWaker {
         unsafe sleeper.pointee.epoch = 0
         // If it fails, the thaw that the core asks for tells.
         unsafe sleeper.pointee.isThawed = sleeper.pointee.thaw.perform()
+        FaultInjection.point("after an early thaw")
         return true
     }
 

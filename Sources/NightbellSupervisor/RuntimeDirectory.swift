@@ -29,8 +29,11 @@ struct RuntimeDirectory: ~Copyable {
         lock = file
     }
 
-    /// Names what belongs to this directory where names are shared, as in the cgroup tree. (FNV-1a, 64 bits.)
-    var instanceName: String {
+    /// Gives the lock to somebody else.
+    consuming func takeLock() -> OwnedDescriptor { lock }
+
+    /// Names what belongs to a directory where names are shared, as in the cgroup tree. (FNV-1a, 64 bits.)
+    static func instanceName(of path: String) -> String {
         let hash = path.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) { hash, byte in
             (hash ^ UInt64(byte)) &* 0x100_0000_01b3
         }

@@ -1,6 +1,7 @@
 import Descriptors
 import EventLoop
 import Glibc
+import Keeper
 import Logging
 import NightbellCore
 import NightbellWire
@@ -34,11 +35,12 @@ extension Supervisor {
             answer(connection, key.request, refusal.map { .error(WireError($0)) } ?? .done(WireDone()))
         case .notify(let client, let notice):
             guard let connection = connection(of: client) else { return }
-            send(WireSupervisorMessage(notice, work), to: connection)
+            tell(connection, client, notice, work)
         case .arm(let token):
             arm(token)
         case .close(let token):
             parked.remove(token)
+            journal?.forget(token)
         case .freeze(let client, let epoch):
             freeze(client, epoch: epoch)
         case .checkFreeze(let client, let epoch):
@@ -49,6 +51,7 @@ extension Supervisor {
             kill(client, reason)
         case .forget(let client):
             detach(client)
+            forget(client)
             if let user = supervision.user(of: client) ?? connection(of: client)?.credentials.uid {
                 unsafe earlyWaker.remove(client.slot, user: user)
             }
@@ -75,40 +78,81 @@ extension Supervisor {
         do {
             record = try ClientRecord(
                 id: client, identifier: candidate.identifier, process: candidate.process,
-                launch: candidate.launch, connection: connection.key, loop: loop)
+                launch: candidate.launch, wantsWakeWord: candidate.wantsWakeWord,
+                connection: connection.key, loop: loop)
         } catch {
             log(.connections, .error, "cannot watch the process of \(name(of: connection)): \(error)")
             followUps.append(.gone(client))
             return expel(connection, WireError(.processGone, "\(error)"), request: key.request)
         }
         connection.role = .client(record)
+        note(connection, of: client, record)
+        lookForObstacle(client, connection)
+        keep(client, record, connection)
+        do {
+            record.wakeWord = try unsafe earlyWaker.add(
+                client.slot, user: connection.credentials.uid, wantsWord: record.wantsWakeWord)
+        } catch {
+            // It waits for messages then, which is slower, and no reason to refuse it.
+            log(.connections, .notice, "no wake word for \(name(of: connection)): \(error)")
+        }
+        welcome(client, record, connection, key.request)
+    }
+
+    func note(_ connection: Connection, of client: ClientID, _ record: ClientRecord) {
         while clientConnections.count <= Int(client.slot) { clientConnections.append(nil) }
         clientConnections[Int(client.slot)] = connection
         clientProcesses.insert(record.process.pid)
-        lookForObstacle(client, connection)
+    }
 
+    private func forget(_ client: ClientID) {
+        guard let name = connection(of: client)?.client?.identifier, let identifier = ClientIdentifier(name)
+        else { return }
+        journal?.forget(client, identifier, supervision)
+    }
+
+    /// Has the keeper keep a client before the client hears that it is one.
+    private func keep(_ client: ClientID, _ record: ClientRecord, _ connection: Connection) {
+        guard let journal, let view = supervision.view(of: client, at: now) else { return }
+        let registration = Registration(
+            identifier: view.identifier, user: view.user, modes: view.modes,
+            wakeLimitPolicy: supervision.isCertainToWake(client) ? .linger : .terminate)
+        let bytes = ClientRecordBytes(
+            registration: registration, registeredAt: view.registeredAt, wantsWakeWord: record.wantsWakeWord,
+            launch: record.launch?.bytes ?? [])
+        journal.keep(client, bytes, connection: connection.socket.rawValue, &supervision)
+    }
+
+    func welcome(_ client: ClientID, _ record: ClientRecord, _ connection: Connection, _ request: UInt64) {
         var welcome = WireWelcome()
         welcome.version = 1
         welcome.clientID = Self.text(of: client)
         welcome.minimumKeepAliveTimeoutMs = supervision.settings.keepAlive.minimumTimeout.wireMilliseconds
         welcome.suspension = suspensionMethod(of: client, record).rawValue
         welcome.wakeBudgetMs = supervision.settings.budgets.wake.wireMilliseconds
-        do {
-            let word = try unsafe earlyWaker.add(
-                client.slot, user: connection.credentials.uid, wantsWord: candidate.wantsWakeWord)
-            if let word {
-                welcome.wakeWord = UInt32(word.index)
-                let message = WireSupervisorMessage(request: key.request, .welcome(welcome))
-                return send(message, to: connection, descriptor: word.descriptor)
-            }
-        } catch {
-            // It waits for messages then, which is slower, and no reason to refuse it.
-            log(.connections, .notice, "no wake word for \(name(of: connection)): \(error)")
+        guard let word = record.wakeWord else {
+            return answer(connection, request, .welcome(welcome))
         }
-        answer(connection, key.request, .welcome(welcome))
+        welcome.wakeWord = UInt32(word.index)
+        let message = WireSupervisorMessage(request: request, .welcome(welcome))
+        // It is the first that the connection is sent: there is room for it.
+        if !trySending(message, to: connection, descriptor: word.descriptor) { dropLater(connection) }
     }
 
     static func text(of client: ClientID) -> String { "c" + String(client.rawValue, radix: 16) }
+
+    /// Tells a client something, and then, if it does not know yet, that another worker serves it.
+    private func tell(
+        _ connection: Connection, _ client: ClientID, _ notice: Notice, _ work: ActionBuffer
+    ) {
+        if case .wake(let wake) = notice {
+            let isSent = send(WakePacket.bytes(of: wake, work.firedSockets[wake.sockets]), to: connection)
+            if isSent { journal?.noteTold(client, wakeID: wake.wakeID) }
+        } else {
+            send(WireSupervisorMessage(notice, work), to: connection)
+        }
+        if connection.owesRestart { tellOfRestart(connection) }
+    }
 
     private func tell(_ client: ClientID, _ answer: Answer, _ key: RequestKey) {
         let isRefusal =
@@ -123,13 +167,21 @@ extension Supervisor {
     private func handedOver(
         _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ client: ClientID, _ key: RequestKey
     ) {
+        var index: UInt16 = 0
         for outcome in outcomes {
             offered.takeNext { descriptor, name in
                 switch outcome {
-                case .success(let token): park(descriptor, as: token, of: client, name: name)
-                case .failure: ForeignDescriptor.close(descriptor)
+                case .success(let token) where parked.contains(token):
+                    // Offered again, because nobody had said that it was adopted.
+                    ForeignDescriptor.close(descriptor)
+                case .success(let token):
+                    keep(token, client, key.request, index, name, descriptor.rawValue)
+                    park(descriptor, as: token, of: client, name: name)
+                case .failure:
+                    ForeignDescriptor.close(descriptor)
                 }
             }
+            index += 1
         }
         guard let connection = connection(of: client) else { return }
         send(Self.answer(outcomes, key.request), to: connection)
@@ -154,9 +206,20 @@ extension Supervisor {
         return encode(WireSupervisorMessage(request: request, .handedOver(message)))
     }
 
+    private func keep(
+        _ token: SocketToken, _ client: ClientID, _ request: UInt64, _ index: UInt16, _ name: String,
+        _ descriptor: CInt
+    ) {
+        guard let journal, let tag = supervision.tag(of: token) else { return }
+        let socket = Legacy.Socket(
+            token: token, owner: client, tag: tag, isStream: supervision.isStream(token), request: request,
+            index: index)
+        journal.keep(socket, name: name, descriptor: descriptor)
+    }
+
     // MARK: Sockets
 
-    private func park(
+    func park(
         _ descriptor: consuming OwnedDescriptor, as token: SocketToken, of client: ClientID, name: String
     ) {
         do {
@@ -193,6 +256,8 @@ extension Supervisor {
             if !suspender.isAttached(slot: client.slot) {
                 try suspender.attach(slot: client.slot, process: record.process)
             }
+            FaultInjection.point("before a freeze")
+            defer { FaultInjection.point("after a freeze") }
             return try suspender.freeze(slot: client.slot)
         }
     }
@@ -227,8 +292,10 @@ extension Supervisor {
 
     func thaw(_ client: ClientID) {
         unsafe earlyWaker.clear(client.slot)
+        FaultInjection.point("before a thaw")
         do {
             try suspender.thaw(slot: client.slot)
+            FaultInjection.point("after a thaw")
         } catch {
             // Whoever has ended needs no thaw; its end is reported by its pidfd.
             guard error.code != .processGone, error.code != .notAttached else { return }

@@ -1,6 +1,7 @@
 import Descriptors
 import EventLoop
 import Glibc
+import Keeper
 import Logging
 import NightbellCore
 import NightbellWire
@@ -28,7 +29,10 @@ extension Supervisor {
             command(.suspend, message.identifier, connection, request)
         case .quitClient(let message):
             command(.quit, message.identifier, connection, request)
-        case .hello, .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
+        case .upgrade:
+            upgrade(connection, request)
+        case .restartNoted, .hello, .handOver, .release, .enterBackground, .backgroundEntered,
+            .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone:
             preconditionFailure("these are not administration")
@@ -63,6 +67,19 @@ extension Supervisor {
     ) {
         guard let client = find(identifier, connection, request) else { return }
         feed(.command(command, client, RequestKey(connection: connection.key, request: request)))
+    }
+
+    private func upgrade(_ connection: Connection, _ request: UInt64) {
+        guard isAdministrator(connection) else {
+            let error = WireError(.permissionDenied, "this is for the supervisor's own user, and for root")
+            return answer(connection, request, .error(error))
+        }
+        guard let journal else {
+            let error = WireError(.upgradeFailed, "the supervisor runs without a keeper")
+            return answer(connection, request, .error(error))
+        }
+        upgradeRequests.append((connection.key, request))
+        journal.link.say(.upgradeWanted)
     }
 
     private func beginWatching(_ connection: Connection, _ identifier: String, _ request: UInt64) {
@@ -129,6 +146,10 @@ extension Supervisor {
         var status = WireSupervisorStatus()
         status.version = configuration.version
         status.processID = UInt32(getpid())
+        if let journal {
+            status.keeperProcessID = UInt32(getppid())
+            status.restarts = journal.restarts
+        }
         status.uptimeMs = now.since(startedAt).wireMilliseconds
         status.suspension = suspender.method.rawValue
         status.suspensionDetail = suspender.detail

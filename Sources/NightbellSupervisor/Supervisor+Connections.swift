@@ -1,6 +1,7 @@
 import Descriptors
 import EventLoop
 import Glibc
+import Keeper
 import Logging
 import NightbellCore
 import NightbellWire
@@ -90,7 +91,10 @@ extension Supervisor {
     // MARK: Writing
 
     /// Sends a message. A connection that cannot take it is dropped when the turn has come to an end with it.
-    func send(_ message: WireSupervisorMessage, to connection: Connection) {
+    ///
+    /// - Returns: whether the kernel has it by now; else it waits, or is lost.
+    @discardableResult
+    func send(_ message: WireSupervisorMessage, to connection: Connection) -> Bool {
         send(Self.encode(message), to: connection)
     }
 
@@ -102,28 +106,36 @@ extension Supervisor {
         }
     }
 
-    /// Sends a message with a descriptor, which stays ours. It is the first that a connection is sent: there is
-    /// room for it.
-    func send(_ message: WireSupervisorMessage, to connection: Connection, descriptor: CInt) {
+    /// Sends a message with a descriptor, which stays ours, unless the peer's queue is full.
+    func trySending(
+        _ message: WireSupervisorMessage, to connection: Connection, descriptor: CInt
+    ) -> Bool {
+        journal?.link.flush()
         do {
-            guard try connection.socket.send(message.serializedBytes(), descriptors: [descriptor]) else {
-                return dropLater(connection)
-            }
+            return try connection.socket.send(message.serializedBytes(), descriptors: [descriptor])
         } catch {
-            dropLater(connection)
+            return false
         }
     }
 
-    func send(_ bytes: [UInt8], to connection: Connection) {
+    @discardableResult
+    func send(_ bytes: [UInt8], to connection: Connection) -> Bool {
+        // What is said is known to the keeper.
+        if let journal, journal.link.hasPending { journal.link.flush() }
+        FaultInjection.point("before a client is told")
         switch connection.send(bytes, limit: configuration.outgoingBytesPerConnection) {
-        case .sent, .queued:
-            break
+        case .sent:
+            FaultInjection.point("after a client is told")
+            return true
+        case .queued:
+            return false
         case .full:
             log(.slowReaders, .warning, "\(name(of: connection)) does not read what it is sent")
             dropLater(connection)
         case .failed:
             dropLater(connection)
         }
+        return false
     }
 
     /// The peer has read something.
@@ -165,6 +177,8 @@ extension Supervisor {
         switch connection.role {
         case .client(let record):
             clientConnections[Int(record.id.slot)] = nil
+            // The keeper has it open, too: its peer is not to wait for that.
+            if journal != nil { _ = shutdown(connection.socket.rawValue, CInt(SHUT_RDWR)) }
             clientProcesses.remove(record.process.pid)
             record.exit.disarm()
         case .watcher:

@@ -39,7 +39,10 @@ extension Supervisor {
         }
         let bytes = packet.bytes
         if let fast = HandOverPacket(bytes) {
-            return takeOffered(fast.handOver, connection, fast.request, controlTruncated: controlTruncated)
+            // One that is made again is left to the general decoder.
+            return takeOffered(
+                fast.handOver, connection, fast.request, isRepeated: false, controlTruncated: controlTruncated
+            )
         }
         let message: WireClientMessage
         do {
@@ -53,13 +56,15 @@ extension Supervisor {
         }
         switch body {
         case .handOver(let handOver):
-            takeOffered(handOver, connection, message.request, controlTruncated: controlTruncated)
+            takeOffered(
+                handOver, connection, message.request, isRepeated: message.isRepeated,
+                controlTruncated: controlTruncated)
         default:
             guard packet.descriptorCount == 0, !controlTruncated else {
                 let error = WireError(.malformedPacket, "only HandOver carries descriptors")
                 return breach(connection, error, request: message.request)
             }
-            take(body, connection, message.request)
+            take(body, connection, message)
         }
     }
 
@@ -70,12 +75,20 @@ extension Supervisor {
 
     /// Everything but HandOver.
     private func take(
-        _ body: WireClientMessage.OneOf_Body, _ connection: Connection, _ request: UInt64
+        _ body: WireClientMessage.OneOf_Body, _ connection: Connection, _ whole: WireClientMessage
     ) {
+        let request = whole.request
         switch body {
         case .hello(let hello):
+            if whole.isRepeated, let record = connection.client {
+                return welcome(record.id, record, connection, request)
+            }
             takeHello(hello, connection, request)
-        case .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient:
+        case .restartNoted(let message):
+            // Of an earlier restart, it says nothing about this one.
+            guard let client = connection.client, message.restart == journal?.restarts else { return }
+            feed(.message(.restartNoted, from: client.id, RequestKey(connection: connection.key, request: 0)))
+        case .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient, .upgrade:
             administrate(body, connection, request)
         case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
@@ -83,7 +96,8 @@ extension Supervisor {
             guard let client = connection.client else {
                 return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
             }
-            let key = RequestKey(connection: connection.key, request: request)
+            let key = RequestKey(
+                connection: connection.key, request: request, isRepeated: whole.isRepeated)
             switch ClientMessage.make(body, longestName: Self.longestName) {
             case .success(let message):
                 feed(.message(message, from: client.id, key))
@@ -159,7 +173,8 @@ extension Supervisor {
     // MARK: HandOver
 
     private func takeOffered(
-        _ handOver: WireHandOver, _ connection: Connection, _ request: UInt64, controlTruncated: Bool
+        _ handOver: WireHandOver, _ connection: Connection, _ request: UInt64, isRepeated: Bool,
+        controlTruncated: Bool
     ) {
         guard let client = connection.client else {
             return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
@@ -186,7 +201,7 @@ extension Supervisor {
         }
         switch inspectOffered(handOver) {
         case .success(let offers):
-            let key = RequestKey(connection: connection.key, request: request)
+            let key = RequestKey(connection: connection.key, request: request, isRepeated: isRepeated)
             feed(.message(.handOver(offers), from: client.id, key))
         case .failure(let error):
             packet.discardDescriptors()
@@ -234,11 +249,14 @@ struct InvalidMessage: Error {
 
 extension WireLaunchSpecification {
     /// Whether it takes no more bytes than this.
-    func isWithin(_ limit: Int) -> Bool {
+    func isWithin(_ limit: Int) -> Bool { bytes.map { $0.count <= limit } ?? false }
+
+    /// nil: it has something in it that cannot be encoded.
+    var bytes: [UInt8]? {
         do {
-            return try (serializedBytes() as [UInt8]).count <= limit
+            return try serializedBytes()
         } catch {
-            return false
+            return nil
         }
     }
 }
@@ -277,7 +295,8 @@ extension ClientMessage {
             return .success(.readyToSuspend(epoch: message.epoch, notIdle: notIdle))
         case .wakeDone(let message):
             return .success(.wakeDone(wakeID: message.wakeID))
-        case .hello, .handOver, .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient:
+        case .hello, .handOver, .restartNoted, .status, .list, .show, .watch, .wakeClient, .suspendClient,
+            .quitClient, .upgrade:
             preconditionFailure("these have paths of their own")
         }
     }

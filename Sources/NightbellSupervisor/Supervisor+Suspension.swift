@@ -13,14 +13,26 @@ extension Supervisor {
         of configuration: SupervisorConfiguration, logger: Logger
     ) throws(SupervisorError) {
         let directory = try RuntimeDirectory(configuration.runtimeDirectory)
-        try prepareSuspension(configuration, directory, logger).detachAll()
+        try prepareSuspension(configuration, logger).detachAll()
+        withExtendedLifetime(directory) {}
+    }
+
+    /// Lets everybody run whom this supervisor has stopped, though nobody is there who would know of whom that is
+    /// true. For its keeper, which has the runtime directory for itself.
+    package static func thawEverybody(of configuration: SupervisorConfiguration, logger: Logger) {
+        do {
+            try prepareSuspension(configuration, logger).detachAll()
+        } catch {
+            logger.critical("cannot thaw everybody: \(error)")
+        }
     }
 
     static func prepareSuspension(
-        _ configuration: SupervisorConfiguration, _ directory: borrowing RuntimeDirectory, _ logger: Logger
+        _ configuration: SupervisorConfiguration, thaws: Bool = true, _ logger: Logger
     ) throws(SupervisorError) -> any Suspender {
+        let directory = configuration.runtimeDirectory
         let paths = InstancePaths(
-            name: directory.instanceName, runtimeDirectory: directory.path,
+            name: RuntimeDirectory.instanceName(of: directory), runtimeDirectory: directory,
             cgroupParent: configuration.cgroupParent)
         let suspender: any Suspender
         do {
@@ -28,7 +40,7 @@ extension Supervisor {
         } catch {
             throw SupervisorError(error)
         }
-        for leftover in suspender.thawLeftovers() {
+        for leftover in thaws ? suspender.thawLeftovers() : [] {
             let who = "pid \(leftover.pid)"
             switch leftover.outcome {
             case .thawed:

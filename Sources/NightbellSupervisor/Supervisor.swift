@@ -1,6 +1,7 @@
 import Descriptors
 import EventLoop
 import Glibc
+package import Keeper
 public import Logging
 import NightbellCore
 import NightbellWire
@@ -17,6 +18,17 @@ public actor Supervisor {
     let configuration: SupervisorConfiguration
     let logger: Logger
     let startedAt: Instant
+    /// Where everything goes that must outlive this process; nil: nothing does.
+    let journal: Journal?
+    /// What the workers before have left, until it is taken over.
+    var estate: Estate?
+    let mustWait: Bool
+    /// The keeper wants this worker to act no more, once the turn is over.
+    var quiesceOrder: UInt64?
+    /// Who has asked for an upgrade: connections and requests.
+    var upgradeRequests: [(connection: UInt64, request: UInt64)] = []
+    private let keeperWatch: Watch?
+    private nonisolated let keeperLink: KeeperLink?
 
     var supervision: Supervision
     var connections = ConnectionTable()
@@ -82,22 +94,51 @@ public actor Supervisor {
     ///
     /// - Throws: `SupervisorError`; no cgroup and no socket is left behind then, but the runtime directory is.
     public init(_ configuration: SupervisorConfiguration, logger: Logger) throws(SupervisorError) {
+        let directory = try RuntimeDirectory(configuration.runtimeDirectory)
+        try self.init(configuration, logger, Endowment(directory: directory))
+    }
+
+    /// A worker: what it must not lose is held by a keeper, and it goes on with what the one before had.
+    ///
+    /// - Throws: `SupervisorError`; everything that it has inherited is left as it is then.
+    package init(
+        _ configuration: SupervisorConfiguration, logger: Logger,
+        inheriting inheritance: consuming Inheritance
+    ) throws(SupervisorError) {
+        let endowment = try Self.endowment(configuration, inheritance)
+        try self.init(configuration, logger, endowment)
+    }
+
+    private init(
+        _ configuration: SupervisorConfiguration, _ logger: Logger, _ endowment: consuming Endowment
+    ) throws(SupervisorError) {
         self.configuration = configuration
         self.logger = logger
         supervision = Supervision(settings: configuration.settings)
-        now = Instant(nanoseconds: BootClock.now())
-        startedAt = now
-        let directory = try RuntimeDirectory(configuration.runtimeDirectory)
-        suspender = try Self.prepareSuspension(configuration, directory, logger)
+        supervision.notesChanges = endowment.journal != nil
+        let now = Instant(nanoseconds: BootClock.now())
+        self.now = now
+        startedAt = endowment.journal?.startedAt ?? now
+        journal = endowment.journal
+        keeperLink = endowment.journal?.link
+        let isFirst = endowment.isFirst
+        suspender = try Self.prepareSuspension(configuration, thaws: isFirst, logger)
         unsafe earlyWaker = EarlyWaker()
-        self.directory = consume directory
+        directory = endowment.directory.take()
+        mustWait = endowment.mustWait
         var isListening = false
         do {
             loop = try LoopExecutor()
             timer = try TimerDescriptor()
             stopRequest = try EventDescriptor()
-            acceptance = try Acceptance(configuration)
-            isListening = true
+            switch endowment.listener.take() {
+            case .some(let listener):
+                acceptance = Acceptance(listener)
+            case .none:
+                acceptance = try Acceptance(configuration)
+                isListening = true
+            }
+            estate = endowment.estate.take()
             timerWatch = try loop.watch(
                 timer.rawValue, .read, .persistent, token: WatchToken(.timer).rawValue)
             stopWatch = try loop.watch(
@@ -105,11 +146,20 @@ public actor Supervisor {
             listenerWatch = try loop.watch(
                 acceptance.listener.rawValue, .read, .persistent, token: WatchToken(.listener).rawValue)
             signalWatches = try SignalWatches(configuration.stopSignals, loop)
+            if let journal {
+                keeperWatch = try loop.watch(
+                    journal.link.rawValue, .read, .persistent, token: WatchToken(.keeper).rawValue)
+                try keeperWatch?.arm()
+                // The first turn, in which everything is taken over, comes at once.
+                try timer.set(absoluteNanoseconds: 0)
+            } else {
+                keeperWatch = nil
+            }
             try timerWatch.arm()
             try stopWatch.arm()
             try listenerWatch.arm()
         } catch {
-            suspender.detachAll()
+            if isFirst { suspender.detachAll() }
             // Before that the path is nobody's, or another supervisor's.
             if isListening { Acceptance.unlink(configuration) }
             switch error {
@@ -124,6 +174,7 @@ public actor Supervisor {
     /// Serves until `stop()`, or one of the configured signals, on the calling thread. On the way out everybody
     /// is thawed and told that the supervisor goes away.
     public nonisolated func run() throws(SupervisorError) {
+        guard announce(to: keeperLink) else { return }
         do {
             try loop.run(
                 early: { ready in unsafe earlyWaker.wake(ready) },
@@ -160,6 +211,7 @@ public actor Supervisor {
 
     private func turn(_ batch: [Ready]) {
         now = Instant(nanoseconds: BootClock.now())
+        takeOver()
         for ready in batch { take(ready) }
         if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
         expelSilent()
@@ -169,6 +221,8 @@ public actor Supervisor {
         giveMemoryBack()
         if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
         setTimer()
+        journal?.link.flush()
+        quiesce()
     }
 
     private func take(_ ready: Ready) {
@@ -191,6 +245,8 @@ public actor Supervisor {
                 suspender.noteThawed(slot: owner)
             }
             if let socket = parked.token(for: token) { socketFired(socket, ready) }
+        case .keeper:
+            hearKeeper()
         case nil:
             preconditionFailure("the loop made up a token")
         }
@@ -221,6 +277,7 @@ public actor Supervisor {
     /// Feeds one event to the core and carries out what it asks for.
     func feed(_ event: Event) {
         supervision.handle(event, at: now, into: &buffer)
+        journal?.write(&supervision, after: event)
         perform()
     }
 
@@ -233,6 +290,7 @@ public actor Supervisor {
                 for event in events { feed(event) }
             }
             supervision.endTurn(at: now, into: &buffer)
+            journal?.write(&supervision, after: nil)
             perform()
         } while !followUps.isEmpty
     }
@@ -242,7 +300,7 @@ public actor Supervisor {
     private var hasOutgoing: Bool { connections.all.contains { !$0.outgoing.isEmpty } }
 
     /// Thaws everybody and tells them; nobody new is let in.
-    private func beginLameDuck() {
+    func beginLameDuck() {
         guard case .running = phase else { return }
         logger.notice("stopping: thawing everybody")
         configuration.onStopping()

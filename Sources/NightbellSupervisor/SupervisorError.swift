@@ -14,6 +14,8 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
         case loop
         /// The way of suspension that was asked for does not work here.
         case suspension
+        /// What the worker before has left cannot be taken over.
+        case inheritance
     }
 
     public let code: Code
@@ -25,6 +27,12 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
         self.code = code
         errorNumber = error.code
         description = "\(what): \(error)\(Self.advice(error))"
+    }
+
+    init(_ code: Code, _ description: String) {
+        self.code = code
+        errorNumber = 0
+        self.description = description
     }
 
     init(_ error: LoopError) {

@@ -8,6 +8,7 @@ struct WatchToken: Sendable {
         case connectionWritable
         case processExit
         case socket
+        case keeper
     }
 
     /// As much of a generation as fits. Only events of one turn are told apart by it.

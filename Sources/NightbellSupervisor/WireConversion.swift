@@ -242,7 +242,7 @@ extension WakePacket {
         }
         return packet.finish(
             budgetMilliseconds: wake.budget.wireMilliseconds,
-            asleepNanoseconds: UInt64(max(0, wake.asleepFor.nanoseconds)))
+            asleepNanoseconds: UInt64(max(0, wake.asleepFor.nanoseconds)), isRepeated: wake.isRepeated)
     }
 }
 
@@ -253,6 +253,7 @@ extension WireWake {
         reasons = wake.reasons.wire
         budgetMs = wake.budget.wireMilliseconds
         asleepNs = UInt64(max(0, wake.asleepFor.nanoseconds))
+        repeated = wake.isRepeated
         sockets = fired.map { fired in
             var socket = WireWake.Socket()
             socket.token = fired.token.rawValue

@@ -8,6 +8,8 @@ extension SupervisorStatus {
         [
             "version": .string(version),
             "process_id": .integer(Int64(processID)),
+            "keeper_process_id": keeperProcessID.map { .integer(Int64($0)) } ?? .null,
+            "restarts": .count(restarts),
             "uptime_ms": .milliseconds(uptime),
             "suspension": .string(suspension),
             "suspension_detail": .string(suspensionDetail),

@@ -18,6 +18,12 @@ package enum Report {
         return table.lines(width: width)
     }
 
+    private static func keeper(_ status: SupervisorStatus) -> String {
+        guard let keeper = status.keeperProcessID else { return "none: what it knows is lost with it" }
+        return "process \(keeper)"
+            + (status.restarts == 0 ? "" : ", has replaced it \(status.restarts) times")
+    }
+
     package static func status(_ status: SupervisorStatus, socketPath: String, width: Int?) -> [String] {
         let states = status.clientsByState.filter { $0.value > 0 }.sorted { $0.key < $1.key }
         let clients = status.clientsByState.values.reduce(0, +)
@@ -26,6 +32,7 @@ package enum Report {
                 "supervisor",
                 "\(status.version), process \(status.processID), up \(Human.duration(status.uptime))"
             ),
+            ("keeper", keeper(status)),
             ("socket", socketPath),
             ("configuration", status.configurationFile ?? "defaults; no file was read"),
             ("suspension", joined(status.suspension, status.suspensionDetail)),

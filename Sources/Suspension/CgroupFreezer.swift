@@ -79,6 +79,25 @@ final class CgroupFreezer: Suspender {
         }
     }
 
+    func takeUp(
+        slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
+    ) throws(SuspensionError) -> Execution {
+        let cgroup = place.client(slot)
+        let startTime = try process.startTime("take up \(process.pid)")
+        guard place.holds(process.pid, in: cgroup) else { return .running }
+        do throws(SystemError) {
+            let client = Client(
+                pid: process.pid, startTime: startTime, origin: shared(cgroup.origin),
+                freezer: try cgroup.openFreezer())
+            clients[slot] = client
+            guard cgroup.isToBeFrozen else { return .running }
+            client.isToBeFrozen = true
+            return try cgroup.state().isFrozen ? .stopped : .stopping
+        } catch {
+            throw SuspensionError("take up \(process.pid)", error)
+        }
+    }
+
     func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress {
         let client = try client(slot, "freeze")
         do {

@@ -38,6 +38,16 @@ final class PreferredSuspender: Suspender {
         }
     }
 
+    func takeUp(
+        slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
+    ) throws(SuspensionError) -> Execution {
+        if fallback.hasStopped(slot: slot, process) {
+            inFallback.insert(slot)
+            return try fallback.takeUp(slot: slot, process: process, wasStopped: wasStopped)
+        }
+        return try preferred.takeUp(slot: slot, process: process, wasStopped: wasStopped)
+    }
+
     func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress {
         try chosen(slot).freeze(slot: slot)
     }

@@ -60,6 +60,30 @@ final class StopSignal: Suspender {
         }
     }
 
+    /// Whether an earlier run has put this very process on record as stopped.
+    func hasStopped(slot: UInt32, _ process: borrowing ProcessHandle) -> Bool {
+        guard let entry = record.entry(slot), entry.pid == process.pid else { return false }
+        return entry.startTime == ProcFS.startTime(process.pid)
+    }
+
+    func takeUp(
+        slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
+    ) throws(SuspensionError) -> Execution {
+        try attach(slot: slot, process: process)
+        let client = try client(slot, "take up")
+        if hasStopped(slot: slot, process) {
+            client.state = .stopped
+            if try Self.isStopped(client, "T", "t") { return .stopped }
+            // Let run since, or the signal is still to come: either way it is to run.
+            try thaw(slot: slot)
+            settle()
+            return .running
+        }
+        guard wasStopped, try Self.isStopped(client, "T") else { return .running }
+        client.state = .stoppedByOthers
+        return .stopped
+    }
+
     func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress {
         let client = try client(slot, "freeze")
         let attempt = "freeze \(client.process.pid)"

@@ -32,6 +32,17 @@ final class StoppedRecord {
         }
     }
 
+    /// Who is on record there.
+    func entry(_ slot: UInt32) -> Entry? {
+        var words: [UInt64] = [0, 0]
+        let rawValue = file.rawValue
+        let count = try? systemCall("pread stopped") {
+            unsafe pread(rawValue, &words, Self.size, off_t(slot) * off_t(Self.size))
+        }
+        guard count == Self.size, let pid = pid_t(exactly: words[0]), pid > 0 else { return nil }
+        return Entry(pid: pid, startTime: words[1])
+    }
+
     /// Failing is harmless: a process that runs is continued once more at the next start.
     func clear(_ slot: UInt32) {
         try? set(slot, pid: 0, startTime: 0)

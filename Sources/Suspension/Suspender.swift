@@ -21,6 +21,14 @@ package enum FreezeProgress: Sendable, Hashable {
     case pending
 }
 
+/// What an earlier run has made of a process.
+package enum Execution: Sendable, Hashable {
+    case running
+    /// It was asked to stop, or let run by somebody else since.
+    case stopping
+    case stopped
+}
+
 /// The supervisor's own place: what keeps two supervisors on one machine apart.
 package struct InstancePaths: Sendable, Hashable {
     /// Part of a directory name, such as `system` or `1000`.
@@ -73,6 +81,12 @@ package protocol Suspender: AnyObject {
     /// Prepares to stop a process. Nothing happens if this very process is attached already; another one in the
     /// slot is detached first.
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError)
+
+    /// As `attach`, for a process that an earlier run of this very instance may have stopped: leaves it as it is, and
+    /// tells how that is. `wasStopped`: it is believed to have been stopped, which counts where nobody can look.
+    func takeUp(
+        slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
+    ) throws(SuspensionError) -> Execution
 
     /// Stops it. `pending`: the kernel needs a moment, ask `progress`.
     func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress

@@ -7,8 +7,8 @@ import NightbellSupervisor
 
 /// A supervisor as a process of its own, from its configuration to its end.
 struct Daemon {
-    private let loaded: LoadedConfiguration
-    private let logger: Logger
+    let loaded: LoadedConfiguration
+    let logger: Logger
 
     init(_ loaded: LoadedConfiguration) {
         self.loaded = loaded
@@ -19,25 +19,34 @@ struct Daemon {
     }
 
     /// Serves until a signal says stop.
-    func run() throws {
-        let manager = ServiceManager.fromEnvironment()
+    ///
+    /// - Parameter state: what the program that was in this process before has left, as a descriptor.
+    func run(resuming state: CInt? = nil) throws {
         // A reader of our log that goes away must not take every client with it.
         signal(SIGPIPE, SIG_IGN)
         clinux_return_large_memory_at_once()
-        let limit = Process.raiseDescriptorLimit()
+        Process.raiseDescriptorLimit()
         for warning in loaded.warnings { logger.warning("\(warning)") }
+        switch loaded.settings.keeper {
+        case .on:
+            let code = keep(resuming: state)
+            guard code == 0 else { throw ExitCode(code) }
+            logger.notice("stopped")
+        case .off:
+            try runAlone()
+        }
+    }
+
+    /// Serves in this one process: what it knows is lost with it.
+    private func runAlone() throws {
+        let manager = ServiceManager.fromEnvironment()
+        ServiceManager.forget()
         do throws(SupervisorError) {
             var configuration = supervisorConfiguration
             configuration.stopSignals = [SIGTERM, SIGINT, SIGHUP]
             configuration.onStopping = { manager.stopping() }
             let supervisor = try Supervisor(configuration, logger: logger)
-            logger.notice(
-                "ready",
-                metadata: [
-                    "socket": "\(loaded.settings.socket)", "configuration": "\(loaded.file ?? "defaults")",
-                    "descriptors": "\(limit)", "version": "\(nightbelldVersion)",
-                ])
-            manager.ready(status: "Listening on \(loaded.settings.socket)")
+            sayReady(manager, descriptors: Process.descriptorLimit)
             Process.releaseStartUpCode()
             try supervisor.run()
             logger.notice("stopped")
@@ -46,6 +55,16 @@ struct Daemon {
             manager.failed(errno: error.errorNumber, status: error.description)
             throw ExitCode(error.exitCode)
         }
+    }
+
+    func sayReady(_ manager: ServiceManager, descriptors: UInt64) {
+        logger.notice(
+            "ready",
+            metadata: [
+                "socket": "\(loaded.settings.socket)", "configuration": "\(loaded.file ?? "defaults")",
+                "descriptors": "\(descriptors)", "version": "\(nightbelldVersion)",
+            ])
+        manager.ready(status: "Listening on \(loaded.settings.socket)")
     }
 
     /// Lets everything run that a supervisor with this configuration has left stopped.
@@ -58,7 +77,7 @@ struct Daemon {
         }
     }
 
-    private var supervisorConfiguration: SupervisorConfiguration {
+    var supervisorConfiguration: SupervisorConfiguration {
         let settings = loaded.settings
         var result = SupervisorConfiguration(
             socketPath: settings.socket, runtimeDirectory: settings.runtimeDirectory)
@@ -84,7 +103,7 @@ struct Daemon {
 
 extension SupervisorError {
     /// As in sysexits.h.
-    fileprivate var exitCode: Int32 {
+    var exitCode: Int32 {
         errorNumber == EACCES || errorNumber == EPERM ? EX_NOPERM : EX_OSERR
     }
 }

@@ -12,7 +12,9 @@ struct NightbelldCommand: ParsableCommand {
             --print-configuration shows every key, its value and where it came from. The environment variable \
             of a key is its name in capitals: keepAlive.minimumTimeout is NIGHTBELL_KEEP_ALIVE_MINIMUM_TIMEOUT.
 
-            Exit codes: 0 after a stop by SIGTERM, SIGINT or SIGHUP; 64 the command line is wrong; 71 the \
+            SIGHUP has the program that is at its place on disk now take over, as `nightbell upgrade` does.
+
+            Exit codes: 0 after a stop by SIGTERM or SIGINT (without a keeper also SIGHUP); 64 the command line is wrong; 71 the \
             system refused what is needed; 77 it may not do what is needed; 78 the configuration is wrong.
             """,
         version: nightbelldVersion)
@@ -51,6 +53,19 @@ struct NightbelldCommand: ParsableCommand {
     @Flag(help: "Let everything run that a supervisor which died has left stopped, and exit.")
     var thawLeftovers = false
 
+    @Flag(help: "Serve in one process, which nobody replaces: what it knows is lost with it.")
+    var noKeeper = false
+
+    /// What one program leaves to the next, for which nobody else has any use.
+    @Option(help: .hidden)
+    var keeperState: CInt?
+
+    @Option(help: .hidden)
+    var workerState: CInt?
+
+    @Flag(help: .hidden)
+    var preflight = false
+
     func validate() throws {
         if user && system { throw ValidationError("--user and --system exclude each other") }
         for assignment in assignments where !assignment.dropFirst().contains("=") {
@@ -74,8 +89,12 @@ struct NightbelldCommand: ParsableCommand {
             print(loaded.printed, terminator: "")
         } else if thawLeftovers {
             try Daemon(loaded).thawLeftovers()
+        } else if preflight {
+            // Who comes as far as this runs here and understands its configuration.
+        } else if let workerState {
+            throw ExitCode(Daemon(loaded).workInsteadOfAnother(workerState))
         } else {
-            try Daemon(loaded).run()
+            try Daemon(loaded).run(resuming: keeperState)
         }
     }
 
@@ -93,6 +112,7 @@ struct NightbelldCommand: ParsableCommand {
         let named: [(key: String, text: String?)] = [
             ("socket", socket), ("runtimeDirectory", runtimeDirectory), ("suspension.method", suspend),
             ("logLevel", logLevel), ("keepAlive.minimumTimeout", keepAliveMinimumTimeout),
+            ("keeper.use", noKeeper ? "off" : nil),
         ]
         let assigned = assignments.map { assignment in
             let parts = assignment.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)

@@ -1,19 +1,26 @@
+import Descriptors
 import Glibc
 
 /// What the daemon asks of its own process.
 enum Process {
     /// Every parked socket costs a descriptor: takes as many as the hard limit allows.
-    ///
-    /// - Returns: the limit that is in force now.
-    static func raiseDescriptorLimit() -> UInt64 {
+    static func raiseDescriptorLimit() {
+        var limit = rlimit()
+        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
+        limit.rlim_cur = limit.rlim_max
+        _ = unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    }
+
+    /// How many descriptors this process may have.
+    static var descriptorLimit: UInt64 {
         var limit = rlimit()
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 0 }
-        if limit.rlim_cur < limit.rlim_max {
-            var raised = limit
-            raised.rlim_cur = limit.rlim_max
-            if unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &raised) == 0 { limit = raised }
-        }
         return UInt64(limit.rlim_cur)
+    }
+
+    /// What `ps` and `top` show; 15 bytes of it.
+    static func setName(_ name: String) {
+        try? SmallFile.write(name, to: "/proc/self/comm")
     }
 
     /// Whoever started us may have closed these; the next files opened must not take their place and be written to

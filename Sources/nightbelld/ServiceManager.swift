@@ -5,9 +5,10 @@ import Glibc
 struct ServiceManager: Sendable {
     private let address: String?
 
-    /// Takes the address from the environment, so that processes we start do not find it there.
+    /// Processes that are started from here on do not find the address in their environment.
+    static func forget() { unsafe unsetenv("NOTIFY_SOCKET") }
+
     static func fromEnvironment() -> ServiceManager {
-        defer { unsafe unsetenv("NOTIFY_SOCKET") }
         guard let value = unsafe getenv("NOTIFY_SOCKET") else { return ServiceManager(address: nil) }
         return ServiceManager(address: unsafe String(cString: value))
     }

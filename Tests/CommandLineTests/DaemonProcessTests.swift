@@ -7,12 +7,10 @@ import Testing
 struct DaemonProcessTests {
     @Test(
         "It tells its service manager, and ends with 0 on every signal that means stop",
-        arguments: [
-            SIGTERM, SIGINT, SIGHUP,
-        ])
-    func stops(signal: CInt) throws {
-        let stage = try Stage()
-        stage.daemon.send(signal: signal)
+        arguments: [(SIGTERM, []), (SIGINT, []), (SIGHUP, ["--no-keeper"])])
+    func stops(how: (signal: CInt, arguments: [String])) throws {
+        let stage = try Stage(how.arguments)
+        stage.daemon.send(signal: how.signal)
         try stage.manager.heard("STOPPING=1")
         #expect(try stage.daemon.outcome().code == 0)
         #expect(try stage.nightbell("status").code == 3)
@@ -49,7 +47,7 @@ struct DaemonProcessTests {
         "What a killed supervisor left stopped is thawed on request, and no cgroup is left",
         arguments: [("auto", "auto"), ("signal", "signal"), ("cgroup", "signal"), ("cgroup", "none")])
     func leftovers(methods: (first: String, second: String)) throws {
-        let stage = try Stage(["--suspend", methods.first])
+        let stage = try Stage(["--suspend", methods.first, "--no-keeper"])
         let puppet = try stage.suspended("org.example.grace")
         stage.daemon.send(signal: SIGKILL)
         #expect(try stage.daemon.outcome().code == 128 + 9)

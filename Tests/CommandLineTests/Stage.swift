@@ -12,13 +12,15 @@ final class Stage {
     var socket: String { directory.file("nightbell.sock") }
 
     /// Starts `nightbelld` and waits until it has told its service manager that it is ready.
-    init(_ arguments: [String] = [], environment: [String: String] = [:]) throws {
+    init(
+        _ arguments: [String] = [], environment: [String: String] = [:], program: String = "nightbelld"
+    ) throws {
         directory = try TemporaryDirectory()
         manager = try Listener()
         var environment = environment
         environment["NOTIFY_SOCKET"] = manager.address
         daemon = try Program(
-            "nightbelld",
+            program,
             [
                 "--system", "--runtime-directory", directory.path, "--keep-alive-minimum-timeout", "1s",
                 "--set", "wakes.linger=50ms",

@@ -183,6 +183,7 @@ private func otherValue(for key: Key) -> String {
     case "socketMode": "0640"
     case "logLevel": "debug"
     case "suspension.method": "signal"
+    case "keeper.use": "off"
     case "keepAlive.tolerance": "25%"
     case "wakes.period", "wakes.lingerMaximum", "suspension.retryMaximum", "budgets.backgroundTasks",
         "keepAlive.minimumTimeout":

@@ -1,6 +1,7 @@
 import Descriptors
 import EdgeTestSupport
 import Foundation
+import NightbellWire
 import Testing
 
 /// A real `nightbelld` in a process of its own, in a directory of its own.
@@ -16,6 +17,8 @@ final class DaemonProcess {
         let settings = [
             "wakes.linger=20ms", "suspension.retry=20ms", "keepAlive.minimumTimeout=200ms",
             "keepAlive.lead=50ms", "helloTimeout=5m",
+            // Tests kill one worker after the other: that is to be no loop.
+            "keeper.crashLimit=1000", "keeper.crashPeriod=10ms",
         ].map { "--set \($0)" }.joined(separator: " ")
         let program = PuppetProcess.program("nightbelld")
         let command = """
@@ -42,11 +45,48 @@ final class DaemonProcess {
         guard listens else { throw TestFailure("nightbelld does not listen") }
     }
 
-    /// Voluntary and involuntary context switches of all its threads.
+    /// The process that does the work: the child of this one, if this one is a keeper.
+    func worker() throws -> pid_t { pid_t(try WireClient(path: socketPath).status().processID) }
+
+    /// Kills the process that does the work, and waits until another serves.
+    @discardableResult
+    func killWorker() throws -> pid_t {
+        let old = try worker()
+        kill(old, SIGKILL)
+        guard try eventually({ try self.answers(otherThan: old) }) else {
+            throw TestFailure("no other worker serves")
+        }
+        return old
+    }
+
+    /// Whether somebody else serves; a connection to one that is about to die may end at any moment.
+    private func answers(otherThan old: pid_t) throws -> Bool {
+        do {
+            return try worker() != old
+        } catch is WireClient.EndOfConnection {
+            return false
+        } catch let error as SystemError where error.code == EPIPE || error.code == ECONNRESET {
+            return false
+        }
+    }
+
+    /// Voluntary and involuntary context switches of all threads of keeper and worker.
     func contextSwitches() throws -> Int {
-        try ProcFS.threadIdentifiers(child.pid).reduce(0) { sum, thread in
-            let status = try String(
-                contentsOfFile: "/proc/\(child.pid)/task/\(thread)/status", encoding: .utf8)
+        let pids = Set([child.pid, knownWorker ?? child.pid])
+        return try pids.reduce(0) { try $0 + contextSwitches(of: $1) }
+    }
+
+    /// Whether keeper and worker wait for something to happen.
+    func isAsleep() -> Bool {
+        ProcFS.state(child.pid) == "S" && ProcFS.state(knownWorker ?? child.pid) == "S"
+    }
+
+    /// Found out before anybody counts: to ask is to wake it.
+    private lazy var knownWorker = try? worker()
+
+    private func contextSwitches(of pid: pid_t) throws -> Int {
+        try ProcFS.threadIdentifiers(pid).reduce(0) { sum, thread in
+            let status = try String(contentsOfFile: "/proc/\(pid)/task/\(thread)/status", encoding: .utf8)
             let counts = status.split(separator: "\n").filter { $0.contains("ctxt_switches") }
             return sum
                 + counts.reduce(0) { $0 + (Int($1.split(whereSeparator: \.isWhitespace).last ?? "") ?? 0) }

@@ -31,7 +31,7 @@ import Testing
         let isCalm = try eventually {
             let last = before
             before = try daemon.contextSwitches()
-            return before == last && ProcFS.state(daemon.child.pid) == "S"
+            return before == last && daemon.isAsleep()
                 && Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 100).isEmpty
         }
         #expect(isCalm)
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(arguments: ways) func killedSupervisorLeavesNobodyFrozenForLong(way: String) throws {
-        let first = try DaemonProcess(suspension: way)
+        let first = try DaemonProcess(suspension: way, "--no-keeper")
         let puppet = try PuppetProcess(path: first.socketPath, "org.example.phone")
         let peer = try puppet.park("flow")
         defer { close(peer) }
@@ -63,7 +63,7 @@ import Testing
     }
 
     @Test(arguments: ways) func thawHookThawsEverybody(way: String) throws {
-        let daemon = try DaemonProcess(suspension: way)
+        let daemon = try DaemonProcess(suspension: way, "--no-keeper")
         let puppet = try PuppetProcess(path: daemon.socketPath, "org.example.phone")
         let observer = try WireClient(path: daemon.socketPath)
         try puppet.enterBackground()

@@ -36,10 +36,7 @@ final class PuppetProcess {
     @discardableResult
     func command(_ text: String) throws -> String {
         try child.send(text + "\n")
-        while owedAnswers > 0 {
-            _ = try answer()
-            owedAnswers -= 1
-        }
+        try settle()
         let answer = try answer()
         guard answer.hasPrefix("ok") else { throw TestFailure("\(text): \(answer)") }
         return String(answer.dropFirst(3))
@@ -49,10 +46,22 @@ final class PuppetProcess {
         try event { $0 == "ok" || $0.hasPrefix("ok ") || $0.hasPrefix("error ") }
     }
 
-    /// Sends it to the background. It may be frozen before it comes to saying `ok`.
-    func enterBackground() throws {
-        try child.send("background\n")
+    /// Gives a command after which it may be frozen before it comes to saying `ok`, or is already.
+    func tell(_ text: String) throws {
+        try child.send(text + "\n")
         owedAnswers += 1
+    }
+
+    /// Waits for the answers to everything that it was told.
+    func settle() throws {
+        while owedAnswers > 0 {
+            _ = try answer()
+            owedAnswers -= 1
+        }
+    }
+
+    func enterBackground() throws {
+        try tell("background")
         try event("did-enter-background")
     }
 
@@ -62,14 +71,21 @@ final class PuppetProcess {
         try event { $0 == word || $0.hasPrefix(word + " ") }
     }
 
+    /// All lines so far that begin with `word` and that nobody has waited for.
+    func heard(_ word: String) -> [String] {
+        lines.filter { $0 == word || $0.hasPrefix(word + " ") }
+    }
+
     private func event(_ matches: (String) -> Bool) throws -> String {
         var next = 0
+        // It may say something else again and again.
+        let deadline = BootClock.now() + 30_000_000_000
         while true {
             while next < lines.count {
                 if matches(lines[next]) { return lines.remove(at: next) }
                 next += 1
             }
-            guard let heard = try child.hear(), !heard.isEmpty else {
+            guard BootClock.now() < deadline, let heard = try child.hear(), !heard.isEmpty else {
                 throw TestFailure("the puppet says nothing more; last: \(lines.suffix(5))")
             }
             pending += heard

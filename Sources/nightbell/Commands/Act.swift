@@ -43,6 +43,29 @@ struct QuitCommand: ParsableCommand {
     }
 }
 
+struct UpgradeCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "upgrade",
+        abstract: "Replaces the supervisor's program by the one that is at its place on disk now.",
+        discussion: """
+            Clients and their peers notice nothing. A program that does not start, or cannot take over within five \
+            seconds, is given up, and everything goes on as it was: exit code 1.
+            """)
+
+    @OptionGroup var options: SupervisorOptions
+
+    func run() throws {
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
+            let status = try administration.upgrade()
+            if options.json {
+                emit(status.json)
+            } else {
+                emit(["version \(status.version) serves, process \(status.processID)"])
+            }
+        }
+    }
+}
+
 /// The client that a command does something to.
 struct Target: ParsableArguments {
     @Argument(help: "The client's identifier.") var client: String

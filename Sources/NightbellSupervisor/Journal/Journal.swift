@@ -1,0 +1,185 @@
+import Descriptors
+import Keeper
+import NightbellCore
+
+/// Everything that must outlive this process is written through here before it is acted upon or acknowledged.
+///
+/// Small things that often change are stored in the ledger, which costs no system call; what has a descriptor or a
+/// text goes to the keeper in packets, one for all of a turn where nobody waits. Nothing here is ever awaited. The
+/// order is always the same: the ledger, the keeper, the deed; so after a death between two of them the deed is at
+/// worst done again. Confined to the loop's thread.
+final class Journal {
+    let link: KeeperLink
+    private let ledger: Ledger
+    /// How many workers there were before this one.
+    let restarts: UInt64
+
+    /// Where the ledger has what concerns everybody.
+    private enum General {
+        static let restarts = 0
+        static let startedAt = 1
+        static let clientGeneration = 2
+        static let socketGeneration = 3
+        static let gone = 4
+    }
+
+    private enum Plain {
+        static let told = 0
+        static let figures = 1
+    }
+
+    init(_ link: KeeperLink, _ ledger: Ledger, isFirst: Bool, startedAt: Instant) {
+        self.link = link
+        self.ledger = ledger
+        restarts = isFirst ? 0 : ledger.general(General.restarts) + 1
+        if isFirst {
+            ledger.setGeneral(General.startedAt, to: UInt64(bitPattern: startedAt.nanoseconds))
+        }
+    }
+
+    /// From now on this worker is the one.
+    func begin() { ledger.setGeneral(General.restarts, to: restarts) }
+
+    /// When the first of the workers started.
+    var startedAt: Instant {
+        Instant(nanoseconds: Int64(bitPattern: ledger.general(General.startedAt)))
+    }
+
+    // MARK: What often changes
+
+    /// Stores what has changed, after the core has taken in an event and before anything is done about it.
+    func write(_ supervision: inout Supervision, after event: Event?) {
+        supervision.takeChanged { client, supervision in store(client, supervision) }
+        switch event {
+        case .fired(let token, _):
+            noteEnd(of: token, supervision)
+        case .message(.beginBackgroundTask, from: let client, _),
+            .message(.endBackgroundTask, from: let client, _):
+            guard supervision.contains(client) else { return }
+            link.put(.tasks(client), TaskRecordBytes.bytes(of: supervision.tasks(of: client)))
+        default:
+            break
+        }
+    }
+
+    private func store(_ client: ClientID, _ supervision: borrowing Supervision) {
+        let slot = Int(client.slot)
+        let figures = supervision.figures(of: client)
+        for index in figures.indices { ledger.setPlain(slot, Plain.figures + index, to: figures[index]) }
+        FaultInjection.point("before the state of a client is stored")
+        ledger.write(slot, supervision.progress(of: client))
+        FaultInjection.point("after the state of a client is stored")
+    }
+
+    /// A socket whose end was told is not watched again, whoever watches.
+    func noteEnd(of token: SocketToken, _ supervision: borrowing Supervision) {
+        guard supervision.condition(of: token) == .ended, ledger.mark(Int(token.slot)) == 0,
+            let owner = supervision.owner(of: token)
+        else { return }
+        ledger.setMark(Int(token.slot), to: SocketToken.mark(of: supervision.wakeID(of: owner)))
+    }
+
+    /// A client has been sent this wake.
+    func noteTold(_ client: ClientID, wakeID: UInt64) {
+        FaultInjection.point("before a wake counts as told")
+        ledger.setPlain(Int(client.slot), Plain.told, to: wakeID)
+    }
+
+    // MARK: What comes and goes
+
+    func keep(
+        _ client: ClientID, _ record: ClientRecordBytes, connection: CInt, _ supervision: inout Supervision
+    ) {
+        ledger.setPlain(Int(client.slot), Plain.told, to: 0)
+        raise(General.clientGeneration, to: client.rawValue >> 32)
+        store(client, supervision)
+        for number in supervision.takeEndedOwnerships() { link.remove(.owner(number)) }
+        keepOwner(of: record.registration.identifier, supervision)
+        link.put(.client(client), record.bytes, descriptor: connection)
+        link.flush()
+    }
+
+    private func keepOwner(of identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
+        guard let owner = supervision.owner(of: identifier) else { return }
+        link.put(.owner(owner.number), OwnerRecordBytes.bytes(of: owner))
+    }
+
+    /// `flush` before the descriptor is given to anybody else.
+    func keep(_ socket: Legacy.Socket, name: String, descriptor: CInt) {
+        ledger.setMark(Int(socket.token.slot), to: 0)
+        raise(General.socketGeneration, to: socket.token.rawValue >> 32)
+        let record = SocketRecordBytes(socket: socket, name: name)
+        link.put(.socket(socket.token), record.bytes, descriptor: descriptor)
+    }
+
+    func forget(_ token: SocketToken) { link.remove(.socket(token)) }
+
+    func forget(_ client: ClientID, _ identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
+        let figures = supervision.figuresOfGone
+        for index in figures.indices { ledger.setGeneral(General.gone + index, to: figures[index]) }
+        ledger.clear(Int(client.slot))
+        keepOwner(of: identifier, supervision)
+        link.remove(.tasks(client))
+        link.remove(.client(client))
+    }
+
+    private func raise(_ index: Int, to generation: UInt64) {
+        if generation > ledger.general(index) { ledger.setGeneral(index, to: generation) }
+    }
+
+    // MARK: What was written
+
+    /// What the workers before have left, but for the descriptors and for what only the kernel knows.
+    func legacy(_ records: Records) -> Legacy {
+        var legacy = Legacy()
+        legacy.clients = records.clients.map { id, record in
+            var client = Legacy.Client(
+                id: id, registration: record.registration, registeredAt: record.registeredAt)
+            client.tasks = records.tasks[id] ?? []
+            if let words = ledger.read(Int(id.slot)), words[1] == id.rawValue {
+                var figures = Progress.Figures(repeating: 0)
+                for index in figures.indices {
+                    figures[index] = ledger.plain(Int(id.slot), Plain.figures + index)
+                }
+                client.progress = (words, figures)
+                client.toldWakeID = ledger.plain(Int(id.slot), Plain.told)
+            }
+            return client
+        }
+        legacy.sockets = records.sockets.map { record in
+            var socket = record.socket
+            socket.endedInWake = ledger.mark(Int(socket.token.slot))
+            return socket
+        }
+        legacy.owners = records.owners
+        for index in legacy.gone.indices { legacy.gone[index] = ledger.general(General.gone + index) }
+        legacy.clientGeneration = UInt32(truncatingIfNeeded: ledger.general(General.clientGeneration))
+        legacy.socketGeneration = UInt32(truncatingIfNeeded: ledger.general(General.socketGeneration))
+        return legacy
+    }
+
+    /// The records of the store, decoded.
+    struct Records {
+        var clients: [(id: ClientID, record: ClientRecordBytes)] = []
+        var tasks: [ClientID: [Legacy.Task]] = [:]
+        var sockets: [SocketRecordBytes] = []
+        var owners: [Legacy.Owner] = []
+
+        init() {}
+
+        init(_ store: borrowing RecordStore) throws(RecordError) {
+            for key in store.keys(ofKind: RecordKey.clients) {
+                let id = ClientID(rawValue: key.id)
+                clients.append((id, try ClientRecordBytes(key, store.record(key) ?? [])))
+                guard let held = store.record(.tasks(id)) else { continue }
+                tasks[id] = try TaskRecordBytes.tasks(.tasks(id), held)
+            }
+            for key in store.keys(ofKind: RecordKey.sockets) {
+                sockets.append(try SocketRecordBytes(key, store.record(key) ?? []))
+            }
+            for key in store.keys(ofKind: RecordKey.owners) {
+                owners.append(try OwnerRecordBytes.owner(key, store.record(key) ?? []))
+            }
+        }
+    }
+}

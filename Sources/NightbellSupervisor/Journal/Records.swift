@@ -1,0 +1,169 @@
+import Keeper
+import NightbellCore
+
+/// The kinds of records that the supervisor has the keeper keep.
+extension RecordKey {
+    static let clients: UInt8 = 16
+    static let tasks: UInt8 = 17
+    static let sockets: UInt8 = 18
+    static let owners: UInt8 = 19
+
+    static func client(_ id: ClientID) -> RecordKey { RecordKey(kind: clients, id: id.rawValue) }
+    static func tasks(_ id: ClientID) -> RecordKey { RecordKey(kind: tasks, id: id.rawValue) }
+    static func socket(_ token: SocketToken) -> RecordKey { RecordKey(kind: sockets, id: token.rawValue) }
+    static func owner(_ number: UInt64) -> RecordKey { RecordKey(kind: owners, id: number) }
+}
+
+/// Who a client is: what does not change while it lives. Kept with its control connection.
+struct ClientRecordBytes {
+    private static let version: UInt8 = 1
+
+    var registration: Registration
+    var registeredAt: Instant
+    var wantsWakeWord: Bool
+    /// Encoded as on the wire; empty: none.
+    var launch: [UInt8]
+
+    var bytes: [UInt8] {
+        var writer = RecordWriter(version: Self.version)
+        writer.write(registration.identifier.description)
+        writer.write(registration.user)
+        writer.write(registration.modes.rawValue)
+        writer.write(registration.wakeLimitPolicy == .terminate)
+        writer.write(UInt64(bitPattern: registeredAt.nanoseconds))
+        writer.write(wantsWakeWord)
+        writer.write(launch)
+        return writer.bytes
+    }
+
+    init(registration: Registration, registeredAt: Instant, wantsWakeWord: Bool, launch: [UInt8]) {
+        self.registration = registration
+        self.registeredAt = registeredAt
+        self.wantsWakeWord = wantsWakeWord
+        self.launch = launch
+    }
+
+    init(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) {
+        var reader = try RecordReader(key, record, version: Self.version)
+        guard let identifier = ClientIdentifier(try reader.read()) else {
+            throw reader.problem("has no identifier")
+        }
+        let user: UInt32 = try reader.read()
+        let modes = Modes(rawValue: try reader.read())
+        let terminates: Bool = try reader.read()
+        let registeredAt: UInt64 = try reader.read()
+        wantsWakeWord = try reader.read()
+        launch = try reader.read()
+        try reader.end()
+        registration = Registration(
+            identifier: identifier, user: user, modes: modes,
+            wakeLimitPolicy: terminates ? .terminate : .linger)
+        self.registeredAt = Instant(nanoseconds: Int64(bitPattern: registeredAt))
+    }
+}
+
+/// The background tasks that a client holds, with the requests that began them.
+enum TaskRecordBytes {
+    private static let version: UInt8 = 1
+
+    static func bytes(of tasks: [Legacy.Task]) -> [UInt8] {
+        var writer = RecordWriter(version: version)
+        writer.write(UInt16(clamping: tasks.count))
+        for task in tasks {
+            writer.write(task.id)
+            writer.write(task.request)
+            writer.write(task.name)
+        }
+        return writer.bytes
+    }
+
+    static func tasks(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> [Legacy.Task] {
+        var reader = try RecordReader(key, record, version: version)
+        let count: UInt16 = try reader.read()
+        var tasks: [Legacy.Task] = []
+        for _ in 0..<count {
+            tasks.append(
+                Legacy.Task(id: try reader.read(), request: try reader.read(), name: try reader.read()))
+        }
+        try reader.end()
+        return tasks
+    }
+}
+
+/// What an adopted socket is. Kept with the duplicate itself.
+struct SocketRecordBytes {
+    private static let version: UInt8 = 1
+
+    var socket: Legacy.Socket
+    var name: String
+
+    var bytes: [UInt8] {
+        var writer = RecordWriter(version: Self.version)
+        writer.write(socket.owner.rawValue)
+        writer.write(socket.tag.number)
+        writer.write(socket.isStream)
+        writer.write(socket.request)
+        writer.write(socket.index)
+        writer.write(name)
+        return writer.bytes
+    }
+
+    init(socket: Legacy.Socket, name: String) {
+        self.socket = socket
+        self.name = name
+    }
+
+    init(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) {
+        var reader = try RecordReader(key, record, version: Self.version)
+        let owner = ClientID(rawValue: try reader.read())
+        guard let tag = SocketTag(number: try reader.read()) else { throw reader.problem("has no tag") }
+        socket = Legacy.Socket(
+            token: SocketToken(rawValue: key.id), owner: owner, tag: tag, isStream: try reader.read(),
+            request: try reader.read(), index: try reader.read())
+        name = try reader.read()
+        try reader.end()
+    }
+}
+
+/// Whom an identifier belongs to.
+enum OwnerRecordBytes {
+    private static let version: UInt8 = 1
+
+    static func bytes(of owner: Legacy.Owner) -> [UInt8] {
+        var writer = RecordWriter(version: version)
+        writer.write(owner.user)
+        writer.write(owner.givenUp)
+        writer.write(owner.identifier.description)
+        return writer.bytes
+    }
+
+    static func owner(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> Legacy.Owner {
+        var reader = try RecordReader(key, record, version: version)
+        let user: UInt32 = try reader.read()
+        let givenUp: UInt64 = try reader.read()
+        guard let identifier = ClientIdentifier(try reader.read()) else {
+            throw reader.problem("has no identifier")
+        }
+        try reader.end()
+        return Legacy.Owner(identifier: identifier, user: user, number: key.id, givenUp: givenUp)
+    }
+}
+
+extension SocketTag {
+    fileprivate var number: UInt8 {
+        switch self {
+        case .voip: 1
+        case .listener: 2
+        case .device: 3
+        }
+    }
+
+    fileprivate init?(number: UInt8) {
+        switch number {
+        case 1: self = .voip
+        case 2: self = .listener
+        case 3: self = .device
+        default: return nil
+        }
+    }
+}

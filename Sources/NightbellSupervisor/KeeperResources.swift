@@ -1,0 +1,49 @@
+package import Descriptors
+import Glibc
+package import Keeper
+
+/// What a keeper holds from the start.
+package enum KeeperResources {
+    /// Takes the lock on the runtime directory, listens, and makes the ledger.
+    ///
+    /// - Throws: `EADDRINUSE` while another supervisor uses the directory or the socket.
+    package static func make(_ configuration: SupervisorConfiguration) throws(SupervisorError) -> RecordStore
+    {
+        var store = RecordStore()
+        let directory = try RuntimeDirectory(configuration.runtimeDirectory)
+        let listener = try Acceptance.listen(configuration)
+        do {
+            let limit = Supervisor.currentDescriptorLimit()
+            // A client has three descriptors at the least, a socket one; what is never used takes no room.
+            let shape = Ledger.Shape(records: min(limit, 1 << 18), marks: min(limit, 1 << 20))
+            let ledger = try Ledger.create(shape)
+            put(.lock, directory.takeLock(), &store)
+            put(.listener, listener.takeDescriptor(), &store)
+            put(.ledger, ledger, &store)
+        } catch {
+            Acceptance.unlink(configuration)
+            throw SupervisorError(.loop, error, "cannot set up")
+        }
+        _ = store.put(.place, place(configuration))
+        return store
+    }
+
+    /// Says what to do about it, where something can be done.
+    package static func error(_ error: SystemError) -> SupervisorError {
+        SupervisorError(.loop, error, "cannot set up")
+    }
+
+    /// Leaves no socket behind that nobody listens on.
+    package static func remove(_ configuration: SupervisorConfiguration) { Acceptance.unlink(configuration) }
+
+    private static func put(
+        _ key: RecordKey, _ descriptor: consuming OwnedDescriptor, _ store: inout RecordStore
+    ) {
+        _ = store.put(key, [], descriptor)
+    }
+
+    /// A worker with another directory or socket would be another supervisor.
+    static func place(_ configuration: SupervisorConfiguration) -> [UInt8] {
+        Array((configuration.runtimeDirectory + "\0" + configuration.socketPath).utf8)
+    }
+}

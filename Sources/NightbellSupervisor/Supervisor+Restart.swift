@@ -1,0 +1,256 @@
+import Descriptors
+import EventLoop
+import Glibc
+import Keeper
+import Logging
+import NightbellCore
+import NightbellWire
+import Suspension
+import SwiftProtobuf
+
+/// What a supervisor starts with besides its configuration.
+struct Endowment: ~Copyable {
+    /// nil: the keeper has the lock.
+    var directory: RuntimeDirectory?
+    /// nil: there is none yet.
+    var listener: SeqPacketSocket?
+    var journal: Journal?
+    var estate: Estate?
+    /// What is found stopped was left by another supervisor.
+    var isFirst = true
+    /// Nothing may be touched until the keeper says so.
+    var mustWait = false
+}
+
+/// What the workers before this one have left, until it is taken over.
+struct Estate: ~Copyable {
+    var store: RecordStore
+    let records: Journal.Records
+}
+
+/// One worker takes over from another.
+extension Supervisor {
+    /// Reads what a keeper has passed on, and tries whether it can be understood: nothing is touched yet.
+    static func endowment(
+        _ configuration: SupervisorConfiguration, _ inheritance: consuming Inheritance
+    ) throws(SupervisorError) -> Endowment {
+        let link = inheritance.link
+        let isFirst = inheritance.isFirst
+        let mustWait = inheritance.mustWait
+        var store = inheritance.takeStore()
+        guard store.record(.place) == KeeperResources.place(configuration) else {
+            throw SupervisorError(
+                .inheritance,
+                "the supervisor's directory or socket is configured to be another one: stop it first")
+        }
+        let now = Instant(nanoseconds: BootClock.now())
+        do {
+            guard let ledger = store.descriptor(.ledger) else {
+                throw SystemError(code: EBADF, call: "ledger")
+            }
+            let records = try Journal.Records(store)
+            let journal = Journal(link, try Ledger(mapping: ledger), isFirst: isFirst, startedAt: now)
+            var actions = ActionBuffer()
+            _ = try Supervision(
+                settings: configuration.settings, taking: journal.legacy(records), at: now, into: &actions)
+            guard let listener = store.take(.listener)?.takeDescriptor() else {
+                throw SystemError(code: EBADF, call: "listener")
+            }
+            return Endowment(
+                directory: nil, listener: SeqPacketSocket(adopting: listener), journal: journal,
+                estate: Estate(store: store, records: records), isFirst: isFirst, mustWait: mustWait)
+        } catch let error as SystemError {
+            throw SupervisorError(.inheritance, error, "cannot take over")
+        } catch {
+            throw SupervisorError(.inheritance, "cannot take over: \(error)")
+        }
+    }
+
+    /// Says to the keeper that this worker serves, or could: then it waits until the one before is gone. False: it is
+    /// not needed.
+    nonisolated func announce(to link: KeeperLink?) -> Bool {
+        guard let link else { return true }
+        link.say(.ready)
+        return !mustWait || link.waitAndHear() == .item(.act)
+    }
+
+    // MARK: Taking over
+
+    /// Goes on where the worker before this one went: with its clients and sockets, under their old names.
+    func takeOver() {
+        guard let journal, let estate = estate.take() else { return }
+        let records = estate.records
+        var store = estate.takeStore()
+        journal.begin()
+        guard journal.restarts > 0 else { return }
+        var legacy = journal.legacy(records)
+        for (id, record) in records.clients {
+            takeConnection(id, record, store.take(.client(id))?.takeDescriptor())
+        }
+        // Whose process or connection turned out to be gone is not in it any more.
+        legacy.clients = legacy.clients.compactMap { client in
+            guard let record = connection(of: client.id)?.client else { return nil }
+            var client = client
+            client.execution = execution(of: client, record)
+            return client
+        }
+        let waiting = Set(legacy.clients.filter(\.needsConditions).map(\.id))
+        legacy.sockets = zip(records.sockets, legacy.sockets).compactMap { record, socket in
+            take(socket, record.name, store.take(.socket(socket.token))?.takeDescriptor(), waiting)
+        }
+        do {
+            supervision = try Supervision(
+                settings: configuration.settings, taking: legacy, at: now, into: &buffer)
+        } catch {
+            preconditionFailure("it could be read a moment ago: \(error)")
+        }
+        for socket in legacy.sockets { journal.noteEnd(of: socket.token, supervision) }
+        journal.write(&supervision, after: nil)
+        for client in legacy.clients { welcomeBack(client) }
+        logger.notice(
+            "took over \(legacy.clients.count) clients with \(legacy.sockets.count) sockets",
+            metadata: ["restarts": "\(journal.restarts)"])
+        perform()
+    }
+
+    private func takeConnection(
+        _ client: ClientID, _ record: ClientRecordBytes, _ descriptor: consuming OwnedDescriptor?
+    ) {
+        do {
+            guard let descriptor else { throw SystemError(code: EBADF, call: "connection") }
+            let socket = SeqPacketSocket(adopting: descriptor)
+            let credentials = try socket.peerCredentials()
+            let process = ProcessHandle(pidfd: try socket.peerProcess(), pid: credentials.pid)
+            let connection = try Connection(
+                key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
+            connection.hasSpoken = true
+            let launch =
+                record.launch.isEmpty
+                ? nil : try WireLaunchSpecification(serializedBytes: record.launch)
+            let known = try ClientRecord(
+                id: client, identifier: record.registration.identifier.description, process: process,
+                launch: launch, wantsWakeWord: record.wantsWakeWord, connection: connection.key, loop: loop)
+            connections.insert(connection)
+            connection.role = .client(known)
+            note(connection, of: client, known)
+        } catch {
+            // Its process has ended, and nobody was there to hear of it.
+            logger.debug("\(record.registration.identifier) is gone: \(error)")
+            journal?.forget(client, record.registration.identifier, supervision)
+        }
+    }
+
+    private func execution(of client: Legacy.Client, _ record: ClientRecord) -> Legacy.Execution {
+        if let connection = connection(of: client.id) { lookForObstacle(client.id, connection) }
+        guard record.obstacle == nil else { return client.wasStopped ? .stopped : .running }
+        do {
+            switch try suspender.takeUp(
+                slot: client.id.slot, process: record.process, wasStopped: client.wasStopped)
+            {
+            case .running: return .running
+            case .stopping: return .stopping
+            case .stopped: return .stopped
+            }
+        } catch {
+            log(.suspension, .warning, "cannot tell whether \(record.identifier) is suspended: \(error)")
+            return .running
+        }
+    }
+
+    /// nil: it has lost its owner.
+    private func take(
+        _ socket: Legacy.Socket, _ name: String, _ descriptor: consuming OwnedDescriptor?,
+        _ waiting: Set<ClientID>
+    ) -> Legacy.Socket? {
+        guard let descriptor, connection(of: socket.owner) != nil else {
+            journal?.forget(socket.token)
+            return nil
+        }
+        var socket = socket
+        if waiting.contains(socket.owner) { socket.conditions = Conditions(Poll.now(descriptor.rawValue)) }
+        park(descriptor, as: socket.token, of: socket.owner, name: name)
+        return socket
+    }
+
+    private func welcomeBack(_ client: Legacy.Client) {
+        guard let connection = connection(of: client.id), let record = connection.client else { return }
+        do {
+            record.wakeWord = try unsafe earlyWaker.add(
+                client.id.slot, user: connection.credentials.uid, wantsWord: record.wantsWakeWord)
+        } catch {
+            log(.connections, .notice, "no wake word for \(record.identifier): \(error)")
+        }
+        switch supervision.state(of: client.id) {
+        case .suspended:
+            // It would pile up where nobody reads.
+            connection.owesRestart = true
+            guard supervision.isCertainToWake(client.id), let epoch = client.epoch else { return }
+            let thaw = suspender.quickThaw(slot: client.id.slot)
+            unsafe earlyWaker.set(client.id.slot, epoch: epoch, thaw: thaw)
+        case .notRunning, .inactive, .active, .background, .suspending, .terminating:
+            tellOfRestart(connection)
+        }
+    }
+
+    /// Has a client repeat what the worker before may not have answered.
+    func tellOfRestart(_ connection: Connection) {
+        connection.owesRestart = false
+        guard let journal, let record = connection.client else { return }
+        var message = WireSupervisorRestarted()
+        message.restart = journal.restarts
+        if let word = record.wakeWord, connection.outgoing.isEmpty {
+            message.wakeWord = UInt32(word.index)
+            let whole = WireSupervisorMessage(.supervisorRestarted(message))
+            // With a full queue it has to do without the word.
+            if trySending(whole, to: connection, descriptor: word.descriptor) { return }
+            message.wakeWord = 0
+        }
+        send(WireSupervisorMessage(.supervisorRestarted(message)), to: connection)
+    }
+
+    // MARK: The keeper
+
+    /// The keeper says something.
+    func hearKeeper() {
+        guard let journal else { return }
+        switch journal.link.hear() {
+        case .item(.stop):
+            beginLameDuck()
+        case .item(.quiesce(let number)):
+            quiesceOrder = number
+        case .item(.goOn(let reason)):
+            noUpgrade(reason)
+        case .end:
+            logger.error("the keeper is gone: nothing outlives this process any more")
+            beginLameDuck()
+        case .item, .nothing:
+            break
+        }
+    }
+
+    /// Another program may take the place of this one: what is known is written through, and from here on nothing is
+    /// done until the keeper says that it does not.
+    func quiesce() {
+        guard let number = quiesceOrder.take(), let journal else { return }
+        journal.link.flush()
+        journal.link.say(.quiesced(number))
+        switch journal.link.waitAndHear() {
+        case .item(.goOn(let reason)): noUpgrade(reason)
+        case .item, .nothing: break
+        case .end: beginLameDuck()
+        }
+    }
+
+    private func noUpgrade(_ reason: String) {
+        let error = WireError(.upgradeFailed, reason)
+        for (key, request) in upgradeRequests {
+            guard let connection = connections[key] else { continue }
+            answer(connection, request, .error(error))
+        }
+        upgradeRequests.removeAll()
+    }
+}
+
+extension Estate {
+    fileprivate consuming func takeStore() -> RecordStore { store }
+}

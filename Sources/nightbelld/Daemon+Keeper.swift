@@ -1,0 +1,138 @@
+import DaemonConfiguration
+import Descriptors
+import Glibc
+import Keeper
+import Logging
+import NightbellCore
+import NightbellSupervisor
+
+/// The daemon as two processes: a keeper that holds, and a worker that works.
+extension Daemon {
+    /// Keeps until a signal says stop; gives the exit code.
+    ///
+    /// - Parameter state: what the program that was in this process before has left, as a descriptor.
+    func keep(resuming state: CInt?) -> Int32 {
+        let manager = ServiceManager.fromEnvironment()
+        do {
+            let program = Keeper.Program(path: try Self.programPath(), arguments: Self.argumentsToKeep())
+            if let state {
+                logger.notice("the keeper is version \(nightbelldVersion) from here on")
+                let keeper = try Keeper(
+                    resuming: try ProgramState(reading: state), policy: policy, program: program,
+                    hooks: hooks(manager))
+                Process.releaseStartUpCode()
+                return keeper.run()
+            }
+            let resources = try KeeperResources.make(supervisorConfiguration)
+            return try keep(resources, program, manager)
+        } catch let error as SupervisorError {
+            logger.critical("\(error)")
+            manager.failed(errno: error.errorNumber, status: error.description)
+            return error.exitCode
+        } catch {
+            logger.critical("\(error)")
+            manager.failed(errno: 0, status: "\(error)")
+            return EX_OSERR
+        }
+    }
+
+    private func keep(
+        _ resources: consuming RecordStore, _ program: Keeper.Program, _ manager: ServiceManager
+    ) throws(SupervisorError) -> Int32 {
+        var hasServed = false
+        defer { if !hasServed { KeeperResources.remove(supervisorConfiguration) } }
+        do throws(SystemError) {
+            let keeper = try Keeper(resources, policy: policy, program: program, hooks: hooks(manager))
+            let code = keeper.run()
+            if let obstacle = keeper.obstacle { throw obstacle }
+            if let failure = keeper.failure {
+                logger.critical("\(failure)")
+                manager.failed(errno: 0, status: failure)
+            } else {
+                hasServed = true
+            }
+            return code
+        } catch {
+            throw KeeperResources.error(error)
+        }
+    }
+
+    /// A worker of this program, that takes the place of another if it can: what `--worker-state` asks for.
+    func workInsteadOfAnother(_ state: CInt) -> Int32 {
+        do {
+            return work(try ProgramState(reading: state).inheritance())
+        } catch {
+            logger.critical("\(error)")
+            return EX_OSERR
+        }
+    }
+
+    private var policy: RestartPolicy {
+        var policy = RestartPolicy()
+        policy.limit = loaded.settings.crashLimit
+        policy.period = loaded.settings.crashPeriod.nanoseconds
+        return policy
+    }
+
+    private func hooks(_ manager: ServiceManager) -> Keeper.Hooks {
+        let limit = Process.descriptorLimit
+        return Keeper.Hooks(
+            log: { level, text in logger.log(level: level.loggerLevel, "\(text)") },
+            ready: {
+                sayReady(manager, descriptors: limit)
+                Process.releaseStartUpCode()
+            },
+            stopping: { manager.stopping() },
+            thawEverybody: { Supervisor.thawEverybody(of: supervisorConfiguration, logger: logger) },
+            work: { work($0) })
+    }
+
+    /// What a worker does, in a process of its own.
+    private func work(_ inheritance: consuming Inheritance) -> Int32 {
+        // Its keeper is told to stop, and tells it.
+        for number in [SIGTERM, SIGINT, SIGHUP] { signal(number, SIG_IGN) }
+        Process.setName("nightbelld-work")
+        ServiceManager.forget()
+        let link = inheritance.link
+        do {
+            let supervisor = try Supervisor(
+                supervisorConfiguration, logger: logger, inheriting: inheritance)
+            Process.releaseStartUpCode()
+            try supervisor.run()
+            return 0
+        } catch {
+            link.say(.failed(code: error.exitCode, error.description))
+            return error.exitCode
+        }
+    }
+
+    // MARK: The program
+
+    /// Where the program lies that an upgrade puts in the place of this one. A file that was replaced is shown as
+    /// deleted.
+    private static func programPath() throws(SystemError) -> String {
+        let path = try readLink("/proc/self/exe")
+        let mark = " (deleted)"
+        return path.hasSuffix(mark) ? String(path.dropLast(mark.count)) : path
+    }
+
+    /// The arguments as somebody wrote them.
+    private static func argumentsToKeep() -> [String] {
+        var arguments = CommandLine.arguments
+        if let index = arguments.firstIndex(of: "--keeper-state") {
+            arguments.removeSubrange(index...(index + 1))
+        }
+        return arguments
+    }
+}
+
+extension Keeper.Hooks.Level {
+    fileprivate var loggerLevel: Logger.Level {
+        switch self {
+        case .info: .info
+        case .notice: .notice
+        case .warning: .warning
+        case .error: .error
+        }
+    }
+}

@@ -1,0 +1,122 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import Testing
+
+@Suite("Upgrades", .serialized, .timeLimit(.minutes(3)))
+struct UpgradeTests {
+    /// A copy of the program, which can be replaced by another.
+    private final class Installation {
+        let directory: TemporaryDirectory
+        var program: String { directory.file("nightbelld") }
+
+        init() throws {
+            directory = try TemporaryDirectory()
+            try install(Program.product("nightbelld"), as: program)
+        }
+
+        /// By a process of its own: what other tests start meanwhile would have the file open for writing as well,
+        /// and then it cannot be run.
+        private func install(_ file: String, as program: String) throws {
+            #expect(try Program.run("/usr/bin/install", ["-m", "755", file, program]).code == 0)
+        }
+
+        /// As an installation does it: the new file takes the place of the old one, which is in use.
+        func replace(by script: String) throws {
+            let text = directory.file("script")
+            try ("#!/bin/sh\n" + script + "\n").write(toFile: text, atomically: false, encoding: .utf8)
+            let file = directory.file("new")
+            try install(text, as: file)
+            rename(file, program)
+        }
+    }
+
+    private func worker(_ stage: Stage) throws -> Int {
+        let output = try stage.nightbell("status", "--json").output
+        let match = try #require(output.firstMatch(of: #/"process_id":(\d+)/#))
+        return try #require(Int(match.1))
+    }
+
+    private func keepers(_ stage: Stage) throws -> String {
+        let output = try stage.nightbell("status", "--json").output
+        return String(try #require(output.firstMatch(of: #/"keeper_process_id":(\d+)/#)).1)
+    }
+
+    @Test("nightbell upgrade: another worker, the same keeper, and nobody notices", arguments: [1, 3])
+    func upgrade(times: Int) throws {
+        let stage = try Stage()
+        let puppet = try stage.suspended("org.example.alice")
+        var worker = try worker(stage)
+        for time in 1...times {
+            let outcome = try stage.nightbell("upgrade")
+            #expect(outcome.code == 0, "\(outcome) \(stage.daemon.errors)")
+            let next = try self.worker(stage)
+            #expect(next != worker && outcome.output.contains("process \(next)"))
+            worker = next
+            #expect(try keepers(stage) == "\(stage.daemon.pid)")
+            let status = try stage.nightbell("status", "--json").output
+            #expect(status.contains("\"restarts\":\(time)"))
+            try stage.reaches("suspended", "org.example.alice")
+        }
+        // Whoever takes over can be replaced, too, and can thaw whom another has frozen.
+        kill(pid_t(worker), SIGKILL)
+        try puppet.say("echo awake")
+        #expect(try stage.nightbell("wake", "org.example.alice").code == 0)
+        try puppet.wrote("ok awake")
+        #expect(!puppet.output.contains("lost"))
+        stage.daemon.send(signal: SIGTERM)
+        #expect(try stage.daemon.outcome().code == 0)
+    }
+
+    @Test(
+        "A program that is no good is given up, and everything goes on as it was",
+        arguments: [
+            ("exit 1", "the new program does not start: exit code 1"),
+            ("case $* in *--preflight*) exit 0; esac; exit 3", "could not serve: exit code 3"),
+            ("case $* in *--preflight*) exit 0; esac; exec sleep 60", "more than five seconds"),
+        ])
+    func rollback(script: String, reason: String) throws {
+        let installation = try Installation()
+        let stage = try Stage(program: installation.program)
+        let puppet = try stage.suspended("org.example.bob")
+        let worker = try worker(stage)
+        try installation.replace(by: script)
+        let outcome = try stage.nightbell("upgrade")
+        #expect(outcome.code == 1 && outcome.errors.contains(reason), "\(outcome)")
+        #expect(try self.worker(stage) == worker)
+        try stage.reaches("suspended", "org.example.bob")
+        // A worker that dies now is replaced by what works.
+        kill(pid_t(worker), SIGKILL)
+        try puppet.say("echo awake")
+        #expect(try stage.nightbell("wake", "org.example.bob").code == 0)
+        try puppet.wrote("ok awake")
+        #expect(!puppet.output.contains("lost"))
+        stage.daemon.send(signal: SIGTERM)
+        #expect(try stage.daemon.outcome().code == 0)
+    }
+
+    @Test("Without a keeper there is no upgrade, and not everybody may ask for one")
+    func refused() throws {
+        let stage = try Stage(["--no-keeper"])
+        let outcome = try stage.nightbell("upgrade")
+        #expect(outcome.code == 1 && outcome.errors.contains("without a keeper"))
+    }
+
+    @Test("Another configuration of the same program is taken over, another directory is not")
+    func configuration() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("nightbelld.yaml")
+        try "wakes:\n    linger: 50ms\n".write(toFile: file, atomically: false, encoding: .utf8)
+        let stage = try Stage(["--config", file])
+        let worker = try worker(stage)
+        try "socket: /tmp/elsewhere.sock\n".write(toFile: file, atomically: false, encoding: .utf8)
+        let outcome = try stage.nightbell("upgrade")
+        #expect(outcome.code == 1 && outcome.errors.contains("configured to be another one"), "\(outcome)")
+        try "wakes:\n    nonsense: 50ms\n".write(toFile: file, atomically: false, encoding: .utf8)
+        #expect(try stage.nightbell("upgrade").errors.contains("exit code 78"))
+        #expect(try self.worker(stage) == worker)
+        try "logLevel: debug\n".write(toFile: file, atomically: false, encoding: .utf8)
+        #expect(try stage.nightbell("upgrade").code == 0)
+        #expect(try self.worker(stage) != worker)
+    }
+}

@@ -1,0 +1,91 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import Testing
+
+/// The worker dies at each single step of everything that it writes through or does, one after the other: between
+/// any two of them, nothing is lost, nobody notices, and nobody stays frozen.
+@Suite(.serialized, .timeLimit(.minutes(10))) struct FaultTests {
+    static let ways = ["cgroup", "signal"]
+    private let name = "org.example.phone"
+
+    @Test(arguments: ways) func deathAtEveryStep(way: String) throws {
+        var step = 1
+        var deaths = 0
+        // At the first step it does not serve yet: that is not counted as a restart.
+        while try live(way, dyingAt: step) || step == 1 {
+            deaths += 1
+            step += 1
+        }
+        // Fewer would mean that the places are not reached any more.
+        #expect(deaths > 40, "only \(deaths) steps")
+    }
+
+    /// A whole life of a client; tells whether the worker died in it.
+    private func live(_ way: String, dyingAt step: Int) throws -> Bool {
+        let daemon = try DaemonProcess(suspension: way, before: "export NIGHTBELL_FAULT=\(step)")
+        let puppet = try PuppetProcess(path: daemon.socketPath, name, "voip audio")
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.command("unix-pair other")
+        try puppet.command("handover other device")
+        try puppet.command("keepalive 600000")
+        #expect(try puppet.command("begin work") == "valid=true", "step \(step)")
+        try puppet.enterBackground()
+        try puppet.tell("end work")
+        for call in 1...2 {
+            try waitUntil(.suspended, daemon, step)
+            try peer.say("call \(call)")
+            #expect(try puppet.event("wake").contains("socket"), "step \(step)")
+            #expect(try puppet.event("read").hasPrefix("read flow 6"), "step \(step)")
+        }
+        try waitUntil(.suspended, daemon, step)
+        // Frozen, it hears this only once it is woken, as administrators can ask for.
+        try puppet.tell("close-released other")
+        try puppet.tell("foreground")
+        try ask(daemon) { observer in
+            var message = WireWakeClient()
+            message.identifier = self.name
+            guard case .done = try observer.ask(.wakeClient(message)) else { throw TestFailure("not woken") }
+        }
+        #expect(try puppet.event("wake").contains("request"), "step \(step)")
+        try puppet.settle()
+        try waitUntil(.active, daemon, step)
+        let info = try ask(daemon) { try $0.show(self.name) }
+        #expect(info.sockets.map(\.name) == ["flow"] && info.backgroundTasks.isEmpty, "step \(step)")
+        #expect(info.keepAliveTimeoutMs == 600_000, "step \(step)")
+        // Each wake was told once.
+        #expect(puppet.heard("wake").filter { $0.contains("reasons=socket ") }.isEmpty, "step \(step)")
+        #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty, "step \(step)")
+        try puppet.command("goodbye")
+        #expect(
+            try eventually {
+                try ask(daemon) { try $0.status().sockets == 0 && $0.status().connections == 1 }
+            },
+            "step \(step)")
+        let restarts = try ask(daemon) { try $0.status().restarts }
+        #expect(restarts < 2, "step \(step)")
+        return restarts > 0
+    }
+
+    private func waitUntil(_ state: WireClientState, _ daemon: DaemonProcess, _ step: Int) throws {
+        let isReached = try eventually { try ask(daemon) { try $0.show(self.name).state } == state }
+        guard isReached else { throw TestFailure("step \(step): the client does not become \(state)") }
+    }
+
+    /// Whoever asks may be cut short by the death of whom it asks: then it asks the next.
+    private func ask<Answer>(_ daemon: DaemonProcess, _ body: (WireClient) throws -> Answer) throws -> Answer
+    {
+        for _ in 0..<3 {
+            do {
+                return try body(try WireClient(path: daemon.socketPath))
+            } catch is WireClient.EndOfConnection {
+                continue
+            } catch let error as SystemError where error.code == EPIPE || error.code == ECONNRESET {
+                continue
+            }
+        }
+        throw TestFailure("nobody answers")
+    }
+}

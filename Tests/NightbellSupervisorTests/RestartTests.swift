@@ -1,0 +1,247 @@
+import CTestSupport
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import Synchronization
+import Testing
+
+/// The worker is killed, and nobody notices: neither clients nor their peers.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct RestartTests {
+    static let ways = ["cgroup", "signal"]
+    private let name = "org.example.phone"
+
+    private func suspended(_ daemon: DaemonProcess, _ name: String) throws {
+        // Each worker serves its own observers.
+        try WireClient(path: daemon.socketPath).wait(for: name, toBe: .suspended, path: daemon.socketPath)
+    }
+
+    @Test(arguments: ways) func sleeperSleepsOnAndCanBeWoken(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try suspended(daemon, name)
+        for round in 1...5 {
+            try daemon.killWorker()
+            let info = try WireClient(path: daemon.socketPath).show(name)
+            #expect(info.state == .suspended && info.processID == UInt32(puppet.pid))
+            #expect(info.sockets.map(\.name) == ["flow"] && info.counters.wakes == UInt64(round - 1))
+            #expect(try WireClient(path: daemon.socketPath).status().restarts == UInt64(round))
+            try peer.say("call")
+            #expect(try puppet.event("wake").contains("id=\(round) reasons=socket"))
+            #expect(try puppet.event("read").hasPrefix("read flow 4"))
+            try suspended(daemon, name)
+        }
+        try puppet.child.send("echo awake\n")
+        while let heard = try puppet.child.hear(within: 100) { #expect(!heard.contains("awake")) }
+    }
+
+    @Test(arguments: ways) func whatArrivesWhileNobodyServesWakes(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try suspended(daemon, name)
+        for _ in 0..<10 {
+            kill(try daemon.worker(), SIGKILL)
+            try peer.say("call")
+            #expect(try puppet.event("read").hasPrefix("read flow 4"))
+            try suspended(daemon, name)
+        }
+    }
+
+    /// Deaths at any moment of waking and falling asleep: each byte is read, and no wake is told twice.
+    @Test(arguments: ways) func deathsAtAnyMomentLoseNothing(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way, "--set wakes.limit=1000000")
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try suspended(daemon, name)
+        var random = SystemRandomNumberGenerator()
+        for _ in 0..<60 {
+            let worker = try daemon.worker()
+            try peer.say("x")
+            let until = BootClock.now() + Int64.random(in: 0..<3_000_000, using: &random)
+            while BootClock.now() < until {}
+            kill(worker, SIGKILL)
+            #expect(try puppet.event("read").hasPrefix("read flow 1"))
+        }
+        try suspended(daemon, name)
+        try peer.say("last")
+        #expect(try puppet.event("read").hasPrefix("read flow 4"))
+        let numbers = try puppet.heard("wake").map {
+            try #require(Int($0.split(separator: "=")[1].split(separator: " ")[0]))
+        }
+        // One that is noticed early has the number of the next that is told of.
+        #expect(numbers == numbers.sorted() && numbers.count <= 61, "\(numbers)")
+        #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
+    }
+
+    @Test func runningClientNoticesNothing() throws {
+        let daemon = try DaemonProcess(suspension: "cgroup")
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        // One command after the other, each answered, whoever dies meanwhile.
+        let killing = Killing(daemon)
+        for round in 0..<200 {
+            try puppet.command("unix-pair a")
+            try puppet.command("handover a voip")
+            try puppet.command("keepalive \(1_000 + round)")
+            let task = try puppet.command("begin work")
+            #expect(task == "valid=true")
+            try puppet.command("remaining")
+            try puppet.command("foreground")
+            try puppet.command("end work")
+            try puppet.command("close-released a")
+            try puppet.command("close a.peer")
+        }
+        #expect(try killing.finish() > 2)
+        #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
+        let info = try WireClient(path: daemon.socketPath).show(name)
+        #expect(info.sockets.isEmpty && info.backgroundTasks.isEmpty && info.keepAliveTimeoutMs == 1_199)
+        #expect(info.connectedMs > 0 && info.state == .active)
+    }
+
+    @Test func clientsComeAndGoWhileWorkersDie() throws {
+        let daemon = try DaemonProcess(suspension: "none")
+        let killing = Killing(daemon)
+        for round in 0..<40 {
+            let puppet = try PuppetProcess(path: daemon.socketPath, "\(name).\(round % 4)")
+            try puppet.command("unix-pair a")
+            try puppet.command("handover a voip")
+            if round % 2 == 0 { try puppet.command("goodbye") }
+            let handle = try puppet.child.handle()
+            try puppet.child.send("exit 0\n")
+            _ = Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000)
+        }
+        #expect(try killing.finish() > 2)
+        let observer = try WireClient(path: daemon.socketPath)
+        // Nothing of them is left, neither here nor with the keeper.
+        #expect(try eventually { try observer.status().sockets == 0 && observer.status().connections == 1 })
+        #expect(eventually { ProcFS.openDescriptors(daemon.child.pid) ?? 0 < 20 })
+    }
+
+    @Test(arguments: ways) func keepAliveDeadlinesHold(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        try puppet.command("keepalive 400")
+        var last = BootClock.now()
+        try puppet.enterBackground()
+        for _ in 0..<8 {
+            try daemon.killWorker()
+            let line = try puppet.event("keepalive")
+            let at = try #require(Int64(line.dropFirst("keepalive at=".count)))
+            let pause = (at - last) / 1_000_000
+            // The machine may be busy; what counts is that the clock does not begin anew with each worker.
+            #expect(pause < 400 + 250, "\(pause) ms after the one before")
+            last = at
+        }
+    }
+
+    @Test func identifiersStayWithTheirUsers() throws {
+        let daemon = try DaemonProcess(suspension: "none", before: "umask 0")
+        var ours: WireClient? = try WireClient(path: daemon.socketPath)
+        try ours?.hello("org.example.ours")
+        ours = nil
+        try daemon.killWorker()
+        let path = daemon.socketPath
+        try OwnThread {
+            guard ctest_become(65_534) == 0 else { throw TestFailure("cannot become another user") }
+            let thief = try WireClient(path: path)
+            var hello = WireHello()
+            hello.version = 1
+            hello.identifier = "org.example.ours"
+            try thief.send(.hello(hello), request: 1)
+            #expect(try thief.end()?.code == .identifierOfOtherUser)
+        }.join()
+    }
+
+    @Test func endOfAClientWhileNobodyServesIsNoticed() throws {
+        let daemon = try DaemonProcess(suspension: "cgroup")
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try suspended(daemon, name)
+        kill(try daemon.worker(), SIGSTOP)
+        let worker = try #require(Self.children(of: daemon.child.pid).first)
+        puppet.child.end()
+        kill(worker, SIGKILL)
+        // Its peer sees the end, though the keeper had the socket open as well.
+        #expect(Poll.wait(peer, for: .peerClosed, timeoutMilliseconds: 10_000).contains(.peerClosed))
+        let observer = try WireClient(path: daemon.socketPath)
+        #expect(try observer.status().sockets == 0)
+    }
+
+    private static func children(of pid: pid_t) throws -> [pid_t] {
+        let text = try String(contentsOfFile: "/proc/\(pid)/task/\(pid)/children", encoding: .utf8)
+        return text.split(separator: " ").compactMap { pid_t($0) }
+    }
+
+    @Test func keeperKilledEverybodyIsThawedAndComesBack() throws {
+        let first = try DaemonProcess(suspension: "cgroup")
+        let puppet = try PuppetProcess(path: first.socketPath, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try suspended(first, name)
+        first.child.end()
+        try puppet.child.send("echo awake\n")
+        try puppet.event("ok awake")
+        let second = try eventuallyStarted(first.directory)
+        try puppet.event("reconnected")
+        try suspended(second, name)
+        try peer.say("call")
+        try puppet.event("read")
+    }
+
+    /// The worker of a keeper that was killed has its directory until it has told everybody.
+    private func eventuallyStarted(_ directory: String) throws -> DaemonProcess {
+        var daemon: DaemonProcess?
+        let isStarted = eventually {
+            daemon = try? DaemonProcess(suspension: "cgroup", directory: directory)
+            return daemon != nil
+        }
+        guard isStarted, let daemon else { throw TestFailure("no other daemon starts") }
+        return daemon
+    }
+}
+
+/// Kills one worker after the other, for as long as it lives.
+final class Killing {
+    private let end = EndMark()
+    private let thread: OwnThread<Int>
+
+    init(_ daemon: DaemonProcess) {
+        nonisolated(unsafe) let daemon = daemon
+        let end = end
+        thread = OwnThread {
+            var count = 0
+            while !end.isReached {
+                try daemon.killWorker()
+                count += 1
+            }
+            return count
+        }
+    }
+
+    deinit { end.reach() }
+
+    /// How many it has killed.
+    func finish() throws -> Int {
+        end.reach()
+        return try thread.join()
+    }
+}
+
+/// Set once, by another thread.
+private final class EndMark: Sendable {
+    private let mark = Atomic(false)
+
+    var isReached: Bool { mark.load(ordering: .relaxed) }
+
+    func reach() { mark.store(true, ordering: .relaxed) }
+}
