@@ -51,6 +51,16 @@ struct RunTests {
         for path in paths { #expect(told.number(path) != nil, "no \(path)") }
     }
 
+    @Test("chaos")
+    func chaos() throws {
+        let told = try run("chaos --clients 6 --sockets 60 --kills 12 --suspend \(Self.method)")
+        for name in ["connections_lost", "wakes_lost", "wrong_bytes", "stuck_frozen"] {
+            #expect(told.number(name) == 0, "\(name)")
+        }
+        #expect(told.number("kills") == 12 && (told.number("bytes") ?? 0) > 0)
+        expectNumbers(told, "recovery_ms.p50", "recovery_ms.p99", "wakes", "wakes_repeated", "handlers_late")
+    }
+
     @Test("wake", arguments: ["unix", "tcp", "udp"])
     func wake(transport: String) throws {
         let method = transport == "tcp" ? "signal" : Self.method

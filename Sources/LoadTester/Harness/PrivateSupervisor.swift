@@ -16,7 +16,10 @@ final class PrivateSupervisor {
         var extra: [String] = []
     }
 
+    /// The keeper.
     let process: ChildProcess
+    /// The process that does the work, as long as nobody kills it.
+    private(set) var worker: pid_t = 0
     let socketPath: String
     private let bench: Workbench
 
@@ -41,7 +44,9 @@ final class PrivateSupervisor {
             ] + (keys + settings.extra).flatMap { ["--set", $0] })
         try wait(for: "the supervisor", atMost: .seconds(10), firstPause: 2_000_000) {
             try bench.requireAllRunning()
-            return (try? self.status()) != nil
+            guard let status = try? self.status() else { return false }
+            worker = status.processID
+            return true
         }
     }
 

@@ -84,6 +84,16 @@ package enum Transport: String, CaseIterable, Sendable {
         return (first.take(), second)
     }
 
+    /// A socket to connect to, for streams.
+    func makeListener(in directory: String) throws(LoadError) -> StreamListener {
+        let listener = try makeSocket()
+        let place = try bind(listener.rawValue, self == .unix ? "\(directory)/streams" : "0")
+        guard listen(listener.rawValue, 4_096) == 0 else { throw LoadError(failed: "listen") }
+        if self == .unix { chmod(place, 0o777) }
+        guard fcntl(listener.rawValue, F_SETFL, O_NONBLOCK) == 0 else { throw LoadError(failed: "fcntl") }
+        return StreamListener(socket: listener, place: place)
+    }
+
     /// Returns the place by which it is reached.
     fileprivate func bind(_ descriptor: CInt, _ place: String) throws(LoadError) -> String {
         guard try withAddress(place, { Glibc.bind(descriptor, $0, $1) }) == 0 else {
@@ -181,4 +191,23 @@ final class Callers {
 
     /// How many packets were sent to a sleeper.
     func sent(to index: Int) -> UInt64 { sequences[index] }
+}
+
+/// A socket that clients of their own accord connect to.
+struct StreamListener: ~Copyable {
+    private let socket: OwnedDescriptor
+    let place: String
+
+    fileprivate init(socket: consuming OwnedDescriptor, place: String) {
+        self.socket = socket
+        self.place = place
+    }
+
+    /// Whoever has connected to it, if anybody has.
+    func accept() throws(LoadError) -> CInt? {
+        let accepted = Glibc.accept(socket.rawValue, nil, nil)
+        if accepted >= 0 { return accepted }
+        guard errno == EAGAIN || errno == EINTR else { throw LoadError(failed: "accept") }
+        return nil
+    }
 }

@@ -23,7 +23,7 @@ struct ParkRun {
     func run() throws -> ParkResults {
         var results = ParkResults(settings: settings)
         let supervisor = try PrivateSupervisor(bench, .init(suspension: settings.suspension))
-        results.base = try ProcessFigures(supervisor.process.id)
+        results.base = try ProcessFigures(supervisor.worker)
 
         let total = settings.clients + settings.idleClients
         let area = try SharedArea(slots: total)
@@ -35,7 +35,7 @@ struct ParkRun {
         }
         bench.progress.say(
             "\(settings.sockets) sockets parked; watching it do nothing for \(settings.idleSeconds) s")
-        results.idle = try watchIdle(supervisor.process.id)
+        results.idle = try watchIdle(supervisor.worker)
 
         bench.progress.say("starting \(settings.idleClients) more clients")
         // They are asked for no sockets.
@@ -81,7 +81,7 @@ struct ParkRun {
     private func look(_ supervisor: PrivateSupervisor, sockets: Int) throws -> ParkResults.Population {
         try pause(nanoseconds: 200_000_000)
         return .init(
-            sockets: sockets, figures: try ProcessFigures(supervisor.process.id), slab: kernelSlabBytes())
+            sockets: sockets, figures: try ProcessFigures(supervisor.worker), slab: kernelSlabBytes())
     }
 
     private func watchIdle(_ pid: pid_t) throws -> ParkResults.Idle {

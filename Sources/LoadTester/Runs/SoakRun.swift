@@ -49,7 +49,7 @@ struct SoakRun {
             let seconds = Double(monotonicNow() - start) / 1e9
             results.cycles.append(
                 .init(
-                    seconds: seconds, figures: try ProcessFigures(supervisor.process.id), latencies: latencies
+                    seconds: seconds, figures: try ProcessFigures(supervisor.worker), latencies: latencies
                 ))
             bench.progress.show("\(figure(seconds / 60)) of \(figure(settings.minutes)) minutes")
         }

@@ -9,6 +9,7 @@ package enum Part: String, CaseIterable {
     case floorSleepers = "part-floor-sleepers"
     case floorAdopter = "part-floor-adopter"
     case holders = "part-holders"
+    case chaos = "part-chaos"
 
     /// Becomes a part if the arguments say so; returns if they do not.
     package static func becomeOne(_ arguments: [String]) {
@@ -23,6 +24,7 @@ package enum Part: String, CaseIterable {
             case .floorSleepers: try FloorNest(rest).run()
             case .floorAdopter: try FloorAdopter.run(rest)
             case .holders: try HolderNest(rest).run()
+            case .chaos: try ChaosNest(rest).run()
             }
             exit(0)
         } catch {

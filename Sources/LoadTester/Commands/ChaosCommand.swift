@@ -1,0 +1,44 @@
+package import ArgumentParser
+
+package struct ChaosCommand: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        commandName: "chaos",
+        abstract:
+            "Kills, stops and upgrades the supervisor and crashes clients, under traffic: is anything lost?")
+
+    @Option(help: "How clients are stopped.")
+    package var suspend = SuspensionMethod.cgroup
+
+    @Option(help: "What the streams travel on: unix or tcp.")
+    package var transport = Transport.tcp
+
+    @Option(help: "Clients.")
+    package var clients = 200
+
+    @Option(help: "Sockets of all clients together.")
+    package var sockets = 5_000
+
+    @Option(help: "How often the worker is killed.")
+    package var kills = 200
+
+    @OptionGroup package var common: CommonOptions
+
+    package init() {}
+
+    package func validate() throws {
+        guard (1...2_000).contains(clients), kills > 0, transport.isStream else {
+            throw ValidationError("--clients from 1 to 2000, --kills above 0, --transport unix or tcp")
+        }
+        guard sockets >= clients, sockets / clients <= 250 else {
+            throw ValidationError("--sockets: from 1 to 250 for each client")
+        }
+    }
+
+    package func run() throws {
+        let bench = try common.bench()
+        let settings = ChaosRun.Settings(
+            suspension: suspend, transport: transport, clients: clients, sockets: sockets, kills: kills,
+            seed: common.seed)
+        try common.tell(try ChaosRun(settings: settings, bench: bench).run())
+    }
+}

@@ -1,0 +1,196 @@
+import CFloors
+import Descriptors
+import Glibc
+import Nightbell
+
+/// Traffic at every moment while the supervisor's worker is killed, stopped and upgraded, and clients crash.
+final class ChaosRun {
+    struct Settings {
+        var suspension: SuspensionMethod
+        var transport: Transport
+        var clients: Int
+        var sockets: Int
+        var kills: Int
+        var seed: UInt64
+    }
+
+    /// How long something may take before it counts as lost.
+    private static let patience: Duration = .seconds(20)
+
+    private let settings: Settings
+    private let bench: Workbench
+    private let area: ChaosArea
+    private let callers: ChaosCallers
+    private let supervisor: PrivateSupervisor
+    private var random: SeededRandom
+    private var results: ChaosResults
+
+    init(settings: Settings, bench: Workbench) throws {
+        self.settings = settings
+        self.bench = bench
+        random = SeededRandom(seed: settings.seed)
+        results = ChaosResults(settings: settings)
+        area = try ChaosArea(
+            clients: settings.clients, socketsPerClient: settings.sockets / settings.clients)
+        callers = try ChaosCallers(
+            settings.transport, sockets: settings.clients * area.socketsPerClient, directory: bench.directory)
+        supervisor = try PrivateSupervisor(
+            bench,
+            .init(
+                suspension: settings.suspension, linger: .milliseconds(20), keepAliveMinimum: .seconds(3),
+                // What happens here is no loop.
+                extra: ["keeper.crashLimit=1000000"]))
+    }
+
+    func run() throws -> ChaosResults {
+        let pipe = try Pipe()
+        for client in 0..<settings.clients { area[client, .wantedLife] = 1 }
+        _ = try bench.start(
+            .chaos, ChaosNest.arguments(area, callers, supervisorSocket: supervisor.socketPath),
+            descriptors: [area.descriptor.rawValue, pipe.reading.rawValue])
+        try until("all clients to be there", atMost: .seconds(120)) { isEverybodyThere }
+        while results.kills < settings.kills { try act() }
+        try settle()
+        withExtendedLifetime(pipe) {}
+        return results
+    }
+
+    // MARK: What happens
+
+    private func act() throws {
+        try speakFor(nanoseconds: Int64.random(in: 0..<600_000_000, using: &random))
+        switch Int.random(in: 0..<20, using: &random) {
+        case 0: try stopWorker()
+        case 1: try upgrade()
+        case 2...4: try crashClient()
+        default: try killWorker()
+        }
+        bench.progress.show("\(results.kills) of \(settings.kills) workers killed")
+    }
+
+    private func killWorker() throws {
+        let old = try worker()
+        // Asking has woken it: the moment must not depend on that.
+        try speakFor(nanoseconds: Int64.random(in: 0..<3_000_000, using: &random))
+        let start = monotonicNow()
+        guard kill(old, SIGKILL) == 0 else { throw LoadError(failed: "kill") }
+        results.kills += 1
+        try recover(from: old, since: start)
+    }
+
+    private func recover(from old: pid_t, since start: Int64) throws {
+        try until("another worker", atMost: Self.patience) { (try? worker()).map { $0 != old } ?? false }
+        results.recovery.record(nanoseconds: monotonicNow() - start)
+    }
+
+    /// It stands still for a while, and then goes on or is killed.
+    private func stopWorker() throws {
+        let old = try worker()
+        kill(old, SIGSTOP)
+        results.stops += 1
+        try speakFor(nanoseconds: Int64.random(in: 1_000_000..<100_000_000, using: &random))
+        if Bool.random(using: &random) {
+            kill(old, SIGCONT)
+        } else {
+            let start = monotonicNow()
+            kill(old, SIGKILL)
+            results.kills += 1
+            try recover(from: old, since: start)
+        }
+    }
+
+    private func upgrade() throws {
+        let old = try worker()
+        kill(supervisor.process.id, SIGHUP)
+        try until("the upgrade", atMost: Self.patience) { (try? worker()).map { $0 != old } ?? false }
+        results.upgrades += 1
+    }
+
+    /// A client ends without a word, and another begins in its place with sockets of its own.
+    private func crashClient() throws {
+        let client = Int.random(in: 0..<settings.clients, using: &random)
+        let pid = pid_t(area[client, .pid])
+        guard pid > 0, isThere(client) else { return }
+        area[client, .pid] = 0
+        callers.letGo(client, area)
+        kill(pid, SIGKILL)
+        results.crashes += 1
+        area[client, .wantedLife] += 1
+    }
+
+    // MARK: Traffic
+
+    private func speakFor(nanoseconds: Int64) throws {
+        let end = monotonicNow() + nanoseconds
+        repeat {
+            for _ in 0..<4 { callers.speak(anySocket, Int.random(in: 1...1_500, using: &random)) }
+            callers.look(anySocket)
+            try callers.takeIn(area)
+            try pause(nanoseconds: 200_000)
+        } while monotonicNow() < end
+    }
+
+    private var anySocket: Int {
+        Int.random(in: 0..<settings.clients * area.socketsPerClient, using: &random)
+    }
+
+    /// Goes on speaking until something is so.
+    private func until(_ what: String, atMost limit: Duration, _ condition: () throws -> Bool) throws {
+        let deadline = monotonicNow() + limit.wholeNanoseconds
+        while try !condition() {
+            guard monotonicNow() < deadline else { throw LoadError.timedOut(what) }
+            try bench.requireAllRunning()
+            try speakFor(nanoseconds: 500_000)
+        }
+    }
+
+    private func worker() throws(NightbellError) -> pid_t { try supervisor.status().processID }
+
+    private func isThere(_ client: Int) -> Bool {
+        let first = client * area.socketsPerClient
+        return area[client, .pid] != 0
+            && (first..<first + area.socketsPerClient).allSatisfy { callers.isConnected($0) }
+    }
+
+    private var isEverybodyThere: Bool { (0..<settings.clients).allSatisfy(isThere) }
+
+    // MARK: The end
+
+    /// Everybody is called once more, and must have heard everything.
+    private func settle() throws {
+        try until("all clients to be back", atMost: .seconds(60)) { isEverybodyThere || callers.lost > 0 }
+        let sockets = 0..<settings.clients * area.socketsPerClient
+        for socket in sockets {
+            callers.look(socket)
+            callers.speak(socket, 1)
+        }
+        let deadline = monotonicNow() + Self.patience.wholeNanoseconds
+        while monotonicNow() < deadline, sockets.contains(where: hasUnheard) {
+            try pause(nanoseconds: 5_000_000)
+        }
+        let unheard = sockets.filter(hasUnheard)
+        results.wakesLost = Set(unheard.map { $0 / area.socketsPerClient }).count
+        results.wrongBytes = sockets.reduce(0) { $0 + Int(area[socket: $1, .wrong]) }
+        results.bytes = callers.bytes
+        results.connectionsLost =
+            callers.lost + (0..<settings.clients).reduce(0) { $0 + Int(area[$1, .connectionsLost]) }
+        for client in 0..<settings.clients {
+            results.wakes += area[client, .wakes]
+            results.wakesRepeated += area[client, .repeated]
+            results.keepAliveRuns += area[client, .keepAliveRuns]
+            results.handlersLate += area[client, .keepAliveLate]
+        }
+        results.countedLate = try supervisor.status().counters.keepAliveLate
+        results.memory = try ProcessFigures(worker()).proportionalBytes
+        results.keeperMemory = try ProcessFigures(supervisor.process.id).proportionalBytes
+        let pids = (0..<settings.clients).map { pid_t(area[$0, .pid]) }.filter { $0 > 0 }
+        supervisor.end()
+        let tree = try CgroupTree.required()
+        results.stuckFrozen = pids.count { StoppedProcess($0, settings.suspension, tree).isStopped }
+        results.machine.finish()
+    }
+
+    private func hasUnheard(_ socket: Int) -> Bool {
+        callers.isConnected(socket) && area[socket: socket, .received] < callers.sent[socket]
+    }
+}

@@ -1,0 +1,66 @@
+import CFloors
+import Descriptors
+import Glibc
+
+/// What clients note for the harness of a chaos run, in memory that all have mapped. Each word has one writer.
+final class ChaosArea {
+    /// What is noted of a client.
+    enum ClientWord: Int, CaseIterable {
+        case pid, wakes, repeated, keepAliveRuns, keepAliveLate, connectionsLost
+        /// The life that it is in: one more with each crash.
+        case life
+        /// The life that the harness wants it to be in.
+        case wantedLife
+    }
+
+    /// What is noted of a socket, in this life of its client.
+    enum SocketWord: Int, CaseIterable {
+        case received, wrong, ended, life
+    }
+
+    let descriptor: OwnedDescriptor
+    let clients: Int
+    let socketsPerClient: Int
+    private let words: UnsafeMutablePointer<UInt64>
+
+    private var length: Int {
+        (clients * ClientWord.allCases.count + clients * socketsPerClient * SocketWord.allCases.count) * 8
+    }
+
+    init(clients: Int, socketsPerClient: Int, inherited: CInt? = nil) throws(LoadError) {
+        let number = inherited ?? cfloors_memory("nightbell-chaos")
+        guard number >= 0 else { throw LoadError(failed: "memfd_create") }
+        descriptor = OwnedDescriptor(adopting: number)
+        self.clients = clients
+        self.socketsPerClient = socketsPerClient
+        let sockets = clients * socketsPerClient
+        let length = (clients * ClientWord.allCases.count + sockets * SocketWord.allCases.count) * 8
+        if inherited == nil, ftruncate(number, off_t(length)) != 0 { throw LoadError(failed: "ftruncate") }
+        let memory = mmap(nil, length, PROT_READ | PROT_WRITE, MAP_SHARED, number, 0)
+        guard let memory, memory != MAP_FAILED else { throw LoadError(failed: "mmap") }
+        words = memory.bindMemory(to: UInt64.self, capacity: length / 8)
+    }
+
+    deinit { munmap(words, length) }
+
+    subscript(client: Int, word: ClientWord) -> UInt64 {
+        get { words[client * ClientWord.allCases.count + word.rawValue] }
+        set { words[client * ClientWord.allCases.count + word.rawValue] = newValue }
+    }
+
+    /// Sockets are counted through all clients.
+    subscript(socket socket: Int, word: SocketWord) -> UInt64 {
+        get { words[start(socket) + word.rawValue] }
+        set { words[start(socket) + word.rawValue] = newValue }
+    }
+
+    private func start(_ socket: Int) -> Int {
+        clients * ClientWord.allCases.count + socket * SocketWord.allCases.count
+    }
+
+    /// The byte at this place of a stream: each stream has its own, and none repeats soon.
+    static func byte(_ socket: Int, _ life: UInt64, _ offset: UInt64) -> UInt8 {
+        let mixed = (offset &+ UInt64(socket) &* 0x9E37_79B9 &+ life &* 0x85EB_CA6B) &* 0xC2B2_AE3D_27D4_EB4F
+        return UInt8(truncatingIfNeeded: mixed >> 56)
+    }
+}
