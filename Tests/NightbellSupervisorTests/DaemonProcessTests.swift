@@ -24,10 +24,12 @@ import Testing
         for index in puppets.indices {
             try observer.wait(for: "org.example.phone\(index)", toBe: .suspended, path: daemon.socketPath)
         }
+        // The observers' ends are the last that it hears of. A process that another test is about to start may hold on
+        // to one for a while, as a copy.
+        try #require(try eventually(within: 60_000) { try observer.status().connections == 21 })
         let handle = try daemon.child.handle()
         var before = -1
-        // The observers' ends are the last that it hears of. On a busy machine it may have to wait before it can deal
-        // with them: calm is only who has slept for a while, and sleeps.
+        // On a busy machine it may have to wait before it can go back to sleep: calm is only who has slept for a while.
         let isCalm = try eventually(within: 60_000) {
             before = try daemon.contextSwitches()
             let goesOn = Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 100).isEmpty
