@@ -91,6 +91,11 @@ func contents(of path: String) -> String {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return "" }
     defer { close(descriptor) }
+    return contents(ofOpen: descriptor)
+}
+
+/// What is left to read of a small file.
+func contents(ofOpen descriptor: CInt) -> String {
     var bytes: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 65_536)
     while true {

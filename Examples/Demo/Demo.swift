@@ -7,7 +7,7 @@ import SIPKit
 final class Demo {
     private let options: DemoCommand
     private let loop: Loop
-    private let directory: String
+    private let directory: DemoDirectory
     private let events: PhoneEvents
     private let programs: String
     private let users: [String]
@@ -32,7 +32,7 @@ final class Demo {
     init(_ options: DemoCommand) throws {
         self.options = options
         loop = try Loop()
-        directory = try makeDirectory()
+        directory = try DemoDirectory()
         events = try PhoneEvents(loop: loop)
         programs = try options.programs ?? ownDirectory()
         users = (1...options.clients).map { "phone\($0)" }
@@ -51,9 +51,10 @@ final class Demo {
         defer {
             stopEverything()
             if isOfNoMoreUse && !options.keepLogs {
-                removeDirectory(directory)
+                directory.remove()
             } else {
-                complain("logs are in \(directory)")
+                directory.keep()
+                complain("logs are in \(directory.path)")
             }
         }
         do {
@@ -67,6 +68,7 @@ final class Demo {
     }
 
     private func goThrough() throws -> Bool {
+        try tidyUp()
         let server = try startServer()
         try startSupervisor()
         try startPhones(server)
@@ -90,6 +92,22 @@ final class Demo {
         return isGood
     }
 
+    /// Removes what demos that were killed have left, once nobody is kept stopped by what is noted there.
+    private func tidyUp() throws {
+        for old in DemoDirectory.abandoned() {
+            if old.hasNotes {
+                // It refuses while the supervisor of that demo still runs: the next demo tries again.
+                let thaw = try SupervisorProcess.thawLeftovers(program: "\(programs)/nightbelld", of: old)
+                try loop.wait(for: "processes of a killed demo to be thawed", atMost: .seconds(10)) {
+                    !thaw.isRunning
+                }
+                guard thaw.exitStatus == 0 else { continue }
+            }
+            old.remove()
+            say("removed \(old.path), left by a demo that was killed")
+        }
+    }
+
     // MARK: Starting
 
     private func startServer() throws -> SIPAddress {
@@ -100,7 +118,7 @@ final class Demo {
             builtinServer = server
             return SIPAddress(host: "127.0.0.1", port: server.port)
         case .kamailio:
-            let kamailio = try Kamailio(domain: domain, password: password, directory: directory)
+            let kamailio = try Kamailio(domain: domain, password: password, directory: directory.path)
             others.append(kamailio.process)
             say("starting Kamailio")
             try wait(for: "Kamailio to listen", atMost: .seconds(15)) { kamailio.isReady }
@@ -110,7 +128,7 @@ final class Demo {
 
     private func startSupervisor() throws {
         let supervisor = try SupervisorProcess(
-            program: "\(programs)/nightbelld", directory: directory,
+            program: "\(programs)/nightbelld", directory: directory.path,
             settings: SupervisorProcess.Settings(
                 suspension: options.suspend, keepAliveMinimum: .seconds(options.keepAlive)))
         self.supervisor = supervisor
@@ -133,7 +151,7 @@ final class Demo {
                         "--expires", String(2 * options.keepAlive), "--answer-after", "100",
                         "--supervisor-socket", supervisor.socketPath, "--report", "fd:3",
                     ],
-                    environment: ["SOFTPHONE_PASSWORD": password], log: "\(directory)/\(user).log",
+                    environment: ["SOFTPHONE_PASSWORD": password], log: "\(directory.path)/\(user).log",
                     descriptor: events.writeEnd))
         }
         say("\(phones.count) phones started")
@@ -228,7 +246,7 @@ final class Demo {
                 SIPp.Settings(
                     scenario: options.scenario, server: server, domain: domain, transport: transports[0],
                     users: users, calls: options.calls, rate: options.rate, seed: options.seed),
-                directory: directory)
+                directory: directory.path)
             defer { end([caller.process], within: .seconds(2)) }
             try watchCalls(atMost: limit, { caller.counts }, until: { !caller.process.isRunning })
             return caller.counts
@@ -322,27 +340,6 @@ final class Demo {
         print("\(seconds) s  \(text)")
         fflush(nil)
     }
-}
-
-private func makeDirectory() throws -> String {
-    let parent = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
-    var template = Array("\(parent)/nightbell-demo-XXXXXX".utf8CString)
-    guard let path = mkdtemp(&template) else { throw DemoError.system("mkdtemp", code: errno) }
-    return String(cString: path)
-}
-
-/// Removes a directory and the files in it, and one level of directories below.
-private func removeDirectory(_ path: String) {
-    guard let entries = opendir(path) else { return }
-    while let entry = readdir(entries) {
-        let name = withUnsafePointer(to: &entry.pointee.d_name) {
-            $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-        }
-        guard name != ".", name != ".." else { continue }
-        if unlink("\(path)/\(name)") != 0 { removeDirectory("\(path)/\(name)") }
-    }
-    closedir(entries)
-    rmdir(path)
 }
 
 /// The directory of this program.

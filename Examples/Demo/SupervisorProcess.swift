@@ -20,7 +20,17 @@ final class SupervisorProcess {
             log: "\(directory)/nightbelld.log")
     }
 
-    /// The one place that knows the daemon's flags.
+    /// Lets run whatever the supervisor of another demo has left stopped.
+    static func thawLeftovers(program: String, of demo: DemoDirectory) throws -> ChildProcess {
+        try ChildProcess(
+            "nightbelld",
+            [
+                program, "--socket", "\(demo.path)/nightbell.sock", "--runtime-directory", "\(demo.path)/run",
+                "--suspend", "none", "--thaw-leftovers",
+            ], log: "\(demo.path)/nightbelld.log")
+    }
+
+    /// The one place that knows the daemon's flags for serving.
     private static func arguments(
         _ program: String, socketPath: String, directory: String, settings: Settings
     ) -> [String] {

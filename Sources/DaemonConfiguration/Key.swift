@@ -82,14 +82,29 @@ extension Key {
 
     /// A path name. `limit` counts bytes: `sun_path` holds 108 with its terminating zero.
     static func file(
-        _ name: String, _ path: any Path<String>, limit: Int, mayBeEmpty: Bool = false, _ summary: String
+        _ name: String, _ path: any Path<String>, limit: Int, _ summary: String
     ) -> Key {
-        let orNothing = mayBeEmpty ? ", or nothing" : ""
-        return Key(
-            name: name, expected: "an absolute path of at most \(limit) bytes\(orNothing)", summary: summary,
+        Key(
+            name: name, expected: "an absolute path of at most \(limit) bytes", summary: summary,
             store: { text, settings in
-                guard text.hasPrefix("/") || (mayBeEmpty && text.isEmpty), text.utf8.count <= limit,
-                    !text.utf8.contains(0)
+                guard text.hasPrefix("/"), text.utf8.count <= limit, !text.utf8.contains(0) else {
+                    return false
+                }
+                settings[keyPath: path] = text
+                return true
+            },
+            show: { $0[keyPath: path] })
+    }
+
+    /// The name of a cgroup, seen from the top of what is mounted, or nothing.
+    static func cgroup(_ name: String, _ path: any Path<String>, limit: Int, _ summary: String) -> Key {
+        Key(
+            name: name,
+            expected: "an absolute path of at most \(limit) bytes without . and .. in it, or nothing",
+            summary: summary,
+            store: { text, settings in
+                guard text.hasPrefix("/") || text.isEmpty, text.utf8.count <= limit, !text.utf8.contains(0),
+                    text.split(separator: "/").allSatisfy({ $0 != "." && $0 != ".." })
                 else { return false }
                 settings[keyPath: path] = text
                 return true

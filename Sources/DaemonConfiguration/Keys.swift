@@ -73,8 +73,8 @@ package enum Keys {
             "suspension.method", \.suspensionMethod,
             "How clients are stopped: by the cgroup v2 freezer, by SIGSTOP, not at all, or the best that works."
         ),
-        .file(
-            "suspension.cgroupParent", \.cgroupParent, limit: 2_000, mayBeEmpty: true,
+        .cgroup(
+            "suspension.cgroupParent", \.cgroupParent, limit: 2_000,
             "The cgroup below which clients are put, such as /nightbell.slice; nothing: the supervisor's own."
         ),
         .duration(

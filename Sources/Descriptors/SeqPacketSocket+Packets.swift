@@ -37,13 +37,14 @@ extension SeqPacketSocket {
         return try unsafe Self.withMessage(
             buffer.storage.baseAddress, buffer.storage.count, control: buffer.control
         ) { message throws(SystemError) in
-            let received: Int?
+            var received: Int?
             do throws(SystemError) {
                 received = try nonblockingSystemCall("recvmsg") { unsafe recvmsg(rawValue, &message, flags) }
             } catch {
                 guard error.code == ECONNRESET else { throw error }
-                // It closed without having read everything we sent: an end like any other.
-                return .end
+                // It closed without having read everything we sent: an end like any other. The kernel says so once,
+                // and before the packets that it sent.
+                received = try nonblockingSystemCall("recvmsg") { unsafe recvmsg(rawValue, &message, flags) }
             }
             guard let received else { return .wouldBlock }
             unsafe Self.collectDescriptors(of: &message, into: &buffer)
@@ -60,6 +61,17 @@ extension SeqPacketSocket {
                 length: received, truncated: flags & CInt(MSG_TRUNC) != 0,
                 controlTruncated: flags & CInt(MSG_CTRUNC) != 0)
         }
+    }
+
+    /// Has the other end send nothing more, and throws away what it has sent. Whoever closes with packets unread
+    /// has the kernel tell the other end of a reset before anything that was sent to it: call this after a last word.
+    package borrowing func discardInput() {
+        let rawValue = descriptor.rawValue
+        // First, so that nothing comes while we look. Fails only where there is no other end any more.
+        _ = shutdown(rawValue, CInt(SHUT_RD))
+        // One byte of each is enough, but all of its descriptors: the kernel would close them at once, and wait there.
+        var rest = PacketBuffer(capacity: 1)
+        while case .packet? = try? receive(into: &rest) {}
     }
 
     /// Describes one buffer and room for ancillary data to `sendmsg` and `recvmsg`.

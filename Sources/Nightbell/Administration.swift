@@ -50,8 +50,8 @@ public struct Administration: ~Copyable {
 
     /// Everything about one client.
     ///
-    /// - Throws: ``NightbellError/Code/noSuchClient`` or ``NightbellError/Code/permissionDenied``, as do all calls
-    ///   that name a client.
+    /// - Throws: ``NightbellError/Code/noSuchClient``, as do all calls that name a client, also if it is another
+    ///   user's.
     public mutating func show(_ identifier: String) throws(NightbellError) -> ClientInfo {
         var message = WireShow()
         message.identifier = identifier

@@ -64,9 +64,9 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case tooManySockets
         /// The supervisor has no descriptor left.
         case outOfDescriptors
-        /// This user may not do that.
+        /// This user may not do that. Another user's client is ``noSuchClient`` instead.
         case permissionDenied
-        /// No client has this identifier.
+        /// No client that this user may see has this identifier.
         case noSuchClient
         /// An argument is out of its range, such as a name that is too long.
         case invalidArgument

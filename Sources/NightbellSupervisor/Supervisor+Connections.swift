@@ -83,6 +83,7 @@ extension Supervisor {
         do {
             let message = WireSupervisorMessage(.error(error))
             _ = try socket.send(try message.serializedBytes())
+            socket.discardInput()
         } catch {
             logger.debug("nobody waited to be refused: \(error)")
         }
@@ -188,6 +189,8 @@ extension Supervisor {
         }
         connection.readable.disarm()
         connection.forgetWritable()
+        // It may have been told why.
+        connection.socket.discardInput()
         connections.remove(connection)
         connection.role = .stranger
         resumeAccepting()

@@ -158,6 +158,7 @@ public actor Supervisor {
             try timerWatch.arm()
             try stopWatch.arm()
             try listenerWatch.arm()
+            try Self.requireRoomForOne()
         } catch {
             if isFirst { suspender.detachAll() }
             // Before that the path is nobody's, or another supervisor's.
@@ -169,6 +170,13 @@ public actor Supervisor {
             default: preconditionFailure("\(error)")
             }
         }
+    }
+
+    /// What a client with one socket takes: its connection, its process, its wake word, its socket, a way to stop it,
+    /// and one for a look at its process. A supervisor without them would be there for nobody.
+    private static func requireRoomForOne() throws(SystemError) {
+        var spare = UniqueSlots<EventDescriptor>()
+        for _ in 0..<6 { spare.append(try EventDescriptor()) }
     }
 
     /// Serves until `stop()`, or one of the configured signals, on the calling thread. On the way out everybody

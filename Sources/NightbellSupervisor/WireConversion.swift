@@ -191,7 +191,7 @@ extension WireError {
             case .tooManyTasks:
                 (.invalidArgument, "this client holds as many background tasks as it may")
             case .noSuchClient:
-                (.noSuchClient, "no running client has this identifier")
+                (.noSuchClient, "no running client that you may see has this identifier")
             }
         self.init(code, message)
     }

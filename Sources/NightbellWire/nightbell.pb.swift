@@ -322,7 +322,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   case tooManyClients // = 9
   case shuttingDown // = 10
 
-  /// not sent in version 1: who does not read finds its connection reset
+  /// not sent in version 1: who does not read finds its connection closed
   case tooSlow // = 11
 
   /// the process that connected could not be identified, or has ended
@@ -363,7 +363,11 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
 
   /// the supervisor has no descriptor left
   case outOfDescriptors // = 44
+
+  /// not sent in version 1: what belongs to others is not there
   case permissionDenied // = 45
+
+  /// none that the asker may see runs by this identifier
   case noSuchClient // = 46
   case invalidArgument // = 47
 

@@ -15,6 +15,12 @@ struct InstanceCgroup {
         self.instance = instance
         guard let mount = CgroupMount.find() else { throw SuspensionError(.freezerMissing, "find cgroup2") }
         self.mount = mount
+        // Whether a process is in there is told by comparing names.
+        if let parent = instance.cgroupParent,
+            parent.split(separator: "/").contains(where: { $0 == "." || $0 == ".." })
+        {
+            throw SuspensionError(.systemError, "use the cgroup “\(parent)”")
+        }
         let directory =
             instance.cgroupParent.map { mount.directory(for: $0) } ?? mount.directory(of: getpid())
         guard let directory else { throw SuspensionError(.freezerMissing, "find our own cgroup") }
@@ -74,13 +80,14 @@ struct InstanceCgroup {
     }
 
     private static func thaw(_ client: Cgroup) -> [LeftoverReport] {
+        // Looked at first: who was only waiting to end is gone a moment after the thaw.
+        let pids = (try? client.processes()) ?? []
         var outcome = LeftoverReport.Outcome.thawed
         do {
             try client.setFrozen(false)
         } catch {
             outcome = .failed(error)
         }
-        let pids = (try? client.processes()) ?? []
         return pids.map { LeftoverReport(pid: $0, method: .cgroup, outcome: outcome) }
     }
 }

@@ -79,14 +79,14 @@ struct StartingTests {
         #expect(freezer.code == 77, "\(freezer)")
     }
 
-    @Test("Too few descriptors end it with 71 and advice, and no cgroup is left", arguments: 5...11)
+    @Test("Too few descriptors end it with 71 and advice, and no cgroup is left", arguments: 5...18)
     func fewDescriptors(limit: Int) throws {
         let directory = try TemporaryDirectory()
         let daemon = Program.product("nightbelld")
         let outcome = try Program.run(
             "/bin/bash",
             [
-                "-c",
+                "--norc", "-c",
                 """
                 for entry in /proc/self/fd/*; do
                     number=${entry##*/}

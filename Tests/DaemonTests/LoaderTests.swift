@@ -130,6 +130,23 @@ struct LoaderTests {
         }
     }
 
+    @Test(
+        "A cgroup is named without detours",
+        arguments: ["/..", "/../..", "/a/../b", "/a/..", "/..//", "/./a", "/a/.", "a", ".."])
+    func cgroupWithDetours(path: String) throws {
+        let file = try TemporaryFile("suspension:\n    cgroupParent: '\(path)'\n")
+        let error = #expect(throws: ConfigurationError.self) { try load(file: file) }
+        #expect(error?.key == "suspension.cgroupParent")
+        #expect(error?.source == .file(path: file.path, line: 2))
+    }
+
+    @Test(
+        "Dots in the name of a cgroup are no detours",
+        arguments: ["", "/", "/nightbell.slice", "/a..b/...", "/.a//b/"])
+    func cgroupWithDots(path: String) throws {
+        #expect(try load(flags: [("suspension.cgroupParent", path)]).settings.cgroupParent == path)
+    }
+
     @Test("Values that contradict each other are refused")
     func relations() throws {
         let file = try TemporaryFile("keepAlive:\n    minimumTimeout: 100ms\n")

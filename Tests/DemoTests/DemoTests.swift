@@ -105,5 +105,15 @@ import Testing
         run.send(SIGKILL)
         for process in processes { #expect(process.ends(within: 20)) }
         #expect(directory.processesThatNameIt().isEmpty)
+        #expect(!directory.isEmpty)
+
+        // The next one removes what it left, and nothing that is not a demo's, or is one's that runs.
+        let lookalikes = try Lookalikes(in: directory.path)
+        let next = try DemoRun(
+            ["--clients", "2", "--calls", "2", "--suspend", "signal"], temporaryDirectory: directory.path)
+        #expect(next.read(until: nil, within: 120))
+        #expect(next.exitStatus == 0, "\(next.text)")
+        #expect(try directory.names() == lookalikes.names)
+        #expect(lookalikes.areUntouched)
     }
 }

@@ -66,6 +66,43 @@ import Testing
         }
     }
 
+    /// And is said before what was sent ahead of the end.
+    @Test func theLastWordComesAfterAReset() throws {
+        try SeqPacketSocket.pair().separate { first, second throws in
+            var buffer = PacketBuffer()
+            #expect(try second.send([9]))
+            #expect(try first.send([1]))
+            _ = consume first
+            #expect(
+                try second.receive(into: &buffer)
+                    == .packet(length: 1, truncated: false, controlTruncated: false))
+            #expect(try second.receive(into: &buffer) == .end)
+        }
+    }
+
+    /// For those who do not look once more after a reset.
+    @Test func whoDiscardsItsInputResetsNobody() throws {
+        let (reader, writer) = try makePipe()
+        let number = writer.rawValue
+        try SeqPacketSocket.pair().separate { first, second throws in
+            for length in 1...4 {
+                let bytes = [UInt8](repeating: 7, count: length)
+                #expect(try second.send(bytes, descriptors: length == 2 ? [number] : []))
+            }
+            #expect(try first.send([1]))
+            first.discardInput()
+            let error = #expect(throws: SystemError.self) { try second.send([5]) }
+            #expect(error?.code == EPIPE)
+            _ = consume first
+            var bytes = [UInt8](repeating: 0, count: 8)
+            #expect(recv(second.rawValue, &bytes, bytes.count, 0) == 1)
+            #expect(recv(second.rawValue, &bytes, bytes.count, 0) == 0)
+        }
+        // What came with it is closed.
+        writer.close()
+        #expect(Poll.wait(reader.rawValue, for: .readable, timeoutMilliseconds: 10_000) == .hangUp)
+    }
+
     @Test(arguments: [1, 2, 253]) func descriptorsArriveInOrder(count: Int) throws {
         let pair = try SeqPacketSocket.pair()
         let pipes = try (0..<count).map { _ in try makePipe() }

@@ -33,7 +33,8 @@ final class DaemonProcess {
                 if ((number > 2)); then eval "exec $number>&-"; fi
             done
             """
-        child = try Child("/bin/bash", "-c", closeInherited + "\n" + command)
+        // With a socket for its standard input, bash would take itself for a remote shell and read ~/.bashrc.
+        child = try Child("/bin/bash", "--norc", "-c", closeInherited + "\n" + command)
         let listens = eventually(within: 30_000) {
             do {
                 _ = try SeqPacketSocket.connect(path: self.directory + "/nightbell.sock")

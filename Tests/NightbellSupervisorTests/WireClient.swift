@@ -164,6 +164,20 @@ final class WireClient {
         }
     }
 
+    /// All that comes until the end, read as a simple client would: a reset is an error.
+    func plainWords() throws -> [WireSupervisorMessage] {
+        var messages: [WireSupervisorMessage] = []
+        var bytes = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let ready = Poll.wait(socket.rawValue, for: .readable, timeoutMilliseconds: Self.patience)
+            guard !ready.isEmpty else { throw TestFailure("neither a message nor the end") }
+            let rawValue = socket.rawValue
+            let count = try systemCall("recv") { recv(rawValue, &bytes, bytes.count, 0) }
+            if count == 0 { return messages }
+            messages.append(try WireSupervisorMessage(serializedBytes: Array(bytes.prefix(count))))
+        }
+    }
+
     // MARK: What most tests do
 
     func handOver(_ descriptor: Int32, _ tag: WireSocketTag = .voip, name: String = "") throws -> UInt64 {

@@ -42,6 +42,21 @@ import Testing
         frozen.end()
     }
 
+    /// Their input has ended while they slept: they end as soon as they run, and are named all the same.
+    @Test func whoEndsAtTheThawIsNamed() throws {
+        let children = try (0..<20).map { _ in try Child.awakeEcho() }
+        do {
+            let suspender = try stage.suspender(.cgroup)
+            for (slot, child) in children.enumerated() {
+                try suspender.attach(UInt32(slot), child)
+                try suspender.freezeFully(UInt32(slot))
+            }
+        }
+        for child in children { shutdown(child.channel.rawValue, CInt(SHUT_RDWR)) }
+        let named = try stage.suspender(.signal).thawLeftovers().map(\.pid)
+        #expect(named.sorted() == children.map(\.pid).sorted())
+    }
+
     /// Not even the empty cgroup of its instance, whatever the next run stops with.
     @Test(arguments: [SuspensionMethod.signal, .none])
     func theNextRunRemovesCgroupsThatItDoesNotUse(next: SuspensionMethod) throws {

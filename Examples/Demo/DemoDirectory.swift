@@ -1,0 +1,109 @@
+import Glibc
+
+/// The directory of one run, with the supervisor's socket and notes and the logs in it.
+///
+/// A demo that was killed leaves its directory behind, for the next one to remove. Anybody can make directories of
+/// such names, so what counts is whose it is and which process it says that it belongs to.
+struct DemoDirectory {
+    let path: String
+
+    private static let prefix = "nightbell-demo-"
+    /// The file that names the process: its id and when it was started, in clock ticks since the machine's start.
+    private static let mark = "demo"
+
+    static var parent: String { getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp" }
+
+    init() throws {
+        var template = Array("\(Self.parent)/\(Self.prefix)XXXXXX".utf8CString)
+        guard let path = mkdtemp(&template) else { throw DemoError.system("mkdtemp", code: errno) }
+        self.path = String(cString: path)
+        guard let start = Self.startTime(of: getpid()) else { throw DemoError.missing("/proc is not there") }
+        try write("\(getpid()) \(start)\n", to: "\(self.path)/\(Self.mark)")
+    }
+
+    private init(path: String) { self.path = path }
+
+    /// From now on it belongs to nobody but its reader.
+    func keep() { unlink("\(path)/\(Self.mark)") }
+
+    func remove() {
+        guard let directory = Self.open(path) else { return }
+        Self.empty(directory)
+        rmdir(path)
+    }
+
+    /// Whether a supervisor has been at work in it.
+    var hasNotes: Bool { access("\(path)/run", F_OK) == 0 }
+
+    // MARK: Those of others
+
+    /// The directories of this user's demos that have ended without removing them.
+    static func abandoned() -> [DemoDirectory] {
+        // The last dot has a link followed, which TMPDIR may well be.
+        guard let directory = open("\(parent)/.") else { return [] }
+        return names(in: directory).filter { $0.hasPrefix(prefix) }.sorted()
+            .map { DemoDirectory(path: "\(parent)/\($0)") }.filter(\.isAbandoned)
+    }
+
+    private var isAbandoned: Bool {
+        guard let directory = Self.open(path) else { return false }
+        defer { close(directory) }
+        var status = stat()
+        guard fstat(directory, &status) == 0, status.st_uid == geteuid() else { return false }
+        let file = openat(directory, Self.mark, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+        guard file >= 0 else { return false }
+        defer { close(file) }
+        guard fstat(file, &status) == 0, status.st_uid == geteuid(), status.st_mode & S_IFMT == S_IFREG else {
+            return false
+        }
+        let words = contents(ofOpen: file).split(whereSeparator: \.isWhitespace)
+        guard words.count == 2, let id = pid_t(words[0]), let start = UInt64(words[1]) else { return false }
+        return Self.startTime(of: id) != start
+    }
+
+    /// When a process was started; nil if there is none that lives.
+    private static func startTime(of id: pid_t) -> UInt64? {
+        // The name in brackets may hold anything; after it come the state and, 19 fields on, the start.
+        let text = contents(of: "/proc/\(id)/stat")
+        guard let bracket = text.lastIndex(of: ")") else { return nil }
+        let fields = text[bracket...].split(separator: " ")
+        guard fields.count > 20, fields[1] != "Z", fields[1] != "X" else { return nil }
+        return UInt64(fields[20])
+    }
+
+    // MARK: Files
+
+    /// A directory itself, not what a link of that name leads to.
+    private static func open(_ name: String, in parent: CInt = AT_FDCWD) -> CInt? {
+        let descriptor = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        return descriptor >= 0 ? descriptor : nil
+    }
+
+    /// Removes everything in an open directory, and closes it.
+    private static func empty(_ directory: CInt) {
+        // Reading the names closes what it reads from.
+        let copy = dup(directory)
+        for name in names(in: copy) where unlinkat(directory, name, 0) != 0 {
+            if let inner = open(name, in: directory) { empty(inner) }
+            unlinkat(directory, name, AT_REMOVEDIR)
+        }
+        close(directory)
+    }
+
+    /// Closes the descriptor.
+    private static func names(in directory: CInt) -> [String] {
+        guard let stream = fdopendir(directory) else {
+            close(directory)
+            return []
+        }
+        defer { closedir(stream) }
+        var names: [String] = []
+        while let entry = readdir(stream) {
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+            }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        return names
+    }
+}
