@@ -5,13 +5,17 @@ import Glibc
 /// Memory that outlives the process that writes it: the keeper holds the file, the worker writes with plain
 /// stores and no system call.
 ///
-/// A process can be killed between any two stores. What must be seen together is therefore kept twice: a new value
-/// is written into the copy that is not in use, and then one store makes that the one in use. What is a number of
-/// its own needs none of that. (Memory itself is not in doubt: the machine goes on, only the process does not.)
+/// A process can be killed between any two stores. What must be seen together is therefore written twice: first into
+/// one place for all records, where one store says whose it is, and from there into the record; whoever comes later
+/// finishes what was begun. What is a number of its own needs none of that. (Memory itself is not in doubt: the
+/// machine goes on, only the process does not.)
+///
+/// A page takes room once something in it is read or written. So the numbers of a record that are mostly zero lie
+/// apart, and are left alone for as long as they are.
 @safe
 package final class Ledger {
     /// What is seen together.
-    package typealias Words = InlineArray<17, UInt64>
+    package typealias Words = InlineArray<16, UInt64>
 
     /// How much room there is.
     package struct Shape: Sendable, Hashable {
@@ -23,19 +27,28 @@ package final class Ledger {
             self.marks = marks
         }
 
-        var byteCount: Int { (headerWords + records * recordWords) * 8 + marks * 4 }
+        var byteCount: Int { wordCount * 8 + marks * 4 }
+
+        var wordCount: Int { headerWords + records * (nearWords + farCount) }
     }
 
     /// Single numbers of each record, beside the words that are seen together.
-    package static let plainCount = 29
+    package static let plainCount = nearCount + farCount
+    /// Those with the record; the others are rarely anything but zero.
+    package static let nearCount = 2
     /// Single numbers of the ledger as a whole.
-    package static let generalCount = 56
+    package static let generalCount = 40
 
+    private static let farCount = 26
     private static let headerWords = 64
+    /// Whose words wait in the header, plus one; 0: nobody's.
+    private static let begunIndex = 3
     private static let generalStart = 8
-    private static let recordWords = 64
-    private static let plainStart = 1
-    private static let copyStart = 30
+    private static let begunStart = 48
+    /// What there is of a record, its words, and its near numbers.
+    private static let nearWords = 1 + Words.count + nearCount
+    private static let isThere: UInt64 = 1
+    private static let hasFar: UInt64 = 2
     /// "nightbell ledger", and the version of its layout in the last byte.
     private static let magic: UInt64 = 0x6e62_6c65_6467_6501
 
@@ -46,7 +59,7 @@ package final class Ledger {
     /// A ledger with nothing in it.
     package static func create(_ shape: Shape) throws(SystemError) -> OwnedDescriptor {
         let file = try MemoryFile.create("nightbell-ledger", length: shape.byteCount)
-        let header: [UInt64] = [magic, UInt64(shape.records), UInt64(shape.marks)]
+        let header = [magic, UInt64(shape.records), UInt64(shape.marks)]
         let rawValue = file.rawValue
         _ = try systemCall("pwrite") { unsafe pwrite(rawValue, header, header.count * 8, 0) }
         return file
@@ -67,7 +80,7 @@ package final class Ledger {
         let memory = unsafe mmap(nil, shape.byteCount, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
         guard let memory = unsafe memory, unsafe memory != MAP_FAILED else { throw SystemError("mmap") }
         self.shape = shape
-        let wordCount = Self.headerWords + shape.records * Self.recordWords
+        let wordCount = shape.wordCount
         unsafe words = memory.bindMemory(to: UInt64.self, capacity: wordCount)
         unsafe marks = (memory + wordCount * 8).bindMemory(to: UInt32.self, capacity: shape.marks)
     }
@@ -85,51 +98,79 @@ package final class Ledger {
     @inline(__always)
     package func write(_ slot: Int, _ value: Words, stored: () -> Void) {
         guard slot < shape.records else { return }
-        unsafe write(value, to: record(slot), stored: stored)
-    }
-
-    @inline(__always)
-    private func write(_ value: Words, to record: UnsafeMutablePointer<UInt64>, stored: () -> Void) {
-        let sequence = unsafe record[0]
-        let copy = Self.copyStart + Int((sequence + 1) & 1) * Words.count
+        finish {}
         for index in 0..<Words.count {
-            unsafe clinux_store_release(record + copy + index, value[index])
+            unsafe clinux_store_release(words + Self.begunStart + index, value[index])
             stored()
         }
-        unsafe clinux_store_release(record, sequence + 1)
+        unsafe clinux_store_release(words + Self.begunIndex, UInt64(slot) + 1)
+        stored()
+        finish(stored)
+    }
+
+    /// Copies what waits in the header to where it belongs.
+    @inline(__always)
+    private func finish(_ stored: () -> Void) {
+        let begun = unsafe words[Self.begunIndex]
+        guard begun != 0, begun <= UInt64(shape.records) else { return }
+        let record = unsafe record(Int(begun) - 1)
+        for index in 0..<Words.count {
+            unsafe clinux_store_release(record + 1 + index, words[Self.begunStart + index])
+            stored()
+        }
+        unsafe clinux_store_release(record, record[0] | Self.isThere)
+        stored()
+        unsafe clinux_store_release(words + Self.begunIndex, 0)
         stored()
     }
 
     /// What was written last; nil: nothing, or it was cleared.
     package func read(_ slot: Int) -> Words? {
         guard slot < shape.records else { return nil }
+        if unsafe words[Self.begunIndex] == UInt64(slot) + 1 {
+            return Words { index in unsafe words[Self.begunStart + index] }
+        }
         let record = unsafe record(slot)
-        let sequence = unsafe record[0]
-        guard sequence != 0 else { return nil }
-        let copy = Self.copyStart + Int(sequence & 1) * Words.count
-        return Words { index in unsafe record[copy + index] }
+        guard unsafe record[0] & Self.isThere != 0 else { return nil }
+        return Words { index in unsafe record[1 + index] }
     }
 
     /// Nothing is in this slot any more.
     package func clear(_ slot: Int) {
         guard slot < shape.records else { return }
-        unsafe clinux_store_release(record(slot), 0)
+        finish {}
+        let record = unsafe record(slot)
+        unsafe clinux_store_release(record, record[0] & ~Self.isThere)
     }
 
     package func plain(_ slot: Int, _ index: Int) -> UInt64 {
         guard slot < shape.records else { return 0 }
         precondition(index >= 0 && index < Self.plainCount, "no such number")
-        return unsafe record(slot)[Self.plainStart + index]
+        if index < Self.nearCount { return unsafe record(slot)[1 + Words.count + index] }
+        guard unsafe record(slot)[0] & Self.hasFar != 0 else { return 0 }
+        return unsafe far(slot)[index - Self.nearCount]
     }
 
     package func setPlain(_ slot: Int, _ index: Int, to value: UInt64) {
         guard slot < shape.records else { return }
         precondition(index >= 0 && index < Self.plainCount, "no such number")
-        unsafe clinux_store_release(record(slot) + Self.plainStart + index, value)
+        let record = unsafe record(slot)
+        if index < Self.nearCount {
+            return unsafe clinux_store_release(record + 1 + Words.count + index, value)
+        }
+        if unsafe record[0] & Self.hasFar == 0 {
+            if value == 0 { return }
+            unsafe clinux_store_release(record, record[0] | Self.hasFar)
+        }
+        unsafe clinux_store_release(far(slot) + index - Self.nearCount, value)
     }
 
     private func record(_ slot: Int) -> UnsafeMutablePointer<UInt64> {
-        unsafe words + Self.headerWords + slot * Self.recordWords
+        unsafe words + Self.headerWords + slot * Self.nearWords
+    }
+
+    private func far(_ slot: Int) -> UnsafeMutablePointer<UInt64> {
+        unsafe words + Self.headerWords + shape.records * Self.nearWords + slot * Self.farCount
     }
 
     // MARK: Marks and numbers of all

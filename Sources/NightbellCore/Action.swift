@@ -146,6 +146,16 @@ public struct ActionBuffer: Sendable {
     mutating func append(_ action: Action) {
         actions.append(action)
     }
+
+    /// In place: a slice of its own would be a copy, with room for as much as there is behind it.
+    mutating func removeThaws(of client: ClientID, from start: Int) {
+        var end = start
+        for index in start..<actions.count where actions[index] != .thaw(client) {
+            actions.swapAt(index, end)
+            end += 1
+        }
+        actions.removeLast(actions.count - end)
+    }
 }
 
 extension Refusal: Error {}

@@ -25,6 +25,8 @@ public struct Supervision: Sendable, Equatable {
     public var notesChanges = false
     /// Clients of which something that outlives this supervisor has changed.
     var touched: [ClientID] = []
+    /// What a request of a client may be the repetition of.
+    var inherited: [ClientID: InheritedRequests] = [:]
     /// Ownerships that came to an end, by their numbers.
     var endedOwnerships: [UInt64] = []
     /// What the clients that are gone had counted.
@@ -35,10 +37,11 @@ public struct Supervision: Sendable, Equatable {
 
     /// Who an identifier belongs to, and which client goes by it now.
     struct Ownership: Sendable, Equatable {
+        // In this order there is no room between them.
         let user: UserID
+        var client: ClientID?
         /// Names the ownership, for records of it.
         let number: UInt64
-        var client: ClientID?
         /// The number under which it was given up last; 0 while it is in use.
         var givenUp: UInt64 = 0
     }

@@ -129,7 +129,7 @@ func work(_ inheritance: consuming Inheritance) -> Int32 {
                 say("> \(key.id)=\(text)")
             }
             say("> \(store.keys(ofKind: 21).count) more, \(store.descriptorCount) descriptors")
-        case "value": say("value \(ledger.read(Int(number)).map { $0[16] } ?? 0)")
+        case "value": say("value \(ledger.read(Int(number)).map { $0[15] } ?? 0)")
         default: say("what is \(line)?")
         }
         link.flush()

@@ -20,16 +20,15 @@ struct Client: Sendable, Equatable {
     var counters = Counters()
     var lastEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
-    /// What the wake of that number was decided for, told or not.
-    var lastWakeReasons: WakeReasons = []
+    /// How long it had slept when the wake of that number was decided.
     var lastAsleepFor = Duration.zero
     /// The number of its latest request that was taken in.
     var lastRequest: UInt64 = 0
-    /// What a request may be the repetition of.
-    var inherited: InheritedRequests?
+    /// What the wake with the last number was decided for, told or not.
+    var lastWakeReasons: WakeReasons = []
     /// It is in `Supervision.touched`.
     var isTouched = false
-    /// A wake that was decided in this turn and is told at its end, so that all events of a turn make one wake.
+    /// That wake was decided in this turn and is told at its end, so that all events of a turn make one wake.
     var pendingWake: PendingWake?
     /// The sockets that `pendingWake` is about. Kept apart so that its memory is used again.
     var fired: [FiredSocket] = []
@@ -52,25 +51,10 @@ struct Client: Sendable, Equatable {
         }
     }
 
-    struct PendingWake: Sendable, Equatable {
-        var wakeID: UInt64
-        var reasons: WakeReasons
-        var asleepFor: Duration
-        var isRepeated = false
-    }
-
-    /// What a supervisor that is gone has done for this client, as far as the client may not know of it.
-    struct InheritedRequests: Sendable, Equatable {
-        struct Place: Sendable, Hashable {
-            var request: UInt64
-            var index: UInt16
-        }
-
-        /// Requests up to this number were taken in.
-        var last: UInt64
-        var adoptions: [Place: SocketToken] = [:]
-        /// Requests that this supervisor has taken in since, and answered.
-        var answered: Set<UInt64> = []
+    enum PendingWake: Sendable {
+        case new
+        /// Whoever decided it is gone, and may have told it.
+        case repeated
     }
 
     init(_ registration: Registration, at now: Instant) {

@@ -15,7 +15,7 @@ extension Supervision {
             backgroundEntered(client)
             actions.append(.answer(.done, client, key))
         case .restartNoted:
-            clients[client.id].inherited = nil
+            inherited[client] = nil
             actions.append(.answer(.done, client, key))
         case .enterBackground:
             let isForeground = clients[client.id].lifecycle.isForeground
@@ -82,8 +82,9 @@ extension Supervision {
             clients[client.id].backgroundSince = now
             clients[client.id].assertions.restoreTime()
             // A wake of this turn, decided in the foreground, is told in the background: its budget counts.
-            let open = clients[client.id].pendingWake.map {
-                Lifecycle.Background.OpenWake(wakeID: $0.wakeID, until: now + settings.budgets.wake)
+            let open = clients[client.id].pendingWake.map { _ in
+                Lifecycle.Background.OpenWake(
+                    wakeID: clients[client.id].lastWakeID, until: now + settings.budgets.wake)
             }
             enter(.background(.init(enteringUntil: until, wake: open)), client, at: now, into: &actions)
             scheduleKeepAlive(client)

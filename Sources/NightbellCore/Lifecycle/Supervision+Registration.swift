@@ -17,7 +17,7 @@ extension Supervision {
         }
         let number = owners[registration.identifier]?.number ?? nextOwnership()
         owners[registration.identifier] = Ownership(
-            user: registration.user, number: number, client: client)
+            user: registration.user, client: client, number: number)
         clients[client.id].lastRequest = key.request
         users[registration.user, default: UserUsage()].clients += 1
         actions.append(.registered(client, key))
@@ -61,7 +61,7 @@ extension Supervision {
     private mutating func giveUp(_ identifier: ClientIdentifier, _ user: UserID) {
         identifiersGivenUp += 1
         let number = owners[identifier]?.number ?? nextOwnership()
-        owners[identifier] = Ownership(user: user, number: number, client: nil, givenUp: identifiersGivenUp)
+        owners[identifier] = Ownership(user: user, client: nil, number: number, givenUp: identifiersGivenUp)
         users[user]?.givenUp.append(.init(identifier: identifier, number: identifiersGivenUp))
         // One that comes and goes all the time must not make this list grow.
         guard let usage = users[user], usage.givenUp.count > 2 * usage.identifiers + 16 else { return }
@@ -82,6 +82,7 @@ extension Supervision {
         actions.append(.trace(client, .gone))
         actions.append(.forget(client))
         guard let removed = clients.remove(client.id) else { return }
+        inherited[client] = nil
         goneCounters += removed.counters
         giveUp(removed.identifier, removed.user)
         users[removed.user]?.clients -= 1

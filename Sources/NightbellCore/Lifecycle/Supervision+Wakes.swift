@@ -5,7 +5,8 @@ extension Supervision {
     mutating func wake(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) {
-        let wakeID = clients[client.id].pendingWake?.wakeID ?? clients[client.id].lastWakeID + 1
+        let isNew = clients[client.id].pendingWake == nil
+        let wakeID = clients[client.id].lastWakeID + (isNew ? 1 : 0)
         let open = Lifecycle.Background.OpenWake(wakeID: wakeID, until: now + settings.budgets.wake)
         var asleepFor = Duration.zero
         switch clients[client.id].lifecycle {
@@ -29,25 +30,12 @@ extension Supervision {
             enter(.background(.init(wake: open)), client, at: now, into: &actions)
         }
         clients[client.id].lastWakeID = wakeID
-        noteDecision(client, wakeID, reasons, asleepFor)
-        if clients[client.id].pendingWake == nil {
-            clients[client.id].pendingWake = .init(wakeID: wakeID, reasons: reasons, asleepFor: asleepFor)
-            pendingWakes.append(client)
-        } else {
-            clients[client.id].pendingWake?.reasons.formUnion(reasons)
-        }
-    }
-
-    /// For whoever may have to tell it in our place.
-    private mutating func noteDecision(
-        _ client: ClientID, _ wakeID: UInt64, _ reasons: WakeReasons, _ asleepFor: Duration
-    ) {
-        if clients[client.id].pendingWake == nil {
-            clients[client.id].lastWakeReasons = reasons
-            clients[client.id].lastAsleepFor = asleepFor
-        } else {
-            clients[client.id].lastWakeReasons.formUnion(reasons)
-        }
+        // Kept when it has been told: somebody may have to tell it in our place.
+        guard isNew else { return clients[client.id].lastWakeReasons.formUnion(reasons) }
+        clients[client.id].lastWakeReasons = reasons
+        clients[client.id].lastAsleepFor = asleepFor
+        clients[client.id].pendingWake = .new
+        pendingWakes.append(client)
     }
 
     private func isTerminating(_ client: ClientID) -> Bool {
@@ -96,12 +84,14 @@ extension Supervision {
         let start = actions.firedSockets.count
         actions.firedSockets.append(contentsOf: clients[client.id].fired)
         clients[client.id].fired.removeAll(keepingCapacity: true)
-        count(client) { $0.countWake(pending.reasons) }
+        let reasons = clients[client.id].lastWakeReasons
+        count(client) { $0.countWake(reasons) }
         let wake = Wake(
-            wakeID: pending.wakeID, reasons: pending.reasons, sockets: start..<actions.firedSockets.count,
-            budget: settings.budgets.wake, asleepFor: pending.asleepFor, isRepeated: pending.isRepeated)
+            wakeID: clients[client.id].lastWakeID, reasons: reasons,
+            sockets: start..<actions.firedSockets.count, budget: settings.budgets.wake,
+            asleepFor: clients[client.id].lastAsleepFor, isRepeated: pending == .repeated)
         actions.append(.notify(client, .wake(wake)))
-        actions.append(.trace(client, .woken(pending.reasons)))
+        actions.append(.trace(client, .woken(reasons)))
     }
 
     /// The client says that it has finished a wake: it lingers, so that the peer's answer to its own answer

@@ -175,7 +175,6 @@ extension Supervision {
                 throw .unintelligible(old.id)
             }
         }
-        client.inherited = Client.InheritedRequests(last: client.lastRequest)
         return client
     }
 
@@ -190,6 +189,7 @@ extension Supervision {
         owners[identifier]?.givenUp = 0
         users[old.registration.user, default: UserUsage()].clients += 1
         counters += clients[old.id.id].counters
+        inherited[old.id] = InheritedRequests(last: clients[old.id.id].lastRequest)
     }
 
     private func restored(_ old: Legacy.Socket) throws(LegacyError) -> ParkedSocket {
@@ -203,7 +203,7 @@ extension Supervision {
         sockets[old.token.id].index = Int32(clients[client.id].sockets.count)
         clients[client.id].sockets.append(old.token)
         if old.endedInWake == 0 { clients[client.id].unarmed.append(old.token) }
-        clients[client.id].inherited?.adoptions[.init(request: old.request, index: old.index)] = old.token
+        inherited[client]?.adoptions[.init(request: old.request, index: old.index)] = old.token
         users[clients[client.id].user]?.sockets += 1
     }
 
@@ -236,10 +236,10 @@ extension Supervision {
         }
         // The kernel knows better than the records who is stopped.
         let mayStay = clients[client.id].lifecycle.mayBeFrozen
-        actions.actions[start...].removeAll { $0 == .thaw(client) }
+        actions.removeThaws(of: client, from: start)
         if old.execution != .running, !mayStay { actions.actions.insert(.thaw(client), at: start) }
         // At once: what comes to it in this turn is another wake, which is not to be passed over with this one.
-        if clients[client.id].pendingWake?.isRepeated ?? false { tellWake(client, into: &actions) }
+        if clients[client.id].pendingWake == .repeated { tellWake(client, into: &actions) }
         scheduleKeepAlive(client)
         settle(client, at: now, into: &actions)
     }
@@ -300,9 +300,7 @@ extension Supervision {
             }
             clients[client.id].fired.append(FiredSocket(token: socket.token, conditions: conditions))
         }
-        clients[client.id].pendingWake = .init(
-            wakeID: wakeID, reasons: clients[client.id].lastWakeReasons,
-            asleepFor: clients[client.id].lastAsleepFor, isRepeated: true)
+        clients[client.id].pendingWake = .repeated
         // It begins anew for those who have not heard of it.
         if case .background(var background) = clients[client.id].lifecycle, background.wake != nil {
             background.wake = .init(wakeID: wakeID, until: now + settings.budgets.wake)

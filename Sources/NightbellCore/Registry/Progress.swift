@@ -1,8 +1,9 @@
 /// What often changes of a client, in the words of the ledger that outlives the supervisor.
 public enum Progress {
     /// What is only of use together.
-    public typealias Words = InlineArray<17, UInt64>
-    /// Numbers that each stand for themselves: counters and the latest wakes.
+    public typealias Words = InlineArray<16, UInt64>
+    /// Numbers that each stand for themselves: counters and the latest wakes. All but the first are zero until the
+    /// first wake.
     public typealias Figures = InlineArray<27, UInt64>
 
     /// Of the layout below.
@@ -24,6 +25,11 @@ public enum Progress {
     static func duration(_ word: UInt64) -> Duration { .nanoseconds(Int64(bitPattern: word)) }
 
     static func word(_ duration: Duration) -> UInt64 { UInt64(bitPattern: duration.nanoseconds) }
+
+    /// Whether the words are about this client, and not about one before it in the same slot.
+    public static func words(_ words: Words, areAbout client: ClientID) -> Bool {
+        words[1] >> 32 == UInt64(client.id.generation)
+    }
 }
 
 extension Supervision {
@@ -67,11 +73,12 @@ extension Client {
             head |= notified ? 1 << 48 : 0
         }
         if keepAlive != nil { head |= 1 << 49 }
+        let names = UInt64(id.id.generation) << 32 | UInt64(UInt32(clamping: assertions.nextTask))
         return [
-            head, id.rawValue, lastEpoch, lastWakeID, Progress.word(lastAsleepFor),
-            Progress.word(enteredStateAt), Progress.word(backgroundSince), details[0], details[1], details[2],
-            details[3], Progress.word(keepAlive?.timeout ?? .zero), Progress.word(keepAlive?.base),
-            Progress.word(assertions.mediaUntil), Progress.word(timeUntil), assertions.nextTask, lastRequest,
+            head, names, lastEpoch, lastWakeID, Progress.word(lastAsleepFor), Progress.word(enteredStateAt),
+            Progress.word(backgroundSince), details[0], details[1], details[2], details[3],
+            Progress.word(keepAlive?.timeout ?? .zero), Progress.word(keepAlive?.base),
+            Progress.word(assertions.mediaUntil), Progress.word(timeUntil), lastRequest,
         ]
     }
 
@@ -111,9 +118,9 @@ extension Client {
             Assertions.Time.running(until: until, notified: head & 1 << 48 != 0)
         }
         assertions = Assertions(
-            tasks: tasks, nextTask: max(words[15], (tasks.map(\.id).max() ?? 0) + 1),
+            tasks: tasks, nextTask: max(words[1] & 0xFFFF_FFFF, (tasks.map(\.id).max() ?? 0) + 1),
             mediaUntil: Progress.instant(words[13]), time: time ?? .full)
-        lastRequest = words[16]
+        lastRequest = words[15]
         counters = Counters(words: figures)
         let wakes = (Progress.counterWords..<figures.count).compactMap { index -> Instant? in
             figures[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: figures[index]) &- 1)
@@ -216,15 +223,17 @@ extension TerminationReason {
 }
 
 extension Counters {
-    /// Two counters a word, each of which stops at its end; the last is nanoseconds.
+    /// Two counters a word, each of which stops at its end; the last is nanoseconds. The first is what also those have
+    /// who fall asleep once and for all.
     fileprivate var words: InlineArray<11, UInt64> {
         [
-            Self.pack(wakes, wakesSocket), Self.pack(wakesKeepAlive, wakesRequest),
-            Self.pack(wakesClientMessage, suspensions), Self.pack(suspensionsForced, suspensionsCancelled),
-            Self.pack(suspensionsFailed, keepAliveRuns),
-            Self.pack(keepAliveLate, overrunsEnteringBackground),
-            Self.pack(overrunsPrepare, overrunsWake), Self.pack(overrunsBackgroundTasks, overrunsTermination),
-            Self.pack(wakeLimitExceeded, socketsAdopted), Self.pack(socketsRefused, 0), asleepNanoseconds,
+            Self.pack(suspensions, socketsAdopted), Self.pack(wakes, wakesSocket),
+            Self.pack(wakesKeepAlive, wakesRequest), Self.pack(wakesClientMessage, suspensionsForced),
+            Self.pack(suspensionsCancelled, suspensionsFailed), Self.pack(keepAliveRuns, keepAliveLate),
+            Self.pack(overrunsEnteringBackground, overrunsPrepare),
+            Self.pack(overrunsWake, overrunsBackgroundTasks),
+            Self.pack(overrunsTermination, wakeLimitExceeded), Self.pack(socketsRefused, 0),
+            asleepNanoseconds,
         ]
     }
 
@@ -241,15 +250,15 @@ extension Counters {
     }
 
     private init(low: (Int) -> UInt64, high: (Int) -> UInt64, asleep: UInt64) {
-        (wakes, wakesSocket) = (low(0), high(0))
-        (wakesKeepAlive, wakesRequest) = (low(1), high(1))
-        (wakesClientMessage, suspensions) = (low(2), high(2))
-        (suspensionsForced, suspensionsCancelled) = (low(3), high(3))
-        (suspensionsFailed, keepAliveRuns) = (low(4), high(4))
-        (keepAliveLate, overrunsEnteringBackground) = (low(5), high(5))
-        (overrunsPrepare, overrunsWake) = (low(6), high(6))
-        (overrunsBackgroundTasks, overrunsTermination) = (low(7), high(7))
-        (wakeLimitExceeded, socketsAdopted) = (low(8), high(8))
+        (suspensions, socketsAdopted) = (low(0), high(0))
+        (wakes, wakesSocket) = (low(1), high(1))
+        (wakesKeepAlive, wakesRequest) = (low(2), high(2))
+        (wakesClientMessage, suspensionsForced) = (low(3), high(3))
+        (suspensionsCancelled, suspensionsFailed) = (low(4), high(4))
+        (keepAliveRuns, keepAliveLate) = (low(5), high(5))
+        (overrunsEnteringBackground, overrunsPrepare) = (low(6), high(6))
+        (overrunsWake, overrunsBackgroundTasks) = (low(7), high(7))
+        (overrunsTermination, wakeLimitExceeded) = (low(8), high(8))
         socketsRefused = low(9)
         asleepNanoseconds = asleep
     }

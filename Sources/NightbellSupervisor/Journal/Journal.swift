@@ -13,6 +13,8 @@ final class Journal {
     private let ledger: Ledger
     /// How many workers there were before this one.
     let restarts: UInt64
+    /// Slots with a mark in the ledger, which is not looked at for all the others: most have none.
+    private var marked: Set<Int>
 
     /// Where the ledger has what concerns everybody.
     private enum General {
@@ -21,6 +23,8 @@ final class Journal {
         static let clientGeneration = 2
         static let socketGeneration = 3
         static let gone = 4
+        /// No mark lies at it or beyond it.
+        static let marksEnd = 15
     }
 
     private enum Plain {
@@ -32,6 +36,7 @@ final class Journal {
         self.link = link
         self.ledger = ledger
         restarts = isFirst ? 0 : ledger.general(General.restarts) + 1
+        marked = Set((0..<Int(clamping: ledger.general(General.marksEnd))).filter { ledger.mark($0) != 0 })
         if isFirst {
             ledger.setGeneral(General.startedAt, to: UInt64(bitPattern: startedAt.nanoseconds))
         }
@@ -73,9 +78,10 @@ final class Journal {
 
     /// A socket whose end was told is not watched again, whoever watches.
     func noteEnd(of token: SocketToken, _ supervision: borrowing Supervision) {
-        guard supervision.condition(of: token) == .ended, ledger.mark(Int(token.slot)) == 0,
-            let owner = supervision.owner(of: token)
+        guard supervision.condition(of: token) == .ended, let owner = supervision.owner(of: token),
+            marked.insert(Int(token.slot)).inserted
         else { return }
+        raise(General.marksEnd, to: UInt64(token.slot) + 1)
         ledger.setMark(Int(token.slot), to: SocketToken.mark(of: supervision.wakeID(of: owner)))
     }
 
@@ -106,7 +112,7 @@ final class Journal {
 
     /// `flush` before the descriptor is given to anybody else.
     func keep(_ socket: Legacy.Socket, name: String, descriptor: CInt) {
-        ledger.setMark(Int(socket.token.slot), to: 0)
+        if marked.remove(Int(socket.token.slot)) != nil { ledger.setMark(Int(socket.token.slot), to: 0) }
         raise(General.socketGeneration, to: socket.token.rawValue >> 32)
         let record = SocketRecordBytes(socket: socket, name: name)
         link.put(.socket(socket.token), record.bytes, descriptor: descriptor)
@@ -123,8 +129,8 @@ final class Journal {
         link.remove(.client(client))
     }
 
-    private func raise(_ index: Int, to generation: UInt64) {
-        if generation > ledger.general(index) { ledger.setGeneral(index, to: generation) }
+    private func raise(_ index: Int, to value: UInt64) {
+        if value > ledger.general(index) { ledger.setGeneral(index, to: value) }
     }
 
     // MARK: What was written
@@ -136,7 +142,7 @@ final class Journal {
             var client = Legacy.Client(
                 id: id, registration: record.registration, registeredAt: record.registeredAt)
             client.tasks = records.tasks[id] ?? []
-            if let words = ledger.read(Int(id.slot)), words[1] == id.rawValue {
+            if let words = ledger.read(Int(id.slot)), Progress.words(words, areAbout: id) {
                 var figures = Progress.Figures(repeating: 0)
                 for index in figures.indices {
                     figures[index] = ledger.plain(Int(id.slot), Plain.figures + index)
@@ -148,7 +154,8 @@ final class Journal {
         }
         legacy.sockets = records.sockets.map { record in
             var socket = record.socket
-            socket.endedInWake = ledger.mark(Int(socket.token.slot))
+            let slot = Int(socket.token.slot)
+            socket.endedInWake = marked.contains(slot) ? ledger.mark(slot) : 0
             return socket
         }
         legacy.owners = records.owners
