@@ -47,6 +47,7 @@ import Testing
             var buffer = PacketBuffer()
             #expect(try first.send([9]))
             _ = consume first
+            #expect(hearsTheEnd(second.rawValue))
             #expect(
                 try second.receive(into: &buffer)
                     == .packet(length: 1, truncated: false, controlTruncated: false))
@@ -62,6 +63,7 @@ import Testing
             var buffer = PacketBuffer()
             #expect(try second.send([9]))
             _ = consume first
+            #expect(hearsTheEnd(second.rawValue))
             #expect(try second.receive(into: &buffer) == .end)
         }
     }
@@ -73,6 +75,7 @@ import Testing
             #expect(try second.send([9]))
             #expect(try first.send([1]))
             _ = consume first
+            #expect(hearsTheEnd(second.rawValue))
             #expect(
                 try second.receive(into: &buffer)
                     == .packet(length: 1, truncated: false, controlTruncated: false))
@@ -94,6 +97,7 @@ import Testing
             let error = #expect(throws: SystemError.self) { try second.send([5]) }
             #expect(error?.code == EPIPE)
             _ = consume first
+            #expect(hearsTheEnd(second.rawValue))
             var bytes = [UInt8](repeating: 0, count: 8)
             #expect(recv(second.rawValue, &bytes, bytes.count, 0) == 1)
             #expect(recv(second.rawValue, &bytes, bytes.count, 0) == 0)
@@ -195,4 +199,10 @@ import Testing
             #expect(buffer.descriptorCount == 1)
         }
     }
+}
+
+/// Waits for the other end to be closed. A process that another test is about to start may hold on to it for a while,
+/// as a copy.
+private func hearsTheEnd(_ descriptor: CInt) -> Bool {
+    eventually { Poll.now(descriptor).contains(.hangUp) }
 }
