@@ -63,15 +63,18 @@ extension SeqPacketSocket {
         }
     }
 
-    /// Has the other end send nothing more, and throws away what it has sent. Whoever closes with packets unread
-    /// has the kernel tell the other end of a reset before anything that was sent to it: call this after a last word.
+    /// Has the other end send nothing more, and another thread throw away what it has sent. Whoever closes with packets unread has the kernel
+    /// tell the other end of a reset before anything that was sent to it, and close descriptors in those packets on
+    /// the spot: call this before a close that is not the answer to the other's.
     package borrowing func discardInput() {
-        let rawValue = descriptor.rawValue
-        // First, so that nothing comes while we look. Fails only where there is no other end any more.
-        _ = shutdown(rawValue, CInt(SHUT_RD))
-        // One byte of each is enough, but all of its descriptors: the kernel would close them at once, and wait there.
-        var rest = PacketBuffer(capacity: 1)
-        while case .packet? = try? receive(into: &rest) {}
+        // Fails only where there is no other end any more.
+        _ = shutdown(descriptor.rawValue, CInt(SHUT_RD))
+        if let copy = try? descriptor.duplicate() {
+            ForeignDescriptor.drain(copy)
+        } else {
+            // Without a descriptor to spare it is done here, and not for long: it is to read why it is refused.
+            ForeignDescriptor.discardInput(descriptor.rawValue, packets: 64)
+        }
     }
 
     /// Describes one buffer and room for ancillary data to `sendmsg` and `recvmsg`.

@@ -18,6 +18,8 @@ final class Connection {
     var role = Role.stranger
     /// Whether a message of it has arrived.
     var hasSpoken = false
+    /// The other end has closed it, and everything that it had sent is read.
+    var hasEnded = false
     /// Messages that the peer's full queue did not take, oldest first.
     private(set) var outgoing: [[UInt8]] = []
     private(set) var outgoingBytes = 0

@@ -21,6 +21,7 @@ extension Supervisor {
                 case .wouldBlock:
                     return
                 case .end:
+                    connection.hasEnded = true
                     return drop(connection, "it hung up")
                 case .packet(_, let truncated, let controlTruncated):
                     takePacket(connection, truncated: truncated, controlTruncated: controlTruncated)
@@ -175,8 +176,13 @@ extension Supervisor {
             return breach(connection, error, request: request)
         }
         guard hasDescriptors(for: connection.credentials, handOver.sockets.count) else {
-            packet.discardDescriptors()
             let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left for this user")
+            let pending = ForeignDescriptor.pendingCount
+            packet.discardDescriptors()
+            // It sends descriptors that cannot be closed at once: who goes on like that would use up all there are.
+            guard ForeignDescriptor.pendingCount <= pending else {
+                return breach(connection, error, request: request)
+            }
             return answer(connection, request, .error(error))
         }
         guard handOver.sockets.allSatisfy({ $0.name.utf8.count <= Self.longestName }) else {
