@@ -16,6 +16,14 @@ extension Supervisor {
     func receiveMessages(_ connection: Connection) {
         for _ in 0..<configuration.messagesPerTurn {
             guard connections[connection.key] === connection, connection.listing == nil else { return }
+            // What does not fit into our table the kernel would close on this thread, however long that takes.
+            if !hasDescriptors(for: connection.credentials, 0),
+                connection.socket.nextPacketCarriesDescriptors()
+            {
+                let error = WireError(
+                    .outOfDescriptors, "the supervisor has no descriptor left for this user")
+                return expel(connection, error)
+            }
             do {
                 switch try connection.socket.receive(into: &packet) {
                 case .wouldBlock:

@@ -83,6 +83,27 @@ import Testing
         }
     }
 
+    @Test func descriptorsAreSeenBeforeTheyAreReceived() throws {
+        let (reader, writer) = try makePipe()
+        let number = writer.rawValue
+        var seen: [Bool] = []
+        try SeqPacketSocket.pair().separate { first, second throws in
+            seen.append(first.nextPacketCarriesDescriptors())
+            #expect(try second.send([1, 2]))
+            #expect(try second.send([3], descriptors: [number, number]))
+            seen.append(first.nextPacketCarriesDescriptors())
+            var buffer = PacketBuffer()
+            _ = try first.receive(into: &buffer)
+            #expect(buffer.bytes == [1, 2])
+            for _ in 0..<2 { seen.append(first.nextPacketCarriesDescriptors()) }
+            _ = try first.receive(into: &buffer)
+            #expect(buffer.bytes == [3])
+            #expect(buffer.descriptorCount == 2)
+        }
+        #expect(seen == [false, false, true, true])
+        withExtendedLifetime(reader) {}
+    }
+
     /// For those who do not look once more after a reset.
     @Test func whoDiscardsItsInputResetsNobody() throws {
         let (reader, writer) = try makePipe()
