@@ -52,6 +52,12 @@ extension SupervisionCounters {
         wakeLimitExceeded = Int(clamping: wire.wakeLimitExceeded)
         socketsAdopted = Int(clamping: wire.socketsAdopted)
         socketsRefused = Int(clamping: wire.socketsRefused)
+        launches = Int(clamping: wire.launches)
+        crashes = Int(clamping: wire.crashes)
+        gaveUp = Int(clamping: wire.gaveUp)
+        endedUnderPressure = Int(clamping: wire.endedUnderPressure)
+        hibernations = Int(clamping: wire.hibernations)
+        overrunsLaunch = Int(clamping: wire.overrunsLaunch)
         protocolErrors = Int(clamping: wire.protocolErrors)
         asleep = .nanoseconds(Int64(clamping: wire.asleepNs))
     }
@@ -80,6 +86,9 @@ extension ClientInfo {
         launch = wire.hasLaunch ? Launch(wire.launch) : nil
         suspension = wire.suspension
         warnings = wire.warnings
+        canLaunch = wire.canLaunch
+        stateBytes = Int(clamping: wire.stateBytes)
+        launchesInRow = Int(clamping: wire.launchesInRow)
     }
 }
 
@@ -94,6 +103,8 @@ extension ClientInfo.State {
             case .suspending: .suspending
             case .suspended: .suspended
             case .terminating: .terminating
+            case .dormant: .dormant
+            case .launching: .launching
             case .unspecified, .UNRECOGNIZED: .unknown
             }
     }
@@ -108,6 +119,7 @@ extension ClientInfo.Socket {
         local = wire.local
         peer = wire.peer
         condition = wire.condition
+        survives = wire.survives
     }
 }
 

@@ -45,6 +45,30 @@ public final class Client: Sendable {
     /// Whether there is a supervisor at the moment that knows all that was handed over and set.
     public var isConnected: Bool { session.core.withLock { $0.state.isConnected } }
 
+    // MARK: Coming back
+
+    /// What the client's last process has left, if this one takes over from it: sockets that survived, and what
+    /// ``saveState(_:)`` has kept. Also passed to ``Handlers/restored``.
+    public var launchContext: LaunchContext? { session.core.withLock { $0.state.launchContext } }
+
+    /// Leaves something for the next process of this client, in place of what was left before; nothing drops it. It
+    /// is dropped as well when the user quits the client, and when it crashes twice in a row at its start.
+    ///
+    /// May be called while getting ready to be suspended. Kept in the supervisor's memory, not on disk.
+    ///
+    /// - Parameter bytes: at most 65,536 by default.
+    /// - Throws: ``NightbellError/Code/stateTooLarge``; ``NightbellError/Code/cannotLaunch`` if there will be no next
+    ///   process because the supervisor does not know how to start this program.
+    public func saveState(_ bytes: [UInt8]) throws(NightbellError) {
+        _ = try session.request(.saveState(bytes))
+    }
+
+    /// From now on this process is ended when it would be suspended: after ``Handlers/prepareToSuspend``, without
+    /// further notice. Sockets that survive stay parked, and what happens to them launches the client again.
+    ///
+    /// - Throws: ``NightbellError/Code/cannotLaunch``.
+    public func hibernate() throws(NightbellError) { _ = try session.request(.hibernate) }
+
     // MARK: Sockets
 
     /// A descriptor for ``handOver(_:)``.
@@ -53,11 +77,15 @@ public final class Client: Sendable {
         public var tag: SocketTag
         /// For people to read; at most 64 bytes.
         public var name: String
+        /// It stays parked when this process is gone, however that came about short of its user's wish, and what
+        /// happens to it launches the client again.
+        public var survives: Bool
 
-        public init(_ descriptor: CInt, as tag: SocketTag, name: String = "") {
+        public init(_ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false) {
             self.descriptor = descriptor
             self.tag = tag
             self.name = name
+            self.survives = survives
         }
     }
 
@@ -70,14 +98,17 @@ public final class Client: Sendable {
     /// - Parameters:
     ///   - descriptor: any pollable descriptor.
     ///   - tag: what it is.
-    ///   - name: for people to read; at most 64 bytes.
+    ///   - name: for people to read, and for the next process to tell its sockets apart; at most 64 bytes.
+    ///   - survives: whether the socket stays parked when this process is gone, and launches the client again. For
+    ///     programs that the supervisor knows how to start: by `nightbell run`, or from a manifest.
     /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
     ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected`` or
     ///   ``NightbellError/Code/tooManySockets``; ``NightbellError/Code/disconnected`` while no supervisor is there.
     public func handOver(
-        _ descriptor: CInt, as tag: SocketTag, name: String = ""
+        _ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false
     ) throws(NightbellError) -> ParkedSocket {
-        guard let result = try handOver([SocketToPark(descriptor, as: tag, name: name)]).first else {
+        let socket = SocketToPark(descriptor, as: tag, name: name, survives: survives)
+        guard let result = try handOver([socket]).first else {
             throw NightbellError(.malformedAnswer, "no adoption")
         }
         return try result.get()
@@ -245,7 +276,8 @@ extension Client.SocketToPark {
         try Client.check(name: name)
         do {
             return NewSocket(
-                descriptor: descriptor, tag: tag, name: name, file: try FileIdentity(of: descriptor))
+                descriptor: descriptor, tag: tag, name: name, file: try FileIdentity(of: descriptor),
+                survives: survives)
         } catch {
             throw NightbellError(.system, error)
         }

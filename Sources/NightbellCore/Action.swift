@@ -18,6 +18,9 @@ public enum Refusal: Sendable, Hashable {
     case tooManySockets
     case tooManyTasks
     case noSuchClient
+    /// Nobody knows how to start the program again.
+    case cannotLaunch
+    case stateTooLarge(limit: Int)
 }
 
 /// What a client's request came to.
@@ -44,6 +47,10 @@ public struct WakeReasons: OptionSet, Sendable, Hashable {
     /// A message of the client itself arrived after it had been suspended.
     public static let clientMessage = WakeReasons(rawValue: 8)
     public static let supervisorStopping = WakeReasons(rawValue: 16)
+    /// It was launched together with the supervisor.
+    public static let launched = WakeReasons(rawValue: 32)
+    /// It was launched again because it had ended badly.
+    public static let relaunched = WakeReasons(rawValue: 64)
 }
 
 /// One wake, as the client is told of it.
@@ -74,6 +81,14 @@ public enum TerminationReason: Sendable, Hashable {
     case quitByUser
     case backgroundTasksOverran
     case tooManyWakes
+    /// Memory is short, and it was suspended.
+    case memoryPressure
+    /// It had asked for that instead of being suspended.
+    case hibernation
+    /// It does not want to be in the background.
+    case exitsOnSuspend
+    /// It was launched, and did not say who it is in time.
+    case launchOverran
 }
 
 /// A step that a client may overrun.
@@ -83,6 +98,7 @@ public enum Step: Sendable, Hashable, CaseIterable {
     case wake
     case backgroundTasks
     case termination
+    case launch
 }
 
 /// Something that people who watch want to know. Costs nothing to make: no text.
@@ -103,6 +119,15 @@ public enum Trace: Sendable, Equatable {
     case keepAliveLate(by: Duration)
     case tooManyWakes
     case terminated(TerminationReason)
+    /// It has no process any more, but its sockets are watched, and traffic launches it.
+    case parked
+    /// A process of its own is being started.
+    case launching(WakeReasons)
+    case rejoined
+    case crashed
+    /// It has ended badly too often in a row.
+    case gaveUp
+    case stateDropped
 }
 
 /// What the edge is asked to do, in this order.
@@ -123,6 +148,17 @@ public enum Action: Sendable, Equatable {
     case checkFreeze(ClientID, epoch: UInt64)
     case thaw(ClientID)
     case kill(ClientID, TerminationReason)
+    /// Its process is gone, or has yet to come: close its connection, let go of the process, keep everything else.
+    case park(ClientID)
+    /// Start its program.
+    case launch(ClientID)
+    /// The process that said so is this client, with everything that was kept.
+    case rejoined(ClientID, RequestKey)
+    /// The client that `Event.launch` has declared. It is launched when its turn comes.
+    case declared(ClientID)
+    /// Keep the state that the client has just sent.
+    case keepState(ClientID)
+    case dropState(ClientID)
     /// Forget the client: thaw what still runs, close its connection.
     case forget(ClientID)
     case trace(ClientID, Trace)
@@ -134,6 +170,8 @@ public struct ActionBuffer: Sendable {
     public var actions: [Action] = []
     public var firedSockets: [FiredSocket] = []
     public var adoptions: [Result<SocketToken, Refusal>] = []
+    /// Identifiers whose owner, or whose having been quit, is to be remembered beyond the supervisor's end.
+    public var changedOwnership: [ClientIdentifier] = []
 
     public init() {}
 
@@ -141,6 +179,7 @@ public struct ActionBuffer: Sendable {
         actions.removeAll(keepingCapacity: true)
         firedSockets.removeAll(keepingCapacity: true)
         adoptions.removeAll(keepingCapacity: true)
+        changedOwnership.removeAll(keepingCapacity: true)
     }
 
     mutating func append(_ action: Action) {

@@ -91,19 +91,23 @@ extension Supervisor {
         journal.begin()
         guard journal.restarts > 0 else { return }
         var legacy = journal.legacy(records)
-        for (id, record) in records.clients {
-            takeConnection(id, record, store.take(.client(id))?.takeDescriptor())
-        }
-        // Whose process or connection turned out to be gone is not in it any more.
+        var heirs = Heirs()
+        for (id, record) in records.clients { take(id, record, &store, &heirs) }
+        // Whose process or connection turned out to be gone is not in it any more, unless it can come back.
         legacy.clients = legacy.clients.compactMap { client in
-            guard let record = connection(of: client.id)?.client else { return nil }
+            guard heirs.clients.contains(client.id) else { return nil }
+            guard let record = connection(of: client.id)?.client else { return client }
             var client = client
             client.execution = execution(of: client, record)
             return client
         }
         let waiting = Set(legacy.clients.filter(\.needsConditions).map(\.id))
         legacy.sockets = zip(records.sockets, legacy.sockets).compactMap { record, socket in
-            take(socket, record.name, store.take(.socket(socket.token))?.takeDescriptor(), waiting)
+            guard heirs.clients.contains(socket.owner) else {
+                journal.forget(socket.token)
+                return nil
+            }
+            return take(socket, record.name, store.take(.socket(socket.token))?.takeDescriptor(), waiting)
         }
         do {
             supervision = try Supervision(
@@ -111,7 +115,7 @@ extension Supervisor {
         } catch {
             preconditionFailure("what this very program has written can be read: \(error)")
         }
-        for socket in legacy.sockets { journal.noteEnd(of: socket.token, supervision) }
+        for client in legacy.clients { journal.noteEnds(client.id, supervision) }
         journal.write(&supervision, after: nil)
         for client in legacy.clients { welcomeBack(client) }
         hasTakenOver = true
@@ -119,33 +123,7 @@ extension Supervisor {
             "took over \(legacy.clients.count) clients with \(legacy.sockets.count) sockets",
             metadata: ["restarts": "\(journal.restarts)"])
         perform()
-    }
-
-    private func takeConnection(
-        _ client: ClientID, _ record: ClientRecordBytes, _ descriptor: consuming OwnedDescriptor?
-    ) {
-        do {
-            guard let descriptor else { throw SystemError(code: EBADF, call: "connection") }
-            let socket = SeqPacketSocket(adopting: descriptor)
-            let credentials = try socket.peerCredentials()
-            let process = ProcessHandle(pidfd: try socket.peerProcess(), pid: credentials.pid)
-            let connection = try Connection(
-                key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
-            connection.hasSpoken = true
-            let launch =
-                record.launch.isEmpty
-                ? nil : try WireLaunchSpecification(serializedBytes: record.launch)
-            let known = try ClientRecord(
-                id: client, identifier: record.registration.identifier.description, process: process,
-                launch: launch, wantsWakeWord: record.wantsWakeWord, connection: connection.key, loop: loop)
-            connections.insert(connection)
-            connection.role = .client(known)
-            note(connection, of: client, known)
-        } catch {
-            // Its process has ended, and nobody was there to hear of it.
-            logger.debug("\(record.registration.identifier) is gone: \(error)")
-            journal?.forget(client, record.registration.identifier, supervision)
-        }
+        tellOfEnds(heirs)
     }
 
     private func execution(of client: Legacy.Client, _ record: ClientRecord) -> Legacy.Execution {
@@ -170,7 +148,7 @@ extension Supervisor {
         _ socket: Legacy.Socket, _ name: String, _ descriptor: consuming OwnedDescriptor?,
         _ waiting: Set<ClientID>
     ) -> Legacy.Socket? {
-        guard let descriptor, connection(of: socket.owner) != nil else {
+        guard let descriptor else {
             journal?.forget(socket.token)
             return nil
         }
@@ -181,13 +159,9 @@ extension Supervisor {
     }
 
     private func welcomeBack(_ client: Legacy.Client) {
+        tellLaunchedOfRestart(client.id)
         guard let connection = connection(of: client.id), let record = connection.client else { return }
-        do {
-            record.wakeWord = try unsafe earlyWaker.add(
-                client.id.slot, user: connection.credentials.uid, wantsWord: record.wantsWakeWord)
-        } catch {
-            log(.connections, .notice, "no wake word for \(record.identifier): \(error)")
-        }
+        addWakeWord(record, connection)
         switch supervision.state(of: client.id) {
         case .suspended:
             // It would pile up where nobody reads.
@@ -195,7 +169,7 @@ extension Supervisor {
             guard supervision.isCertainToWake(client.id), let epoch = client.epoch else { return }
             let thaw = suspender.quickThaw(slot: client.id.slot)
             unsafe earlyWaker.set(client.id.slot, epoch: epoch, thaw: thaw)
-        case .notRunning, .inactive, .active, .background, .suspending, .terminating:
+        case .notRunning, .inactive, .active, .background, .suspending, .terminating, .dormant, .launching:
             tellOfRestart(connection)
         }
     }
@@ -210,7 +184,7 @@ extension Supervisor {
             message.wakeWord = UInt32(word.index)
             let whole = WireSupervisorMessage(.supervisorRestarted(message))
             // With a full queue it has to do without the word.
-            if trySending(whole, to: connection, descriptor: word.descriptor) { return }
+            if trySending(whole, to: connection, descriptors: [word.descriptor]) { return }
             message.wakeWord = 0
         }
         send(WireSupervisorMessage(.supervisorRestarted(message)), to: connection)

@@ -8,6 +8,9 @@ struct WatchToken: Sendable {
         case connectionWritable
         case processExit
         case socket
+        case launchReport
+        case launchExit
+        case memoryPressure
         case keeper
     }
 

@@ -54,6 +54,9 @@ extension SupervisionCounters {
             ("overruns_background_tasks", overrunsBackgroundTasks),
             ("wake_limit_exceeded", wakeLimitExceeded), ("sockets_adopted", socketsAdopted),
             ("sockets_refused", socketsRefused), ("protocol_errors", protocolErrors),
+            ("launches", launches), ("crashes", crashes), ("gave_up", gaveUp),
+            ("ended_under_pressure", endedUnderPressure), ("hibernations", hibernations),
+            ("overruns_launch", overrunsLaunch),
         ]
     }
 
@@ -83,6 +86,9 @@ extension ClientInfo {
             .init(name: "keep_alive_due_in_ms", value: keepAliveDueIn.map(JSON.milliseconds) ?? .null),
             .init(name: "background_tasks", value: .array(backgroundTasks.map(JSON.string))),
             .init(name: "media_active", value: .bool(isMediaActive)),
+            .init(name: "can_launch", value: .bool(canLaunch)),
+            .init(name: "state_bytes", value: .count(stateBytes)),
+            .init(name: "launches_in_row", value: .count(launchesInRow)),
             .init(name: "warnings", value: .array(warnings.map(JSON.string))),
             .init(name: "counters", value: counters.json),
         ]
@@ -116,7 +122,7 @@ extension ClientInfo.Socket {
         [
             "token": .string(tokenText), "tag": tag.map { .string($0.rawValue) } ?? .null,
             "name": .string(name), "kind": .string(kind), "local": .string(local), "peer": .string(peer),
-            "condition": .string(condition),
+            "condition": .string(condition), "survives": .bool(survives),
         ]
     }
 }

@@ -5,6 +5,7 @@ final class SimulatedSocket {
     let token: SocketToken
     unowned let owner: SimulatedClient
     let isStream: Bool
+    let survives: Bool
     var unread = 0
     var isPeerClosed = false
     var isReset = false
@@ -20,10 +21,11 @@ final class SimulatedSocket {
     /// Since when something waits in it while its owner sleeps.
     var waitingSince: Instant?
 
-    init(_ token: SocketToken, of owner: SimulatedClient, isStream: Bool) {
+    init(_ token: SocketToken, of owner: SimulatedClient, isStream: Bool, survives: Bool) {
         self.token = token
         self.owner = owner
         self.isStream = isStream
+        self.survives = survives
     }
 
     var conditions: Conditions {

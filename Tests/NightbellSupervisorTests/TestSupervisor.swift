@@ -41,6 +41,8 @@ final class TestSupervisor: Sendable {
         return logger
     }
 
+    func pretendMemoryIsShort() { run.supervisor.memoryIsShort() }
+
     /// Ends it in an orderly way; fails if it does not come to an end, or leaves a cgroup behind.
     func stop(timeout: TimeInterval = 10) throws {
         try run.stop(timeout)
@@ -56,7 +58,7 @@ final class TestSupervisor: Sendable {
     /// A supervisor and its thread.
     private final class Run: @unchecked Sendable {
         // Sendable: what changes is guarded by the condition.
-        private let supervisor: Supervisor
+        let supervisor: Supervisor
         private let ended = NSCondition()
         private var outcome: Result<Void, any Error>?
 

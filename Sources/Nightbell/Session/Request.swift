@@ -8,12 +8,17 @@ package struct NewSocket: Sendable, Hashable {
     package var name: String
     /// Tells later whether the descriptor still means the same open file.
     package var file: FileIdentity
+    /// It stays parked when this process is gone.
+    package var survives: Bool
 
-    package init(descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity) {
+    package init(
+        descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity, survives: Bool = false
+    ) {
         self.descriptor = descriptor
         self.tag = tag
         self.name = name
         self.file = file
+        self.survives = survives
     }
 }
 
@@ -40,6 +45,8 @@ package enum Request: Sendable {
     case endTask(BackgroundTask)
     case timeRemaining
     case media
+    case saveState([UInt8])
+    case hibernate
 }
 
 /// What the caller learns.
@@ -82,6 +89,10 @@ extension WireClientMessage {
         Self(.setKeepAliveTimeout(.with { $0.timeoutMs = milliseconds }), request: request)
     }
 
+    package static func saveState(_ bytes: [UInt8], request: UInt64) -> Self {
+        Self(.saveState(.with { if !bytes.isEmpty { $0.state = WireState(bytes) } }), request: request)
+    }
+
     package static func wakeDone(_ id: UInt64) -> Self { Self(.wakeDone(.with { $0.wakeID = id })) }
 
     package static func handOver(_ sockets: [NewSocket], request: UInt64) -> Self {
@@ -89,6 +100,7 @@ extension WireClientMessage {
             WireHandOver.Socket.with {
                 $0.tag = socket.tag.wire
                 $0.name = socket.name
+                $0.survives = socket.survives
             }
         }
         return Self(.handOver(.with { $0.sockets = list }), request: request)

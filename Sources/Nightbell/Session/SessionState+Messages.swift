@@ -85,6 +85,8 @@ extension SessionState {
             case .request: wake.reasons.insert(.request)
             case .clientMessage: wake.reasons.insert(.clientMessage)
             case .supervisorStopping: wake.reasons.insert(.supervisorStopping)
+            case .launched: wake.reasons.insert(.launched)
+            case .relaunched: wake.reasons.insert(.relaunched)
             case .unspecified, .UNRECOGNIZED: break
             }
         }

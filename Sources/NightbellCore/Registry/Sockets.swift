@@ -34,6 +34,8 @@ public struct SocketOffer: Sendable, Equatable {
     public var isListening: Bool
     public var isConnected: Bool
     public var hasPendingError: Bool
+    /// It stays parked when its owner's process is gone, and launches it again.
+    public var survives = false
 
     public init(
         tag: SocketTag, isPollable: Bool = true, isSocket: Bool = true, isStream: Bool = true,
@@ -82,6 +84,7 @@ struct ParkedSocket: Sendable, Equatable {
     let owner: ClientID
     let tag: SocketTag
     let isStream: Bool
+    let survives: Bool
     var condition: SocketCondition = .held
     /// Where it stands in its owner's list.
     var index: Int32

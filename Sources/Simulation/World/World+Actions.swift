@@ -56,6 +56,26 @@ extension World {
         case .forget(let id):
             mix(13, id.rawValue)
             forget(id)
+        case .park(let id):
+            mix(15, id.rawValue)
+            park(id)
+        case .launch(let id):
+            mix(16, id.rawValue)
+            launch(id)
+        case .rejoined(let id, let key):
+            mix(17, id.rawValue)
+            answered(key, nil, isRegistration: true)
+            registrations[key] = nil
+            rejoined(id)
+        case .declared(let id):
+            mix(18, id.rawValue)
+            declare(id)
+        case .keepState(let id):
+            mix(19, id.rawValue)
+            keepState(id)
+        case .dropState(let id):
+            mix(20, id.rawValue)
+            dropState(id)
         case .trace(let id, let trace):
             mix(14, id.rawValue)
             client(id)?.isTouched = true
@@ -99,7 +119,7 @@ extension World {
                     .answers, before.map { socket($0) == nil } ?? true, "what was adopted is adopted again")
                 expect(client) { $0.socketsAdopted += 1 }
                 require(.tokens, isAcceptable(offer, client), "\(Wording.name(token)) should be refused")
-                adopt(token, client, isStream: offer.isStream)
+                adopt(token, client, offer)
             case .failure(let refusal):
                 coverage.refusals += 1
                 expect(client) { $0.socketsRefused += 1 }
@@ -114,6 +134,7 @@ extension World {
     /// What may be adopted, quotas aside.
     private func isAcceptable(_ offer: SocketOffer, _ client: SimulatedClient) -> Bool {
         guard offer.isPollable, !offer.isListening else { return false }
+        guard !offer.survives || client.registration.isLaunchable else { return false }
         guard offer.tag == .voip else { return offer.tag == .device }
         return client.registration.modes.contains(.voip) && !offer.hasPendingError
             && (offer.isConnected || !offer.isStream)
@@ -125,7 +146,7 @@ extension World {
             || all >= settings.quotas.socketsPerUser
     }
 
-    private mutating func adopt(_ token: SocketToken, _ client: SimulatedClient, isStream: Bool) {
+    private mutating func adopt(_ token: SocketToken, _ client: SimulatedClient, _ offer: SocketOffer) {
         let slot = Int(token.slot)
         while socketsBySlot.count <= slot {
             socketsBySlot.append(nil)
@@ -134,7 +155,7 @@ extension World {
         let isFresh = socketsBySlot[slot] == nil && token.rawValue > generations[slot]
         require(.tokens, isFresh, "\(Wording.name(token)) is given twice")
         generations[slot] = token.rawValue
-        let socket = SimulatedSocket(token, of: client, isStream: isStream)
+        let socket = SimulatedSocket(token, of: client, isStream: offer.isStream, survives: offer.survives)
         // It may have been readable before it was handed over.
         if random.once(in: 3) { socket.unread = 1 }
         socketsBySlot[slot] = socket
@@ -175,6 +196,7 @@ extension World {
         socketCount -= 1
         if formerTokens.count == 16 { formerTokens.removeFirst() }
         formerTokens.append(token)
+        socket.owner.owed.removeAll { $0 == token }
         mustBeTold.removeAll { $0.token == token }
     }
 
@@ -222,11 +244,12 @@ extension World {
     private mutating func kill(_ id: ClientID, _ reason: TerminationReason) {
         guard let client = client(id) else { return violate(.answers, "kill a stranger") }
         client.isTouched = true
-        if isTakingOver { return takeUpKill(client) }
+        if isTakingOver { return takeUpKill(client, reason) }
         require(.budgets, !client.isKilled, "\(Wording.name(id)) is killed twice")
         client.isKilled = true
         coverage.kills += 1
-        queue.append((.gone(id), now))
+        if client.ending != .quitByUser { client.ending = reason }
+        queue.append((.ended(id, .failed), now))
         switch reason {
         case .backgroundTasksOverran:
             expect(client) { $0.overrunsBackgroundTasks += 1 }
@@ -234,7 +257,24 @@ extension World {
         case .tooManyWakes:
             let isDue = endSleep(client, isEnd: false)
             require(.wakeLimit, isDue, "\(Wording.name(id)) is killed for wakes it did not have")
-        case .quitByUser:
+        case .memoryPressure:
+            expect(client) { $0.endedUnderPressure += 1 }
+            let isRight = mustBeEnded.first === client
+            require(.launches, isRight, "\(Wording.name(id)) is ended before larger ones, or without need")
+            mustBeEnded.removeAll { $0 === client }
+            endSleep(client, isEnd: true)
+        case .hibernation:
+            expect(client) { $0.hibernations += 1 }
+            let wasReady = client.isAttempted && client.preparing == nil
+            require(
+                .launches, client.hibernates && (wasReady || client.asleepSince != nil),
+                "\(Wording.name(id)) is ended and did not ask for it")
+            endSleep(client, isEnd: true)
+        case .launchOverran:
+            let isOver = client.launchUntil.map { now >= $0 } ?? false
+            require(.launches, isOver, "\(Wording.name(id)) is ended before its launch is over")
+        case .quitByUser, .exitsOnSuspend:
+            if client.launchUntil != nil { break }
             let isOver = client.terminating.map { now >= $0.until } ?? (client.execution != .running)
             require(.budgets, isOver, "\(Wording.name(id)) is killed before its notice is over")
             endSleep(client, isEnd: true)
@@ -250,6 +290,7 @@ extension World {
             require(.tokens, client.sockets.isEmpty, "\(Wording.name(id)) left sockets behind")
         }
         isUsageTouched = true
+        require(.launches, client.fate != .parked, "\(Wording.name(id)) is forgotten, and should come back")
         endSleep(client, isEnd: true)
         client.isGone = true
         identifiersGivenUp += 1
@@ -265,6 +306,11 @@ extension World {
             return violate(.answers, "nobody asked for \(Wording.name(id))")
         }
         require(.stop, !core.isStopping, "a client is let in by a supervisor that stops")
+        let client = add(id, registration)
+        note("\(Wording.name(id)) is \(client.behaviour), uid \(registration.user)")
+    }
+
+    mutating func add(_ id: ClientID, _ registration: Registration) -> SimulatedClient {
         isUsageTouched = true
         coverage.clients += 1
         let behaviour = random.pick(climate.behaviours) ?? .wellBehaved
@@ -278,7 +324,11 @@ extension World {
         own(registration)
         let namesakes = clients.count { $0.registration.identifier == registration.identifier }
         require(.counters, namesakes == 1, "two clients of one name")
-        note("\(Wording.name(id)) is \(behaviour), uid \(registration.user)")
+        let timeout = registration.keepAliveTimeout
+        client.timeout = timeout.map { max($0, settings.keepAlive.minimumTimeout) }
+        client.lastRun = now
+        client.setWindow(climate)
+        return client
     }
 
     /// A name that is new to a uid which has as many as it may takes the place of the one unused for longest.
@@ -312,8 +362,10 @@ extension World {
             isRight = own >= settings.quotas.clientsPerUser
         case .modeRequired, .timeoutTooShort, .invalidToken, .invalidTask, .illegalState, .notPollable,
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
-            .tooManyTasks, .noSuchClient:
+            .tooManyTasks, .cannotLaunch, .stateTooLarge:
             isRight = false
+        case .noSuchClient:
+            isRight = true
         }
         require(.answers, isRight, "a registration is refused because of \(refusal)")
     }

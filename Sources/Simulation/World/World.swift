@@ -59,12 +59,23 @@ package struct World {
     /// Thaws that `Fault.thawAfterWake` puts off.
     var lateThaws: [SimulatedClient] = []
     var isUsageTouched = true
+    /// Memory is short until then.
+    var pressedUntil = Instant(nanoseconds: .min)
+    /// Who must be ended because memory is short.
+    var mustBeEnded: [SimulatedClient] = []
+    /// What is being declared, or said by a process that takes over.
+    var declared: Registration?
+    var declaredReasons: WakeReasons = []
+    /// The size of the state that is being saved.
+    var saved = 0
     /// What this life of the supervisor must have counted.
     var expected = Counters()
     var socketCount = 0
     /// Who an identifier belongs to.
     var owners: [ClientIdentifier: Ownership] = [:]
     var identifiersGivenUp = 0
+    /// Those that were forgotten on request in this turn.
+    var disowned: [ClientIdentifier: Ownership] = [:]
     /// What outlives the supervisor.
     var held = Held()
     /// How many more moments this turn has before the supervisor dies.
@@ -142,6 +153,7 @@ package struct World {
         mustBeTold.removeAll(keepingCapacity: true)
         unanswered.removeAll(keepingCapacity: true)
         sent.removeAll(keepingCapacity: true)
+        disowned.removeAll(keepingCapacity: true)
         hasThawed = false
         for index in events.indices {
             let event = events[index]
@@ -149,6 +161,7 @@ package struct World {
             if isLastMoment() || diesAfterThaw(event) { return die(before: index) }
             foresee(event)
             if fault == .senderMistaken { events[index] = mistaken(event) }
+            confirmWelcome(event)
             core.handle(events[index], at: now, into: &actions)
             hear(event)
             writeThrough(event)
@@ -162,7 +175,7 @@ package struct World {
         writeThrough(nil)
         carryOutActions()
         if momentsLeft != nil { return die(before: events.count) }
-        for client in lateThaws { client.execution = .running }
+        for client in lateThaws where client.execution != .absent { client.execution = .running }
         lateThaws.removeAll()
         keepUp(isTimer: false)
         for (client, token) in mustBeTold where !client.isKilled && !client.isGone {
@@ -187,7 +200,9 @@ package struct World {
         require(
             .replay,
             replayed.actions == actions.actions && replayed.adoptions == actions.adoptions
-                && replayed.firedSockets == actions.firedSockets, "the same events gave other actions")
+                && replayed.firedSockets == actions.firedSockets
+                && replayed.changedOwnership == actions.changedOwnership, "the same events gave other actions"
+        )
         require(.replay, replay.nextDeadline == core.nextDeadline, "the same events gave another deadline")
         if steps % 64 == 0 { require(.replay, replay == core, "the same events gave another state") }
     }
@@ -209,6 +224,7 @@ package struct World {
             carryOut(action)
             keep(action)
         }
+        for identifier in actions.changedOwnership { keepOwner(of: identifier) }
     }
 }
 
@@ -223,6 +239,11 @@ package struct Coverage: Sendable, Equatable {
     package var resets: UInt64 = 0
     package var stalls: UInt64 = 0
     package var refusals: UInt64 = 0
+    package var parked: UInt64 = 0
+    package var rejoined: UInt64 = 0
+    package var takenOver: UInt64 = 0
+    package var statesDropped: UInt64 = 0
+    package var disowned: UInt64 = 0
     /// Deaths of the supervisor, and what came of them.
     package var deaths: UInt64 = 0
     package var repetitions: UInt64 = 0
@@ -240,6 +261,11 @@ package struct Coverage: Sendable, Equatable {
         left.resets += right.resets
         left.stalls += right.stalls
         left.refusals += right.refusals
+        left.parked += right.parked
+        left.rejoined += right.rejoined
+        left.takenOver += right.takenOver
+        left.statesDropped += right.statesDropped
+        left.disowned += right.disowned
         left.deaths += right.deaths
         left.repetitions += right.repetitions
         left.wakesToldAgain += right.wakesToldAgain
@@ -267,7 +293,7 @@ extension Event {
         switch self {
         case .message, .fired: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
-            .timer:
+            .timer, .ended, .rejoined, .launch, .disown, .memoryPressure:
             false
         }
     }
