@@ -46,24 +46,30 @@ package struct ChannelPacket: Sendable {
     package static let version: UInt8 = 1
     /// What goes through a socket's queue as one packet with the kernel's default sizes, and some room.
     package static let capacity = 160 * 1_024
+    /// What is said together, so that memory for more is not needed: a longer record goes alone.
+    package static let usualLength = 4_096
     /// The longest record.
     package static let longestRecord = capacity - headerLength - itemLength
 
     private static let headerLength = 4
     private static let itemLength = 16
 
-    package private(set) var bytes: [UInt8] = [version, 0, 0, 0]
+    package private(set) var bytes: [UInt8]
     /// They stay whose they are.
     package private(set) var descriptors: [CInt] = []
     package private(set) var count = 0
 
-    package init() {}
+    package init() {
+        bytes = [Self.version, 0, 0, 0]
+        bytes.reserveCapacity(Self.usualLength)
+    }
 
     package var isEmpty: Bool { count == 0 }
 
     /// Whether there is no room for a record of this length, with a descriptor, any more.
     package func isFull(for length: Int, maximumDescriptors: Int) -> Bool {
-        bytes.count + Self.itemLength + length > Self.capacity || descriptors.count >= maximumDescriptors
+        !isEmpty && bytes.count + Self.itemLength + length > Self.usualLength
+            || descriptors.count >= maximumDescriptors
     }
 
     package mutating func append(_ item: ChannelItem, descriptor: CInt? = nil) {
@@ -89,7 +95,7 @@ package struct ChannelPacket: Sendable {
 
     /// The memory of a packet of the usual size is used again, that of a large one is not kept.
     package mutating func removeAll() {
-        guard bytes.capacity <= 4_096 else { return self = ChannelPacket() }
+        guard bytes.capacity < 2 * Self.usualLength else { return self = ChannelPacket() }
         bytes.removeSubrange(Self.headerLength...)
         descriptors.removeAll(keepingCapacity: true)
         count = 0

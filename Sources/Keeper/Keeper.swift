@@ -178,8 +178,9 @@ package final class Keeper {
     private func live(_ channel: consuming SeqPacketSocket) -> Never {
         var inherited = RecordStore()
         swap(&inherited, &store)
-        // A worker has no use for it.
+        // A worker has no use for them.
         packet = PacketBuffer(capacity: 1)
+        close(signals.rawValue)
         let inheritance = Inheritance(
             store: inherited, link: KeeperLink(channel), isFirst: !hasServed, mustWait: false)
         FaultInjection.armFromEnvironment(isFirst: startedWorkers == 1)

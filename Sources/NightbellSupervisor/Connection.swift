@@ -18,14 +18,14 @@ final class Connection {
     var role = Role.stranger
     /// Whether a message of it has arrived.
     var hasSpoken = false
+    /// It has not been told yet that another worker has taken over.
+    var owesRestart = false
     /// Messages that the peer's full queue did not take, oldest first.
     private(set) var outgoing: [[UInt8]] = []
     private(set) var outgoingBytes = 0
     /// A question about all clients that is being answered, in parts. Nothing else of this connection is read
     /// meanwhile.
     var listing: Listing?
-    /// It has not been told yet that another worker has taken over.
-    var owesRestart = false
     /// Events that a watcher missed because it did not read.
     var droppedEvents: UInt64 = 0
 

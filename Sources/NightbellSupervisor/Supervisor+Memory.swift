@@ -1,7 +1,7 @@
 import CLinux
 import NightbellCore
 
-/// What many clients needed, given back when most of them have left.
+/// What many clients needed, given back when most of them have left; what it took to take them over, at once.
 extension Supervisor {
     /// Fewer than this are not worth the walk through the heap.
     private static let worthwhile = 1_024
@@ -11,7 +11,9 @@ extension Supervisor {
     func giveMemoryBack() {
         let population = connections.count + supervision.socketCount
         peakPopulation = max(peakPopulation, population)
-        guard peakPopulation >= Self.worthwhile, population < peakPopulation / 4 else { return }
+        let haveMostLeft = peakPopulation >= Self.worthwhile && population < peakPopulation / 4
+        guard haveMostLeft || hasTakenOver && population >= Self.worthwhile else { return }
+        hasTakenOver = false
         clinux_release_free_memory()
         peakPopulation = population
     }

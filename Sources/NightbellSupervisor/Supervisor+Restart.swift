@@ -45,14 +45,21 @@ extension Supervisor {
         }
         let now = Instant(nanoseconds: BootClock.now())
         do {
-            guard let ledger = store.descriptor(.ledger) else {
+            guard let ledger = store.take(.ledger)?.takeDescriptor() else {
                 throw SystemError(code: EBADF, call: "ledger")
             }
             let records = try Journal.Records(store)
-            let journal = Journal(link, try Ledger(mapping: ledger), isFirst: isFirst, startedAt: now)
-            var actions = ActionBuffer()
-            _ = try Supervision(
-                settings: configuration.settings, taking: journal.legacy(records), at: now, into: &actions)
+            let journal = Journal(
+                link, try Ledger(mapping: ledger.rawValue), isFirst: isFirst, startedAt: now)
+            if mustWait {
+                // Another program wrote it: whether this one understands it must show before that one is gone.
+                var actions = ActionBuffer()
+                _ = try Supervision(
+                    settings: configuration.settings, taking: journal.legacy(records), at: now, into: &actions
+                )
+            }
+            // It is the keeper's.
+            _ = store.take(.lock)
             guard let listener = store.take(.listener)?.takeDescriptor() else {
                 throw SystemError(code: EBADF, call: "listener")
             }
@@ -102,11 +109,12 @@ extension Supervisor {
             supervision = try Supervision(
                 settings: configuration.settings, taking: legacy, at: now, into: &buffer)
         } catch {
-            preconditionFailure("it could be read a moment ago: \(error)")
+            preconditionFailure("what this very program has written can be read: \(error)")
         }
         for socket in legacy.sockets { journal.noteEnd(of: socket.token, supervision) }
         journal.write(&supervision, after: nil)
         for client in legacy.clients { welcomeBack(client) }
+        hasTakenOver = true
         logger.notice(
             "took over \(legacy.clients.count) clients with \(legacy.sockets.count) sockets",
             metadata: ["restarts": "\(journal.restarts)"])

@@ -63,6 +63,8 @@ public actor Supervisor {
     var silent = SilentConnections()
     /// The most connections and sockets at a time since memory was given back last.
     var peakPopulation = 0
+    /// The memory that it took has not been given back yet.
+    var hasTakenOver = false
 
     var acceptance: Acceptance
     var listenerWatch: Watch

@@ -27,7 +27,15 @@ struct Cgroup: Hashable {
     var hasFreezer: Bool { unsafe access(directory + "/cgroup.freeze", F_OK) == 0 }
 
     func openFreezer() throws(SystemError) -> OwnedDescriptor {
-        try OwnedDescriptor(opening: directory + "/cgroup.freeze", O_WRONLY)
+        try OwnedDescriptor(opening: directory + "/cgroup.freeze", O_RDWR)
+    }
+
+    /// As `isToBeFrozen`, of a freezer that is open.
+    static func isToBeFrozen(_ freezer: borrowing OwnedDescriptor) throws(SystemError) -> Bool {
+        let rawValue = freezer.rawValue
+        var digit: UInt8 = 0
+        _ = try systemCall("pread cgroup.freeze") { unsafe pread(rawValue, &digit, 1, 0) }
+        return digit == UInt8(ascii: "1")
     }
 
     /// What was asked of the freezer, not what came of it.

@@ -90,7 +90,7 @@ final class CgroupFreezer: Suspender {
                 pid: process.pid, startTime: startTime, origin: shared(cgroup.origin),
                 freezer: try cgroup.openFreezer())
             clients[slot] = client
-            guard cgroup.isToBeFrozen else { return .running }
+            guard try Cgroup.isToBeFrozen(client.freezer) else { return .running }
             client.isToBeFrozen = true
             return try cgroup.state().isFrozen ? .stopped : .stopping
         } catch {

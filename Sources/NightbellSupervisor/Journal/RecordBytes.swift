@@ -33,11 +33,12 @@ struct RecordError: Error, CustomStringConvertible {
 /// Reads what a `RecordWriter` wrote, to the last byte.
 struct RecordReader {
     private let key: RecordKey
-    private var rest: ArraySlice<UInt8>
+    private let record: [UInt8]
+    private var position = 0
 
     init(_ key: RecordKey, _ record: [UInt8], version: UInt8) throws(RecordError) {
         self.key = key
-        rest = record[...]
+        self.record = record
         let found: UInt8 = try read()
         guard found <= version else {
             throw RecordError(
@@ -45,30 +46,38 @@ struct RecordReader {
         }
     }
 
-    private mutating func take(_ count: Int) throws(RecordError) -> ArraySlice<UInt8> {
-        guard count <= rest.count else { throw RecordError(key: key, problem: "is too short") }
-        defer { rest = rest.dropFirst(count) }
-        return rest.prefix(count)
+    private mutating func take(_ count: Int) throws(RecordError) -> Range<Int> {
+        guard count <= record.count - position else { throw RecordError(key: key, problem: "is too short") }
+        defer { position += count }
+        return position..<position + count
     }
 
-    mutating func read() throws(RecordError) -> UInt8 { UInt8(try take(1).number) }
-    mutating func read() throws(RecordError) -> Bool { try take(1).number != 0 }
-    mutating func read() throws(RecordError) -> UInt16 { UInt16(try take(2).number) }
-    mutating func read() throws(RecordError) -> UInt32 { UInt32(try take(4).number) }
-    mutating func read() throws(RecordError) -> UInt64 { try take(8).number }
+    /// There are thousands of them to read before anybody is served.
+    private mutating func number(_ count: Int) throws(RecordError) -> UInt64 {
+        var number: UInt64 = 0
+        for index in try take(count).reversed() { number = number << 8 | UInt64(record[index]) }
+        return number
+    }
+
+    mutating func read() throws(RecordError) -> UInt8 { UInt8(try number(1)) }
+    mutating func read() throws(RecordError) -> Bool { try number(1) != 0 }
+    mutating func read() throws(RecordError) -> UInt16 { UInt16(try number(2)) }
+    mutating func read() throws(RecordError) -> UInt32 { UInt32(try number(4)) }
+    mutating func read() throws(RecordError) -> UInt64 { try number(8) }
 
     mutating func read() throws(RecordError) -> [UInt8] {
         let count: UInt32 = try read()
-        return Array(try take(Int(count)))
+        return Array(record[try take(Int(count))])
     }
 
     mutating func read() throws(RecordError) -> String {
-        String(decoding: try read() as [UInt8], as: UTF8.self)
+        let count: UInt32 = try read()
+        return String(decoding: record[try take(Int(count))], as: UTF8.self)
     }
 
     /// Nothing may be left.
     func end() throws(RecordError) {
-        guard rest.isEmpty else { throw RecordError(key: key, problem: "is too long") }
+        guard position == record.count else { throw RecordError(key: key, problem: "is too long") }
     }
 
     func problem(_ text: String) -> RecordError { RecordError(key: key, problem: text) }
