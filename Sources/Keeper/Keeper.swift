@@ -224,7 +224,9 @@ package final class Keeper {
     }
 
     private func ended(_ worker: WorkerProcess) {
-        guard let status = worker.reap() else { return }
+        guard let status = worker.end() else { return }
+        // After another has been started.
+        defer { _ = worker.reap() }
         hear(worker)
         self.worker = nil
         if isStopping {

@@ -32,6 +32,9 @@ final class WorkerProcess {
 
     /// How it ended, once it has: as `waitpid` tells it.
     func reap() -> CInt? { Fork.reap(process.pid) }
+
+    /// As `reap`, but it is still to be reaped.
+    func end() -> CInt? { Fork.end(of: process.pid) }
 }
 
 /// Splits this process in two.
@@ -57,6 +60,16 @@ enum Fork {
         let result = unsafe waitpid(pid, &status, WNOHANG)
         if result == -1, errno == ECHILD { return unknownEnd }
         return result == pid ? status : nil
+    }
+
+    /// As `reap`, without reaping: the kernel takes its time to forget a process that had thousands of descriptors.
+    static func end(of pid: pid_t) -> CInt? {
+        var information = unsafe siginfo_t()
+        let result = unsafe waitid(P_PID, id_t(pid), &information, WEXITED | WNOHANG | WNOWAIT)
+        if result == -1, errno == ECHILD { return unknownEnd }
+        guard result == 0, unsafe information._sifields._sigchld.si_pid == pid else { return nil }
+        let status = unsafe information._sifields._sigchld.si_status
+        return unsafe information.si_code == CInt(CLD_EXITED) ? status << 8 : status
     }
 
     /// As if killed: nothing says that it ended well.

@@ -7,12 +7,14 @@ import Glibc
 final class CgroupFreezer: Suspender {
     private final class Client {
         let pid: pid_t
-        let startTime: UInt64
+        /// nil: it was taken up, and nobody has looked yet.
+        var startTime: UInt64?
+        /// nil: there is none, or it is noted on the cgroup.
         let origin: Cgroup?
         /// `cgroup.freeze`, kept open: a thaw is one system call.
         let freezer: OwnedDescriptor
 
-        init(pid: pid_t, startTime: UInt64, origin: Cgroup?, freezer: consuming OwnedDescriptor) {
+        init(pid: pid_t, startTime: UInt64?, origin: Cgroup?, freezer: consuming OwnedDescriptor) {
             self.pid = pid
             self.startTime = startTime
             self.origin = origin
@@ -57,7 +59,9 @@ final class CgroupFreezer: Suspender {
         let attempt = "attach \(pid)"
         let startTime = try process.startTime(attempt)
         if let client = clients[slot] {
-            if client.pid == pid, client.startTime == startTime { return }
+            if client.pid == pid, client.startTime ?? startTime == startTime {
+                return client.startTime = startTime
+            }
             detach(slot: slot)
         }
         let cgroup = place.client(slot)
@@ -83,12 +87,10 @@ final class CgroupFreezer: Suspender {
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> Execution {
         let cgroup = place.client(slot)
-        let startTime = try process.startTime("take up \(process.pid)")
         guard place.holds(process.pid, in: cgroup) else { return .running }
         do throws(SystemError) {
             let client = Client(
-                pid: process.pid, startTime: startTime, origin: shared(cgroup.origin),
-                freezer: try cgroup.openFreezer())
+                pid: process.pid, startTime: nil, origin: nil, freezer: try cgroup.openFreezer())
             clients[slot] = client
             guard try Cgroup.isToBeFrozen(client.freezer) else { return .running }
             client.isToBeFrozen = true
@@ -126,7 +128,8 @@ final class CgroupFreezer: Suspender {
     private func isAlive(_ client: Client) throws(SuspensionError) -> Bool {
         do {
             let statistics = try ProcFS.readStatistics(client.pid)
-            return statistics?.startTime == client.startTime && statistics?.state != "Z"
+            guard let statistics, statistics.state != "Z" else { return false }
+            return client.startTime ?? statistics.startTime == statistics.startTime
         } catch {
             throw SuspensionError("freeze \(client.pid)", error)
         }
@@ -152,7 +155,8 @@ final class CgroupFreezer: Suspender {
 
     func detach(slot: UInt32) {
         guard let client = clients.remove(slot) else { return }
-        _ = place.client(slot).dissolve(into: client.origin, else: place.parent)
+        let cgroup = place.client(slot)
+        _ = cgroup.dissolve(into: client.origin ?? cgroup.origin, else: place.parent)
     }
 
     func detachAll() {

@@ -17,7 +17,7 @@ struct Client: Sendable, Equatable {
     var keepAlive: KeepAlive?
     var limiter = WakeLimiter()
     var backoff = Backoff()
-    var counters = Counters()
+    private var packedCounters = PackedCounters(Counters())
     var lastEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
     /// How long it had slept when the wake of that number was decided.
@@ -50,6 +50,14 @@ struct Client: Sendable, Equatable {
             return Window(earliest: max(earliest, base + .nanoseconds(1)), latest: latest)
         }
     }
+
+    var counters: Counters {
+        get { packedCounters.counters }
+        set { packedCounters = PackedCounters(newValue) }
+    }
+
+    /// As they are noted outside.
+    var counterWords: InlineArray<11, UInt64> { packedCounters.words }
 
     enum PendingWake: Sendable {
         case new

@@ -84,7 +84,7 @@ extension Client {
 
     fileprivate var figures: Progress.Figures {
         var figures = Progress.Figures(repeating: 0)
-        let words = counters.words
+        let words = counterWords
         for index in words.indices { figures[index] = words[index] }
         // Zero is none, so each is one more than it is.
         limiter.forEachLatest(Progress.wakeCount) { index, wake in
@@ -219,6 +219,21 @@ extension TerminationReason {
         case 3: self = .tooManyWakes
         default: return nil
         }
+    }
+}
+
+/// Counters in little more than half the room.
+struct PackedCounters: Sendable, Equatable {
+    let words: InlineArray<11, UInt64>
+
+    init(_ counters: Counters) {
+        words = counters.words
+    }
+
+    var counters: Counters { Counters(words: words) }
+
+    static func == (one: PackedCounters, other: PackedCounters) -> Bool {
+        one.words.indices.allSatisfy { one.words[$0] == other.words[$0] }
     }
 }
 
