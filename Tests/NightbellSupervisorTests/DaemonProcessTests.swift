@@ -126,6 +126,7 @@ import Testing
     /// Whether it has said something before or not: the kernel would tell of a reset first.
     @Test func whoIsRefusedCanReadWhy() throws {
         let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 24")
+        let worker = try daemon.worker()
         var crowd: [WireClient] = []
         while true {
             let next = try WireClient(path: daemon.socketPath)
@@ -133,13 +134,13 @@ import Testing
             crowd.append(next)
         }
         #expect(crowd.count > 2)
-        kill(daemon.child.pid, SIGSTOP)
-        try #require(eventually { ProcFS.state(daemon.child.pid) == "T" })
+        kill(worker, SIGSTOP)
+        try #require(eventually { ProcFS.state(worker) == "T" })
         let late = try (0..<4).map { _ in try WireClient(path: daemon.socketPath) }
         for (index, client) in late.enumerated() {
             for _ in 0..<index { try client.send(.status(WireStatus()), request: 1) }
         }
-        kill(daemon.child.pid, SIGCONT)
+        kill(worker, SIGCONT)
         for client in late { #expect(try client.plainWords().map(\.error.code) == [.outOfDescriptors]) }
         withExtendedLifetime(crowd) {}
     }
@@ -147,12 +148,13 @@ import Testing
     /// Beside what it breaks the protocol with it has said more, which nobody will read.
     @Test func whoIsExpelledCanReadWhy() throws {
         let daemon = try DaemonProcess(suspension: "none", "--set messagesPerTurn=1")
+        let worker = try daemon.worker()
         let client = try WireClient(path: daemon.socketPath)
-        kill(daemon.child.pid, SIGSTOP)
-        try #require(eventually { ProcFS.state(daemon.child.pid) == "T" })
+        kill(worker, SIGSTOP)
+        try #require(eventually { ProcFS.state(worker) == "T" })
         try client.send(.enterBackground(WireEnterBackground()), request: 1)
         for _ in 0..<5 { try client.send(.status(WireStatus()), request: 2) }
-        kill(daemon.child.pid, SIGCONT)
+        kill(worker, SIGCONT)
         #expect(try client.plainWords().map(\.error.code) == [.helloRequired])
     }
 
