@@ -177,6 +177,7 @@ import Testing
     /// A question and a call at one moment: the sleeper runs because the call has let it, and is told of the call.
     @Test(arguments: ["cgroup", "signal"]) func askingAtTheMomentOfACall(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
+        let worker = try daemon.worker()
         let observer = try WireClient(path: daemon.socketPath)
         let puppet = try PuppetProcess(path: daemon.socketPath, name)
         let peer = try puppet.park("flow")
@@ -186,13 +187,13 @@ import Testing
             try observer.wait(for: name, toBe: .suspended, path: daemon.socketPath)
             #expect(try observer.show(name).counters.wakesSocket == UInt64(round - 1))
             // Stopped, it finds both when it runs again, the question first.
-            kill(daemon.child.pid, SIGSTOP)
-            #expect(eventually { ProcFS.state(daemon.child.pid) == "T" })
+            kill(worker, SIGSTOP)
+            #expect(eventually { ProcFS.state(worker) == "T" })
             var show = WireShow()
             show.identifier = name
             try observer.send(.show(show), request: 1_000_000 + UInt64(round))
             try peer.say("INVITE")
-            kill(daemon.child.pid, SIGCONT)
+            kill(worker, SIGCONT)
             #expect(try puppet.event("wake").contains("socket"))
             try puppet.event("read")
             _ = try observer.answer(to: 1_000_000 + UInt64(round))

@@ -22,6 +22,7 @@ import Testing
     /// Stopped, the supervisor finds both at once; the packet came first.
     @Test(arguments: Kind.allCases) func aPacketBeforeReadyWakesTheSleeper(kind: Kind) throws {
         let daemon = try DaemonProcess(suspension: "none")
+        let worker = try daemon.worker()
         let name = "org.example.phone"
         let client = try WireClient(path: daemon.socketPath)
         try client.hello(name)
@@ -37,12 +38,12 @@ import Testing
         try client.finish(try client.wake())
         let epoch = try client.prepare()
 
-        kill(daemon.child.pid, SIGSTOP)
-        try #require(eventually { ProcFS.state(daemon.child.pid) == "T" })
+        kill(worker, SIGSTOP)
+        try #require(eventually { ProcFS.state(worker) == "T" })
         try pair.send("INVITE")
         try #require(eventually { Poll.now(pair.near).contains(.readable) })
         try client.ready(epoch)
-        kill(daemon.child.pid, SIGCONT)
+        kill(worker, SIGCONT)
 
         let wake = try client.wake()
         #expect(wake.reasons == [.socket])
