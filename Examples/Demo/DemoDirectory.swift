@@ -3,22 +3,33 @@ import Glibc
 /// The directory of one run, with the supervisor's socket and notes and the logs in it.
 ///
 /// A demo that was killed leaves its directory behind, for the next one to remove. Anybody can make directories of
-/// such names, so what counts is whose it is and which process it says that it belongs to.
+/// such names, so what counts is whose it is, and that nobody holds the lock in it.
 struct DemoDirectory {
     let path: String
 
     private static let prefix = "nightbell-demo-"
-    /// The file that names the process: its id and when it was started, in clock ticks since the machine's start.
+    /// The file that the process has locked for as long as it lives. Its id in there is for people: in another
+    /// namespace it would be somebody else's.
     private static let mark = "demo"
+    /// Held open, and so locked, until the end.
+    private var lock: CInt = -1
 
-    static var parent: String { getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp" }
+    static var parent: String {
+        let directory = getenv("TMPDIR").map { String(cString: $0) } ?? ""
+        return directory.isEmpty ? "/tmp" : directory
+    }
 
     init() throws {
         var template = Array("\(Self.parent)/\(Self.prefix)XXXXXX".utf8CString)
         guard let path = mkdtemp(&template) else { throw DemoError.system("mkdtemp", code: errno) }
         self.path = String(cString: path)
-        guard let start = Self.startTime(of: getpid()) else { throw DemoError.missing("/proc is not there") }
-        try write("\(getpid()) \(start)\n", to: "\(self.path)/\(Self.mark)")
+        // It has its name only when it is locked, so that nobody finds it without an owner.
+        let unlocked = "\(self.path)/\(Self.mark).new"
+        try write("\(getpid())\n", to: unlocked)
+        lock = openat(AT_FDCWD, unlocked, O_RDONLY | O_CLOEXEC)
+        guard lock >= 0, flock(lock, LOCK_EX | LOCK_NB) == 0,
+            rename(unlocked, "\(self.path)/\(Self.mark)") == 0
+        else { throw DemoError.system("flock", code: errno) }
     }
 
     private init(path: String) { self.path = path }
@@ -56,19 +67,7 @@ struct DemoDirectory {
         guard fstat(file, &status) == 0, status.st_uid == geteuid(), status.st_mode & S_IFMT == S_IFREG else {
             return false
         }
-        let words = contents(ofOpen: file).split(whereSeparator: \.isWhitespace)
-        guard words.count == 2, let id = pid_t(words[0]), let start = UInt64(words[1]) else { return false }
-        return Self.startTime(of: id) != start
-    }
-
-    /// When a process was started; nil if there is none that lives.
-    private static func startTime(of id: pid_t) -> UInt64? {
-        // The name in brackets may hold anything; after it come the state and, 19 fields on, the start.
-        let text = contents(of: "/proc/\(id)/stat")
-        guard let bracket = text.lastIndex(of: ")") else { return nil }
-        let fields = text[bracket...].split(separator: " ")
-        guard fields.count > 20, fields[1] != "Z", fields[1] != "X" else { return nil }
-        return UInt64(fields[20])
+        return flock(file, LOCK_EX | LOCK_NB) == 0
     }
 
     // MARK: Files

@@ -15,6 +15,29 @@ package enum ForeignDescriptor {
         }
     }
 
+    /// Throws away what has been sent to a socket, and closes it, on a thread of its own: what is thrown away may hold
+    /// descriptors, by the hundred thousand, and the kernel closes them on the spot.
+    static func drain(_ socket: consuming OwnedDescriptor) {
+        SlowCloser.shared.drain(socket)
+    }
+
+    /// Throws away what was sent before the other end was kept from sending, so many packets at the most.
+    static func discardInput(_ socket: CInt, packets: Int) {
+        // A packet may be empty, and then looks like the end. More of them than this in a row do not fit into a queue.
+        var empty = 0
+        var byte: UInt8 = 0
+        var looks = 0
+        while looks < packets, empty < 4_096 {
+            looks += 1
+            let count = unsafe recv(socket, &byte, 1, CInt(MSG_DONTWAIT | MSG_TRUNC))
+            if count < 0, errno != EINTR, errno != ECONNRESET { return }
+            empty = count == 0 ? empty + 1 : 0
+        }
+    }
+
+    /// How many descriptors wait to be closed. They are not anybody's any more, and still there.
+    package static var pendingCount: Int { SlowCloser.shared.pendingCount }
+
     /// Whether close(2) may take longer than a moment.
     package static func mayBlock(_ descriptor: CInt) -> Bool {
         let type = clinux_file_type(descriptor)
@@ -31,16 +54,22 @@ package enum ForeignDescriptor {
     }
 }
 
-/// Some threads that do nothing but wait in close(2). They exist only while there is something to close.
+/// Some threads that do nothing but throw away, and wait in close(2). They exist only while there is something to close.
 @safe
 private final class SlowCloser: @unchecked Sendable {
+    private struct Item {
+        let descriptor: CInt
+        /// There may be something to be thrown away first.
+        let isToBeDrained: Bool
+    }
+
     // Sendable: `waiting` and `threads` are touched only with the lock held.
     static let shared = SlowCloser()
     /// So many can be stuck at a time; what comes after them keeps its descriptor until one is not.
     private static let maximumThreads = 64
 
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-    private var waiting: [CInt] = []
+    private var waiting: [Item] = []
     private var threads = 0
 
     private init() {
@@ -50,9 +79,24 @@ private final class SlowCloser: @unchecked Sendable {
     }
 
     func close(_ descriptor: consuming OwnedDescriptor) {
+        append(Item(descriptor: descriptor.take(), isToBeDrained: false))
+    }
+
+    func drain(_ socket: consuming OwnedDescriptor) {
+        append(Item(descriptor: socket.take(), isToBeDrained: true))
+    }
+
+    /// Those that a thread is busy with, too.
+    var pendingCount: Int {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
-        waiting.append(descriptor.take())
+        return waiting.count + threads
+    }
+
+    private func append(_ item: Item) {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        waiting.append(item)
         if threads < Self.maximumThreads, startThread() { threads += 1 }
     }
 
@@ -66,8 +110,9 @@ private final class SlowCloser: @unchecked Sendable {
         let code = unsafe pthread_create(
             &thread, &attributes,
             { _ in
-                while let descriptor = SlowCloser.shared.next() {
-                    OwnedDescriptor(adopting: descriptor).close()
+                while let item = SlowCloser.shared.next() {
+                    if item.isToBeDrained { ForeignDescriptor.discardInput(item.descriptor, packets: .max) }
+                    OwnedDescriptor(adopting: item.descriptor).close()
                 }
                 return nil
             }, nil)
@@ -75,7 +120,7 @@ private final class SlowCloser: @unchecked Sendable {
     }
 
     /// What a thread closes next; none, and it ends.
-    private func next() -> CInt? {
+    private func next() -> Item? {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
         if waiting.isEmpty {

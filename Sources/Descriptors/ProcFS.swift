@@ -121,28 +121,33 @@ package enum ProcFS {
         return text.hasSuffix("\n") ? String(text.dropLast()) : text
     }
 
-    /// How many file locks the process holds. Locks of open file descriptions (`OFDLCK`) are nobody's; those
-    /// waited for do not count.
+    /// How many file locks the process holds by the first of its descriptors, `limit` at the most.
     ///
-    /// - Returns: nil if the machine has so many locks that looking would take long.
-    package static func fileLocksHeld(_ pid: pid_t) -> Int? {
-        do {
-            let file = try OwnedDescriptor(opening: "/proc/locks", O_RDONLY)
-            return locksHeld(pid, in: try SmallFile.read(file, limit: 64 * 1_024))
-        } catch {
-            return nil
+    /// Not from `/proc/locks`: whoever reads that waits for all processors to pass through the scheduler, some
+    /// milliseconds long, and anybody can make it long.
+    ///
+    /// - Returns: nil if it could not be asked.
+    package static func fileLocksHeld(_ pid: pid_t, limit: Int = 64) -> Int? {
+        let directory = "/proc/\(pid)/fdinfo"
+        guard let names = try? SmallFile.names(in: directory, limit: limit) else { return nil }
+        return names.reduce(0) { held, name in
+            // Closed since, or of a kind that has much to tell and no locks.
+            guard let file = try? OwnedDescriptor(opening: "\(directory)/\(name)", O_RDONLY),
+                let information = try? SmallFile.read(file, limit: 4_096)
+            else { return held }
+            return held + locks(in: information)
         }
     }
 
-    /// `1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF`; with `->` after the number it is waited for.
-    package static func locksHeld(_ pid: pid_t, in locks: [UInt8]) -> Int {
-        var fields = ByteFields(locks)
+    /// `lock:\t1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF`, among other lines. Leases are no locks.
+    package static func locks(in information: [UInt8]) -> Int {
+        var fields = ByteFields(information)
         var held = 0
         repeat {
+            guard let title = fields.next(), title.elementsEqual("lock:".utf8) else { continue }
             fields.skip(1)
-            guard let kind = fields.next(), kind.first != UInt8(ascii: "-") else { continue }
-            fields.skip(2)
-            if ByteFields.number(fields.next()) == UInt64(clamping: pid) { held += 1 }
+            guard let kind = fields.next() else { continue }
+            if ["POSIX", "FLOCK", "OFDLCK"].contains(where: { kind.elementsEqual($0.utf8) }) { held += 1 }
         } while fields.nextLine()
         return held
     }

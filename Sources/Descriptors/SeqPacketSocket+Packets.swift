@@ -63,15 +63,35 @@ extension SeqPacketSocket {
         }
     }
 
-    /// Has the other end send nothing more, and throws away what it has sent. Whoever closes with packets unread
-    /// has the kernel tell the other end of a reset before anything that was sent to it: call this after a last word.
+    /// Whether the packet that comes next carries descriptors. It stays where it is, and so do they.
+    package borrowing func nextPacketCarriesDescriptors() -> Bool {
+        var byte: UInt8 = 0
+        return unsafe withUnsafeMutablePointer(to: &byte) { byte in
+            var vector = unsafe iovec(iov_base: byte, iov_len: 1)
+            return unsafe withUnsafeMutablePointer(to: &vector) { vector in
+                // With no room for them, the kernel says that something was left out.
+                var message = unsafe msghdr()
+                unsafe message.msg_iov = vector
+                unsafe message.msg_iovlen = 1
+                let flags = CInt(MSG_DONTWAIT | MSG_PEEK)
+                let count = unsafe recvmsg(descriptor.rawValue, &message, flags)
+                return unsafe count >= 0 && message.msg_flags & CInt(MSG_CTRUNC) != 0
+            }
+        }
+    }
+
+    /// Has the other end send nothing more, and another thread throw away what it has sent. Whoever closes with packets unread has the kernel
+    /// tell the other end of a reset before anything that was sent to it, and close descriptors in those packets on
+    /// the spot: call this before a close that is not the answer to the other's.
     package borrowing func discardInput() {
-        let rawValue = descriptor.rawValue
-        // First, so that nothing comes while we look. Fails only where there is no other end any more.
-        _ = shutdown(rawValue, CInt(SHUT_RD))
-        // One byte of each is enough, but all of its descriptors: the kernel would close them at once, and wait there.
-        var rest = PacketBuffer(capacity: 1)
-        while case .packet? = try? receive(into: &rest) {}
+        // Fails only where there is no other end any more.
+        _ = shutdown(descriptor.rawValue, CInt(SHUT_RD))
+        if let copy = try? descriptor.duplicate() {
+            ForeignDescriptor.drain(copy)
+        } else {
+            // Without a descriptor to spare it is done here, and not for long: it is to read why it is refused.
+            ForeignDescriptor.discardInput(descriptor.rawValue, packets: 64)
+        }
     }
 
     /// Describes one buffer and room for ancillary data to `sendmsg` and `recvmsg`.

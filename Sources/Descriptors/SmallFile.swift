@@ -51,12 +51,12 @@ package enum SmallFile {
         _ = try systemCall("write \(path)") { unsafe Glibc.write(rawValue, bytes, bytes.count) }
     }
 
-    /// The names in a directory, without `.` and `..`, in no order.
-    package static func names(in path: String) throws(SystemError) -> [String] {
+    /// The names in a directory, without `.` and `..`, in no order; the first ones, if there is a limit.
+    package static func names(in path: String, limit: Int = .max) throws(SystemError) -> [String] {
         guard let stream = unsafe opendir(path) else { throw SystemError("opendir \(path)") }
         defer { unsafe closedir(stream) }
         var names: [String] = []
-        while let entry = unsafe readdir(stream) {
+        while names.count < limit, let entry = unsafe readdir(stream) {
             let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
                 unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
             }

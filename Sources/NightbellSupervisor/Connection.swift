@@ -20,6 +20,8 @@ final class Connection {
     var hasSpoken = false
     /// It has not been told yet that another worker has taken over.
     var owesRestart = false
+    /// The other end has closed it, and everything that it had sent is read.
+    var hasEnded = false
     /// Messages that the peer's full queue did not take, oldest first.
     private(set) var outgoing: [[UInt8]] = []
     private(set) var outgoingBytes = 0

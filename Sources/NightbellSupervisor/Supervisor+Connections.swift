@@ -68,7 +68,8 @@ extension Supervisor {
         guard credentials.uid != 0, credentials.uid != geteuid() else { return true }
         // A client has its connection, its process and a way to stop it; there are some of our own.
         let pages = unsafe earlyWaker.pageCount
-        let inUse = supervision.socketCount + connections.count + 3 * clientProcesses.count + pages + 16
+        let clients = connections.count + 3 * clientProcesses.count + supervision.socketCount
+        let inUse = clients + pages + ForeignDescriptor.pendingCount + 16
         return inUse + count + min(1_024, descriptorLimit / 8) <= descriptorLimit
     }
 
@@ -190,7 +191,7 @@ extension Supervisor {
         connection.readable.disarm()
         connection.forgetWritable()
         // It may have been told why.
-        connection.socket.discardInput()
+        if !connection.hasEnded { connection.socket.discardInput() }
         connections.remove(connection)
         connection.role = .stranger
         resumeAccepting()

@@ -16,11 +16,20 @@ extension Supervisor {
     func receiveMessages(_ connection: Connection) {
         for _ in 0..<configuration.messagesPerTurn {
             guard connections[connection.key] === connection, connection.listing == nil else { return }
+            // What does not fit into our table the kernel would close on this thread, however long that takes.
+            if !hasDescriptors(for: connection.credentials, 0),
+                connection.socket.nextPacketCarriesDescriptors()
+            {
+                let error = WireError(
+                    .outOfDescriptors, "the supervisor has no descriptor left for this user")
+                return expel(connection, error)
+            }
             do {
                 switch try connection.socket.receive(into: &packet) {
                 case .wouldBlock:
                     return
                 case .end:
+                    connection.hasEnded = true
                     return drop(connection, "it hung up")
                 case .packet(_, let truncated, let controlTruncated):
                     takePacket(connection, truncated: truncated, controlTruncated: controlTruncated)
@@ -190,8 +199,13 @@ extension Supervisor {
             return breach(connection, error, request: request)
         }
         guard hasDescriptors(for: connection.credentials, handOver.sockets.count) else {
-            packet.discardDescriptors()
             let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left for this user")
+            let pending = ForeignDescriptor.pendingCount
+            packet.discardDescriptors()
+            // It sends descriptors that cannot be closed at once: who goes on like that would use up all there are.
+            guard ForeignDescriptor.pendingCount <= pending else {
+                return breach(connection, error, request: request)
+            }
             return answer(connection, request, .error(error))
         }
         guard handOver.sockets.allSatisfy({ $0.name.utf8.count <= Self.longestName }) else {

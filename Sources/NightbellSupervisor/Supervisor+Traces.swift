@@ -14,7 +14,8 @@ extension Supervisor {
     }
 
     /// Who sleeps with a lock held keeps others waiting for as long as it sleeps. Anybody can make the kernel's list
-    /// long, so it is not looked at for each sleep, but once in a second at the most.
+    /// Who sleeps with a lock held keeps others waiting for as long as it sleeps. To look takes some hundred
+    /// microseconds, in which nobody is woken: so it is not done for each sleep, but once in a second at the most.
     private func warnOfLocks(_ client: ClientID) {
         guard let record = connection(of: client)?.client, !record.hasWarnedOfLocks,
             now >= nextLookAtLocks

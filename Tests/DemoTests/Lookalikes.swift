@@ -3,17 +3,17 @@ import FoundationEssentials
 import Glibc
 
 /// Directories that are named as those of demos are, each with a file in it.
-struct Lookalikes {
+final class Lookalikes {
     let names: [String]
     private let path: String
+    /// What a demo that runs has.
+    private var lock: OwnedDescriptor?
 
     init(in path: String) throws {
         self.path = path
-        let gone = "1 1"
-        let ourStart = ProcFS.startTime(getpid()) ?? 0
+        let gone = "1"
         var marks: [String: String?] = [
-            "nightbell-demo-kept": nil, "nightbell-demo-odd": "no number",
-            "nightbell-demo-runs": "\(getpid()) \(ourStart)",
+            "nightbell-demo-kept": nil, "nightbell-demo-odd": nil, "nightbell-demo-runs": "\(getpid())",
             "nightbell-demonstration": gone,
         ]
         if geteuid() == 0 { marks["nightbell-demo-theirs"] = gone }
@@ -23,6 +23,10 @@ struct Lookalikes {
             guard let mark else { continue }
             try mark.write(toFile: "\(path)/\(name)/demo", atomically: false, encoding: .utf8)
         }
+        mkdir("\(path)/nightbell-demo-odd/demo", 0o700)
+        let file = try OwnedDescriptor(opening: "\(path)/nightbell-demo-runs/demo", O_RDONLY)
+        guard flock(file.rawValue, LOCK_EX | LOCK_NB) == 0 else { throw SystemError("flock") }
+        lock = consume file
         if geteuid() == 0 { chown("\(path)/nightbell-demo-theirs", 65_534, 65_534) }
         // A link to a directory that could be removed itself, but for its name.
         symlink("nightbell-demonstration", "\(path)/nightbell-demo-link")

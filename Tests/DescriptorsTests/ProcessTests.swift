@@ -53,10 +53,12 @@ import Testing
 
     @Test func fileLocksAreCounted() throws {
         let directory = try TemporaryDirectory()
-        let file = try OwnedDescriptor(opening: directory.file("lock"), O_RDWR | O_CREAT, mode: 0o600)
-        let before = try #require(ProcFS.fileLocksHeld(getpid()))
-        #expect(flock(file.rawValue, LOCK_EX) == 0)
-        #expect(ProcFS.fileLocksHeld(getpid()) == before + 1)
+        let child = try Child(
+            "/bin/sh", "-c", "exec 8>/dev/null 9>'\(directory.file("lock"))' && flock -n 9 && exec cat")
+        #expect(try child.answers())
+        #expect(ProcFS.fileLocksHeld(child.pid) == 1)
+        #expect(ProcFS.fileLocksHeld(child.pid, limit: 1) == 0)
+        #expect(ProcFS.fileLocksHeld(pid_t.max) == nil)
     }
 
     @Test func whoIsGoneHasNoFacts() {
@@ -83,19 +85,20 @@ import Testing
         #expect(ProcFS.statistics(in: Array(text.utf8)) == nil)
     }
 
-    @Test func locksAreCountedForTheirHolder() {
-        let locks = """
-            1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF
-            1: -> POSIX  ADVISORY  WRITE 42 fd:00:2531452 0 EOF
-            2: FLOCK  ADVISORY  WRITE 42 fd:00:2531448 0 EOF
-            3: OFDLCK ADVISORY  READ -1 00:06:1028 0 EOF
-            4: POSIX  MANDATORY READ 42 fd:00:1 0 42
+    @Test func locksAreToldFromWhatElseIsThere() {
+        let information = """
+            pos:\t0
+            flags:\t0100002
+            lock:\t1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF
+            lock:\t2: FLOCK  ADVISORY  WRITE 42 fd:00:2531448 0 EOF
+            lock:\t3: OFDLCK ADVISORY  READ -1 00:06:1028 0 EOF
+            lock:\t4: LEASE  ACTIVE    READ 42 fd:00:1 0 EOF
+            locked:\tPOSIX POSIX POSIX
 
             """
-        #expect(ProcFS.locksHeld(42, in: Array(locks.utf8)) == 2)
-        #expect(ProcFS.locksHeld(3_568, in: Array(locks.utf8)) == 1)
-        #expect(ProcFS.locksHeld(1, in: Array(locks.utf8)) == 0)
-        #expect(ProcFS.locksHeld(42, in: []) == 0)
-        #expect(ProcFS.locksHeld(42, in: Array("2: FLOCK  ADVISORY  WRITE 42".utf8)) == 1)
+        #expect(ProcFS.locks(in: Array(information.utf8)) == 3)
+        #expect(ProcFS.locks(in: []) == 0)
+        #expect(ProcFS.locks(in: Array("lock:\t2: FLOCK".utf8)) == 1)
+        #expect(ProcFS.locks(in: Array("lock:".utf8)) == 0)
     }
 }

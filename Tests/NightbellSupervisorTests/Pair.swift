@@ -14,9 +14,12 @@ final class Pair {
         self.far = far
     }
 
+    /// Children of other tests must not have copies: what we close would stay open.
+    private static func kind(_ type: __socket_type) -> Int32 { Int32(type.rawValue | SOCK_CLOEXEC.rawValue) }
+
     static func unix() throws -> Pair {
         var ends: [Int32] = [-1, -1]
-        guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0 else {
+        guard socketpair(AF_UNIX, kind(SOCK_STREAM), 0, &ends) == 0 else {
             throw failure("socketpair")
         }
         return Pair(near: ends[0], far: ends[1])
@@ -25,15 +28,18 @@ final class Pair {
     static func pipe() throws -> Pair {
         var ends: [Int32] = [-1, -1]
         guard Glibc.pipe(&ends) == 0 else { throw failure("pipe") }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         return Pair(near: ends[0], far: ends[1])
     }
 
     static func tcp() throws -> Pair {
         let (listener, address) = try Pair.listener()
         defer { close(listener) }
-        let near = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        let near = socket(AF_INET, kind(SOCK_STREAM), 0)
         guard withAddress(address, { connect(near, $0, $1) }) == 0 else { throw failure("connect") }
-        return Pair(near: near, far: accept(listener, nil, nil))
+        let far = accept(listener, nil, nil)
+        _ = fcntl(far, F_SETFD, FD_CLOEXEC)
+        return Pair(near: near, far: far)
     }
 
     /// `near` is bound, and connected to `far` if asked for; `far` is connected to `near`.
@@ -54,7 +60,7 @@ final class Pair {
     }
 
     private static func bound(_ type: __socket_type) throws -> (descriptor: Int32, address: sockaddr_in) {
-        let descriptor = socket(AF_INET, Int32(type.rawValue), 0)
+        let descriptor = socket(AF_INET, kind(type), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_addr.s_addr = inet_addr("127.0.0.1")
