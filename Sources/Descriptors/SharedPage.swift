@@ -52,8 +52,6 @@ package struct SharedPage: ~Copyable {
         precondition(index >= 0 && index < Self.wordCount, "a page has no such word")
         return unsafe Word(words + index)
     }
-
-    package borrowing func store(_ value: UInt64, at index: Int) { unsafe word(at: index).store(value) }
 }
 
 /// The reader's view of one word of somebody else's `SharedPage`.

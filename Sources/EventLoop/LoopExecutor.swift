@@ -207,13 +207,14 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
 
     private func makeWatch(_ subject: CInt, _ what: CInt, token: UInt64) throws(LoopError) -> Watch {
         let record = unsafe watches.allocate(for: self)
-        unsafe record.initialize(to: WatchRecord(event: event(), token: token))
+        unsafe record.initialize(to: WatchRecord(event: event()))
         let result = unsafe event_assign(
             &record.pointee.event, base, subject, CShort(what), gatherEvent, record)
         guard result == 0 else {
             unsafe WatchPool.deallocate(record)
             throw LoopError(code: .cannotWatch, underlying: SystemError(code: EINVAL, call: "event_assign"))
         }
+        unsafe record.pointee.token = token
         return unsafe Watch(record: record)
     }
 }

@@ -2,7 +2,7 @@ import CLibevent
 import Descriptors
 import Glibc
 
-/// Interest of the loop in one descriptor or signal. 136 bytes, allocated once; letting go of it disarms it.
+/// Interest of the loop in one descriptor or signal. 128 bytes, allocated once; letting go of it disarms it.
 /// Used on the loop's thread only.
 @safe
 package struct Watch: ~Copyable {
@@ -22,6 +22,12 @@ package struct Watch: ~Copyable {
 
     /// What the watch's events carry.
     package var token: UInt64 { unsafe record.pointee.token }
+
+    /// For whoever holds the watch, to remember something by. Nothing of the loop's.
+    package var isMarked: Bool {
+        get { unsafe record.pointee.isMarked }
+        nonmutating set { unsafe record.pointee.isMarked = newValue }
+    }
 
     /// Starts to watch; no more than that if it does already. What is true already counts: unread input is
     /// reported in the next turn.

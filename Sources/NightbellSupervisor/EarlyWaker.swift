@@ -38,7 +38,8 @@ final class EarlyWaker {
         unsafe sleepers.deallocate()
     }
 
-    /// Call `takeThawed` before anything else is done with its owner.
+    /// Wakes the owner of the socket that this event is about, if it sleeps and may be woken so. The suspender knows
+    /// nothing of it yet: see `hasThawed`.
     ///
     /// - Returns: whether there was somebody to wake.
     func wake(_ ready: Ready) -> Bool {
@@ -73,7 +74,8 @@ final class EarlyWaker {
         unsafe sleepers[Int(slot)].isThawed = false
     }
 
-    /// Whether a socket has thawed it in this turn and the core is about to hear of that.
+    /// Whether a socket has thawed it in this turn and the core is about to hear of that. The suspender has to be told
+    /// first (`noteThawed`), or it takes it for stopped.
     func hasThawed(_ slot: UInt32) -> Bool { unsafe slot < capacity && sleepers[Int(slot)].isThawed }
 
     // MARK: Who is there

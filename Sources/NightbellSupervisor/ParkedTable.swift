@@ -4,12 +4,13 @@ import NightbellCore
 
 /// The duplicates of adopted sockets, by the slot of their token.
 struct ParkedTable: ~Copyable {
+    /// 16 bytes: there may be tens of thousands.
     struct Held: ~Copyable {
-        let token: SocketToken
+        /// Marked when it was reported and is to be disarmed at the end of the turn, unless it is armed again.
         let watch: Watch
         let descriptor: OwnedDescriptor
-        /// It was reported and is to be disarmed at the end of the turn, unless it is armed again.
-        var hasFired = false
+        /// Of its token, whose slot is where this lies.
+        let generation: UInt32
 
         /// Gives up the watch, then the descriptor.
         consuming func release() -> OwnedDescriptor { descriptor }
@@ -29,7 +30,7 @@ struct ParkedTable: ~Copyable {
             descriptor.rawValue, [.read, .closed], .edge,
             token: WatchToken(.socket, id: token.rawValue, owner: owner.slot).rawValue)
         while slots.count <= Int(token.slot) { slots.append(nil) }
-        slots[Int(token.slot)] = Held(token: token, watch: watch, descriptor: descriptor)
+        slots[Int(token.slot)] = Held(watch: watch, descriptor: descriptor, generation: token.generation)
         if !name.isEmpty { names[token.slot] = name }
     }
 
@@ -50,16 +51,30 @@ struct ParkedTable: ~Copyable {
     /// would be disarmed before anybody is told, and a sleeper would wait for that.
     mutating func noteFired(_ token: SocketToken) {
         guard contains(token) else { return }
-        slots[Int(token.slot)]?.hasFired = true
+        mark(token, true)
         fired.append(token)
     }
 
     mutating func endTurn() {
-        for token in fired where contains(token) && slots[Int(token.slot)]?.hasFired == true {
-            slots[Int(token.slot)]?.hasFired = false
+        for token in fired where contains(token) && hasFired(token) {
+            mark(token, false)
             disarm(token)
         }
         fired.removeAll(keepingCapacity: true)
+    }
+
+    private func hasFired(_ token: SocketToken) -> Bool {
+        switch slots[Int(token.slot)] {
+        case .some(let held): held.watch.isMarked
+        case .none: false
+        }
+    }
+
+    private func mark(_ token: SocketToken, _ hasFired: Bool) {
+        switch slots[Int(token.slot)] {
+        case .some(let held): held.watch.isMarked = hasFired
+        case .none: break
+        }
     }
 
     private func disarm(_ token: SocketToken) {
@@ -71,9 +86,9 @@ struct ParkedTable: ~Copyable {
 
     /// Watches a socket that `contains` knows.
     mutating func arm(_ token: SocketToken) throws(LoopError) {
-        if slots[Int(token.slot)]?.hasFired == true {
+        if hasFired(token) {
             // What it fired for may still be unread, and is told again only to a watch that is new.
-            slots[Int(token.slot)]?.hasFired = false
+            mark(token, false)
             disarm(token)
         }
         switch slots[Int(token.slot)] {
@@ -101,7 +116,7 @@ struct ParkedTable: ~Copyable {
     private func token(inSlot slot: UInt32) -> SocketToken? {
         guard Int(slot) < slots.count else { return nil }
         switch slots[Int(slot)] {
-        case .some(let held): return held.token
+        case .some(let held): return SocketToken(slot: slot, generation: held.generation)
         case .none: return nil
         }
     }

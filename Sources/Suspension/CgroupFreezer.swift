@@ -87,15 +87,25 @@ final class CgroupFreezer: Suspender {
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> Execution {
         let cgroup = place.client(slot)
-        guard place.holds(process.pid, in: cgroup) else { return .running }
         do throws(SystemError) {
             let client = Client(
                 pid: process.pid, startTime: nil, origin: nil, freezer: try cgroup.openFreezer())
             clients[slot] = client
             guard try Cgroup.isToBeFrozen(client.freezer) else { return .running }
+            let state = try cgroup.state()
+            // An empty cgroup freezes too, and nobody with it: somebody has moved it.
+            guard state.isPopulated else {
+                detach(slot: slot)
+                return .running
+            }
             client.isToBeFrozen = true
-            return try cgroup.state().isFrozen ? .stopped : .stopping
+            return state.isFrozen ? .stopped : .stopping
         } catch {
+            // It was never attached.
+            if error.code == ENOENT {
+                detach(slot: slot)
+                return .running
+            }
             throw SuspensionError("take up \(process.pid)", error)
         }
     }

@@ -49,9 +49,6 @@ struct InstanceCgroup {
         Cgroup(directory: cgroup.directory + "/client-\(slot)")
     }
 
-    /// Whether a process is in that very cgroup.
-    func holds(_ pid: pid_t, in cgroup: Cgroup) -> Bool { mount.directory(of: pid) == cgroup.directory }
-
     /// Where a process is and belongs. A child of a client starts in the client's cgroup, which is not for long:
     /// it belongs where the client came from.
     func origin(of pid: pid_t) -> Cgroup? {

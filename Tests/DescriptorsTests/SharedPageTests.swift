@@ -9,9 +9,9 @@ import Testing
         let page = try SharedPage(name: "test")
         let word = try SharedWord(mapping: try page.descriptor.duplicate(), at: 511)
         #expect(word.value == 0)
-        page.store(.max, at: 511)
+        unsafe page.word(at: 511).store(.max)
         #expect(word.value == .max)
-        page.store(7, at: 510)
+        unsafe page.word(at: 510).store(7)
         #expect(word.value == .max)
     }
 

@@ -210,7 +210,7 @@ final class Stream {
     }
 
     @Test func aWatchIsSmall() {
-        #expect(Watch.byteCount <= 136)
+        #expect(Watch.byteCount <= 128)
     }
 
     private func expectArmed(

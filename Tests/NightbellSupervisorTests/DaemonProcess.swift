@@ -4,6 +4,9 @@ import Foundation
 import NightbellWire
 import Testing
 
+/// Whether `scripts/test --sanitize` runs the tests.
+let isSanitized = ProcessInfo.processInfo.environment["NIGHTBELL_SANITIZER"]?.isEmpty == false
+
 /// A real `nightbelld` in a process of its own, in a directory of its own.
 final class DaemonProcess {
     let directory: String

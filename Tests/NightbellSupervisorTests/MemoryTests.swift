@@ -1,6 +1,5 @@
 import Descriptors
 import EdgeTestSupport
-import Foundation
 import NightbellWire
 import Testing
 
@@ -28,10 +27,7 @@ import Testing
     }
 
     /// A crowd comes and goes. What it needed is given back, not only to the allocator.
-    @Test(
-        .disabled(
-            if: ProcessInfo.processInfo.environment["NIGHTBELL_SANITIZER"]?.isEmpty == false,
-            "a sanitizer keeps what was freed"))
+    @Test(.disabled(if: isSanitized, "a sanitizer keeps what was freed"))
     func memoryIsGivenBack() throws {
         let daemon = try DaemonProcess(suspension: "none")
         let observer = try WireClient(path: daemon.socketPath)

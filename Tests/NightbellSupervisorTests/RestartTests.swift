@@ -86,17 +86,21 @@ import Testing
         let puppet = try PuppetProcess(path: daemon.socketPath, name)
         // One command after the other, each answered, whoever dies meanwhile.
         let killing = Killing(daemon)
+        func command(_ text: String) throws -> String {
+            defer { killing.noteProgress() }
+            return try puppet.command(text)
+        }
         for round in 0..<200 {
-            try puppet.command("unix-pair a")
-            try puppet.command("handover a voip")
-            try puppet.command("keepalive \(1_000 + round)")
-            let task = try puppet.command("begin work")
+            _ = try command("unix-pair a")
+            _ = try command("handover a voip")
+            _ = try command("keepalive \(1_000 + round)")
+            let task = try command("begin work")
             #expect(task == "valid=true")
-            try puppet.command("remaining")
-            try puppet.command("foreground")
-            try puppet.command("end work")
-            try puppet.command("close-released a")
-            try puppet.command("close a.peer")
+            _ = try command("remaining")
+            _ = try command("foreground")
+            _ = try command("end work")
+            _ = try command("close-released a")
+            _ = try command("close a.peer")
         }
         #expect(try killing.finish() > 2)
         #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
@@ -111,7 +115,9 @@ import Testing
         for round in 0..<40 {
             let puppet = try PuppetProcess(path: daemon.socketPath, "\(name).\(round % 4)")
             try puppet.command("unix-pair a")
+            killing.noteProgress()
             try puppet.command("handover a voip")
+            killing.noteProgress()
             if round % 2 == 0 { try puppet.command("goodbye") }
             let handle = try puppet.child.handle()
             try puppet.child.send("exit 0\n")
@@ -213,16 +219,20 @@ import Testing
 /// Kills one worker after the other, for as long as it lives.
 final class Killing {
     private let end = EndMark()
+    private let progress = Progress()
     private let thread: OwnThread<Int>
 
     init(_ daemon: DaemonProcess) {
         nonisolated(unsafe) let daemon = daemon
-        let end = end
+        let (end, progress) = (end, progress)
         thread = OwnThread {
             var count = 0
             while !end.isReached {
+                let before = progress.count
                 try daemon.killWorker()
                 count += 1
+                // A slow machine would never get anything done between two deaths.
+                _ = eventually { end.isReached || progress.count != before }
             }
             return count
         }
@@ -230,11 +240,23 @@ final class Killing {
 
     deinit { end.reach() }
 
+    /// Something was done in spite of it.
+    func noteProgress() { progress.note() }
+
     /// How many it has killed.
     func finish() throws -> Int {
         end.reach()
         return try thread.join()
     }
+}
+
+/// Counted by one thread for another.
+private final class Progress: Sendable {
+    private let number = Atomic(0)
+
+    var count: Int { number.load(ordering: .relaxed) }
+
+    func note() { number.add(1, ordering: .relaxed) }
 }
 
 /// Set once, by another thread.

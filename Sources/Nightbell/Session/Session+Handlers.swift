@@ -75,7 +75,8 @@ extension Session {
                 mayRead = read(link)
             }
         }
-        wakeConsumerIfClosed()
+        // Seldom; and what its answer is made of is not at hand after a wake.
+        if core.withLock({ $0.state.closure != nil }) { wakeConsumerIfClosed() }
     }
 
     private enum Step {

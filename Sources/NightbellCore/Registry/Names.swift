@@ -27,10 +27,17 @@ public struct SocketToken: Sendable, Hashable {
     /// Its place in tables that the edge keeps beside the core. Used again for later sockets.
     public var slot: UInt32 { id.slot }
 
+    /// How often that place had been used before.
+    package var generation: UInt32 { id.generation }
+
     public var rawValue: UInt64 { id.rawValue }
 
     public init(rawValue: UInt64) {
         id = SlotID(rawValue: rawValue)
+    }
+
+    package init(slot: UInt32, generation: UInt32) {
+        id = SlotID(slot: slot, generation: generation)
     }
 }
 

@@ -232,7 +232,10 @@ extension World {
         case .refused(let refusal):
             coverage.refusals += 1
             let wasCarriedOut = key.isRepeated && held.carriedOut.contains(key.request)
-            require(.answers, !wasCarriedOut, "what was carried out is refused: \(refusal)")
+            // Whoever is being ended is let into no other state, whatever it was in when it first asked.
+            let isBeingEnded = refusal == .illegalState(.terminating)
+            require(
+                .answers, !wasCarriedOut || isBeingEnded, "what was carried out is refused: \(refusal)")
         case .done, .backgroundTask(nil), .backgroundTimeLeft(nil):
             break
         }

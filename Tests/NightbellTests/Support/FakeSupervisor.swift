@@ -21,7 +21,7 @@ final class FakeSupervisor: Sendable {
 
         /// As if a socket had ended the suspension of this epoch.
         func set(epoch: UInt64, conditions: UInt64 = 1) {
-            page.store(epoch << 8 | conditions, at: Self.index)
+            unsafe page.word(at: Self.index).store(epoch << 8 | conditions)
         }
     }
 

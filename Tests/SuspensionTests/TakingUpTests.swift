@@ -1,0 +1,77 @@
+import EdgeTestSupport
+import Glibc
+import Suspension
+import Testing
+
+/// What the next suspender finds out about the processes of one that is gone without a word.
+@Suite(.enabled(if: canFreeze)) struct TakingUpTests {
+    private let stage: Stage
+
+    init() throws { stage = try Stage() }
+
+    private func takeUp(
+        _ suspender: any Suspender, _ child: Child, wasStopped: Bool = true
+    ) throws -> Execution {
+        try suspender.takeUp(slot: 3, process: try child.handle(), wasStopped: wasStopped)
+    }
+
+    @Test(arguments: [SuspensionMethod.cgroup, .signal]) func whoIsStoppedStaysStopped(
+        method: SuspensionMethod
+    ) throws {
+        let child = try Child.awakeEcho()
+        let first = try stage.suspender(method)
+        try first.attach(3, child)
+        try first.freezeFully(3)
+        let second = try stage.suspender(method)
+        #expect(try takeUp(second, child) == .stopped)
+        #expect(try child.isSilent())
+        try second.thaw(slot: 3)
+        #expect(try child.hear() == "!")
+        // It can go on with it, too.
+        try second.freezeFully(3)
+        #expect(try child.isSilent())
+        second.detachAll()
+        child.end()
+    }
+
+    @Test(arguments: [SuspensionMethod.cgroup, .signal]) func whoRunsRuns(method: SuspensionMethod) throws {
+        let child = try Child.awakeEcho()
+        let first = try stage.suspender(method)
+        try first.attach(3, child)
+        let second = try stage.suspender(method)
+        #expect(try takeUp(second, child) == .running)
+        #expect(try child.answers())
+        try second.freezeFully(3)
+        #expect(try child.isSilent())
+        second.detachAll()
+        child.end()
+    }
+
+    @Test func whoWasNeverAttachedRuns() throws {
+        let child = try Child.awakeEcho()
+        let suspender = try stage.suspender(.cgroup)
+        #expect(try takeUp(suspender, child, wasStopped: false) == .running)
+        #expect(!suspender.isAttached(slot: 3))
+        suspender.detachAll()
+        child.end()
+    }
+
+    /// Its cgroup is frozen still, and nobody is in there.
+    @Test func whoWasMovedAwayRuns() throws {
+        let child = try Child.awakeEcho()
+        let elsewhere = try ScratchCgroup()
+        let first = try stage.suspender(.cgroup)
+        try first.attach(3, child)
+        try first.freezeFully(3)
+        try elsewhere.add(child.pid)
+        let second = try stage.suspender(.cgroup)
+        #expect(try takeUp(second, child) == .running)
+        #expect(try child.answers())
+        #expect(!exists(try stage.cgroupDirectory() + "/client-3"))
+        try second.attach(3, child)
+        try second.freezeFully(3)
+        #expect(try child.isSilent())
+        second.detachAll()
+        child.end()
+    }
+}
