@@ -102,6 +102,8 @@ final class SimulatedClient {
     var ending: TerminationReason?
     var fate: Fate?
     var hibernates = false
+    /// When it last said in time that it is ready.
+    var readyAtStep = 0
     /// Its process was started and has until then to say who it is.
     var launchUntil: Instant?
     var launchesUrgently = false

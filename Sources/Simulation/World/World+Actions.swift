@@ -207,6 +207,8 @@ extension World {
         client.isTouched = true
         require(.frozen, client.execution == .running, "\(Wording.name(id)) is frozen twice")
         require(.stop, !core.isStopping, "\(Wording.name(id)) is frozen by a supervisor that stops")
+        let isToEnd = client.hibernates && client.readyAtStep == steps
+        require(.launches, !isToEnd, "\(Wording.name(id)) is frozen, and asked to be ended")
         require(.tokens, epoch == client.lastEpoch, "epoch \(epoch) is frozen")
         client.execution = .stopping
         client.freezing = .init(number: epoch, until: now + settings.suspension.confirmation)

@@ -188,7 +188,9 @@ extension World {
         case .backgroundEntered:
             client.entering = nil
         case .readyToSuspend(let epoch, _):
-            if client.preparing?.number == epoch { client.preparing = nil }
+            guard client.preparing?.number == epoch else { break }
+            client.preparing = nil
+            client.readyAtStep = steps
         case .endBackgroundTask(let task):
             client.tasks.removeAll { $0 == task }
         case .mediaActivity where client.registration.modes.contains(.audio):
