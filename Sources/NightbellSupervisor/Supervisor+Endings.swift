@@ -4,6 +4,7 @@ import Glibc
 import Launching
 import Logging
 import NightbellCore
+import NightbellWire
 import Suspension
 
 /// How clients end.
@@ -74,6 +75,38 @@ extension Supervisor {
             guard let connection, case .client(let record) = connection.role else { continue }
             if record.process.hasExited { processEnded(connection) } else { feed(.gone(record.id)) }
         }
+    }
+
+    // MARK: Those who are back already
+
+    /// Somebody says Hello. Who has this identifier, or was a client in the same process, may have ended without our
+    /// having come to it: a service manager starts a program again as soon as it has ended, and what has happened at
+    /// two descriptors is heard of in any order.
+    func noticeEnd(before hello: WireHello, _ newcomer: Connection) {
+        let client = ClientIdentifier(hello.identifier).flatMap { supervision.client(named: $0) }
+        if let client, let last = connection(of: client) {
+            noticeEnd(of: last, before: newcomer)
+        } else if let client, let record = launches[client], let attempt = record.attempt,
+            newcomer.launched != client, newcomer.credentials.pid != attempt.pid, attempt.process.hasExited
+        {
+            launchEnded(record)
+        }
+        let pid = newcomer.credentials.pid
+        guard clientProcesses.contains(pid),
+            let other = connections.all.first(where: { $0.client?.process.pid == pid })
+        else { return }
+        noticeEnd(of: other, before: newcomer)
+    }
+
+    private func noticeEnd(of last: Connection, before newcomer: Connection) {
+        guard last !== newcomer, let record = last.client else { return }
+        guard !record.process.hasExited else { return processEnded(last) }
+        if !last.isHungUp, !Poll.now(last.socket.rawValue).isDisjoint(with: [.peerClosed, .hangUp]) {
+            receiveMessages(last)
+        }
+        // It lives, and only wanted to be this client no more.
+        guard last.isHungUp, record.process.pid == newcomer.credentials.pid else { return }
+        feed(.gone(record.id))
     }
 
     // MARK: What stays

@@ -132,6 +132,7 @@ extension Supervisor {
     // MARK: Hello
 
     private func takeHello(_ hello: WireHello, _ connection: Connection, _ request: UInt64) {
+        noticeEnd(before: hello, connection)
         switch registration(hello, connection) {
         case .failure(let error):
             breach(connection, error.wire, request: request)

@@ -47,7 +47,8 @@ struct ChaosNest {
         defer { for case let child? in children { kill(child, SIGKILL) } }
         var ending = pollfd(fd: 4, events: Int16(POLLIN), revents: 0)
         repeat {
-            for index in 0..<clients where area[index, .life] != area[index, .wantedLife] {
+            for index in 0..<clients
+            where area[index, .life] != area[index, .wantedLife] && isGone(children[index]) {
                 area[index, .life] = area[index, .wantedLife]
                 let child = cfloors_fork()
                 guard child >= 0 else { throw LoadError(failed: "fork") }
@@ -55,6 +56,13 @@ struct ChaosNest {
                 children[index] = child
             }
         } while cfloors_interrupted() == 0 && poll(&ending, 1, 5) == 0
+    }
+
+    /// As everybody who starts a program again, it waits until the last process has ended; the kernel takes its time
+    /// to end one that was killed.
+    private func isGone(_ child: pid_t?) -> Bool {
+        guard let child else { return true }
+        return kill(child, 0) != 0 && errno == ESRCH
     }
 
     /// As `nightbell run` would tell it.
