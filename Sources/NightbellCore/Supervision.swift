@@ -151,6 +151,12 @@ public struct Supervision: Sendable, Equatable {
         pendingWakes.removeAll(keepingCapacity: true)
     }
 
+    /// From the end of this turn on nobody may serve for a while. If somebody's keep-alive handler were late by then,
+    /// whoever is inside its window runs now.
+    public mutating func prepareForSilence(of duration: Duration, at now: Instant) {
+        if schedule.isDue(at: now + duration) { hasThawedInTurn = true }
+    }
+
     /// Puts a client into another state.
     mutating func enter(
         _ lifecycle: Lifecycle, _ client: ClientID, at now: Instant, into actions: inout ActionBuffer

@@ -210,6 +210,9 @@ extension Supervisor {
         }
     }
 
+    /// How long nobody serves at the most when another program is to take over, whether it does or not.
+    static let longestSilence: Duration = .seconds(10)
+
     /// Another program may take the place of this one: what is known is written through, and from here on nothing is
     /// done until the keeper says that it does not.
     func quiesce() {

@@ -267,6 +267,7 @@ public actor Supervisor {
         forgetHungUp()
         if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
         expelSilent()
+        if quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
         parked.endTurn()
         suspender.settle()
