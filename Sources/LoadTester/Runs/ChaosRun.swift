@@ -111,10 +111,17 @@ final class ChaosRun {
         let client = Int.random(in: 0..<settings.clients, using: &random)
         let pid = pid_t(area[client, .pid])
         guard pid > 0, isThere(client) else { return }
+        let descriptor = cfloors_pidfd(pid)
+        // It has ended by itself, which is noticed.
+        guard descriptor >= 0 else { return }
+        let process = OwnedDescriptor(adopting: descriptor)
         area[client, .pid] = 0
         callers.letGo(client, area)
         kill(pid, SIGKILL)
         results.crashes += 1
+        var ending = pollfd(fd: process.rawValue, events: Int16(POLLIN), revents: 0)
+        try until("client \(client) to be gone", atMost: Self.patience) { poll(&ending, 1, 0) > 0 }
+        callers.forget(client, area)
         area[client, .wantedLife] += 1
     }
 
@@ -170,7 +177,7 @@ final class ChaosRun {
         }
         let unheard = sockets.filter(hasUnheard)
         results.wakesLost = Set(unheard.map { $0 / area.socketsPerClient }).count
-        results.wrongBytes = sockets.reduce(0) { $0 + Int(area[socket: $1, .wrong]) }
+        results.wrongBytes = Int(callers.wrongBytes(area))
         results.bytes = callers.bytes
         results.connectionsLost =
             callers.lost + (0..<settings.clients).reduce(0) { $0 + Int(area[$1, .connectionsLost]) }
@@ -179,13 +186,15 @@ final class ChaosRun {
             results.wakesRepeated += area[client, .repeated]
             results.keepAliveRuns += area[client, .keepAliveRuns]
             results.handlersLate += area[client, .keepAliveLate]
+            // A handler that never ran says nothing itself.
+            if area.isKeepAliveOverdue(client, at: monotonicNow()) { results.handlersLate += 1 }
         }
         results.countedLate = try supervisor.status().counters.keepAliveLate
         results.memory = try ProcessFigures(worker()).proportionalBytes
         results.keeperMemory = try ProcessFigures(supervisor.process.id).proportionalBytes
         let pids = (0..<settings.clients).map { pid_t(area[$0, .pid]) }.filter { $0 > 0 }
         supervisor.end()
-        let tree = try CgroupTree.required()
+        let tree = try settings.suspension.tree()
         results.stuckFrozen = pids.count { StoppedProcess($0, settings.suspension, tree).isStopped }
         results.machine.finish()
     }

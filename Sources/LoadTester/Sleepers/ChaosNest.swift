@@ -36,8 +36,6 @@ struct ChaosNest {
     func run() throws {
         cfloors_ignore_children()
         cfloors_catch_interrupts()
-        var children = [pid_t?](repeating: nil, count: clients)
-        defer { for case let child? in children { kill(child, SIGKILL) } }
         var ending = pollfd(fd: 4, events: Int16(POLLIN), revents: 0)
         repeat {
             for index in 0..<clients where area[index, .life] != area[index, .wantedLife] {
@@ -45,7 +43,6 @@ struct ChaosNest {
                 let child = cfloors_fork()
                 guard child >= 0 else { throw LoadError(failed: "fork") }
                 if child == 0 { becomeClient(index) }
-                children[index] = child
             }
         } while cfloors_interrupted() == 0 && poll(&ending, 1, 5) == 0
     }
@@ -82,7 +79,6 @@ private final class ChaosClient {
     private final class State: @unchecked Sendable {
         // Sendable: the client has no thread of its own, all runs on this one.
         var isWaiting = false
-        var lastRun = monotonicNow()
         var bytes = [UInt8](repeating: 0, count: 65_536)
     }
 
@@ -124,12 +120,13 @@ private final class ChaosClient {
         for result in try client.handOver(offers) { _ = try result.get() }
         var random = SeededRandom(seed: UInt64(index))
         let timeout = Int64.random(in: 3_000...9_000, using: &random)
-        state.lastRun = monotonicNow()
+        area[index, .timeout] = UInt64(timeout) * 1_000_000
+        area[index, .ranAt] = UInt64(monotonicNow())
         try client.setKeepAliveTimeout(.milliseconds(timeout)) {
-            let now = monotonicNow()
+            let now = UInt64(monotonicNow())
             shared[index, .keepAliveRuns] += 1
-            if now - state.lastRun > timeout * 1_000_000 { shared[index, .keepAliveLate] += 1 }
-            state.lastRun = now
+            if now - shared[index, .ranAt] > shared[index, .timeout] { shared[index, .keepAliveLate] += 1 }
+            shared[index, .ranAt] = now
         }
         area[index, .pid] = UInt64(getpid())
         try client.enterBackground()
