@@ -52,7 +52,10 @@ extension KeepAliveResults: Reportable {
                 "wake instants", "\(outcome.instants.count)", "\(outcome.uncoalescedInstants)",
                 instantsReduction.map { "1 : " + figure($0) } ?? "–",
             ],
-            ["handler runs", "\(outcome.runs)", "\(outcome.uncoalescedRuns)", runsRatio.map { figure($0, digits: 3) } ?? "–"],
+            [
+                "handler runs", "\(outcome.runs)", "\(outcome.uncoalescedRuns)",
+                runsRatio.map { figure($0, digits: 3) } ?? "–",
+            ],
             ["late", "\(late)"],
             ["earliest, % before the end", figure(outcome.earliest * 100)],
             ["latest, s before the end", figure(outcome.leastLeft, digits: 3)],

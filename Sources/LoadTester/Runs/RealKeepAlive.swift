@@ -62,7 +62,8 @@ struct RealKeepAlive {
             // One that never came says nothing itself.
             if end - slot.ran_at > slot.timeout + keepAliveSlack { outcome.late += 1 }
             let first = max(1, (start - slot.began_at + slot.timeout - 1) / slot.timeout)
-            expiries += stride(from: slot.began_at + first * slot.timeout, through: end, by: Int(slot.timeout))
+            expiries += stride(
+                from: slot.began_at + first * slot.timeout, through: end, by: Int(slot.timeout))
             guard slot.runs > 0 else { continue }
             outcome.leastLeft = min(outcome.leastLeft, Double(slot.timeout - slot.longest_gap) / 1e9)
             outcome.earliest = max(outcome.earliest, 1 - Double(slot.shortest_gap) / Double(slot.timeout))

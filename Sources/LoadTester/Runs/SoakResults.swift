@@ -90,7 +90,8 @@ extension SoakResults: Reportable {
                 rows: [
                     ["cycles", "\(cycles.count)"], ["calls", "\(calls)"], ["lost", "\(lost)"],
                     ["duplicate", "\(duplicate)"], ["keep-alives late", "\(late)"],
-                    ["memory, KiB an hour", figure(memoryDrift)], ["descriptors", descriptorDrift.map { figure($0) } ?? "–"],
+                    ["memory, KiB an hour", figure(memoryDrift)],
+                    ["descriptors", descriptorDrift.map { figure($0) } ?? "–"],
                     ["p50, last third over first", latencyDrift.map { figure($0, digits: 2) } ?? "–"],
                 ],
                 note: "the first fifth of the time is left out of drifts; short runs say little about hours")

@@ -161,7 +161,8 @@ extension StormResults: Reportable {
         table.rows = [
             [
                 "wakes/s", figure(median(ours.map(\.wakesPerSecond)), digits: 0),
-                figure(median(floor.map(\.wakesPerSecond)), digits: 0), ratio.map { figure($0, digits: 2) } ?? "–",
+                figure(median(floor.map(\.wakesPerSecond)), digits: 0),
+                ratio.map { figure($0, digits: 2) } ?? "–",
             ],
             [
                 "last handler, ms", figure(median(ours.map(\.lastHandler)) * 1_000),
