@@ -55,9 +55,10 @@ struct HarnessTests {
                 try name.write(toFile: "\(directory)/\(name)", atomically: true, encoding: .utf8)
             }
             let one = try OwnedDescriptor(opening: "\(directory)/one", O_RDONLY)
-            let two = OwnedDescriptor(
-                adopting: fcntl(
-                    try OwnedDescriptor(opening: "\(directory)/two", O_RDONLY).rawValue, F_DUPFD_CLOEXEC, 64))
+            let opened = try OwnedDescriptor(opening: "\(directory)/two", O_RDONLY)
+            let high = fcntl(opened.rawValue, F_DUPFD_CLOEXEC, 64)
+            try #require(high >= 64)
+            let two = OwnedDescriptor(adopting: high)
             let before = Array(repeating: one.rawValue, count: Int(two.rawValue) - 63)
             let child = try ChildProcess(
                 "sh", ["/bin/sh", "-c", "cat /proc/self/fd/\(3 + before.count)"],
