@@ -151,10 +151,14 @@ struct HarnessTests {
             #expect(try count() == 1)
             try FileManager.default.createDirectory(
                 atPath: "\(directory)/nightbell-load-foreign", withIntermediateDirectories: true)
-            Leftovers.removeDirectories(in: directory)
-            // It has no lock, so nobody knows whose it is.
-            #expect(
-                try FileManager.default.contentsOfDirectory(atPath: directory) == ["nightbell-load-foreign"])
+            // The other has no lock, so nobody knows whose it is. (What another test starts at this moment has the
+            // lock until it executes its program.)
+            try wait(for: "the first to be removed", atMost: .seconds(20)) {
+                Leftovers.removeDirectories(in: directory)
+                return try FileManager.default.contentsOfDirectory(atPath: directory) == [
+                    "nightbell-load-foreign"
+                ]
+            }
         }
     }
 
