@@ -125,7 +125,7 @@ struct HarnessTests {
 
     @Test("A run that would run out of descriptors is refused before it begins")
     func descriptors() throws {
-        try DescriptorNeeds.parked(900, clients: 10).check(limit: 1_024)
+        try DescriptorNeeds.parked(800, clients: 10).check(limit: 1_024)
         try DescriptorNeeds().check(limit: 10)
         for needs in [
             DescriptorNeeds.parked(3_000, clients: 20), .called(400, .tcp, .signal),

@@ -7,6 +7,7 @@ package struct DescriptorNeeds: Sendable {
     private var needs: [(process: String, count: Int)] = []
     /// Logs, pipes, listeners, libraries.
     private static let reserve = 64
+    private static let supervisor = "the supervisor"
 
     package init() {}
 
@@ -36,13 +37,18 @@ package struct DescriptorNeeds: Sendable {
     }
 
     private mutating func addSupervisor(sockets: Int, clients: Int) {
-        add("the supervisor", sockets + Self.ofEachClient * clients)
+        add(Self.supervisor, sockets + Self.ofEachClient * clients)
     }
 
     /// Its connection, its process, and what it is stopped with.
     private static let ofEachClient = 3
 
     package func check(limit: Int) throws(LoadError) {
+        // The supervisor takes no more sockets when only these are left.
+        let spare = min(1_024, limit / 8)
+        let needs = needs.map {
+            (process: $0.process, count: $0.count + ($0.process == Self.supervisor ? spare : 0))
+        }
         guard let most = needs.max(by: { $0.count < $1.count }), most.count > limit else { return }
         throw .tooFewDescriptors(need: most.count, limit: limit, process: most.process)
     }
