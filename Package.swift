@@ -152,7 +152,7 @@ let package = Package(
         .testTarget(
             name: "LoadTests",
             dependencies: [
-                "CFloors", "LoadTester", "Presentation",
+                "CFloors", "Descriptors", "LoadTester", "Presentation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),

@@ -12,12 +12,26 @@ let settings: [SwiftSetting] = [
     .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
 ]
 
+// Counts and ratios need no library and are checked wherever tests run; only who measures times fetches it
+// (scripts/bench-core sets this).
+let measuresTimes = Context.environment["NIGHTBELL_BENCHMARK_TIMES"] != nil
+
+// Without its malloc interposer, which does not count here: `CAllocations` does.
+let library: [Package.Dependency] = [
+    .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: [])
+]
+let times: [Target] = [
+    .executableTarget(
+        name: "Core",
+        dependencies: ["Workloads", .product(name: "Benchmark", package: "benchmark")],
+        path: "Core",
+        swiftSettings: settings,
+        plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")])
+]
+
 let package = Package(
     name: "nightbell-benchmarks",
-    dependencies: [
-        // Without its malloc interposer, which does not count here: `CAllocations` does.
-        .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: [])
-    ],
+    dependencies: measuresTimes ? library : [],
     targets: [
         .target(name: "NightbellCore", swiftSettings: settings + [.strictMemorySafety()]),
         .target(name: "NightbellProfiles", swiftSettings: settings + [.strictMemorySafety()]),
@@ -28,12 +42,5 @@ let package = Package(
         // Counts and ratios, with limits.
         .executableTarget(
             name: "core-checks", dependencies: ["CAllocations", "Workloads"], swiftSettings: settings),
-        // Times.
-        .executableTarget(
-            name: "Core",
-            dependencies: ["Workloads", .product(name: "Benchmark", package: "benchmark")],
-            path: "Core",
-            swiftSettings: settings,
-            plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]),
-    ]
+    ] + (measuresTimes ? times : [])
 )

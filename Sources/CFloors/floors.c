@@ -35,6 +35,7 @@ int cfloors_waker(const struct cfloors_target *targets, size_t count, int stop) 
 
     struct epoll_event events[most_events];
     for (;;) {
+        if (cfloors_interrupted()) return EINTR;
         int ready = epoll_wait(set, events, most_events, -1);
         // Interrupted, it is to end.
         if (ready < 0) return errno;

@@ -64,6 +64,7 @@ void cfloors_note_run(struct cfloors_slot *slot, struct cfloors_log *log, uint64
     if (slot->ran_at) {
         int64_t gap = now - slot->ran_at;
         if (gap > slot->longest_gap) slot->longest_gap = gap;
+        if (gap > slot->timeout) slot->late_runs += 1;
         if (slot->shortest_gap == 0 || gap < slot->shortest_gap) slot->shortest_gap = gap;
     }
     slot->ran_at = now;

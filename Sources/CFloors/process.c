@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,6 +27,15 @@ void cfloors_ignore_children(void) {
     struct sigaction action = {.sa_handler = SIG_IGN, .sa_flags = SA_NOCLDSTOP | SA_NOCLDWAIT};
     sigaction(SIGCHLD, &action, NULL);
 }
+
+void cfloors_hold_standard_descriptors(void) {
+    int descriptor;
+    do descriptor = open("/dev/null", O_RDONLY);
+    while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+    if (descriptor >= 0) close(descriptor);
+}
+
+int cfloors_accept(int fd) { return accept4(fd, NULL, NULL, SOCK_CLOEXEC); }
 
 void cfloors_close_all_but(const int *kept, size_t count) {
     unsigned first = 3;

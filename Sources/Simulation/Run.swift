@@ -3,6 +3,7 @@ package import NightbellCore
 /// What became of one world.
 package struct Run: Sendable {
     package var seed: UInt64
+    /// That it lived, without those in which it was ended.
     package var steps: Int
     package var violation: Violation?
     package var counters: Counters
@@ -16,9 +17,9 @@ package struct Run: Sendable {
     ) {
         var world = World(seed: seed, mutation: mutation, fault: fault, narrator: narrator)
         while world.steps < steps, world.violations.isEmpty { world.step() }
+        self.steps = world.steps
         world.finish()
         self.seed = seed
-        self.steps = world.steps
         violation = world.violations.first
         counters = world.totals
         coverage = world.coverage
@@ -54,6 +55,11 @@ package struct Tally: Sendable {
         coverage += other.coverage
         digest &+= other.digest
         failures += other.failures
+    }
+
+    /// Those of the lowest seeds: in which order worlds were done is chance.
+    package mutating func keepFirstFailures(_ count: Int) {
+        failures = Array(failures.sorted { $0.seed < $1.seed }.prefix(count))
     }
 
     /// Everything that was counted, by name.

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 import NightbellCore
 import Simulation
 
@@ -15,13 +16,15 @@ struct SimulationCommand: AsyncParsableCommand {
             Exit status: 0 if everything held, 1 if something did not, 64 for wrong arguments.
             """)
 
-    @Option(help: "How many worlds.")
-    var seeds: UInt64 = 1_000
+    @Option(name: .customLong("seeds"), help: "How many worlds; 1000 by default.")
+    var givenSeeds: UInt64?
+    var seeds: UInt64 { givenSeeds ?? 1_000 }
 
-    @Option(help: "The first world's seed.")
-    var first: UInt64 = 0
+    @Option(name: .customLong("first"), help: "The first world's seed; 0 by default.")
+    var givenFirst: UInt64?
+    var first: UInt64 { givenFirst ?? 0 }
 
-    @Option(help: "How many steps each world lives.")
+    @Option(help: "How many steps each world lives; it ends in two more.")
     var steps = 2_000
 
     @Option(help: "Only the world of this seed.")
@@ -53,6 +56,10 @@ struct SimulationCommand: AsyncParsableCommand {
         guard !first.addingReportingOverflow(seeds).overflow else {
             throw ValidationError("There are no seeds that large.")
         }
+        guard seed == nil || (givenSeeds == nil && givenFirst == nil) else {
+            throw ValidationError("--seed is one world; --seeds and --first are about several.")
+        }
+        guard !trace || !json else { throw ValidationError("--trace and --json do not go together.") }
         guard !trace || seed != nil else { throw ValidationError("--trace goes with --seed.") }
         guard mutation == nil || Mutation.areCompiledIn else {
             throw ValidationError("This is a release build: its core cannot be told to be wrong.")
@@ -68,13 +75,33 @@ struct SimulationCommand: AsyncParsableCommand {
             tally = await Worlds(command: self).run()
         }
         let report = Report(tally: tally, elapsed: start.duration(to: .now), command: self)
-        print(json ? report.json : report.text)
+        try tell(json ? report.json : report.text)
         if !tally.failures.isEmpty { throw ExitCode.failure }
+    }
+
+    /// What cannot be told makes no success.
+    private func tell(_ text: String) throws {
+        var isTold = fflush(nil) == 0
+        var bytes = Array("\(text)\n".utf8)[...]
+        while isTold, !bytes.isEmpty {
+            let written = unsafe bytes.withUnsafeBytes {
+                unsafe write(STDOUT_FILENO, $0.baseAddress, $0.count)
+            }
+            if written < 0, errno == EINTR { continue }
+            isTold = written > 0
+            bytes = bytes.dropFirst(max(0, written))
+        }
+        guard isTold else { throw OutputError(code: errno) }
+    }
+
+    private struct OutputError: Error, CustomStringConvertible {
+        let code: CInt
+        var description: String { unsafe "standard output: \(String(cString: strerror(code)))" }
     }
 
     private func single(_ seed: UInt64) -> Tally {
         var tally = Tally()
-        let narrator: ((String) -> Void)? = trace && !json ? { print($0) } : nil
+        let narrator: ((String) -> Void)? = trace ? { print($0) } : nil
         tally.add(Run(seed: seed, steps: steps, mutation: mutation, fault: fault, narrator: narrator))
         return tally
     }

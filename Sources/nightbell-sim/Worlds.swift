@@ -19,7 +19,7 @@ struct Worlds {
             var running = 0
             while running > 0 || next < end {
                 while running < command.jobs, next < end, tally.failures.count < Self.mostFailures {
-                    let seeds = next..<min(next + Self.share, end)
+                    let seeds = next..<next + min(Self.share, end - next)
                     next = seeds.upperBound
                     running += 1
                     group.addTask { await run(seeds) }
@@ -30,6 +30,8 @@ struct Worlds {
                 if !command.json { progress.show(tally) }
             }
         }
+        // Those that would be found whatever ran at the same time.
+        tally.keepFirstFailures(Self.mostFailures)
         return tally
     }
 

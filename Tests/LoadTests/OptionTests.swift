@@ -46,6 +46,19 @@ struct OptionTests {
             "storm --rounds 0", "park --sockets 10 --first-sockets 20", "park --sockets 15001",
             "adopt --batch 251", "adopt --sockets 15", "keepalive --tolerance 2",
             "keepalive --shortest 10 --longest 5", "calls --transport unix", "soak --minutes 0", "dance",
+            "calls --rate 1e-300", "calls --rate inf", "calls --rate nan", "calls --mean-length 1e300",
+            "calls --clients 4294967297", "calls --calls 99999999999", "soak --minutes 1e30",
+            "soak --minutes inf",
+            "keepalive --virtual --hours 1e9", "keepalive --virtual --hours inf",
+            "keepalive --virtual --longest 99999999999", "keepalive --virtual --clients 4294967297",
+            "keepalive --clients 100000", "keepalive --seconds 99999999999", "keepalive --hours 3",
+            "keepalive --tolerance 0.2", "keepalive --virtual --seconds 3",
+            "keepalive --virtual --suspend signal",
+            "park --clients 9223372036854775807", "park --idle-clients 99999999999",
+            "park --idle-seconds 99999999999", "park --sockets 99999999960", "park --seed 3",
+            "adopt --seed 3",
+            "adopt --sockets 99999999960", "adopt --rounds 99999999999", "chaos --kills 99999999999",
+            "chaos --clients 0", "wake --calls 99999999999", "storm --second-user 0",
         ])
     func refusals(arguments: String) {
         #expect(throws: (any Error).self) {

@@ -54,6 +54,7 @@ struct StatisticsTests {
         let curve = latencies.curve
         #expect(curve.count > 10)
         #expect(curve.allSatisfy { $0.share < 1 && $0.share >= 0 })
+        #expect(curve.last?.microseconds == latencies.maximum)
         #expect(zip(curve, curve.dropFirst()).allSatisfy { $0.microseconds <= $1.microseconds })
         #expect(Latencies().curve.isEmpty)
     }
@@ -65,6 +66,14 @@ struct StatisticsTests {
         #expect(slope([(1, 5), (1, 9)]) == 0)
         #expect(abs(slope([(0, 1), (1, 3), (2, 5)]) - 2) < 1e-12)
         #expect(abs(slope([(0, 0), (1, 1), (2, 0), (3, 1)]) - 0.2) < 1e-12)
+    }
+
+    @Test("Growth is from the first third to the last, not from one value to another")
+    func thirds() {
+        #expect(firstAndLastThird([]) == nil)
+        #expect(firstAndLastThird([1]) == nil)
+        #expect(firstAndLastThird([1, 3]).map { [$0.first, $0.last] } == [1, 3])
+        #expect(firstAndLastThird([9, 1, 1, 5, 5, 5, 2, 2, 40]).map { [$0.first, $0.last] } == [1, 2])
     }
 
     @Test("The same seed gives the same moments, and their mean is right")
@@ -83,6 +92,11 @@ struct StatisticsTests {
         #expect(Verdict("a", 0.5, atLeast: 0.5).isMet)
         #expect(!Verdict("a", 0.4, atLeast: 0.5).isMet)
         #expect(Verdict("a", 2, atMost: 1).text == "a 2, target ≤ 1")
+        // What was not measured has not met anything.
+        for verdict in [Verdict("a", nil, atMost: 1), Verdict("a", .infinity, atLeast: 1)] {
+            #expect(!verdict.isMet && verdict.outcome == "not measured")
+            #expect(verdict.json.text.contains("\"value\":null"))
+        }
     }
 
     @Test("Numbers have no more digits than mean something")

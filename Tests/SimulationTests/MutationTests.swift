@@ -1,3 +1,4 @@
+import Foundation
 import NightbellCore
 import Simulation
 import Testing
@@ -35,6 +36,19 @@ struct MutationTests {
     func fault(_ fault: Fault) throws {
         let run = try #require(firstFailure(fault: fault), "\(fault) is not found")
         print("fault \(fault.rawValue): seed \(run.seed), \(try #require(run.violation))")
+    }
+
+    @Test("Every mistake is told of in the documentation, and no other")
+    func documentation() throws {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        let page = root.appendingPathComponent("Sources/Simulation/Simulation.docc/Simulation.md")
+        let text = try String(contentsOf: page, encoding: .utf8)
+        let told = text.split(separator: "\n").compactMap { line in
+            line.hasPrefix("| `") && line.contains("`: ")
+                ? String(line.dropFirst(3).prefix { $0 != "`" }) : nil
+        }
+        #expect(told == Mutation.allCases.map(\.rawValue) + Fault.allCases.map(\.rawValue))
     }
 
     @Test("Without a mistake, the same worlds are clean")

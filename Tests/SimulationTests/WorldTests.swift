@@ -27,6 +27,21 @@ struct WorldTests {
         #expect(first.digest != Run(seed: seed + 1, steps: Self.steps).digest)
     }
 
+    @Test("A world lives as many steps as it is told to, and failures are told in the order of their seeds")
+    func tallies() throws {
+        #expect(Run(seed: 3, steps: 50).steps == 50)
+        var (one, other, tally) = (Tally(), Tally(), Tally())
+        for seed in 0..<8 as Range<UInt64> {
+            let run = Run(seed: seed, steps: 400, fault: .thawForgotten)
+            if seed < 4 { other.add(run) } else { one.add(run) }
+        }
+        tally.add(one)
+        tally.add(other)
+        tally.keepFirstFailures(2)
+        let expected = (other.failures + one.failures).map(\.seed).prefix(2)
+        #expect(tally.failures.map(\.seed) == Array(expected) && expected.count == 2)
+    }
+
     @Test("The trace of a world tells the same world")
     func trace() {
         var lines: [String] = []

@@ -46,7 +46,9 @@ struct cfloors_slot {
     int64_t longest_gap;
     int64_t shortest_gap;
     int64_t timeout;
-    uint64_t unused[2];
+    // When the timeout was set, and how many runs came more than it after the one before.
+    int64_t began_at;
+    uint64_t late_runs;
 };
 
 // CLOCK_MONOTONIC in nanoseconds.
@@ -83,6 +85,12 @@ int cfloors_die_with(pid_t parent);
 
 // Children that stop or end are nobody's business: no SIGCHLD, no zombies.
 void cfloors_ignore_children(void);
+
+// Opens what is closed of descriptors 0 to 2, so that nothing else is taken for them; writing there fails.
+void cfloors_hold_standard_descriptors(void);
+
+// accept4(2), close-on-exec. -1 and errno.
+int cfloors_accept(int fd);
 
 // Closes all descriptors from 3 on but those given, which must be in ascending order.
 void cfloors_close_all_but(const int *kept, size_t count);

@@ -22,15 +22,17 @@ package struct AdoptCommand: ParsableCommand {
     package init() {}
 
     package func validate() throws {
-        guard (1...250).contains(batch) else { throw ValidationError("--batch: from 1 to 250") }
-        guard sockets > 0, sockets % 2 == 0, sockets % batch == 0 else {
+        try require("--batch", batch, 1...250)
+        try require("--sockets", sockets, Bounds.socketsOfOne)
+        try require("--rounds", rounds, Bounds.rounds)
+        try common.refuseSeed()
+        guard sockets % 2 == 0, sockets % batch == 0 else {
             throw ValidationError("--sockets is even, and a multiple of --batch")
         }
-        guard rounds > 0 else { throw ValidationError("--rounds is at least 1") }
     }
 
     package func run() throws {
-        let bench = try common.bench()
+        let bench = try common.bench(.parked(sockets, clients: 1))
         let settings = AdoptRun.Settings(transport: transport, sockets: sockets, batch: batch, rounds: rounds)
         try common.tell(try AdoptRun(settings: settings, bench: bench).run())
     }

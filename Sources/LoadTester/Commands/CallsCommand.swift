@@ -29,13 +29,14 @@ package struct CallsCommand: ParsableCommand {
 
     package func validate() throws {
         guard transport != .unix else { throw ValidationError("SIP goes by tcp or udp") }
-        guard (1...2_000).contains(clients), calls > 0, rate > 0, meanLength > 0 else {
-            throw ValidationError("--clients from 1 to 2000; --calls, --rate and --mean-length are above 0")
-        }
+        try require("--clients", clients, 1...2_000)
+        try require("--calls", calls, Bounds.calls)
+        try require("--rate", rate, 0.001...10_000)
+        try require("--mean-length", meanLength, 0.001...3_600)
     }
 
     package func run() throws {
-        let bench = try common.bench()
+        let bench = try common.bench(.parked(clients, clients: clients))
         let settings = CallsRun.Settings(
             suspension: suspend, transport: transport, clients: clients, calls: calls, rate: rate,
             meanLength: .seconds(meanLength), seed: common.seed)

@@ -26,16 +26,16 @@ package struct ChaosCommand: ParsableCommand {
     package init() {}
 
     package func validate() throws {
-        guard (1...2_000).contains(clients), kills > 0, transport.isStream else {
-            throw ValidationError("--clients from 1 to 2000, --kills above 0, --transport unix or tcp")
-        }
+        try require("--clients", clients, 1...2_000)
+        try require("--kills", kills, 1...1_000_000)
+        guard transport.isStream else { throw ValidationError("--transport: unix or tcp") }
         guard sockets >= clients, sockets / clients <= 250 else {
             throw ValidationError("--sockets: from 1 to 250 for each client")
         }
     }
 
     package func run() throws {
-        let bench = try common.bench()
+        let bench = try common.bench(.parked(sockets, clients: clients))
         let settings = ChaosRun.Settings(
             suspension: suspend, transport: transport, clients: clients, sockets: sockets, kills: kills,
             seed: common.seed)

@@ -23,6 +23,9 @@ package struct LoadCommand: ParsableCommand {
         ])
 
     package init() {}
+
+    /// What is closed of standard input, output and error must not become a socket of somebody's.
+    package static func holdStandardDescriptors() { cfloors_hold_standard_descriptors() }
 }
 
 /// What every subcommand takes.
@@ -36,8 +39,12 @@ package struct CommonOptions: ParsableArguments {
     @Flag(help: "Say nothing on the way.")
     package var quiet = false
 
-    @Option(help: ArgumentHelp("The same numbers for the same seed.", valueName: "number"))
-    package var seed: UInt64 = 1
+    @Option(
+        name: .customLong("seed"),
+        help: ArgumentHelp(
+            "The same numbers for the same seed, where any are drawn; 1 by default.", valueName: "number"))
+    package var givenSeed: UInt64?
+    package var seed: UInt64 { givenSeed ?? 1 }
 
     @Option(
         help: ArgumentHelp("Where nightbelld is; beside this program by default.", valueName: "directory"))
@@ -45,20 +52,38 @@ package struct CommonOptions: ParsableArguments {
 
     package init() {}
 
-    func bench() throws -> Workbench {
+    /// - Parameter needs: what would be in vain if a process may not have so many descriptors.
+    func bench(_ needs: DescriptorNeeds = DescriptorNeeds()) throws -> Workbench {
         cfloors_catch_interrupts()
-        _ = cfloors_raise_descriptor_limit()
+        try needs.check(limit: Int(clamping: cfloors_raise_descriptor_limit()))
+        try checkReport()
         return try Workbench(programs: programs, progress: Progress(quiet: quiet))
+    }
+
+    /// A report that cannot be written is noticed before the run, not after it.
+    func checkReport() throws {
+        if let report { try Page.prepare(report) }
+    }
+
+    func refuseSeed() throws {
+        guard givenSeed == nil else { throw ValidationError("--seed: nothing is drawn here") }
     }
 
     /// Tells the results in every way that was asked for.
     func tell(_ results: any Reportable) throws {
-        print(results.text)
+        var lines = [results.text]
+        var failure: LoadError?
         if let report {
-            print("", "The report is in \(try Page(results).write(into: report))", separator: "\n")
+            do throws(LoadError) {
+                lines += ["", "The report is in \(try Page(results).write(into: report))"]
+            } catch {
+                // What was measured is told all the same.
+                failure = error
+            }
         }
-        if json { print(results.completeJSON.text) }
-        fflush(nil)
+        if json { lines.append(results.completeJSON.text) }
+        try writeAll(lines.joined(separator: "\n") + "\n", to: STDOUT_FILENO, "standard output")
+        if let failure { throw failure }
     }
 }
 

@@ -32,9 +32,12 @@ package struct ParkCommand: ParsableCommand {
     package init() {}
 
     package func validate() throws {
-        guard clients > 0, idleClients > 0, idleSeconds > 0 else {
-            throw ValidationError("--clients, --idle-clients and --idle-seconds are at least 1")
-        }
+        try require("--clients", clients, Bounds.processes)
+        try require("--idle-clients", idleClients, Bounds.processes)
+        try require("--idle-seconds", idleSeconds, Bounds.seconds)
+        try require("--sockets", sockets, Bounds.sockets)
+        try require("--sockets, for each client", sockets / clients, Bounds.socketsOfOne)
+        try common.refuseSeed()
         guard firstSockets > 10 * clients, firstSockets < sockets, firstSockets % (2 * clients) == 0,
             sockets % (2 * clients) == 0
         else {
@@ -45,7 +48,7 @@ package struct ParkCommand: ParsableCommand {
     }
 
     package func run() throws {
-        let bench = try common.bench()
+        let bench = try common.bench(.parked(sockets, clients: clients + idleClients))
         let settings = ParkRun.Settings(
             suspension: suspend, transport: transport, sockets: sockets, firstSockets: firstSockets,
             clients: clients, idleClients: idleClients, idleSeconds: idleSeconds)

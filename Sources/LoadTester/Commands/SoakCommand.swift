@@ -22,13 +22,12 @@ package struct SoakCommand: ParsableCommand {
     package init() {}
 
     package func validate() throws {
-        guard (1...4_000).contains(clients), minutes > 0 else {
-            throw ValidationError("--clients from 1 to 4000, --minutes above 0")
-        }
+        try require("--clients", clients, Bounds.processes)
+        try require("--minutes", minutes, 0.001...525_600)
     }
 
     package func run() throws {
-        let bench = try common.bench()
+        let bench = try common.bench(.called(clients, transport, suspend))
         let settings = SoakRun.Settings(
             suspension: suspend, transport: transport, clients: clients, minutes: minutes, seed: common.seed)
         try common.tell(try SoakRun(settings: settings, bench: bench).run())

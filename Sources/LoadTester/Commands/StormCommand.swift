@@ -18,23 +18,30 @@ package struct StormCommand: ParsableCommand {
     @Option(help: "Rounds; the figures are medians of theirs.")
     package var rounds = 5
 
-    @Option(help: ArgumentHelp("Every other client runs under this uid, if root asks.", valueName: "uid"))
-    package var secondUser: UInt32 = 65_534
+    @Option(
+        help: ArgumentHelp(
+            "Every other client runs under this uid; 65534 by default if root asks.", valueName: "uid")
+    )
+    package var secondUser: UInt32?
 
     @OptionGroup package var common: CommonOptions
 
     package init() {}
 
     package func validate() throws {
-        guard (1...4_000).contains(clients) else { throw ValidationError("--clients: from 1 to 4000") }
-        guard rounds > 0 else { throw ValidationError("--rounds is at least 1") }
+        try require("--clients", clients, Bounds.processes)
+        try require("--rounds", rounds, Bounds.rounds)
+        guard let secondUser else { return }
+        guard geteuid() == 0 else { throw ValidationError("--second-user: only root can do that") }
+        // The largest number stands for none.
+        try require("--second-user", secondUser, 1...(.max - 1))
     }
 
     package func run() throws {
-        let bench = try common.bench()
+        let bench = try common.bench(.called(clients, transport, suspend))
         let settings = StormRun.Settings(
             suspension: suspend, transport: transport, clients: clients, rounds: rounds, seed: common.seed,
-            secondUser: geteuid() == 0 ? secondUser : nil)
+            secondUser: geteuid() == 0 ? secondUser ?? 65_534 : nil)
         try common.tell(try StormRun(settings: settings, bench: bench).run())
     }
 }

@@ -25,12 +25,13 @@ package struct WakeCommand: ParsableCommand {
     package init() {}
 
     package func validate() throws {
-        guard (1...4_000).contains(clients) else { throw ValidationError("--clients: from 1 to 4000") }
-        guard calls > 0, rounds > 0 else { throw ValidationError("--calls and --rounds are at least 1") }
+        try require("--clients", clients, Bounds.processes)
+        try require("--calls", calls, Bounds.calls)
+        try require("--rounds", rounds, Bounds.rounds)
     }
 
     package func run() throws {
-        let bench = try common.bench()
+        let bench = try common.bench(.called(clients, transport, suspend))
         let settings = WakeRun.Settings(
             suspension: suspend, transport: transport, clients: clients, calls: calls, rounds: rounds,
             seed: common.seed)

@@ -12,6 +12,9 @@ final class ChaosCallers {
     /// Streams that ended though nobody has ended their client.
     private(set) var lost = 0
     private(set) var bytes: UInt64 = 0
+    /// What clients of former lives have noted as wrong.
+    private(set) var wrongBefore: UInt64 = 0
+    private var greetings = Greetings()
 
     init(_ transport: Transport, sockets count: Int, directory: String) throws(LoadError) {
         self.transport = transport
@@ -28,12 +31,10 @@ final class ChaosCallers {
 
     /// Takes in whoever has connected: the sockets of a client in its present life.
     func takeIn(_ area: ChaosArea) throws(LoadError) {
-        while let socket = try listener.accept() {
-            var number: UInt32 = .max
-            guard recv(socket, &number, 4, CInt(MSG_WAITALL)) == 4, Int(number) < sockets.count else {
-                throw LoadError(failed: "recv")
-            }
+        while let socket = try listener.accept() { greetings.await(socket) }
+        while let (number, socket) = greetings.next() {
             let index = Int(number)
+            guard index < sockets.count else { throw .missing("a stranger has connected to the callers") }
             if sockets[index] >= 0 { close(sockets[index]) } else { connected += 1 }
             sockets[index] = socket
             sent[index] = 0
@@ -48,8 +49,21 @@ final class ChaosCallers {
             close(sockets[index])
             sockets[index] = -1
             connected -= 1
+        }
+    }
+
+    /// Its process is gone, and with it the only one who writes these words: the next life begins at none. What
+    /// was wrong in this one stays known.
+    func forget(_ client: Int, _ area: ChaosArea) {
+        for index in client * area.socketsPerClient..<(client + 1) * area.socketsPerClient {
+            wrongBefore += area[socket: index, .wrong]
             for word in ChaosArea.SocketWord.allCases { area[socket: index, word] = 0 }
         }
+    }
+
+    /// Of all lives.
+    func wrongBytes(_ area: ChaosArea) -> UInt64 {
+        sockets.indices.reduce(wrongBefore) { $0 + area[socket: $1, .wrong] }
     }
 
     func isConnected(_ index: Int) -> Bool { sockets[index] >= 0 }

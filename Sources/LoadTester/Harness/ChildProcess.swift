@@ -23,7 +23,7 @@ final class ChildProcess {
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_APPEND, 0o644)
         posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO)
         // Moved out of the way first, so that none is overwritten before it was copied.
-        let aside = CInt(64)
+        let aside = max((descriptors.max() ?? 0) + 1, 3 + CInt(descriptors.count))
         for (index, descriptor) in descriptors.enumerated() {
             posix_spawn_file_actions_adddup2(&actions, descriptor, aside + CInt(index))
         }
@@ -85,13 +85,20 @@ final class ChildProcess {
     }
 
     /// Asks it to end, and ends it.
-    func end(within limit: Duration = .seconds(5)) {
-        guard isRunning else { return }
-        kill(id, SIGTERM)
-        let deadline = monotonicNow() + limit.wholeNanoseconds
-        while isRunning {
-            if monotonicNow() >= deadline { kill(id, SIGKILL) }
-            usleep(2_000)
+    func end() { Self.end([self]) }
+
+    /// Asks them all to end before it waits for any: some ask each other for a last answer.
+    static func end(_ processes: [ChildProcess]) {
+        // Who is asked again does not wait for answers any more.
+        let times: [(signal: CInt, wait: Int64)] = [
+            (SIGTERM, 500_000_000), (SIGTERM, 4_500_000_000), (SIGKILL, 60_000_000_000),
+        ]
+        var left = processes
+        for (signal, wait) in times {
+            left.removeAll { !$0.isRunning }
+            for process in left { kill(process.id, signal) }
+            let deadline = monotonicNow() + wait
+            while left.contains(where: \.isRunning), monotonicNow() < deadline { usleep(2_000) }
         }
     }
 }

@@ -7,6 +7,10 @@ package enum LoadError: Error, CustomStringConvertible {
     case supervisor(String)
     case timedOut(String)
     case childEnded(String, status: CInt)
+    /// Somebody who was to be measured has ended.
+    case sleeperDied(String)
+    /// A process would need more descriptors than it may have.
+    case tooFewDescriptors(need: Int, limit: Int, process: String)
     case interrupted
     case missing(String)
 
@@ -16,6 +20,9 @@ package enum LoadError: Error, CustomStringConvertible {
         case .supervisor(let text): text
         case .timedOut(let what): "gave up waiting for \(what)"
         case .childEnded(let name, let status): "\(name) ended by itself with status \(status)"
+        case .sleeperDied(let name): "\(name) has died"
+        case .tooFewDescriptors(let need, let limit, let process):
+            "\(process) would need \(need) descriptors, but the hard limit is \(limit) (ulimit -Hn)"
         case .interrupted: "interrupted"
         case .missing(let what): what
         }

@@ -10,22 +10,39 @@ protocol Population: AnyObject {
     var callers: Callers { get }
     /// Whether this one is asleep, as the kernel sees it. The floor's are put to sleep by this.
     func isAsleep(_ index: Int) throws -> Bool
+    func name(of index: Int) -> String
 }
 
 extension Population {
     func waitUntilAsleep(_ index: Int) throws {
-        try wait(for: "sleeper \(index) to be asleep", atMost: .seconds(20)) { try isAsleep(index) }
+        try wait(for: "sleeper \(index) to be asleep", atMost: .seconds(20)) {
+            if try isAsleep(index) { return true }
+            try requireAlive(index)
+            return false
+        }
     }
 
-    func waitUntilAllAsleep(_ progress: Progress) throws {
+    func waitUntilAllAsleep() throws {
         for index in range { try waitUntilAsleep(index) }
     }
 
-    /// All wakes of the population that found nothing to read, and packets read twice or never.
-    var irregularities: (duplicates: UInt64, skipped: UInt64) {
-        range.reduce((0, 0)) { sum, index in
+    /// Who has died answers no more, and what is measured without it means nothing.
+    func requireAlive(_ index: Int) throws(LoadError) {
+        let slot = area[index]
+        // Nobody waits for the end of their nest's children: who has ended is gone.
+        guard slot.stage == .failed || (kill(slot.pid, 0) != 0 && errno == ESRCH) else { return }
+        throw .sleeperDied(name(of: index))
+    }
+
+    func requireAllAlive() throws(LoadError) {
+        for index in range { try requireAlive(index) }
+    }
+
+    /// Wakes of the population that found nothing to read, and packets read twice.
+    var duplicates: UInt64 {
+        range.reduce(0) { sum, index in
             let slot = area[index].pointer.pointee
-            return (sum.0 + slot.duplicates + slot.empty_wakes, sum.1 + slot.skipped)
+            return sum + slot.duplicates + slot.empty_wakes
         }
     }
 }
@@ -48,6 +65,10 @@ final class SupervisedPopulation: Population {
         self.callers = callers
         self.supervisor = supervisor
         let pipe = try Pipe()
+        let checkFailures: () throws -> Void = {
+            guard let failed = range.first(where: { area[$0].stage == .failed }) else { return }
+            throw LoadError.supervisor("sleeper \(failed) gave up: \(bench.lastLines(of: .sleepers))")
+        }
         _ = try bench.start(
             .sleepers,
             SleeperNest.arguments(
@@ -58,15 +79,13 @@ final class SupervisedPopulation: Population {
         let before = callers.connected
         try wait(for: "\(range.count) sleepers to connect", atMost: .seconds(60), firstPause: 1_000_000) {
             try bench.requireAllRunning()
+            try checkFailures()
             try callers.takeIn()
             bench.progress.show("\(callers.connected - before) of \(range.count) sleepers connected")
             return callers.connected == before + range.count
         }
-        try supervisor.waitUntilAsleep(range.count) {
-            guard let failed = range.first(where: { area[$0].stage == .failed }) else { return }
-            throw LoadError.supervisor("sleeper \(failed) gave up: \(bench.lastLines(of: .sleepers))")
-        }
-        let tree = try CgroupTree.required()
+        try supervisor.waitUntilAsleep(range.count, check: checkFailures)
+        let tree = try method.tree()
         stopped = range.map { StoppedProcess(area[$0].pid, method, tree) }
     }
 
@@ -76,6 +95,8 @@ final class SupervisedPopulation: Population {
     func isAsleep(_ index: Int) -> Bool {
         area[index].stage == .waiting && stopped[index - range.lowerBound].isStopped
     }
+
+    func name(of index: Int) -> String { "sleeper \(index)" }
 }
 
 /// The floor's sleepers, which the harness puts to sleep itself: falling asleep is not what is measured.
@@ -97,17 +118,8 @@ final class FloorPopulation: Population {
         self.area = area
         self.callers = callers
         self.method = method
-        let tree = try CgroupTree.required()
-        if method == .cgroup {
-            guard let own = tree.directory(of: getpid()) else { throw LoadError.missing("our own cgroup") }
-            let directory = "\(own)/nightbell-load-\(getpid())"
-            guard mkdir(directory, 0o755) == 0 || errno == EEXIST else {
-                throw LoadError(failed: "mkdir \(directory)")
-            }
-            cgroup = directory
-        } else {
-            cgroup = nil
-        }
+        let tree = try method.tree()
+        cgroup = try tree.map { tree throws(LoadError) in try bench.cgroup(in: tree) }
         pipe = try Pipe()
         process = try bench.start(
             .floorSleepers,
@@ -119,6 +131,10 @@ final class FloorPopulation: Population {
         try wait(for: "the floor's sleepers", atMost: .seconds(60), firstPause: 1_000_000) {
             try bench.requireAllRunning()
             try callers.takeIn()
+            guard !range.contains(where: { area[$0].stage == .failed }) else {
+                throw LoadError.supervisor(
+                    "a sleeper of the floor gave up: \(bench.lastLines(of: .floorSleepers))")
+            }
             return callers.connected == before + range.count
                 && range.allSatisfy { area[$0].stage == .waiting && area[$0].pid != 0 }
         }
@@ -135,14 +151,7 @@ final class FloorPopulation: Population {
 
     deinit {
         for freezer in freezers { close(freezer) }
-        // The nest kills its sleepers; their cgroups can be removed once they are gone.
         process.end()
-        guard let cgroup else { return }
-        for index in range {
-            let directory = FloorCgroup(parent: cgroup, index: index).directory
-            for _ in 0..<500 where rmdir(directory) != 0 && errno == EBUSY { usleep(2_000) }
-        }
-        rmdir(cgroup)
     }
 
     private func putToSleep(_ index: Int) throws {
@@ -164,16 +173,12 @@ final class FloorPopulation: Population {
     private var asleepAfter: [Int: UInt64] = [:]
 
     func isAsleep(_ index: Int) throws -> Bool {
+        try requireAlive(index)
         if asleepAfter[index] != area[index].received { try putToSleep(index) }
         return true
     }
-}
 
-extension CgroupTree {
-    static func required() throws(LoadError) -> CgroupTree {
-        guard let tree = CgroupTree() else { throw .missing("there is no cgroup v2 hierarchy here") }
-        return tree
-    }
+    func name(of index: Int) -> String { "the floor's sleeper \(index)" }
 }
 
 /// A pipe whose writing end only has to exist: its end is the news.

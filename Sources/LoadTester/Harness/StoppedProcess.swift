@@ -8,9 +8,10 @@ final class StoppedProcess {
     private let method: SuspensionMethod
     /// `cgroup.events` of the cgroup it is frozen in.
     private var events: OwnedDescriptor?
-    private let mount: CgroupTree
+    private let mount: CgroupTree?
 
-    init(_ pid: pid_t, _ method: SuspensionMethod, _ mount: CgroupTree) {
+    /// - Parameter mount: nil when it is stopped by signal.
+    init(_ pid: pid_t, _ method: SuspensionMethod, _ mount: CgroupTree?) {
         self.pid = pid
         self.method = method
         self.mount = mount
@@ -22,7 +23,7 @@ final class StoppedProcess {
         case .signal:
             return ProcFS.state(pid) == "T"
         case .cgroup:
-            if events == nil, let directory = mount.directory(of: pid) {
+            if events == nil, let directory = mount?.directory(of: pid) {
                 events = try? OwnedDescriptor(opening: "\(directory)/cgroup.events", O_RDONLY)
             }
             guard let descriptor = events?.rawValue else { return false }
@@ -60,9 +61,24 @@ struct CgroupTree {
         return nil
     }
 
+    static func required() throws(LoadError) -> CgroupTree {
+        guard let tree = CgroupTree() else { throw .missing("there is no cgroup v2 hierarchy here") }
+        return tree
+    }
+
     func directory(of pid: pid_t) -> String? {
         guard let text = try? SmallFile.readText("/proc/\(pid)/cgroup") else { return nil }
         let line = text.split(separator: "\n").first { $0.hasPrefix("0::/") }
         return line.map { mountPoint + ($0 == "0::/" ? "" : $0.dropFirst(3)) }
+    }
+}
+
+extension SuspensionMethod {
+    /// The hierarchy, if it is needed for this.
+    func tree() throws(LoadError) -> CgroupTree? {
+        switch self {
+        case .cgroup: try .required()
+        case .signal: nil
+        }
     }
 }

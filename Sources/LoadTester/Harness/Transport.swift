@@ -53,7 +53,7 @@ package enum Transport: String, CaseIterable, Sendable {
             if result == 0 { break }
             // A queue that is full for the moment.
             guard errno == EAGAIN || errno == EINTR else { throw LoadError(failed: "connect to the callers") }
-            usleep(1_000)
+            try pause(nanoseconds: 1_000_000)
         }
         var greeting = UInt32(index)
         guard send(rawValue, &greeting, 4, CInt(MSG_NOSIGNAL)) == 4 else { throw LoadError(failed: "send") }
@@ -79,7 +79,7 @@ package enum Transport: String, CaseIterable, Sendable {
             throw LoadError(failed: "connect")
         }
         guard isStream else { return (first.take(), listener.take()) }
-        let second = Glibc.accept(listener.rawValue, nil, nil)
+        let second = cfloors_accept(listener.rawValue)
         guard second >= 0 else { throw LoadError(failed: "accept") }
         return (first.take(), second)
     }
@@ -119,6 +119,7 @@ final class Callers {
     private var sockets: [CInt]
     private var addresses: [sockaddr_in]
     private var sequences: [UInt64]
+    private var greetings = Greetings()
     private(set) var connected = 0
 
     init(_ transport: Transport, slots count: Int, directory: String) throws(LoadError) {
@@ -139,34 +140,41 @@ final class Callers {
 
     /// Takes in whoever has connected.
     func takeIn() throws(LoadError) {
+        if transport.isStream {
+            while true {
+                let socket = cfloors_accept(listener.rawValue)
+                guard socket >= 0 else { break }
+                greetings.await(socket)
+            }
+            try requireNothingThere("accept")
+            while let (index, socket) = greetings.next() {
+                try takeIn(index, socket)
+                var yes: CInt = 1
+                if transport == .tcp { setsockopt(socket, CInt(IPPROTO_TCP), TCP_NODELAY, &yes, 4) }
+            }
+            return
+        }
         while true {
             var index: UInt32 = .max
             var address = sockaddr_in()
-            let socket: CInt
-            if transport.isStream {
-                socket = accept(listener.rawValue, nil, nil)
-                guard socket >= 0 else { return try requireNothingThere("accept") }
-                guard recv(socket, &index, 4, CInt(MSG_WAITALL)) == 4 else { throw LoadError(failed: "recv") }
-                var yes: CInt = 1
-                if transport == .tcp { setsockopt(socket, CInt(IPPROTO_TCP), TCP_NODELAY, &yes, 4) }
-            } else {
-                var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-                let received = withUnsafeMutableBytes(of: &address) {
-                    recvfrom(
-                        listener.rawValue, &index, 4, 0,
-                        $0.baseAddress?.assumingMemoryBound(to: sockaddr.self),
-                        &length)
-                }
-                guard received == 4 else { return try requireNothingThere("recvfrom") }
-                socket = listener.rawValue
+            var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+            let received = withUnsafeMutableBytes(of: &address) {
+                recvfrom(
+                    listener.rawValue, &index, 4, 0, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self),
+                    &length)
             }
-            guard Int(index) < sockets.count, sockets[Int(index)] == -1 else {
-                throw .missing("a stranger has connected to the callers")
-            }
-            sockets[Int(index)] = socket
-            if !transport.isStream { addresses[Int(index)] = address }
-            connected += 1
+            guard received == 4 else { return try requireNothingThere("recvfrom") }
+            try takeIn(index, listener.rawValue)
+            addresses[Int(index)] = address
         }
+    }
+
+    private func takeIn(_ index: UInt32, _ socket: CInt) throws(LoadError) {
+        guard Int(index) < sockets.count, sockets[Int(index)] == -1 else {
+            throw .missing("a stranger has connected to the callers")
+        }
+        sockets[Int(index)] = socket
+        connected += 1
     }
 
     private func requireNothingThere(_ call: String) throws(LoadError) {
@@ -205,9 +213,38 @@ struct StreamListener: ~Copyable {
 
     /// Whoever has connected to it, if anybody has.
     func accept() throws(LoadError) -> CInt? {
-        let accepted = Glibc.accept(socket.rawValue, nil, nil)
+        let accepted = cfloors_accept(socket.rawValue)
         if accepted >= 0 { return accepted }
         guard errno == EAGAIN || errno == EINTR else { throw LoadError(failed: "accept") }
+        return nil
+    }
+}
+
+/// Connections that have not said yet whose they are. One that says nothing keeps nobody waiting.
+final class Greetings {
+    private var silent: [CInt] = []
+
+    deinit { for socket in silent { close(socket) } }
+
+    func await(_ socket: CInt) { silent.append(socket) }
+
+    /// One that has said it in the meantime.
+    func next() -> (index: UInt32, socket: CInt)? {
+        for place in silent.indices.reversed() {
+            let socket = silent[place]
+            var index: UInt32 = .max
+            let count = recv(socket, &index, 4, CInt(MSG_DONTWAIT | MSG_PEEK))
+            if count == 4 {
+                // The same bytes again, taken this time.
+                recv(socket, &index, 4, CInt(MSG_DONTWAIT))
+                silent.remove(at: place)
+                return (index, socket)
+            }
+            if count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR) {
+                close(socket)
+                silent.remove(at: place)
+            }
+        }
         return nil
     }
 }

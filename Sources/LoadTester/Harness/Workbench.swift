@@ -4,32 +4,47 @@ import Glibc
 /// Where a run works: a directory of its own, the programs, and the children, which are gone when this is.
 final class Workbench {
     /// Everybody may look into it: sleepers run under several uids.
-    let directory: String
+    var directory: String { own.path }
+    private let own: Leftovers.Directory
     let programs: String
     let loadTester: String
     let progress: Progress
     private var children: [ChildProcess] = []
+    private var floorCgroup: String?
 
     /// - Parameter programs: the directory of `nightbelld` and `nightbell-load`; nil: that of this program.
     init(programs: String?, progress: Progress) throws(LoadError) {
         if let programs { self.programs = programs } else { self.programs = try Self.ownDirectory() }
         self.progress = progress
         loadTester = "\(self.programs)/nightbell-load"
-        let parent = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
-        var template = Array("\(parent)/nightbell-load-XXXXXX".utf8CString)
-        guard mkdtemp(&template) != nil else { throw LoadError(failed: "mkdtemp in \(parent)") }
-        directory = String(decoding: template.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self)
-        chmod(directory, 0o755)
+        let asked = getenv("TMPDIR").map { String(cString: $0) } ?? ""
+        let parent = asked.isEmpty ? "/tmp" : asked
+        Leftovers.removeDirectories(in: parent)
+        own = try Leftovers.makeDirectory(in: parent)
     }
 
     deinit {
         end()
-        Self.remove(directory)
+        if let floorCgroup { Leftovers.removeCgroup(floorCgroup) }
+        Leftovers.remove(directory)
     }
 
-    /// Ends all children, the last one first.
+    /// Ends all children.
     func end() {
-        while let child = children.popLast() { child.end() }
+        ChildProcess.end(children)
+        children = []
+    }
+
+    /// Where the floor's sleepers have their cgroups; goes when the run does.
+    func cgroup(in tree: CgroupTree) throws(LoadError) -> String {
+        guard let own = tree.directory(of: getpid()) else { throw .missing("our own cgroup") }
+        Leftovers.removeCgroups(in: own)
+        let directory = "\(own)/\(Leftovers.cgroupName)"
+        guard mkdir(directory, 0o755) == 0 || errno == EEXIST else {
+            throw LoadError(failed: "mkdir \(directory)")
+        }
+        floorCgroup = directory
+        return directory
     }
 
     func end(_ child: ChildProcess) {
@@ -82,13 +97,5 @@ final class Workbench {
         defer { free(resolved) }
         let path = String(cString: resolved)
         return String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])
-    }
-
-    /// Removes a directory with everything in it; the run has made it, so it is not deep.
-    private static func remove(_ path: String) {
-        for name in (try? SmallFile.names(in: path)) ?? [] where unlink("\(path)/\(name)") != 0 {
-            remove("\(path)/\(name)")
-        }
-        rmdir(path)
     }
 }

@@ -5,6 +5,9 @@ import Glibc
 struct ProcessFigures {
     /// Its share of all pages that it has mapped, in bytes: what the machine would have more without it.
     var proportionalBytes: Int
+    /// The part of it that is no file's: what the process itself has written, alone or with others. Pages of
+    /// libraries come and go with who else has them mapped.
+    var writtenBytes: Int
     var residentBytes: Int
     /// Voluntary and involuntary, of all threads.
     var contextSwitches: Int
@@ -15,9 +18,12 @@ struct ProcessFigures {
     init(_ pid: pid_t) throws(LoadError) {
         let rollup = (try? SmallFile.readText("/proc/\(pid)/smaps_rollup")) ?? ""
         guard let proportional = Self.number(after: "Pss:", in: rollup),
-            let resident = Self.number(after: "Rss:", in: rollup)
+            let resident = Self.number(after: "Rss:", in: rollup),
+            let anonymous = Self.number(after: "Pss_Anon:", in: rollup),
+            let shared = Self.number(after: "Pss_Shmem:", in: rollup)
         else { throw .missing("process \(pid) does not show its memory") }
         proportionalBytes = proportional * 1_024
+        writtenBytes = (anonymous + shared) * 1_024
         residentBytes = resident * 1_024
         contextSwitches = 0
         for thread in ProcFS.threadIdentifiers(pid) {

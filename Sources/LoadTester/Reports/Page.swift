@@ -12,18 +12,28 @@ struct Page {
 
     /// Returns the path of the file.
     func write(into directory: String) throws(LoadError) -> String {
-        if mkdir(directory, 0o755) != 0, errno != EEXIST { throw LoadError(failed: "mkdir \(directory)") }
         let path = "\(directory)/\(results.command).html"
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
         guard descriptor >= 0 else { throw LoadError(failed: "open \(path)") }
         defer { close(descriptor) }
-        var bytes = Array(html.utf8)[...]
-        while !bytes.isEmpty {
-            let written = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-            guard written > 0 else { throw LoadError(failed: "write \(path)") }
-            bytes = bytes.dropFirst(written)
-        }
+        try writeAll(html, to: descriptor, path)
         return path
+    }
+
+    /// Makes the directory, and those above it, and sees that something can be written there.
+    static func prepare(_ directory: String) throws(LoadError) {
+        var path = directory.hasPrefix("/") ? "/" : ""
+        for name in directory.split(separator: "/") {
+            path += "\(name)/"
+            if mkdir(path, 0o755) != 0, errno != EEXIST, access(path, F_OK) != 0 {
+                throw LoadError(failed: "mkdir \(path)")
+            }
+        }
+        var template = Array("\(directory)/.nightbell-load-XXXXXX".utf8CString)
+        let descriptor = mkstemp(&template)
+        guard descriptor >= 0 else { throw LoadError(failed: "write into \(directory)") }
+        close(descriptor)
+        unlink(template)
     }
 
     var html: String {
@@ -57,7 +67,7 @@ struct Page {
     private var verdicts: String {
         guard !results.verdicts.isEmpty else { return "" }
         let items = results.verdicts.map { verdict in
-            "<li class=\"\(verdict.isMet ? "met" : "missed")\"><b>\(verdict.isMet ? "✓ met" : "✗ missed")</b> "
+            "<li class=\"\(verdict.isMet ? "met" : "missed")\"><b>\(verdict.isMet ? "✓" : "✗") \(verdict.outcome)</b> "
                 + "\(escaped(verdict.text))</li>"
         }
         return "<ul class=\"verdicts\">\(items.joined())</ul>"
@@ -111,6 +121,17 @@ struct Page {
         svg .dot { fill: var(--series1); fill-opacity: .45; stroke: none; }
         svg .key { fill: var(--ink); }
         """
+}
+
+/// Writes everything, or says what has kept it from that.
+func writeAll(_ text: String, to descriptor: CInt, _ name: String) throws(LoadError) {
+    var bytes = Array(text.utf8)[...]
+    while !bytes.isEmpty {
+        let written = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+        if written < 0, errno == EINTR { continue }
+        guard written > 0 else { throw LoadError(failed: "write \(name)") }
+        bytes = bytes.dropFirst(written)
+    }
 }
 
 /// Text as HTML shows it.

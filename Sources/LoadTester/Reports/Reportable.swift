@@ -30,22 +30,31 @@ struct ReportTable: Sendable {
 /// A figure and its target.
 package struct Verdict: Sendable, Equatable {
     package var name: String
-    package var value: Double
+    /// nil: it was not measured, and so the target is not met.
+    package var value: Double?
     package var target: Double
     private var isUpperLimit: Bool
 
-    package init(_ name: String, _ value: Double, atMost target: Double) {
-        (self.name, self.value, self.target, isUpperLimit) = (name, value, target, true)
+    package init(_ name: String, _ value: Double?, atMost target: Double) {
+        (self.name, self.target, isUpperLimit) = (name, target, true)
+        self.value = value.flatMap { $0.isFinite ? $0 : nil }
     }
 
-    package init(_ name: String, _ value: Double, atLeast target: Double) {
-        (self.name, self.value, self.target, isUpperLimit) = (name, value, target, false)
+    package init(_ name: String, _ value: Double?, atLeast target: Double) {
+        (self.name, self.target, isUpperLimit) = (name, target, false)
+        self.value = value.flatMap { $0.isFinite ? $0 : nil }
     }
 
-    package var isMet: Bool { isUpperLimit ? value <= target : value >= target }
+    package var isMet: Bool {
+        guard let value else { return false }
+        return isUpperLimit ? value <= target : value >= target
+    }
+
+    /// In a word.
+    package var outcome: String { value == nil ? "not measured" : isMet ? "met" : "missed" }
 
     package var text: String {
-        "\(name) \(figure(value, digits: 2)), target \(isUpperLimit ? "≤" : "≥") \(figure(target, digits: 2))"
+        "\(name) \(value.map { figure($0, digits: 2) } ?? "–"), target \(isUpperLimit ? "≤" : "≥") \(figure(target, digits: 2))"
     }
 
     package var json: JSON {
@@ -69,7 +78,11 @@ extension Reportable {
     var text: String {
         var lines = tables.flatMap { $0.lines + [""] }
         lines.append("Targets")
-        lines += verdicts.map { "  \($0.isMet ? "met   " : "missed")  \($0.text)" }
+        let width = verdicts.map(\.outcome.count).max() ?? 0
+        lines += verdicts.map { verdict in
+            let padding = String(repeating: " ", count: width - verdict.outcome.count)
+            return "  \(verdict.outcome)\(padding)  \(verdict.text)"
+        }
         lines += ["", machine.line]
         return lines.joined(separator: "\n")
     }

@@ -24,10 +24,7 @@ struct AdoptRun {
         bench.progress.say("making \(settings.sockets) sockets")
         var descriptors: [CInt] = []
         defer { for descriptor in descriptors { close(descriptor) } }
-        while descriptors.count < settings.sockets {
-            let (first, second) = try settings.transport.pair()
-            descriptors += [first, second]
-        }
+        try makeSockets(&descriptors)
         var results = AdoptResults(settings: settings)
         for round in 0...settings.rounds {
             for isOurs in round % 2 == 0 ? [true, false] : [false, true] {
@@ -49,11 +46,15 @@ struct AdoptRun {
     func handOverOnce(to supervisor: PrivateSupervisor) throws {
         var descriptors: [CInt] = []
         defer { for descriptor in descriptors { close(descriptor) } }
+        try makeSockets(&descriptors)
+        _ = try handOver(descriptors, to: supervisor)
+    }
+
+    private func makeSockets(_ descriptors: inout [CInt]) throws(LoadError) {
         while descriptors.count < settings.sockets {
             let (first, second) = try settings.transport.pair()
             descriptors += [first, second]
         }
-        _ = try handOver(descriptors, to: supervisor)
     }
 
     /// From before the first packet to the last answer, in seconds.

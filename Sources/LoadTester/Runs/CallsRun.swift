@@ -61,10 +61,11 @@ final class CallsRun {
                     "--answer-after", "0", "--supervisor-socket", supervisor.socketPath,
                 ])
         }
-        try turn(until: "all phones to be asleep", atMost: .seconds(60)) {
+        let asleep = try turn(atMost: .seconds(60), lookingEvery: .milliseconds(50)) {
             try bench.requireAllRunning()
             return try supervisor.status().clientsByState["suspended", default: 0] == settings.clients
         }
+        guard asleep else { throw LoadError.timedOut("all phones to be asleep") }
         bench.progress.say("all asleep; \(settings.calls) calls at \(figure(settings.rate)) a second")
         let before = try supervisor.clients()
         let start = ContinuousClock.now
@@ -83,7 +84,8 @@ final class CallsRun {
         var count = 0
         let mean = settings.meanLength.inSeconds
         let limit = Duration.seconds(Double(settings.calls) / settings.rate * 2 + 10 * mean + 60)
-        try turn(until: "all calls to end", atMost: limit) {
+        // Calls that have not ended by then are a result, not an error.
+        _ = try turn(atMost: limit, lookingEvery: .zero) {
             while count < settings.calls, due <= .now {
                 let user = Self.user(Int.random(in: 0..<settings.clients, using: &random))
                 let length = Duration.seconds(min(random.exponential(perSecond: 1 / mean), 10 * mean))
@@ -99,19 +101,18 @@ final class CallsRun {
         }
     }
 
-    /// Serves everybody until something is so; a time-out of the calls is a result, not an error.
-    private func turn(until what: String, atMost limit: Duration, _ condition: () throws -> Bool) throws {
+    /// Serves everybody until something is so. False: it has not come about.
+    private func turn(
+        atMost limit: Duration, lookingEvery pause: Duration, _ condition: () throws -> Bool
+    ) throws -> Bool {
         let end = ContinuousClock.now + limit
         var nextLook = ContinuousClock.now
         while true {
-            if what.hasPrefix("all calls") || nextLook <= .now {
-                if try condition() { return }
-                nextLook = .now + .milliseconds(50)
+            if nextLook <= .now {
+                if try condition() { return true }
+                nextLook = .now + pause
             }
-            guard .now < end else {
-                if what.hasPrefix("all calls") { return }
-                throw LoadError.timedOut(what)
-            }
+            guard .now < end else { return false }
             try server.turn(
                 with: socket.descriptor, wantsToWrite: socket.wantsToWrite, atMost: .milliseconds(1)
             ) { serve() }

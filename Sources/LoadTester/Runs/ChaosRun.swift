@@ -120,10 +120,17 @@ final class ChaosRun {
             results.crashes += 1
             return area[client, .wantedCrashes] += 1
         }
+        let descriptor = cfloors_pidfd(pid)
+        // It has ended by itself, which is noticed.
+        guard descriptor >= 0 else { return }
+        let process = OwnedDescriptor(adopting: descriptor)
         area[client, .pid] = 0
         callers.letGo(client, area)
         kill(pid, SIGKILL)
         results.crashes += 1
+        var ending = pollfd(fd: process.rawValue, events: Int16(POLLIN), revents: 0)
+        try until("client \(client) to be gone", atMost: Self.patience) { poll(&ending, 1, 0) > 0 }
+        callers.forget(client, area)
         area[client, .wantedLife] += 1
     }
 
@@ -190,7 +197,7 @@ final class ChaosRun {
         }
         let unheard = sockets.filter(hasUnheard)
         results.wakesLost = Set(unheard.map { $0 / area.socketsPerClient }).count
-        results.wrongBytes = sockets.reduce(0) { $0 + Int(area[socket: $1, .wrong]) }
+        results.wrongBytes = Int(callers.wrongBytes(area))
         results.bytes = callers.bytes
         results.connectionsLost =
             callers.lost + (0..<settings.clients).reduce(0) { $0 + Int(area[$1, .connectionsLost]) }
@@ -199,6 +206,8 @@ final class ChaosRun {
             results.wakesRepeated += area[client, .repeated]
             results.keepAliveRuns += area[client, .keepAliveRuns]
             results.handlersLate += area[client, .keepAliveLate]
+            // A handler that never ran says nothing itself.
+            if area.isKeepAliveOverdue(client, at: monotonicNow()) { results.handlersLate += 1 }
         }
         let counters = try supervisor.status().counters
         results.countedLate = counters.keepAliveLate
@@ -208,7 +217,7 @@ final class ChaosRun {
         results.keeperMemory = try ProcessFigures(supervisor.process.id).proportionalBytes
         let pids = (0..<settings.clients).map { pid_t(area[$0, .pid]) }.filter { $0 > 0 }
         supervisor.end()
-        let tree = try CgroupTree.required()
+        let tree = try settings.suspension.tree()
         defer {
             for client in 0..<settings.clients where ChaosArea.comesBack(client) && area[client, .pid] != 0 {
                 kill(pid_t(area[client, .pid]), SIGKILL)

@@ -9,11 +9,13 @@ struct KeepAliveResults {
     var outcome: VirtualKeepAlive.Outcome
     var machine: Machine
 
-    var instantsReduction: Double {
-        outcome.instants.isEmpty ? 0 : Double(outcome.uncoalescedInstants) / Double(outcome.instants.count)
+    /// nil when nothing ran, or nothing would have.
+    var instantsReduction: Double? {
+        outcome.instants.isEmpty || outcome.uncoalescedInstants == 0
+            ? nil : Double(outcome.uncoalescedInstants) / Double(outcome.instants.count)
     }
-    var runsRatio: Double {
-        outcome.uncoalescedRuns == 0 ? 0 : Double(outcome.runs) / Double(outcome.uncoalescedRuns)
+    var runsRatio: Double? {
+        outcome.uncoalescedRuns == 0 ? nil : Double(outcome.runs) / Double(outcome.uncoalescedRuns)
     }
     var late: Int { max(outcome.late, outcome.lateByCore) }
 }
@@ -48,9 +50,12 @@ extension KeepAliveResults: Reportable {
         table.rows = [
             [
                 "wake instants", "\(outcome.instants.count)", "\(outcome.uncoalescedInstants)",
-                "1 : " + figure(instantsReduction),
+                instantsReduction.map { "1 : " + figure($0) } ?? "–",
             ],
-            ["handler runs", "\(outcome.runs)", "\(outcome.uncoalescedRuns)", figure(runsRatio, digits: 3)],
+            [
+                "handler runs", "\(outcome.runs)", "\(outcome.uncoalescedRuns)",
+                runsRatio.map { figure($0, digits: 3) } ?? "–",
+            ],
             ["late", "\(late)"],
             ["earliest, % before the end", figure(outcome.earliest * 100)],
             ["latest, s before the end", figure(outcome.leastLeft, digits: 3)],
@@ -61,11 +66,13 @@ extension KeepAliveResults: Reportable {
     }
 
     var verdicts: [Verdict] {
-        guard isVirtual else { return [Verdict("late", Double(late), atMost: 0)] }
+        // Without a run none can have been late.
+        let late = late == 0 && outcome.runs == 0 ? nil : Double(late)
+        guard isVirtual else { return [Verdict("late", late, atMost: 0)] }
         return [
             Verdict("instants, times fewer", instantsReduction, atLeast: 60),
             Verdict("runs, times more", runsRatio, atMost: 1.07),
-            Verdict("late", Double(late), atMost: 0),
+            Verdict("late", late, atMost: 0),
         ]
     }
 

@@ -5,6 +5,8 @@ struct ParkResults {
     struct Population {
         var sockets: Int
         var figures: ProcessFigures
+        /// Of the process that holds what the worker must not lose; the floor has none.
+        var keeper: ProcessFigures?
         var slab: Int
     }
 
@@ -34,31 +36,40 @@ struct ParkResults {
         self.settings = settings
     }
 
-    /// Growth of the process's memory from one population to another, for each socket that came.
-    private func growth(_ populations: [Population], _ from: Int, _ to: Int) -> Double {
-        guard populations.count > to else { return 0 }
-        let (before, after) = (populations[from], populations[to])
-        let bytes = after.figures.proportionalBytes - before.figures.proportionalBytes
-        return Double(bytes) / Double(after.sockets - before.sockets)
+    /// Growth of the process's memory from one population to another, for each socket that came; nil if it shrank:
+    /// then something else was measured.
+    private func growth(
+        _ populations: [Population], _ from: Int, _ to: Int,
+        of process: (Population) -> ProcessFigures? = { $0.figures }
+    ) -> Double? {
+        guard populations.count > to, let before = process(populations[from])?.writtenBytes,
+            let after = process(populations[to])?.writtenBytes
+        else { return nil }
+        let sockets = populations[to].sockets - populations[from].sockets
+        return Self.share(of: after - before, sockets)
     }
 
-    var bytesPerSocket: Double { growth(populations, 1, 2) }
-    var bytesPerFirstSocket: Double { growth(populations, 0, 1) }
+    private static func share(of bytes: Int, _ count: Int) -> Double? {
+        bytes < 0 || count <= 0 ? nil : Double(bytes) / Double(count)
+    }
 
-    var bytesPerClient: Double {
-        guard let afterClients, let before = populations.last?.figures else { return 0 }
-        return Double(afterClients.proportionalBytes - before.proportionalBytes)
-            / Double(settings.idleClients)
+    var bytesPerSocket: Double? { growth(populations, 1, 2) }
+    var bytesPerFirstSocket: Double? { growth(populations, 0, 1) }
+    var keeperBytesPerSocket: Double? { growth(populations, 1, 2, of: \.keeper) }
+
+    var bytesPerClient: Double? {
+        guard let afterClients, let before = populations.last?.figures else { return nil }
+        return Self.share(of: afterClients.writtenBytes - before.writtenBytes, settings.idleClients)
     }
 
     /// What the kernel's small objects grew by: the sockets themselves included, which were there before.
-    private func kernelBytes(_ populations: [Population]) -> Double {
-        guard populations.count > 2 else { return 0 }
-        let growth = populations[2].slab - populations[1].slab
-        return Double(growth) / Double(populations[2].sockets - populations[1].sockets)
+    private func kernelBytes(_ populations: [Population]) -> Double? {
+        guard populations.count > 2 else { return nil }
+        return Self.share(
+            of: populations[2].slab - populations[1].slab, populations[2].sockets - populations[1].sockets)
     }
 
-    var baseMebibytes: Double { Double(base?.residentBytes ?? 0) / 1_048_576 }
+    var baseMebibytes: Double? { base.map { Double($0.residentBytes) / 1_048_576 } }
 }
 
 extension ParkResults: Reportable {
@@ -73,6 +84,7 @@ extension ParkResults: Reportable {
             "clients": .integer(Int64(settings.clients)),
             "bytes_per_socket": .rounded(bytesPerSocket, digits: 1),
             "bytes_per_socket_at_first": .rounded(bytesPerFirstSocket, digits: 1),
+            "keeper_bytes_per_socket": .rounded(keeperBytesPerSocket, digits: 1),
             "bytes_per_client": .rounded(bytesPerClient, digits: 1),
             "kernel_bytes_per_socket": .rounded(kernelBytes(populations), digits: 0),
             "base_rss_mib": .rounded(baseMebibytes),
@@ -89,6 +101,10 @@ extension ParkResults: Reportable {
     var tables: [ReportTable] {
         var memory = ReportTable(title: "Memory", columns: ["", "Nightbell", "floor"])
         let first = "bytes a socket, the first \(settings.firstSockets)"
+        func figure(_ value: Double?, digits: Int = 1) -> String {
+            value.map { LoadTester.figure($0, digits: digits) } ?? "–"
+        }
+        func count(_ value: Int?) -> String { value.map { "\($0)" } ?? "–" }
         memory.rows = [
             [
                 "bytes a socket, up to \(settings.sockets)", figure(bytesPerSocket),
@@ -99,21 +115,19 @@ extension ParkResults: Reportable {
                 "kernel, bytes a socket", figure(kernelBytes(populations), digits: 0),
                 figure(kernelBytes(floor), digits: 0),
             ],
+            ["the keeper's, bytes a socket", figure(keeperBytesPerSocket)],
             ["bytes a client", figure(bytesPerClient)],
             ["base, MiB resident", figure(baseMebibytes, digits: 2)],
         ]
         memory.note =
-            "growth of the proportional set size; the kernel's is that of all slabs of the machine, both ends "
+            "growth of what the process has written (Pss_Anon and Pss_Shmem); the kernel's is that of all slabs of the machine, both ends "
             + "of the sockets included"
         let idleRows = ReportTable(
             title: "Idle for \(settings.idleSeconds) s with \(settings.sockets) parked",
             columns: ["", "Nightbell", "floor"],
             rows: [
-                [
-                    "context switches", "\(idle?.contextSwitches ?? -1)",
-                    "\(floorIdle?.contextSwitches ?? -1)",
-                ],
-                ["CPU ticks", "\(idle?.processorTicks ?? -1)", "\(floorIdle?.processorTicks ?? -1)"],
+                ["context switches", count(idle?.contextSwitches), count(floorIdle?.contextSwitches)],
+                ["CPU ticks", count(idle?.processorTicks), count(floorIdle?.processorTicks)],
             ])
         return [memory, idleRows]
     }
@@ -124,8 +138,8 @@ extension ParkResults: Reportable {
             Verdict("bytes a socket, the first \(settings.firstSockets)", bytesPerFirstSocket, atMost: 256),
             Verdict("bytes a client", bytesPerClient, atMost: 2_048),
             Verdict("base, MiB", baseMebibytes, atMost: 12),
-            Verdict("context switches while idle", Double(idle?.contextSwitches ?? -1), atMost: 0),
-            Verdict("CPU ticks while idle", Double(idle?.processorTicks ?? -1), atMost: 0),
+            Verdict("context switches while idle", idle.map { Double($0.contextSwitches) }, atMost: 0),
+            Verdict("CPU ticks while idle", idle.map { Double($0.processorTicks) }, atMost: 0),
         ]
     }
 
@@ -134,7 +148,7 @@ extension ParkResults: Reportable {
             .init(
                 name: name,
                 points: populations.map {
-                    .init(x: Double($0.sockets), y: Double($0.figures.proportionalBytes) / 1_048_576)
+                    .init(x: Double($0.sockets), y: Double($0.figures.writtenBytes) / 1_048_576)
                 })
         }
         return [

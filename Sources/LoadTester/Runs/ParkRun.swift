@@ -81,7 +81,8 @@ struct ParkRun {
     private func look(_ supervisor: PrivateSupervisor, sockets: Int) throws -> ParkResults.Population {
         try pause(nanoseconds: 200_000_000)
         return .init(
-            sockets: sockets, figures: try ProcessFigures(supervisor.worker), slab: kernelSlabBytes())
+            sockets: sockets, figures: try ProcessFigures(supervisor.worker),
+            keeper: try ProcessFigures(supervisor.process.id), slab: kernelSlabBytes())
     }
 
     private func watchIdle(_ pid: pid_t) throws -> ParkResults.Idle {

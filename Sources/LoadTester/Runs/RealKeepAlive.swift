@@ -33,30 +33,55 @@ struct RealKeepAlive {
         )
         let population = try SupervisedPopulation(
             bench, supervisor, method: settings.suspension, range: 0..<settings.clients, area: area,
-            callers: callers, options: SleeperOptions(keepAlive: range))
-        let runsBefore = population.range.map { area[$0].runs }
+            callers: callers, options: SleeperOptions(keepAlive: range, seed: settings.seed))
         let start = monotonicNow()
         for second in 1...settings.seconds {
-            try pause(nanoseconds: start + Int64(second) * 1_000_000_000 - monotonicNow())
+            try pause(nanoseconds: max(0, start + Int64(second) * 1_000_000_000 - monotonicNow()))
             try bench.requireAllRunning()
+            try population.requireAllAlive()
             bench.progress.show("second \(second) of \(settings.seconds)")
         }
-        let end = monotonicNow()
-        var outcome = VirtualKeepAlive.Outcome()
-        for time in area.runTimes where time >= start && time <= end {
-            outcome.runs += 1
-            if time - (outcome.instants.last ?? 0) > Self.instantWidth { outcome.instants.append(time) }
-        }
-        for (index, before) in zip(population.range, runsBefore) where area[index].runs > before {
-            let slot = area[index].pointer.pointee
-            outcome.late += slot.longest_gap > slot.timeout ? 1 : 0
-            outcome.leastLeft = min(outcome.leastLeft, Double(slot.timeout - slot.longest_gap) / 1e9)
-            outcome.earliest = max(outcome.earliest, 1 - Double(slot.shortest_gap) / Double(slot.timeout))
-            let runs = Int((end - start) / slot.timeout)
-            outcome.uncoalescedRuns += runs
-            outcome.uncoalescedInstants += runs
-        }
+        var outcome = Self.outcome(
+            of: population.range.map { area[$0].pointer.pointee }, runTimes: area.runTimes,
+            from: start, to: monotonicNow())
         outcome.lateByCore = Int(try supervisor.status().counters.keepAliveLate)
         return outcome
     }
+
+    /// What the clients have noted, against a timer for each that was set when the client set its timeout.
+    static func outcome(
+        of slots: [cfloors_slot], runTimes: [Int64], from start: Int64, to end: Int64
+    ) -> VirtualKeepAlive.Outcome {
+        var outcome = VirtualKeepAlive.Outcome()
+        let runs = runTimes.filter { $0 >= start && $0 <= end }
+        outcome.runs = runs.count
+        outcome.instants = instants(runs)
+        var expiries: [Int64] = []
+        for slot in slots {
+            outcome.late += Int(slot.late_runs)
+            // One that never came says nothing itself.
+            if end - slot.ran_at > slot.timeout + keepAliveSlack { outcome.late += 1 }
+            let first = max(1, (start - slot.began_at + slot.timeout - 1) / slot.timeout)
+            expiries += stride(
+                from: slot.began_at + first * slot.timeout, through: end, by: Int(slot.timeout))
+            guard slot.runs > 0 else { continue }
+            outcome.leastLeft = min(outcome.leastLeft, Double(slot.timeout - slot.longest_gap) / 1e9)
+            outcome.earliest = max(outcome.earliest, 1 - Double(slot.shortest_gap) / Double(slot.timeout))
+        }
+        outcome.uncoalescedRuns = expiries.count
+        outcome.uncoalescedInstants = instants(expiries.sorted()).count
+        return outcome
+    }
+
+    /// The first of each group of times that are too close together to tell them apart.
+    private static func instants(_ sorted: [Int64]) -> [Int64] {
+        sorted.reduce(into: []) { instants, time in
+            if let last = instants.last, time - last <= instantWidth { return }
+            instants.append(time)
+        }
+    }
 }
+
+/// So long may a handler take from its being due to its having noted that it ran, in nanoseconds: who looks from
+/// outside sees it that much later.
+let keepAliveSlack: Int64 = 50_000_000

@@ -28,18 +28,24 @@ struct SoakResults {
         slope(settled.map { ($0.seconds / 3_600, Double($0.figures.proportionalBytes) / 1_024) })
     }
 
-    var descriptorDrift: Int {
-        guard let first = settled.first, let last = settled.last else { return 0 }
-        return last.figures.openDescriptors - first.figures.openDescriptors
+    /// Median of the last third less that of the first: a single look may fall into a moment with one more.
+    var descriptorDrift: Double? {
+        firstAndLastThird(settled.map { Double($0.figures.openDescriptors) }).map { $0.last - $0.first }
     }
 
     /// Median latency of the last third over that of the first.
-    var latencyDrift: Double {
-        let values = settled.map { $0.latencies.percentile(50) }
-        let third = max(1, values.count / 3)
-        let before = median(Array(values.prefix(third)))
-        return before > 0 ? median(Array(values.suffix(third))) / before : 0
+    var latencyDrift: Double? {
+        firstAndLastThird(settled.map { $0.latencies.percentile(50) }).flatMap {
+            $0.first > 0 ? $0.last / $0.first : nil
+        }
     }
+}
+
+/// The medians of the first and of the last third; nil of fewer than two values.
+package func firstAndLastThird(_ values: [Double]) -> (first: Double, last: Double)? {
+    guard values.count > 1 else { return nil }
+    let third = max(1, values.count / 3)
+    return (median(Array(values.prefix(third))), median(Array(values.suffix(third))))
 }
 
 /// Of the line through these points that fits best.
@@ -70,7 +76,7 @@ extension SoakResults: Reportable {
             "late": .integer(Int64(late)),
             "drift": [
                 "memory_kib_per_hour": .rounded(memoryDrift, digits: 1),
-                "descriptors": .integer(Int64(descriptorDrift)),
+                "descriptors": .rounded(descriptorDrift),
                 "latency_p50": .rounded(latencyDrift),
             ],
             "machine": machine.json,
@@ -84,8 +90,9 @@ extension SoakResults: Reportable {
                 rows: [
                     ["cycles", "\(cycles.count)"], ["calls", "\(calls)"], ["lost", "\(lost)"],
                     ["duplicate", "\(duplicate)"], ["keep-alives late", "\(late)"],
-                    ["memory, KiB an hour", figure(memoryDrift)], ["descriptors", "\(descriptorDrift)"],
-                    ["p50, last third over first", figure(latencyDrift, digits: 2)],
+                    ["memory, KiB an hour", figure(memoryDrift)],
+                    ["descriptors", descriptorDrift.map { figure($0) } ?? "–"],
+                    ["p50, last third over first", latencyDrift.map { figure($0, digits: 2) } ?? "–"],
                 ],
                 note: "the first fifth of the time is left out of drifts; short runs say little about hours")
         ]
@@ -95,7 +102,7 @@ extension SoakResults: Reportable {
         [
             Verdict("lost", Double(lost), atMost: 0), Verdict("duplicate", Double(duplicate), atMost: 0),
             Verdict("late", Double(late), atMost: 0),
-            Verdict("descriptors that did not come back", Double(descriptorDrift), atMost: 0),
+            Verdict("descriptors that did not come back", descriptorDrift, atMost: 0),
         ]
     }
 

@@ -28,7 +28,7 @@ struct SoakRun {
         let callers = try Callers(settings.transport, slots: settings.clients, directory: bench.directory)
         let population = try SupervisedPopulation(
             bench, supervisor, method: settings.suspension, range: 0..<settings.clients, area: area,
-            callers: callers, options: SleeperOptions(keepAlive: (3_000, 9_000)))
+            callers: callers, options: SleeperOptions(keepAlive: (3_000, 9_000), seed: settings.seed))
         let adoption = AdoptRun(
             settings: .init(transport: .unix, sockets: Self.sockets, batch: 1, rounds: 1), bench: bench)
         var random = SeededRandom(seed: settings.seed)
@@ -53,7 +53,9 @@ struct SoakRun {
                 ))
             bench.progress.show("\(figure(seconds / 60)) of \(figure(settings.minutes)) minutes")
         }
+        try population.requireAllAlive()
         results.calls = population.range.reduce(0) { $0 + Int(callers.sent(to: $1)) }
+        // Here an empty wake is none too many: a sleeper that a keep-alive has woken reads for itself.
         results.duplicate = population.range.reduce(0) { $0 + Int(area[$1].pointer.pointee.duplicates) }
         results.late = Int(try supervisor.status().counters.keepAliveLate)
         results.machine.finish()
@@ -75,6 +77,7 @@ struct SoakRun {
                 }
                 latencies.record(nanoseconds: area[index].latency)
             } catch LoadError.timedOut {
+                try population.requireAlive(index)
                 lost += 1
             }
         }

@@ -37,7 +37,7 @@ struct StormRun {
         for round in 0...settings.rounds {
             for isOurs in round % 2 == 0 ? [true, false] : [false, true] {
                 let population: any Population = isOurs ? ours : floor
-                try population.waitUntilAllAsleep(bench.progress)
+                try population.waitUntilAllAsleep()
                 let storm = try callAll(population, &random)
                 // The first storm touches pages that were never touched.
                 guard round > 0 else { continue }
@@ -48,7 +48,7 @@ struct StormRun {
                 "round \(round): \(figure(ours.wakesPerSecond, digits: 0)) wakes/s, "
                     + "floor \(figure(floor.wakesPerSecond, digits: 0))")
         }
-        results.duplicate = Int(ours.irregularities.duplicates)
+        results.duplicate = Int(ours.duplicates)
         results.machine.finish()
         return results
     }
@@ -65,10 +65,12 @@ struct StormRun {
         do {
             try wait(for: "all to be woken", atMost: .seconds(20), firstPause: 5_000_000) {
                 missing = missing.drop { area[order[$0]].received >= expected[$0] }
+                if let first = missing.first { try population.requireAlive(order[first]) }
                 return missing.isEmpty
             }
         } catch LoadError.timedOut {
-            // Whoever is missing is lost.
+            // Whoever is missing is lost, if it is still there to be called.
+            try population.requireAllAlive()
         }
         var storm = StormResults.Storm()
         for (place, index) in order.enumerated() {
@@ -116,7 +118,12 @@ struct StormResults {
     }
 
     var lost: Int { ours.reduce(0) { $0 + $1.lost } }
-    var ratio: Double { medianRatio(ours.map(\.wakesPerSecond), over: floor.map(\.wakesPerSecond)) }
+    var lostByFloor: Int { floor.reduce(0) { $0 + $1.lost } }
+    /// nil when something was lost: the last handler would be another.
+    var ratio: Double? {
+        guard lost == 0, lostByFloor == 0 else { return nil }
+        return medianRatio(ours.map(\.wakesPerSecond), over: floor.map(\.wakesPerSecond))
+    }
     private var unfairness: Double? {
         let values = ours.compactMap(\.unfairness)
         return values.isEmpty ? nil : median(values)
@@ -140,7 +147,7 @@ extension StormResults: Reportable {
             "last_handler_ms": .rounded(median(ours.map(\.lastHandler)) * 1_000),
             "unfairness": unfairness.map { .rounded($0) } ?? .null,
             "floor": [
-                "lost": .integer(Int64(floor.reduce(0) { $0 + $1.lost })),
+                "lost": .integer(Int64(lostByFloor)),
                 "wakes_per_s": .rounded(median(floor.map(\.wakesPerSecond)), digits: 0),
                 "last_handler_ms": .rounded(median(floor.map(\.lastHandler)) * 1_000),
             ],
@@ -154,13 +161,14 @@ extension StormResults: Reportable {
         table.rows = [
             [
                 "wakes/s", figure(median(ours.map(\.wakesPerSecond)), digits: 0),
-                figure(median(floor.map(\.wakesPerSecond)), digits: 0), figure(ratio, digits: 2),
+                figure(median(floor.map(\.wakesPerSecond)), digits: 0),
+                ratio.map { figure($0, digits: 2) } ?? "–",
             ],
             [
                 "last handler, ms", figure(median(ours.map(\.lastHandler)) * 1_000),
                 figure(median(floor.map(\.lastHandler)) * 1_000),
             ],
-            ["lost", "\(lost)", "\(floor.reduce(0) { $0 + $1.lost })"],
+            ["lost", "\(lost)", "\(lostByFloor)"],
             ["duplicate", "\(duplicate)"],
             ["one uid over the other", unfairness.map { figure($0, digits: 2) } ?? "–"],
         ]
@@ -179,7 +187,7 @@ extension StormResults: Reportable {
         func series(_ name: String, _ storm: Storm?) -> Chart.Series {
             let times = (storm?.times ?? []).sorted()
             let step = max(1, times.count / 400)
-            let places = stride(from: 0, to: times.count, by: step)
+            let places = Array(stride(from: 0, to: times.count - 1, by: step)) + times.indices.suffix(1)
             return .init(
                 name: name, points: places.map { .init(x: Double(times[$0]) / 1e6, y: Double($0 + 1)) })
         }

@@ -12,6 +12,8 @@ struct WakeResults {
         var ours = Latencies()
         var floor = Latencies()
         var samples: [Sample] = []
+        /// From the first read to the moment at which it was seen asleep again.
+        var asleep = Latencies()
         var lost = 0
         var lostByFloor = 0
 
@@ -41,7 +43,6 @@ struct WakeResults {
     var began: Int64 = 0
     var duplicate = 0
     var duplicateByFloor = 0
-    var wakes = 0
     private(set) var machine = Machine()
 
     init(settings: WakeRun.Settings) {
@@ -49,17 +50,21 @@ struct WakeResults {
     }
 
     mutating func finish(_ ours: any Population, _ floor: any Population) {
-        duplicate = Int(ours.irregularities.duplicates)
-        duplicateByFloor = Int(floor.irregularities.duplicates)
+        duplicate = Int(ours.duplicates)
+        duplicateByFloor = Int(floor.duplicates)
         machine.finish()
     }
 
     var lost: Int { rounds.reduce(0) { $0 + $1.lost } }
+    var lostByFloor: Int { rounds.reduce(0) { $0 + $1.lostByFloor } }
+    private var asleepFigures: LatencyFigures { LatencyFigures(rounds: rounds.map(\.asleep)) }
     var figures: LatencyFigures { LatencyFigures(rounds: rounds.map(\.ours)) }
     var floorFigures: LatencyFigures { LatencyFigures(rounds: rounds.map(\.floor)) }
 
-    func ratio(_ percentile: Double) -> Double {
-        medianRatio(
+    /// nil when something was lost: what is left would look the faster for it.
+    func ratio(_ percentile: Double) -> Double? {
+        guard lost == 0, lostByFloor == 0 else { return nil }
+        return medianRatio(
             rounds.map { $0.ours.percentile(percentile) },
             over: rounds.map { $0.floor.percentile(percentile) })
     }
@@ -80,8 +85,9 @@ extension WakeResults: Reportable {
             "lost": .integer(Int64(lost)),
             "duplicate": .integer(Int64(duplicate)),
             "latency_us": figures.json,
+            "asleep_us": asleepFigures.json,
             "floor": [
-                "lost": .integer(Int64(rounds.reduce(0) { $0 + $1.lostByFloor })),
+                "lost": .integer(Int64(lostByFloor)),
                 "duplicate": .integer(Int64(duplicateByFloor)),
                 "latency_us": floorFigures.json,
             ],
@@ -103,9 +109,8 @@ extension WakeResults: Reportable {
             title: "Packet → first byte read by the handler",
             columns: ["", "Nightbell, µs", "floor, µs", "ratio"])
         for (name, ours, floor) in rows {
-            latency.rows.append([
-                name, figure(ours), figure(floor), ratios[name].map { figure($0, digits: 2) } ?? "",
-            ])
+            let ratio = ratios[name].map { $0.map { figure($0, digits: 2) } ?? "–" } ?? ""
+            latency.rows.append([name, figure(ours), figure(floor), ratio])
         }
         latency.note =
             "\(settings.rounds) interleaved rounds of \(settings.calls) calls each; percentiles and ratios are "
@@ -113,9 +118,11 @@ extension WakeResults: Reportable {
         let counts = ReportTable(
             title: "Wakes", columns: ["", "Nightbell", "floor"],
             rows: [
-                ["lost", "\(lost)", "\(rounds.reduce(0) { $0 + $1.lostByFloor })"],
+                ["lost", "\(lost)", "\(lostByFloor)"],
                 ["duplicate", "\(duplicate)", "\(duplicateByFloor)"],
-            ])
+                ["asleep again, p50, µs", figure(asleepFigures.p50)],
+            ],
+            note: "asleep again: from the first read, as seen from outside at growing pauses")
         return [latency, counts]
     }
 

@@ -38,8 +38,8 @@ struct WakeRun {
         var results = WakeResults(settings: settings)
         var random = SeededRandom(seed: settings.seed)
         // Whoever wakes for the first time pays for pages that were never touched.
-        _ = try callAll(ours)
-        _ = try callAll(floor)
+        try callAll(ours)
+        try callAll(floor)
         results.began = monotonicNow()
         for round in 1...settings.rounds {
             var measured = WakeResults.Round()
@@ -57,8 +57,9 @@ struct WakeRun {
             results.rounds.append(measured)
             bench.progress.say(measured.line(round))
         }
+        try ours.requireAllAlive()
+        try floor.requireAllAlive()
         results.finish(ours, floor)
-        results.wakes = try supervisor.status().counters.wakes
         return results
     }
 
@@ -73,6 +74,7 @@ struct WakeRun {
         let before = slot.received
         try population.callers.call(index)
         guard try hasArrived(slot, before) else {
+            try population.requireAlive(index)
             measured.noteLoss(isOurs: population is SupervisedPopulation)
             return
         }
@@ -80,6 +82,9 @@ struct WakeRun {
         measured.note(sample, isOurs: population is SupervisedPopulation)
         // What follows a wake must not be in the way of the next call.
         try population.waitUntilAsleep(index)
+        if population is SupervisedPopulation {
+            measured.asleep.record(nanoseconds: monotonicNow() - slot.pointer.pointee.received_at)
+        }
     }
 
     /// The first look comes when the packet has long arrived, so that nobody is disturbed by looking.
@@ -92,17 +97,17 @@ struct WakeRun {
         }
     }
 
-    private func callAll(_ population: any Population) throws -> Int {
+    private func callAll(_ population: any Population) throws {
         for index in population.range {
             try population.waitUntilAsleep(index)
             try population.callers.call(index)
         }
         for index in population.range {
             guard try hasArrived(population.area[index], 0) else {
+                try population.requireAlive(index)
                 throw LoadError.timedOut("the first packet of sleeper \(index)")
             }
             try population.waitUntilAsleep(index)
         }
-        return population.range.count
     }
 }

@@ -7,6 +7,8 @@ final class ChaosArea {
     /// What is noted of a client.
     enum ClientWord: Int, CaseIterable {
         case pid, wakes, repeated, keepAliveRuns, keepAliveLate, connectionsLost
+        /// Its keep-alive timeout, and when the handler ran last, or the timeout was set; in nanoseconds.
+        case timeout, ranAt
         /// The life that it is in: one more with each crash.
         case life
         /// The life that the harness wants it to be in.
@@ -19,7 +21,7 @@ final class ChaosArea {
 
     /// What is noted of a socket, in this life of its client.
     enum SocketWord: Int, CaseIterable {
-        case received, wrong, ended, life
+        case received, wrong, ended
     }
 
     let descriptor: OwnedDescriptor
@@ -56,6 +58,12 @@ final class ChaosArea {
     subscript(socket socket: Int, word: SocketWord) -> UInt64 {
         get { words[start(socket) + word.rawValue] }
         set { words[start(socket) + word.rawValue] = newValue }
+    }
+
+    /// Whether its keep-alive handler should have run by now and has not. What is being run at this moment is not.
+    func isKeepAliveOverdue(_ client: Int, at now: Int64) -> Bool {
+        let since = now - Int64(self[client, .ranAt])
+        return self[client, .timeout] > 0 && since > Int64(self[client, .timeout]) + keepAliveSlack
     }
 
     private func start(_ socket: Int) -> Int {

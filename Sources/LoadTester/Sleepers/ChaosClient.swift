@@ -15,7 +15,6 @@ final class ChaosClient {
     private final class State: @unchecked Sendable {
         // Sendable: the client has no thread of its own, all runs on this one.
         var isWaiting = false
-        var lastRun = monotonicNow()
         var bytes = [UInt8](repeating: 0, count: 65_536)
     }
 
@@ -65,12 +64,13 @@ final class ChaosClient {
         }
         var random = SeededRandom(seed: UInt64(index))
         let timeout = Int64.random(in: 3_000...9_000, using: &random)
-        state.lastRun = monotonicNow()
+        area[index, .timeout] = UInt64(timeout) * 1_000_000
+        area[index, .ranAt] = UInt64(monotonicNow())
         try client.setKeepAliveTimeout(.milliseconds(timeout)) {
-            let now = monotonicNow()
+            let now = UInt64(monotonicNow())
             shared[index, .keepAliveRuns] += 1
-            if now - state.lastRun > timeout * 1_000_000 { shared[index, .keepAliveLate] += 1 }
-            state.lastRun = now
+            if now - shared[index, .ranAt] > shared[index, .timeout] { shared[index, .keepAliveLate] += 1 }
+            shared[index, .ranAt] = now
         }
         area[index, .pid] = UInt64(getpid())
         if isHeir { area[index, .returns] += 1 } else { try client.enterBackground() }

@@ -43,26 +43,15 @@ struct ChaosNest {
     func run() throws {
         cfloors_ignore_children()
         cfloors_catch_interrupts()
-        var children = [pid_t?](repeating: nil, count: clients)
-        defer { for case let child? in children { kill(child, SIGKILL) } }
         var ending = pollfd(fd: 4, events: Int16(POLLIN), revents: 0)
         repeat {
-            for index in 0..<clients
-            where area[index, .life] != area[index, .wantedLife] && isGone(children[index]) {
+            for index in 0..<clients where area[index, .life] != area[index, .wantedLife] {
                 area[index, .life] = area[index, .wantedLife]
                 let child = cfloors_fork()
                 guard child >= 0 else { throw LoadError(failed: "fork") }
                 if child == 0 { becomeClient(index) }
-                children[index] = child
             }
         } while cfloors_interrupted() == 0 && poll(&ending, 1, 5) == 0
-    }
-
-    /// As everybody who starts a program again, it waits until the last process has ended; the kernel takes its time
-    /// to end one that was killed.
-    private func isGone(_ child: pid_t?) -> Bool {
-        guard let child else { return true }
-        return kill(child, 0) != 0 && errno == ESRCH
     }
 
     /// As `nightbell run` would tell it.

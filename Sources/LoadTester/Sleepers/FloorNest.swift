@@ -35,9 +35,6 @@ struct FloorNest {
     func run() throws {
         _ = cfloors_raise_descriptor_limit()
         cfloors_ignore_children()
-        cfloors_catch_interrupts()
-        var children: [pid_t] = []
-        defer { for child in children { kill(child, SIGKILL) } }
         var targets: [cfloors_target] = []
         for index in first..<first + count {
             let socket = try transport.connect(to: place, as: index)
@@ -49,7 +46,6 @@ struct FloorNest {
                 cfloors_sleeper(socket, area[index].pointer)
                 _exit(1)
             }
-            children.append(child)
             var target = cfloors_target(socket: socket, freezer: -1, process: -1)
             if let cgroup {
                 let place = FloorCgroup(parent: cgroup, index: index)
@@ -63,6 +59,8 @@ struct FloorNest {
             targets.append(target)
             area[index].pointer.pointee.pid = child
         }
+        // Until here a signal ends it at once; the sleepers end with it.
+        cfloors_catch_interrupts()
         let code = cfloors_waker(targets, targets.count, 4)
         guard code == 0 || code == EINTR else { throw LoadError("the floor's waker", code: code) }
     }
@@ -73,11 +71,12 @@ struct FloorCgroup {
     let directory: String
 
     init(parent: String, index: Int) {
-        directory = "\(parent)/floor-\(index)"
+        directory = "\(parent)/\(Self.prefix)\(index)"
     }
 
+    static let prefix = "floor-"
+
     var freezer: String { directory + "/cgroup.freeze" }
-    var events: String { directory + "/cgroup.events" }
 
     func create(for process: pid_t) throws(LoadError) {
         guard mkdir(directory, 0o755) == 0 || errno == EEXIST else {

@@ -39,8 +39,10 @@ final class Sleeper {
         client = try Client(configuration, handlers: handlers)
         _ = try client.handOver(socket, as: .voip)
         if let (timeout, noteRun) = settings.keepAlive {
+            let now = monotonicNow()
             slot.pointer.pointee.timeout = timeout.wholeNanoseconds
-            slot.pointer.pointee.ran_at = monotonicNow()
+            slot.pointer.pointee.began_at = now
+            slot.pointer.pointee.ran_at = now
             try client.setKeepAliveTimeout(timeout, handler: noteRun)
         }
         slot.pointer.pointee.pid = getpid()
@@ -83,6 +85,8 @@ struct SleeperOptions {
     var secondUser: uid_t?
     /// Each sets a keep-alive timeout between these, in milliseconds.
     var keepAlive: (Int, Int)?
+    /// What the timeouts are drawn from.
+    var seed: UInt64 = 1
 }
 
 /// The process that all sleepers of a population are forked from: they share its pages, so that a thousand fit.
@@ -104,12 +108,14 @@ struct SleeperNest {
         [
             "\(first)", "\(count)", "\(slots)", supervisorSocket, callers.transport.rawValue, callers.place,
             options.secondUser.map { "\($0)" } ?? "-", options.keepAlive.map { "\($0.0) \($0.1)" } ?? "-",
+            "\(options.seed)",
         ]
     }
 
     init(_ arguments: [String]) throws(LoadError) {
-        guard arguments.count == 8, let first = Int(arguments[0]), let count = Int(arguments[1]),
-            let slots = Int(arguments[2]), let transport = Transport(rawValue: arguments[4])
+        guard arguments.count == 9, let first = Int(arguments[0]), let count = Int(arguments[1]),
+            let slots = Int(arguments[2]), let transport = Transport(rawValue: arguments[4]),
+            let seed = UInt64(arguments[8])
         else { throw .missing("arguments") }
         self.first = first
         self.count = count
@@ -118,19 +124,17 @@ struct SleeperNest {
         place = arguments[5]
         let range = arguments[7].split(separator: " ").compactMap { Int($0) }
         options = SleeperOptions(
-            secondUser: uid_t(arguments[6]), keepAlive: range.count == 2 ? (range[0], range[1]) : nil)
+            secondUser: uid_t(arguments[6]), keepAlive: range.count == 2 ? (range[0], range[1]) : nil,
+            seed: seed)
         area = try SharedArea(inherited: 3, slots: slots)
     }
 
     func run() throws {
         cfloors_ignore_children()
-        var children: [pid_t] = []
-        defer { for child in children { kill(child, SIGKILL) } }
         for index in first..<first + count {
             let child = cfloors_fork()
             guard child >= 0 else { throw LoadError(failed: "fork") }
             if child == 0 { becomeSleeper(index) }
-            children.append(child)
         }
         waitForEnd(4)
     }
@@ -138,10 +142,13 @@ struct SleeperNest {
     private func becomeSleeper(_ index: Int) -> Never {
         do {
             signal(SIGTERM, SIG_DFL)
+            let parent = getppid()
             if let secondUser = options.secondUser, index % 2 == 1 {
                 guard setgid(secondUser) == 0, setuid(secondUser) == 0 else {
                     throw LoadError(failed: "setuid")
                 }
+                // Another user's process does not end with its parent unless it says so again.
+                guard cfloors_die_with(parent) != 0 else { _exit(1) }
             }
             var kept: [CInt] = [3]
             cfloors_close_all_but(&kept, 1)
@@ -149,7 +156,7 @@ struct SleeperNest {
             var settings = Sleeper.Settings(
                 identifier: "org.nightbell.load.s\(index)", supervisorSocket: supervisorSocket)
             if let (shortest, longest) = options.keepAlive {
-                var random = SeededRandom(seed: UInt64(index))
+                var random = SeededRandom(seed: options.seed &* 1_000_003 &+ UInt64(index))
                 let timeout = Int.random(in: shortest...longest, using: &random)
                 settings.keepAlive = (.milliseconds(timeout), area.runNoter(area[index]))
             }

@@ -390,16 +390,4 @@ struct SIPTests {
         #expect(desk.judge(hex("0011 0000 2112A442 05060708 1112131415161718")).0 == .significant(.message))
         #expect(desk.judge(ping).0 == .significant(.message), "a request")
     }
-
-    @Test("Intervals are those of RFC 5626, within what makes sense")
-    func intervals() throws {
-        #expect(throws: SettingsError.intervalOutOfRange(.seconds(10), SIPSettings.streamInterval)) {
-            try SIPSettings(tagKey: tagKey, streamInterval: .seconds(10))
-        }
-        #expect(throws: SettingsError.self) {
-            try SIPSettings(tagKey: tagKey, datagramInterval: .seconds(121))
-        }
-        let settings = try SIPSettings(tagKey: tagKey, streamInterval: .seconds(840))
-        #expect(try Profile(.sip(settings), over: .stream).pinging?.latest == .seconds(840))
-    }
 }

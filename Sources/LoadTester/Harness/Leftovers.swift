@@ -1,0 +1,89 @@
+import Descriptors
+import Glibc
+
+/// What a run makes outside of itself, and what runs that were killed have left of it.
+enum Leftovers {
+    private static let prefix = "nightbell-load-"
+
+    // MARK: Directories
+
+    /// A directory that everybody may look into, and the lock by which others see that its run goes on.
+    struct Directory: ~Copyable {
+        let path: String
+        private let lock: OwnedDescriptor
+
+        fileprivate init(path: String, lock: consuming OwnedDescriptor) {
+            self.path = path
+            self.lock = lock
+        }
+    }
+
+    static func makeDirectory(in parent: String) throws(LoadError) -> Directory {
+        // Somebody who tidies up may come between the directory and its lock; hardly twice.
+        for _ in 0..<10 {
+            var template = Array("\(parent)/\(prefix)XXXXXX".utf8CString)
+            guard mkdtemp(&template) != nil else { throw LoadError(failed: "mkdtemp in \(parent)") }
+            let path = String(decoding: template.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self)
+            chmod(path, 0o755)
+            guard let lock = openLock(path, O_CREAT), flock(lock.rawValue, LOCK_EX | LOCK_NB) == 0,
+                access(lockPath(path), F_OK) == 0
+            else { continue }
+            return Directory(path: path, lock: lock)
+        }
+        throw .missing("no directory of our own in \(parent)")
+    }
+
+    /// Removes those of our user whose runs do not go on.
+    static func removeDirectories(in parent: String) {
+        for name in (try? SmallFile.names(in: parent)) ?? [] where name.hasPrefix(prefix) {
+            let path = "\(parent)/\(name)"
+            var status = stat()
+            guard lstat(path, &status) == 0, status.st_uid == geteuid(), status.st_mode & S_IFMT == S_IFDIR,
+                let lock = openLock(path, 0), flock(lock.rawValue, LOCK_EX | LOCK_NB) == 0
+            else { continue }
+            remove(path)
+        }
+    }
+
+    private static func lockPath(_ directory: String) -> String { "\(directory)/lock" }
+
+    private static func openLock(_ directory: String, _ flags: CInt) -> OwnedDescriptor? {
+        try? OwnedDescriptor(opening: lockPath(directory), O_RDWR | O_NOFOLLOW | flags, mode: 0o600)
+    }
+
+    /// Removes a directory with everything in it; a run has made it, so it is not deep.
+    static func remove(_ path: String) {
+        for name in (try? SmallFile.names(in: path)) ?? [] where unlink("\(path)/\(name)") != 0 {
+            remove("\(path)/\(name)")
+        }
+        rmdir(path)
+    }
+
+    // MARK: Cgroups
+
+    /// Tells whose it is, though process IDs come again.
+    static var cgroupName: String { "\(prefix)\(getpid())-\(ProcFS.startTime(getpid()) ?? 0)" }
+
+    /// Removes those below this one whose runs have ended.
+    static func removeCgroups(in parent: String) {
+        for name in (try? SmallFile.names(in: parent)) ?? [] where name.hasPrefix(prefix) {
+            let numbers = name.dropFirst(prefix.count).split(separator: "-")
+            guard numbers.count == 2, let pid = pid_t(numbers[0]), let start = UInt64(numbers[1]),
+                ProcFS.startTime(pid) != start
+            else { continue }
+            removeCgroup("\(parent)/\(name)")
+        }
+    }
+
+    /// Removes a cgroup and those in it, which can be done once their processes have ended.
+    static func removeCgroup(_ path: String) {
+        for name in (try? SmallFile.names(in: path)) ?? [] where name.hasPrefix(FloorCgroup.prefix) {
+            removeWhenEmpty("\(path)/\(name)")
+        }
+        removeWhenEmpty(path)
+    }
+
+    private static func removeWhenEmpty(_ path: String) {
+        for _ in 0..<500 where rmdir(path) != 0 && errno == EBUSY { usleep(2_000) }
+    }
+}

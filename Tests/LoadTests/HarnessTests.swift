@@ -1,0 +1,248 @@
+import CFloors
+import Descriptors
+import Foundation
+import Testing
+
+@testable import LoadTester
+
+@Suite("The load tester's own parts")
+struct HarnessTests {
+    private let directory = FileManager.default.temporaryDirectory.appendingPathComponent(
+        "load-parts-\(UUID().uuidString)"
+    ).path
+
+    private func inDirectory(_ body: () throws -> Void) throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        try body()
+    }
+
+    private func text(_ name: String) -> String {
+        (try? String(contentsOfFile: "\(directory)/\(name)", encoding: .utf8)) ?? ""
+    }
+
+    @Test("What a client noted as wrong is known after its end, and its next life begins at none")
+    func wrongBytes() throws {
+        try inDirectory {
+            let area = try ChaosArea(clients: 2, socketsPerClient: 2)
+            let callers = try ChaosCallers(.unix, sockets: 4, directory: directory)
+            area[socket: 1, .wrong] = 3
+            area[socket: 1, .received] = 70
+            area[socket: 2, .wrong] = 4
+            callers.letGo(0, area)
+            // Its process may still write.
+            #expect(area[socket: 1, .received] == 70)
+            area[socket: 1, .wrong] += 1
+            callers.forget(0, area)
+            #expect(area[socket: 1, .wrong] == 0 && area[socket: 1, .received] == 0)
+            #expect(callers.wrongBytes(area) == 8)
+        }
+    }
+
+    @Test("A chaos client whose keep-alive never came is overdue")
+    func overdue() throws {
+        let area = try ChaosArea(clients: 1, socketsPerClient: 1)
+        #expect(!area.isKeepAliveOverdue(0, at: 1_000_000_000))
+        (area[0, .timeout], area[0, .ranAt]) = (3_000_000_000, 1_000_000_000)
+        #expect(!area.isKeepAliveOverdue(0, at: 4_000_000_000))
+        #expect(area.isKeepAliveOverdue(0, at: 4_100_000_000))
+    }
+
+    @Test("Descriptors arrive in the order given, whatever their numbers are")
+    func inheritance() throws {
+        try inDirectory {
+            for name in ["one", "two"] {
+                try name.write(toFile: "\(directory)/\(name)", atomically: true, encoding: .utf8)
+            }
+            let one = try OwnedDescriptor(opening: "\(directory)/one", O_RDONLY)
+            let opened = try OwnedDescriptor(opening: "\(directory)/two", O_RDONLY)
+            let high = fcntl(opened.rawValue, F_DUPFD_CLOEXEC, 64)
+            try #require(high >= 64)
+            let two = OwnedDescriptor(adopting: high)
+            let before = Array(repeating: one.rawValue, count: Int(two.rawValue) - 63)
+            let child = try ChildProcess(
+                "sh", ["/bin/sh", "-c", "cat /proc/self/fd/\(3 + before.count)"],
+                descriptors: before + [two.rawValue], log: "\(directory)/log")
+            try wait(for: "the child", atMost: .seconds(20)) { !child.isRunning }
+            #expect(text("log") == "two")
+        }
+    }
+
+    @Test("All children are asked to end before one is waited for")
+    func ending() throws {
+        try inDirectory {
+            func start(_ name: String, _ reaction: String) throws -> ChildProcess {
+                try ChildProcess(
+                    name,
+                    ["/bin/sh", "-c", "trap '\(reaction)' TERM; echo ready; while :; do sleep 0.02; done"],
+                    log: "\(directory)/\(name).log")
+            }
+            let flag = "\(directory)/flag"
+            let children = [
+                try start("server", "echo > \(flag); exit"),
+                try start("client", "while [ ! -e \(flag) ]; do sleep 0.02; done; echo done; exit"),
+            ]
+            try wait(for: "both", atMost: .seconds(20)) {
+                children.allSatisfy { text("\($0.name).log").contains("ready") }
+            }
+            ChildProcess.end(children)
+            #expect(text("client.log").contains("done"))
+            #expect(children.allSatisfy { !$0.isRunning })
+        }
+    }
+
+    @Test("No connection is inherited by programs that are started")
+    func closeOnExec() throws {
+        for transport in Transport.allCases {
+            let (first, second) = try transport.pair()
+            for socket in [first, second] {
+                #expect(fcntl(socket, F_GETFD) & FD_CLOEXEC != 0, "\(transport)")
+                close(socket)
+            }
+        }
+    }
+
+    @Test("A connection that says nothing keeps nobody waiting", .timeLimit(.minutes(10)))
+    func silence() throws {
+        let callers = try Callers(.tcp, slots: 1, directory: "/nowhere")
+        let silent = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+        defer { close(silent) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = in_port_t(try #require(UInt16(callers.place))).bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        let connected = withUnsafeBytes(of: &address) {
+            connect(silent, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), 16)
+        }
+        #expect(connected == 0)
+        let real = try Transport.tcp.connect(to: callers.place, as: 0)
+        defer { close(real) }
+        try wait(for: "the other", atMost: .seconds(20)) {
+            try callers.takeIn()
+            return callers.connected == 1
+        }
+    }
+
+    @Test("A run that would run out of descriptors is refused before it begins")
+    func descriptors() throws {
+        try DescriptorNeeds.parked(800, clients: 10).check(limit: 1_024)
+        try DescriptorNeeds().check(limit: 10)
+        for needs in [
+            DescriptorNeeds.parked(3_000, clients: 20), .called(400, .tcp, .signal),
+            .called(400, .udp, .cgroup),
+        ] {
+            #expect(throws: LoadError.self) { try needs.check(limit: 1_024) }
+        }
+    }
+
+    @Test("What a killed run left is removed, what goes on is not")
+    func leftovers() throws {
+        try inDirectory {
+            func count() throws -> Int {
+                try FileManager.default.contentsOfDirectory(atPath: directory).count
+            }
+            func makeAndRemove() throws {
+                let own = try Leftovers.makeDirectory(in: directory)
+                Leftovers.removeDirectories(in: directory)
+                #expect(access(own.path, F_OK) == 0)
+                try "x".write(toFile: "\(own.path)/file", atomically: true, encoding: .utf8)
+            }
+            try makeAndRemove()
+            #expect(try count() == 1)
+            try FileManager.default.createDirectory(
+                atPath: "\(directory)/nightbell-load-foreign", withIntermediateDirectories: true)
+            // The other has no lock, so nobody knows whose it is. (What another test starts at this moment has the
+            // lock until it executes its program.)
+            try wait(for: "the first to be removed", atMost: .seconds(20)) {
+                Leftovers.removeDirectories(in: directory)
+                return try FileManager.default.contentsOfDirectory(atPath: directory) == [
+                    "nightbell-load-foreign"
+                ]
+            }
+        }
+    }
+
+    @Test("Who has died is not called, and not waited for")
+    func death() throws {
+        try inDirectory {
+            let population = Standing(try SharedArea(slots: 2), try Callers(.tcp, slots: 2, directory: "/"))
+            let child = try ChildProcess("true", ["/bin/true"], log: "\(directory)/log")
+            try wait(for: "the child", atMost: .seconds(20)) { !child.isRunning }
+            population.area[0].pointer.pointee.pid = getpid()
+            population.area[1].pointer.pointee.pid = child.id
+            try population.requireAlive(0)
+            #expect(throws: LoadError.self) { try population.requireAllAlive() }
+            let start = monotonicNow()
+            #expect(throws: LoadError.self) { try population.waitUntilAsleep(1) }
+            #expect(monotonicNow() - start < 10_000_000_000)
+            population.area[0].stage = .failed
+            #expect(throws: LoadError.self) { try population.requireAlive(0) }
+        }
+    }
+
+    /// Nobody in it ever sleeps.
+    private final class Standing: Population {
+        let range = 0..<2
+        let area: SharedArea
+        let callers: Callers
+
+        init(_ area: SharedArea, _ callers: Callers) { (self.area, self.callers) = (area, callers) }
+
+        func isAsleep(_ index: Int) -> Bool { false }
+        func name(of index: Int) -> String { "\(index)" }
+    }
+}
+
+@Suite("Keep-alives in real time")
+struct RealKeepAliveTests {
+    private static let second: Int64 = 1_000_000_000
+
+    private func slot(timeout: Int64, began: Int64 = 0, ran: Int64, runs: UInt64, late: UInt64 = 0)
+        -> cfloors_slot
+    {
+        var slot = cfloors_slot()
+        (slot.timeout, slot.began_at, slot.ran_at) = (timeout * Self.second, began, ran * Self.second)
+        (slot.runs, slot.late_runs) = (runs, late)
+        (slot.longest_gap, slot.shortest_gap) = runs > 0 ? (slot.timeout, slot.timeout / 2) : (0, 0)
+        return slot
+    }
+
+    private func outcome(_ slots: [cfloors_slot], _ times: [Int64] = []) -> VirtualKeepAlive.Outcome {
+        RealKeepAlive.outcome(
+            of: slots, runTimes: times.map { $0 * Self.second }, from: 0, to: 10 * Self.second)
+    }
+
+    @Test("A client whose handler never ran is late, and so is each late run")
+    func late() {
+        #expect(outcome([slot(timeout: 4, ran: 0, runs: 0)]).late == 1)
+        #expect(outcome([slot(timeout: 4, ran: 8, runs: 2)]).late == 0)
+        #expect(outcome([slot(timeout: 4, ran: 3, runs: 1, late: 2)]).late == 3)
+        // Its first is not due yet.
+        #expect(outcome([slot(timeout: 12, ran: 0, runs: 0)]).late == 0)
+    }
+
+    @Test("Timers that go off together are one instant, as handlers that run together are")
+    func baseline() {
+        let two = [slot(timeout: 4, ran: 8, runs: 2), slot(timeout: 4, began: 1_000, ran: 8, runs: 2)]
+        let together = outcome(two, [4, 4, 8, 8])
+        #expect((together.runs, together.instants.count) == (4, 2))
+        #expect((together.uncoalescedRuns, together.uncoalescedInstants) == (4, 2))
+        let apart = outcome([two[0], slot(timeout: 4, began: Self.second, ran: 8, runs: 2)])
+        #expect((apart.uncoalescedRuns, apart.uncoalescedInstants) == (4, 4))
+    }
+
+    @Test("Each run that comes too late is counted")
+    func noting() throws {
+        let area = try SharedArea(slots: 1)
+        area[0].pointer.pointee.timeout = 1
+        area[0].pointer.pointee.ran_at = 1
+        let note = area.runNoter(area[0])
+        note()
+        note()
+        #expect(area[0].pointer.pointee.late_runs == 2)
+        area[0].pointer.pointee.timeout = 3_600 * Self.second
+        note()
+        #expect(area[0].pointer.pointee.late_runs == 2)
+        #expect(area[0].runs == 3)
+    }
+}
