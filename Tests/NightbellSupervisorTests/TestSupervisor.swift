@@ -51,7 +51,9 @@ final class TestSupervisor: Sendable {
     }
 
     deinit {
+        let launched = Launched(by: socketPath)
         try? run.stop(10)
+        launched.end()
         try? FileManager.default.removeItem(atPath: directory)
     }
 
