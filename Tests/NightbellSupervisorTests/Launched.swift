@@ -1,22 +1,33 @@
 import Descriptors
 import Foundation
 import Glibc
+import Synchronization
 
 /// The processes that a supervisor of the tests has launched and not seen the end of. They are children of the tests'
 /// process: a zombie that nobody waits for keeps the test library from noticing the ends of its own children.
-struct Launched {
-    private let pids: [pid_t]
+final class Launched: Sendable {
+    private let variable: String
+    private let pids = Mutex<Set<pid_t>>([])
 
-    /// Those who run now.
     init(by socketPath: String) {
-        let variable = "NIGHTBELL_SOCKET=\(socketPath)"
+        variable = "NIGHTBELL_SOCKET=\(socketPath)"
+    }
+
+    /// Somebody who may be among them.
+    func note(_ pid: pid_t) { _ = pids.withLock { $0.insert(pid) } }
+
+    /// Looks for those who run now.
+    func look() {
         let all = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
-        pids = all.compactMap { pid_t($0) }.filter { Self.isOurs($0) && Self.environment($0).contains(variable) }
+        for pid in all.compactMap({ pid_t($0) })
+        where Self.isOurs(pid) && Self.environment(pid).contains(variable) {
+            note(pid)
+        }
     }
 
     /// Ends them, after their supervisor has.
     func end() {
-        for pid in pids where Self.isOurs(pid) {
+        for pid in pids.withLock({ $0 }) where Self.isOurs(pid) {
             kill(pid, SIGKILL)
             waitpid(pid, nil, 0)
         }

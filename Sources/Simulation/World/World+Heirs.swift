@@ -31,6 +31,7 @@ extension World {
                 held.sockets[token]?.index = 0
             }
             noteEnds(id)
+            welcomedInTurn.append(id)
         case .keepState(let id):
             held.clients[id]?.stateBytes = saved
         case .dropState(let id):
@@ -50,10 +51,9 @@ extension World {
         swap(&held, &self.held)
     }
 
-    /// It says something, so it knows that it is welcome.
-    mutating func confirmWelcome(_ event: Event) {
-        guard case .message(_, let id, _) = event, held.clients[id]?.presence == .welcomed else { return }
-        held.clients[id]?.presence = .registered
+    /// Its welcome lies in its queue, which is noted before it is told anything else.
+    mutating func noteWelcome(_ id: ClientID) {
+        if held.clients[id]?.presence == .welcomed { held.clients[id]?.presence = .registered }
     }
 
     // MARK: Death

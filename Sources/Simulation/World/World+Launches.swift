@@ -114,6 +114,8 @@ extension World {
         client.setWindow(climate)
         client.owed = []
         mustBeTold.removeAll { $0.client === client }
+        client.toRepeat.removeAll()
+        client.isToRejoin = false
         for socket in client.sockets { socket.isEnded = false }
     }
 
