@@ -3,9 +3,9 @@ package enum ChannelItem: Sendable, Equatable {
     // From the worker.
 
     /// Keep this, in place of what was kept under the key. With a descriptor it takes the packet's next one.
-    case put(RecordKey, record: [UInt8], hasDescriptor: Bool)
+    case put(RecordKey, record: ArraySlice<UInt8>, hasDescriptor: Bool)
     /// Keep another record with the descriptor that is there. Nothing is there: nothing happens.
-    case update(RecordKey, record: [UInt8])
+    case update(RecordKey, record: ArraySlice<UInt8>)
     case remove(RecordKey)
     /// It serves, or, told to wait, it could.
     case ready
@@ -84,12 +84,12 @@ package struct ChannelPacket: Sendable {
         case .ready: append(4)
         case .quiesced(let number): append(5, RecordKey(kind: 0, id: number))
         case .failed(let code, let text):
-            append(6, RecordKey(kind: 0, id: UInt64(UInt32(bitPattern: code))), Array(text.utf8))
+            append(6, RecordKey(kind: 0, id: UInt64(UInt32(bitPattern: code))), Array(text.utf8)[...])
         case .upgradeWanted: append(7)
         case .stop: append(16)
         case .quiesce(let number): append(17, RecordKey(kind: 0, id: number))
         case .act: append(18)
-        case .goOn(let text): append(19, RecordKey(kind: 0, id: 0), Array(text.utf8))
+        case .goOn(let text): append(19, RecordKey(kind: 0, id: 0), Array(text.utf8)[...])
         }
     }
 
@@ -102,7 +102,7 @@ package struct ChannelPacket: Sendable {
     }
 
     private mutating func append(
-        _ code: UInt8, _ key: RecordKey = RecordKey(kind: 0, id: 0), _ record: [UInt8] = [],
+        _ code: UInt8, _ key: RecordKey = RecordKey(kind: 0, id: 0), _ record: ArraySlice<UInt8> = [],
         flag: Bool = false
     ) {
         bytes += [code, key.kind, flag ? 1 : 0, 0]
@@ -124,14 +124,14 @@ package struct ChannelPacket: Sendable {
             let length = Int(head[4..<8].number)
             guard length <= rest.count else { throw .wrongLength }
             let key = RecordKey(kind: head[1], id: head[8..<16].number)
-            items.append(try item(head[0], key, Array(rest.prefix(length)), flag: head[2] == 1))
+            items.append(try item(head[0], key, rest.prefix(length), flag: head[2] == 1))
             rest = rest.dropFirst(length)
         }
         return items
     }
 
     private static func item(
-        _ code: UInt8, _ key: RecordKey, _ record: [UInt8], flag: Bool
+        _ code: UInt8, _ key: RecordKey, _ record: ArraySlice<UInt8>, flag: Bool
     ) throws(ChannelError) -> ChannelItem {
         switch code {
         case 1: .put(key, record: record, hasDescriptor: flag)

@@ -29,12 +29,12 @@ package final class KeeperLink: @unchecked Sendable {
     /// The descriptor stays the caller's, and open until `flush`.
     package func put(_ key: RecordKey, _ record: [UInt8], descriptor: CInt? = nil) {
         append(
-            .put(key, record: record, hasDescriptor: descriptor != nil), record.count,
+            .put(key, record: record[...], hasDescriptor: descriptor != nil), record.count,
             descriptor: descriptor)
     }
 
     package func update(_ key: RecordKey, _ record: [UInt8]) {
-        append(.update(key, record: record), record.count)
+        append(.update(key, record: record[...]), record.count)
     }
 
     package func remove(_ key: RecordKey) { append(.remove(key), 0) }

@@ -10,64 +10,77 @@ package struct RecordStore: ~Copyable, Sendable {
         package consuming func takeDescriptor() -> OwnedDescriptor? { descriptor }
     }
 
-    private struct Entry {
-        static var none: CInt { -1 }
-
-        var record: [UInt8]
-        /// Ours to close.
-        var descriptor: CInt
-    }
-
-    private var entries: [RecordKey: Entry] = [:]
+    private var arena = RecordArena()
 
     package init() {}
 
     deinit {
-        for entry in entries.values where entry.descriptor != Entry.none {
-            ForeignDescriptor.close(OwnedDescriptor(adopting: entry.descriptor))
+        arena.forEach { _, descriptor in
+            if descriptor != RecordArena.none {
+                ForeignDescriptor.close(OwnedDescriptor(adopting: descriptor))
+            }
         }
     }
 
-    package var count: Int { entries.count }
+    package var count: Int { arena.count }
 
-    package var descriptorCount: Int { entries.values.count { $0.descriptor != Entry.none } }
+    package var descriptorCount: Int { descriptors.count }
+
+    /// How much memory is taken.
+    package var byteCount: Int { arena.byteCount }
 
     /// Sorted, so that the same records are always replayed in the same order.
     package func keys(ofKind kind: UInt8) -> [RecordKey] {
-        entries.keys.filter { $0.kind == kind }.sorted()
+        var keys: [RecordKey] = []
+        arena.forEach { key, _ in if key.kind == kind { keys.append(key) } }
+        return keys.sorted()
     }
 
-    package func record(_ key: RecordKey) -> [UInt8]? { entries[key]?.record }
+    package func record(_ key: RecordKey) -> [UInt8]? { arena.record(key).map { Array($0) } }
 
     /// The descriptor's number, which stays the store's.
     package func descriptor(_ key: RecordKey) -> CInt? {
-        guard let entry = entries[key], entry.descriptor != Entry.none else { return nil }
-        return entry.descriptor
+        guard let descriptor = arena.descriptor(key), descriptor != RecordArena.none else { return nil }
+        return descriptor
     }
 
     /// Keeps a record; gives back the descriptor of the one that it replaces.
     package mutating func put(
         _ key: RecordKey, _ record: [UInt8], _ descriptor: consuming OwnedDescriptor? = nil
     ) -> OwnedDescriptor? {
+        put(key, record[...], descriptor)
+    }
+
+    private mutating func put(
+        _ key: RecordKey, _ record: ArraySlice<UInt8>, _ descriptor: consuming OwnedDescriptor?
+    ) -> OwnedDescriptor? {
         let number: CInt =
             switch consume descriptor {
             case .some(let descriptor): descriptor.take()
-            case .none: Entry.none
+            case .none: RecordArena.none
             }
-        let old = entries.updateValue(Entry(record: record, descriptor: number), forKey: key)
-        guard let old, old.descriptor != Entry.none else { return nil }
-        return OwnedDescriptor(adopting: old.descriptor)
+        guard let old = arena.set(key, number, record), old != RecordArena.none else { return nil }
+        return OwnedDescriptor(adopting: old)
     }
 
-    package mutating func update(_ key: RecordKey, _ record: [UInt8]) {
-        entries[key]?.record = record
+    package mutating func update(_ key: RecordKey, _ record: [UInt8]) { update(key, record[...]) }
+
+    private mutating func update(_ key: RecordKey, _ record: ArraySlice<UInt8>) {
+        if let descriptor = arena.descriptor(key) { _ = arena.set(key, descriptor, record) }
     }
 
     /// Takes a record out.
     package mutating func take(_ key: RecordKey) -> Kept? {
-        guard let entry = entries.removeValue(forKey: key) else { return nil }
-        guard entry.descriptor != Entry.none else { return Kept(record: entry.record, descriptor: nil) }
-        return Kept(record: entry.record, descriptor: OwnedDescriptor(adopting: entry.descriptor))
+        guard let record = record(key), let descriptor = remove(key) else { return nil }
+        guard descriptor != RecordArena.none else { return Kept(record: record, descriptor: nil) }
+        return Kept(record: record, descriptor: OwnedDescriptor(adopting: descriptor))
+    }
+
+    /// Gives the number of its descriptor; nil if there is no such record.
+    private mutating func remove(_ key: RecordKey) -> CInt? {
+        guard let descriptor = arena.descriptor(key) else { return nil }
+        arena.remove(key)
+        return descriptor
     }
 
     /// Does what one item of a packet says; the descriptors come from the packet. What is not about records is
@@ -82,7 +95,7 @@ package struct RecordStore: ~Copyable, Sendable {
                 guard packet.descriptorCount > 0 else { throw .wrongDescriptors }
                 old = put(key, record, packet.takeDescriptor())
             } else {
-                old = put(key, record)
+                old = put(key, record, nil)
             }
             if let old { dispose(old) }
             return nil
@@ -90,9 +103,8 @@ package struct RecordStore: ~Copyable, Sendable {
             update(key, record)
             return nil
         case .remove(let key):
-            switch take(key) {
-            case .some(let kept): if let descriptor = kept.takeDescriptor() { dispose(descriptor) }
-            case .none: break
+            if let descriptor = remove(key), descriptor != RecordArena.none {
+                dispose(OwnedDescriptor(adopting: descriptor))
             }
             return nil
         case .ready, .quiesced, .failed, .upgradeWanted, .stop, .quiesce, .act, .goOn:
@@ -108,12 +120,12 @@ package struct RecordStore: ~Copyable, Sendable {
     /// has the same descriptors open.
     package func image(adding additions: [Addition] = []) -> [UInt8] {
         var bytes = Self.magic
-        for key in entries.keys.sorted() {
-            if let entry = entries[key] { Self.append(key, entry, to: &bytes) }
-        }
+        var keys: [RecordKey] = []
+        arena.forEach { key, _ in keys.append(key) }
+        for key in keys.sorted() { bytes += arena.image(of: key) }
         for addition in additions {
-            let entry = Entry(record: addition.record, descriptor: addition.descriptor ?? Entry.none)
-            Self.append(addition.key, entry, to: &bytes)
+            RecordArena.append(
+                addition.key, addition.descriptor ?? RecordArena.none, addition.record[...], to: &bytes)
         }
         return bytes
     }
@@ -125,24 +137,20 @@ package struct RecordStore: ~Copyable, Sendable {
         var descriptor: CInt?
     }
 
-    private static func append(_ key: RecordKey, _ entry: Entry, to bytes: inout [UInt8]) {
-        bytes.append(key.kind)
-        bytes.append(number: key.id, bytes: 8)
-        bytes.append(number: UInt64(UInt32(bitPattern: entry.descriptor)), bytes: 4)
-        bytes.append(number: UInt64(entry.record.count), bytes: 4)
-        bytes += entry.record
-    }
-
     /// The numbers of all descriptors.
     package var descriptors: [CInt] {
-        entries.values.map(\.descriptor).filter { $0 != Entry.none }
+        var descriptors: [CInt] = []
+        arena.forEach { _, descriptor in
+            if descriptor != RecordArena.none { descriptors.append(descriptor) }
+        }
+        return descriptors
     }
 
     /// Takes over what `image` described. nil: it cannot be read, and no descriptor was taken over.
     package init?(image: [UInt8]) {
         guard image.starts(with: Self.magic) else { return nil }
         var rest = image[Self.magic.count...]
-        var entries: [RecordKey: Entry] = [:]
+        var arena = RecordArena()
         while !rest.isEmpty {
             guard rest.count >= 17 else { return nil }
             let head = Array(rest.prefix(17))
@@ -150,10 +158,10 @@ package struct RecordStore: ~Copyable, Sendable {
             let length = Int(head[13..<17].number)
             guard length <= rest.count else { return nil }
             let descriptor = CInt(bitPattern: UInt32(truncatingIfNeeded: head[9..<13].number))
-            entries[RecordKey(kind: head[0], id: head[1..<9].number)] = Entry(
-                record: Array(rest.prefix(length)), descriptor: descriptor)
+            _ = arena.set(
+                RecordKey(kind: head[0], id: head[1..<9].number), descriptor, rest.prefix(length))
             rest = rest.dropFirst(length)
         }
-        self.entries = entries
+        self.arena = arena
     }
 }

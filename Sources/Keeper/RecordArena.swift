@@ -1,0 +1,285 @@
+/// Records side by side: with tens of thousands of them, most of what they took in a dictionary of arrays was not
+/// theirs.
+///
+/// A record and what tells whose it is lie in a chunk, one after the other, as they do in an image. Where each of them
+/// is, is found in a table of places by the key's hash. A record that is taken out stays where it is until most of its
+/// chunk is like it; then those that are left move, and the chunk's memory is given back.
+struct RecordArena: Sendable {
+    /// The number of a descriptor that is none.
+    static var none: CInt { -1 }
+
+    /// Small enough that moving what is left of one takes no time that anybody notices.
+    private static let chunkLength = 65_536
+    /// Longer records, with their heads, have a chunk of their own.
+    private static let longestShared = chunkLength / 4
+    /// Kind and ID of the key, the descriptor's number, and the length.
+    private static let headLength = 1 + 8 + 4 + 4
+
+    private struct Chunk: Sendable {
+        var bytes: [UInt8] = []
+        /// How many of the bytes are of records that are there.
+        var live = 0
+    }
+
+    private struct Place: Sendable, Equatable {
+        static var none: Place { Place(chunk: .max, offset: 0) }
+
+        var chunk: UInt32
+        var offset: UInt32
+    }
+
+    private var chunks: [Chunk] = []
+    /// Chunks with nothing in them.
+    private var unused: [Int] = []
+    /// The one that is being filled.
+    private var current: Int?
+    /// Full ones of which much has been taken out.
+    private var suspects: [Int] = []
+    /// At least a quarter of them lead nowhere, so that looking ends soon.
+    private var table = [Place](repeating: .none, count: 16)
+    private(set) var count = 0
+
+    // MARK: Reading
+
+    func record(_ key: RecordKey) -> ArraySlice<UInt8>? {
+        slot(of: key).map { whole(at: table[$0]).dropFirst(Self.headLength) }
+    }
+
+    func descriptor(_ key: RecordKey) -> CInt? { slot(of: key).map { descriptor(at: table[$0]) } }
+
+    /// In no order that means anything.
+    func forEach(_ body: (RecordKey, _ descriptor: CInt) -> Void) {
+        for place in table where place != .none { body(key(at: place), descriptor(at: place)) }
+    }
+
+    /// The record with its head, as `append` writes it.
+    func image(of key: RecordKey) -> ArraySlice<UInt8> {
+        slot(of: key).map { whole(at: table[$0]) } ?? []
+    }
+
+    /// How much memory is taken for records and places, used or not.
+    var byteCount: Int { chunks.reduce(table.count * 8) { $0 + $1.bytes.capacity } }
+
+    static func append(
+        _ key: RecordKey, _ descriptor: CInt, _ record: ArraySlice<UInt8>, to bytes: inout [UInt8]
+    ) {
+        bytes.append(key.kind)
+        bytes.append(number: key.id, bytes: 8)
+        bytes.append(number: UInt64(UInt32(bitPattern: descriptor)), bytes: 4)
+        bytes.append(number: UInt64(record.count), bytes: 4)
+        bytes += record
+    }
+
+    // MARK: Writing
+
+    /// Keeps a record in place of the one there is; gives back the descriptor of that one.
+    mutating func set(_ key: RecordKey, _ descriptor: CInt, _ record: ArraySlice<UInt8>) -> CInt? {
+        defer { tidy() }
+        guard let slot = slot(of: key) else {
+            if (count + 1) * 4 > table.count * 3 { resize(to: table.count * 3 / 2) }
+            count += 1
+            // First: storing it may move others, but adds none.
+            let place = store(key, descriptor, record)
+            table[freeSlot(for: key)] = place
+            return nil
+        }
+        let old = table[slot]
+        let oldDescriptor = self.descriptor(at: old)
+        if length(at: old) == record.count {
+            overwrite(old, descriptor, record)
+        } else {
+            table[slot] = store(key, descriptor, record)
+            discard(old, wholeLength(at: old))
+        }
+        return oldDescriptor
+    }
+
+    mutating func remove(_ key: RecordKey) {
+        guard let slot = slot(of: key) else { return }
+        let place = table[slot]
+        takeOut(slot)
+        count -= 1
+        discard(place, wholeLength(at: place))
+        if table.count > 16, count * 6 < table.count { resize(to: max(16, table.count / 3)) }
+        tidy()
+    }
+
+    private mutating func overwrite(_ place: Place, _ descriptor: CInt, _ record: ArraySlice<UInt8>) {
+        let start = Int(place.offset)
+        var number = UInt32(bitPattern: descriptor)
+        for index in start + 9..<start + 13 {
+            chunks[Int(place.chunk)].bytes[index] = UInt8(truncatingIfNeeded: number)
+            number >>= 8
+        }
+        let range = start + Self.headLength..<start + Self.headLength + record.count
+        chunks[Int(place.chunk)].bytes.replaceSubrange(range, with: record)
+    }
+
+    private mutating func store(_ key: RecordKey, _ descriptor: CInt, _ record: ArraySlice<UInt8>) -> Place {
+        let place = room(for: Self.headLength + record.count)
+        Self.append(key, descriptor, record, to: &chunks[Int(place.chunk)].bytes)
+        return place
+    }
+
+    // MARK: Chunks
+
+    /// Where the next record of this length lies.
+    private mutating func room(for length: Int) -> Place {
+        let chunk: Int
+        if length > Self.longestShared {
+            chunk = newChunk(length)
+        } else if let current, chunks[current].bytes.count + length <= Self.chunkLength {
+            chunk = current
+        } else {
+            if let current { suspects.append(current) }
+            chunk = newChunk(Self.chunkLength)
+            current = chunk
+        }
+        chunks[chunk].live += length
+        return Place(chunk: UInt32(chunk), offset: UInt32(chunks[chunk].bytes.count))
+    }
+
+    private mutating func newChunk(_ length: Int) -> Int {
+        if unused.isEmpty {
+            chunks.append(Chunk())
+            unused.append(chunks.count - 1)
+        }
+        let chunk = unused.removeLast()
+        chunks[chunk].bytes.reserveCapacity(length)
+        return chunk
+    }
+
+    /// What was at this place is not there any more.
+    private mutating func discard(_ place: Place, _ length: Int) {
+        let chunk = Int(place.chunk)
+        chunks[chunk].live -= length
+        if chunk != current { return suspects.append(chunk) }
+        if chunks[chunk].live == 0 { chunks[chunk].bytes.removeAll(keepingCapacity: true) }
+    }
+
+    /// Moves what is left in chunks that are mostly not used.
+    private mutating func tidy() {
+        while let chunk = suspects.popLast() {
+            guard chunk != current, !chunks[chunk].bytes.isEmpty,
+                chunks[chunk].live * 2 < chunks[chunk].bytes.count
+            else { continue }
+            // Out of the way: what it holds is read while others are written.
+            let old = chunks[chunk]
+            chunks[chunk] = Chunk()
+            if old.live > 0 { move(old.bytes, from: UInt32(chunk)) }
+            unused.append(chunk)
+        }
+    }
+
+    private mutating func move(_ bytes: [UInt8], from chunk: UInt32) {
+        var offset = 0
+        while offset < bytes.count {
+            let length = Self.headLength + Int(Self.number(bytes, offset + 13, 4))
+            let key = RecordKey(kind: bytes[offset], id: Self.number(bytes, offset + 1, 8))
+            // It is another's place if this one was taken out.
+            if let slot = slot(of: key, at: Place(chunk: chunk, offset: UInt32(offset))) {
+                let place = room(for: length)
+                chunks[Int(place.chunk)].bytes += bytes[offset..<offset + length]
+                table[slot] = place
+            }
+            offset += length
+        }
+    }
+
+    // MARK: What is at a place
+
+    private func key(at place: Place) -> RecordKey {
+        let (chunk, start) = (Int(place.chunk), Int(place.offset))
+        return RecordKey(kind: chunks[chunk].bytes[start], id: Self.number(chunks[chunk].bytes, start + 1, 8))
+    }
+
+    private func descriptor(at place: Place) -> CInt {
+        let number = Self.number(chunks[Int(place.chunk)].bytes, Int(place.offset) + 9, 4)
+        return CInt(bitPattern: UInt32(truncatingIfNeeded: number))
+    }
+
+    private func length(at place: Place) -> Int {
+        Int(Self.number(chunks[Int(place.chunk)].bytes, Int(place.offset) + 13, 4))
+    }
+
+    private func wholeLength(at place: Place) -> Int { Self.headLength + length(at: place) }
+
+    private func whole(at place: Place) -> ArraySlice<UInt8> {
+        let start = Int(place.offset)
+        return chunks[Int(place.chunk)].bytes[start..<start + wholeLength(at: place)]
+    }
+
+    /// The least significant byte is the first.
+    private static func number(_ bytes: [UInt8], _ start: Int, _ count: Int) -> UInt64 {
+        var number: UInt64 = 0
+        var index = start + count
+        while index > start {
+            index -= 1
+            number = number << 8 | UInt64(bytes[index])
+        }
+        return number
+    }
+
+    // MARK: The table
+
+    /// Where a key's place would be if no other were in its way.
+    private func home(of key: RecordKey) -> Int {
+        // The finisher of MurmurHash3: IDs are small numbers in both halves.
+        var hash = key.id ^ UInt64(key.kind) << 56
+        hash = (hash ^ hash >> 33) &* 0xFF51_AFD7_ED55_8CCD
+        hash = (hash ^ hash >> 33) &* 0xC4CE_B9FE_1A85_EC53
+        hash ^= hash >> 33
+        return Int(hash.multipliedFullWidth(by: UInt64(table.count)).high)
+    }
+
+    private func after(_ slot: Int) -> Int { slot + 1 == table.count ? 0 : slot + 1 }
+
+    private func slot(of key: RecordKey) -> Int? {
+        var slot = home(of: key)
+        while table[slot] != .none {
+            if self.key(at: table[slot]) == key { return slot }
+            slot = after(slot)
+        }
+        return nil
+    }
+
+    /// As above, for a place that nobody may read any more.
+    private func slot(of key: RecordKey, at place: Place) -> Int? {
+        var slot = home(of: key)
+        while table[slot] != .none {
+            if table[slot] == place { return slot }
+            slot = after(slot)
+        }
+        return nil
+    }
+
+    private func freeSlot(for key: RecordKey) -> Int {
+        var slot = home(of: key)
+        while table[slot] != .none { slot = after(slot) }
+        return slot
+    }
+
+    /// Those behind it that were only in its way move up, so that nobody's way has a gap.
+    private mutating func takeOut(_ slot: Int) {
+        var gap = slot
+        var next = after(gap)
+        while table[next] != .none {
+            let home = home(of: key(at: table[next]))
+            // Whether the gap lies between where it would be and where it is, around the end of the table.
+            let fromHome = (next - home + table.count) % table.count
+            let fromGap = (next - gap + table.count) % table.count
+            if fromHome >= fromGap {
+                table[gap] = table[next]
+                gap = next
+            }
+            next = after(next)
+        }
+        table[gap] = .none
+    }
+
+    private mutating func resize(to length: Int) {
+        let old = table
+        table = [Place](repeating: .none, count: length)
+        for place in old where place != .none { table[freeSlot(for: key(at: place))] = place }
+    }
+}
