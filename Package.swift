@@ -226,8 +226,8 @@ let package = Package(
         .testTarget(
             name: "NightbellSupervisorTests",
             dependencies: [
-                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "CTestSupport",
-                "EdgeTestSupport", "nightbelld", "puppet",
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "Keeper",
+                "CTestSupport", "EdgeTestSupport", "nightbelld", "puppet",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

@@ -35,11 +35,11 @@ package final class Ledger {
     /// Single numbers of each record, beside the words that are seen together.
     package static let plainCount = nearCount + farCount
     /// Those with the record; the others are rarely anything but zero.
-    package static let nearCount = 2
+    package static let nearCount = 5
     /// Single numbers of the ledger as a whole.
     package static let generalCount = 40
 
-    private static let farCount = 29
+    private static let farCount = 26
     private static let headerWords = 64
     /// Whose words wait in the header, plus one; 0: nobody's.
     private static let begunIndex = 3
@@ -50,7 +50,7 @@ package final class Ledger {
     private static let isThere: UInt64 = 1
     private static let hasFar: UInt64 = 2
     /// "nightbell ledger", and the version of its layout in the last byte.
-    private static let magic: UInt64 = 0x6e62_6c65_6467_6502
+    private static let magic: UInt64 = 0x6e62_6c65_6467_6503
 
     package let shape: Shape
     private let words: UnsafeMutablePointer<UInt64>
@@ -74,6 +74,10 @@ package final class Ledger {
         var status = stat()
         _ = try systemCall("fstat") { unsafe fstat(descriptor, &status) }
         let shape = Shape(records: Int(clamping: header[1]), marks: Int(clamping: header[2]))
+        guard read != 24 || header[0] >> 8 != Self.magic >> 8 || header[0] == Self.magic else {
+            let versions = "version \(header[0] & 0xFF) (this program knows \(Self.magic & 0xFF))"
+            throw SystemError(code: EPROTO, call: "read a ledger of \(versions)")
+        }
         guard read == 24, header[0] == Self.magic, max(shape.records, shape.marks) < 1 << 32,
             status.st_size == off_t(shape.byteCount)
         else { throw SystemError(code: EPROTO, call: "ledger") }

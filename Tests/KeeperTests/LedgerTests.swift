@@ -134,6 +134,10 @@ import Testing
         let raw = file.rawValue
         var wrong: UInt64 = 0x6e62_6c65_6467_65FF
         pwrite(raw, &wrong, 8, 0)
+        let call = "read a ledger of version 255 (this program knows 3)"
+        #expect(throws: SystemError(code: EPROTO, call: call)) { _ = try Ledger(mapping: raw) }
+        wrong = 1
+        pwrite(raw, &wrong, 8, 0)
         #expect(throws: SystemError(code: EPROTO, call: "ledger")) { _ = try Ledger(mapping: raw) }
         let short = try MemoryFile.create("test", [1, 2, 3])
         let shortRaw = short.rawValue

@@ -2,15 +2,17 @@
 public enum Progress {
     /// What is only of use together.
     public typealias Words = InlineArray<16, UInt64>
-    /// Numbers that each stand for themselves: counters and the latest wakes. All but the first are zero until the
-    /// first wake.
+    /// Numbers that each stand for themselves: counters and the latest wakes.
     public typealias Figures = InlineArray<30, UInt64>
     public typealias CounterWords = InlineArray<14, UInt64>
 
     /// Of the layout below.
-    static let version: UInt64 = 2
+    static let version: UInt64 = 3
     static let wakeCount = 16
     static let counterWords = 14
+    /// How many of the figures come to be anything but zero when a client falls asleep, or is dormant, once and for all.
+    /// The others are for as long as it has not been woken.
+    public static let usualFigures = 4
 
     /// Written where there is no instant.
     static let never = UInt64(bitPattern: .min)
@@ -290,18 +292,19 @@ struct PackedCounters: Sendable, Equatable {
 }
 
 extension Counters {
-    /// Two counters a word, each of which stops at its end; the last is nanoseconds. The first is what also those have
-    /// who fall asleep once and for all.
+    /// Two counters a word, each of which stops at its end; one is nanoseconds. The first `usualFigures` are what also
+    /// those have who fall asleep, or are ended, once and for all.
     fileprivate var words: Progress.CounterWords {
         [
-            Self.pack(suspensions, socketsAdopted), Self.pack(wakes, wakesSocket),
-            Self.pack(wakesKeepAlive, wakesRequest), Self.pack(wakesClientMessage, suspensionsForced),
+            Self.pack(suspensions, socketsAdopted), Self.pack(launches, crashes),
+            Self.pack(hibernations, endedUnderPressure), asleepNanoseconds,
+            Self.pack(wakes, wakesSocket), Self.pack(wakesKeepAlive, wakesRequest),
+            Self.pack(wakesClientMessage, suspensionsForced),
             Self.pack(suspensionsCancelled, suspensionsFailed), Self.pack(keepAliveRuns, keepAliveLate),
             Self.pack(overrunsEnteringBackground, overrunsPrepare),
             Self.pack(overrunsWake, overrunsBackgroundTasks),
             Self.pack(overrunsTermination, wakeLimitExceeded), Self.pack(socketsRefused, overrunsLaunch),
-            Self.pack(launches, crashes), Self.pack(gaveUp, endedUnderPressure), Self.pack(hibernations, 0),
-            asleepNanoseconds,
+            Self.pack(gaveUp, 0),
         ]
     }
 
@@ -310,27 +313,27 @@ extension Counters {
     }
 
     fileprivate init(words: Progress.Figures) {
-        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[13])
+        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[3])
     }
 
     init(words: Progress.CounterWords) {
-        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[13])
+        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[3])
     }
 
     private init(low: (Int) -> UInt64, high: (Int) -> UInt64, asleep: UInt64) {
         (suspensions, socketsAdopted) = (low(0), high(0))
-        (wakes, wakesSocket) = (low(1), high(1))
-        (wakesKeepAlive, wakesRequest) = (low(2), high(2))
-        (wakesClientMessage, suspensionsForced) = (low(3), high(3))
-        (suspensionsCancelled, suspensionsFailed) = (low(4), high(4))
-        (keepAliveRuns, keepAliveLate) = (low(5), high(5))
-        (overrunsEnteringBackground, overrunsPrepare) = (low(6), high(6))
-        (overrunsWake, overrunsBackgroundTasks) = (low(7), high(7))
-        (overrunsTermination, wakeLimitExceeded) = (low(8), high(8))
-        (socketsRefused, overrunsLaunch) = (low(9), high(9))
-        (launches, crashes) = (low(10), high(10))
-        (gaveUp, endedUnderPressure) = (low(11), high(11))
-        hibernations = low(12)
+        (launches, crashes) = (low(1), high(1))
+        (hibernations, endedUnderPressure) = (low(2), high(2))
+        (wakes, wakesSocket) = (low(4), high(4))
+        (wakesKeepAlive, wakesRequest) = (low(5), high(5))
+        (wakesClientMessage, suspensionsForced) = (low(6), high(6))
+        (suspensionsCancelled, suspensionsFailed) = (low(7), high(7))
+        (keepAliveRuns, keepAliveLate) = (low(8), high(8))
+        (overrunsEnteringBackground, overrunsPrepare) = (low(9), high(9))
+        (overrunsWake, overrunsBackgroundTasks) = (low(10), high(10))
+        (overrunsTermination, wakeLimitExceeded) = (low(11), high(11))
+        (socketsRefused, overrunsLaunch) = (low(12), high(12))
+        gaveUp = low(13)
         asleepNanoseconds = asleep
     }
 }

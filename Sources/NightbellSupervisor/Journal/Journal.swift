@@ -30,6 +30,7 @@ final class Journal {
 
     private enum Plain {
         static let told = 0
+        /// The first of them lie near.
         static let figures = 1
     }
 

@@ -1,0 +1,74 @@
+import NightbellCore
+import Testing
+
+/// Room is only taken for those figures of a client that its first sleep needs.
+@Suite("What a client has counted before it was ever woken")
+struct UsualFiguresTests {
+    private enum Life: CaseIterable {
+        case suspended, hibernated, endedUnderPressure, crashed
+    }
+
+    @Test("A life until the first rest is in the first figures", arguments: Life.allCases)
+    private func firstRest(_ life: Life) throws {
+        var bench = Bench()
+        bench.core.notesChanges = true
+        let client = try live(life, &bench)
+        let figures = bench.core.figures(of: client)
+        #expect(figures[0] != 0)
+        for index in Progress.usualFigures..<figures.count { #expect(figures[index] == 0, "figure \(index)") }
+        let counters = bench.counters(client)
+        switch life {
+        case .suspended:
+            #expect(counters.suspensions == 1)
+        case .hibernated:
+            #expect(counters.hibernations == 1 && figures[2] != 0)
+        case .endedUnderPressure:
+            #expect(counters.endedUnderPressure == 1 && counters.asleepNanoseconds == 60_000_000_000)
+            #expect(figures[2] != 0 && figures[3] != 0)
+        case .crashed:
+            #expect(counters.crashes == 1 && figures[1] != 0)
+        }
+        // Whoever takes over has counted the same.
+        let registration = try #require(bench.core.registration(of: client))
+        var old = Legacy.Client(id: client, registration: registration, registeredAt: bench.now)
+        old.progress = (bench.core.progress(of: client), figures)
+        old.presence = .absent
+        if case .suspended = life { (old.presence, old.execution) = (.registered, .stopped) }
+        var legacy = Legacy()
+        legacy.clients = [old]
+        bench.core = try Supervision(
+            settings: bench.core.settings, taking: legacy, at: bench.now, into: &bench.actions)
+        var after = bench.counters(client)
+        // What goes on is counted on.
+        after.asleepNanoseconds = counters.asleepNanoseconds
+        #expect(after == counters)
+    }
+
+    private func live(_ life: Life, _ bench: inout Bench) throws -> ClientID {
+        let client = try bench.register(isLaunchable: true)
+        _ = try bench.handOver(from: client, survives: true)
+        switch life {
+        case .suspended:
+            bench.suspend(client)
+        case .hibernated:
+            hibernate(client, &bench)
+        case .endedUnderPressure:
+            bench.suspend(client)
+            bench.pass(.seconds(60))
+            bench.turn(.memoryPressure([ClientSize(client, bytes: 1)]))
+            bench.turn(.ended(client, .failed))
+        case .crashed:
+            bench.turn(.ended(client, .failed))
+        }
+        return client
+    }
+
+    private func hibernate(_ client: ClientID, _ bench: inout Bench) {
+        bench.say(.hibernate, from: client)
+        bench.say(.enterBackground, from: client)
+        bench.say(.backgroundEntered, from: client)
+        if bench.core.state(of: client) == .background { bench.command(.suspend, client) }
+        bench.say(.readyToSuspend(epoch: bench.lastEpoch, notIdle: []), from: client)
+        bench.turn(.ended(client, .failed))
+    }
+}
