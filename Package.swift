@@ -226,7 +226,7 @@ let package = Package(
         .testTarget(
             name: "NightbellSupervisorTests",
             dependencies: [
-                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "Keeper",
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "Keeper", "Launching",
                 "CTestSupport", "EdgeTestSupport", "nightbelld", "puppet",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),

@@ -3,8 +3,6 @@ import EventLoop
 import Glibc
 import Launching
 import NightbellCore
-import NightbellWire
-import SwiftProtobuf
 
 /// What the edge keeps of a client that can be launched, as long as the core knows the client.
 final class LaunchRecord {
@@ -23,52 +21,6 @@ final class LaunchRecord {
         self.client = client
         self.identifier = identifier
         self.recipe = recipe
-    }
-}
-
-/// How a client is started.
-enum LaunchRecipe {
-    /// As it was declared.
-    case declared(LaunchSpecification, ProcessIdentity?)
-    /// As a process of this client said that it was started itself. It runs as whoever that was: that is the kernel's
-    /// word. Encoded, because it is seldom needed and takes less room like that.
-    case recorded([UInt8], limits: [ResourceLimit], ProcessIdentity)
-
-    /// As it is shown.
-    var wire: WireLaunchSpecification {
-        switch self {
-        case .declared(let launch, _):
-            return WireLaunchSpecification.with {
-                $0.arguments = launch.arguments
-                $0.directory = launch.directory
-                $0.environment = launch.environment
-            }
-        case .recorded(let bytes, _, _):
-            do {
-                return try WireLaunchSpecification(serializedBytes: bytes)
-            } catch {
-                preconditionFailure("we have encoded it ourselves: \(error)")
-            }
-        }
-    }
-
-    /// What is to be launched, without what it takes over.
-    func order() throws(SystemError) -> LaunchOrder {
-        switch self {
-        case .declared(let launch, let identity):
-            if let identity { return LaunchOrder(launch, as: identity) }
-            return LaunchOrder(launch, as: try .own())
-        case .recorded(_, let limits, let identity):
-            var specification = LaunchSpecification(wire)
-            specification.limits = limits
-            return LaunchOrder(specification, as: identity)
-        }
-    }
-}
-
-extension LaunchSpecification {
-    init(_ wire: WireLaunchSpecification) {
-        self.init(arguments: wire.arguments, directory: wire.directory, environment: wire.environment)
     }
 }
 

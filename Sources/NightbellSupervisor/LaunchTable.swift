@@ -1,10 +1,11 @@
 import Launching
 import NightbellCore
 
-/// The launch records of clients, by the slot of their ID, and what was declared in advance.
+/// The launch records of clients, by the slot of their ID, the settings that they share, and what was declared in
+/// advance.
 struct LaunchTable {
     private var records: [LaunchRecord?] = []
-    private var identities: [UInt32: ProcessIdentity] = [:]
+    var settings = LaunchSettings()
     let declarations: [ClientIdentifier: Declaration]
 
     init(_ declarations: [Declaration]) {
@@ -27,29 +28,17 @@ struct LaunchTable {
         return record
     }
 
+    /// - Precondition: its setting is one of `settings`.
     mutating func insert(_ record: LaunchRecord) {
+        settings.enter(record.recipe.setting)
         while records.count <= Int(record.client.slot) { records.append(nil) }
+        if let last = records[Int(record.client.slot)] { settings.leave(last.recipe.setting) }
         records[Int(record.client.slot)] = record
     }
 
     mutating func remove(_ client: ClientID) {
-        guard self[client] != nil else { return }
+        guard let record = self[client] else { return }
+        settings.leave(record.recipe.setting)
         records[Int(client.slot)] = nil
-    }
-
-    /// The same recipe, with what others have as well in memory that is shared with them.
-    mutating func shared(_ recipe: LaunchRecipe) -> LaunchRecipe {
-        switch recipe {
-        case .declared: recipe
-        case .recorded(let bytes, let limits, let identity):
-            .recorded(bytes, limits: limits, shared(identity))
-        }
-    }
-
-    /// The same identity, in memory that is shared with others of this user.
-    mutating func shared(_ identity: ProcessIdentity) -> ProcessIdentity {
-        if let known = identities[identity.user], known == identity { return known }
-        identities[identity.user] = identity
-        return identity
     }
 }

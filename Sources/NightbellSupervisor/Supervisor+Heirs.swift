@@ -31,7 +31,7 @@ extension Supervisor {
         }
         if let recipe = record.recipe {
             let launch = LaunchRecord(
-                client, identifier: record.registration.identifier.description, launches.shared(recipe))
+                client, identifier: record.registration.identifier.description, recipe)
             launch.state = store.take(.state(client))?.record ?? []
             launches.insert(launch)
         }
@@ -127,14 +127,9 @@ extension Supervisor {
         of socket: borrowing SeqPacketSocket, _ record: ClientRecordBytes
     ) throws(SystemError) -> PeerCredentials {
         guard record.madeProcess != 0 else { return try socket.peerCredentials() }
-        let group: gid_t =
-            switch record.recipe {
-            case .declared(_, let identity): identity?.group ?? getegid()
-            case .recorded(_, _, let identity): identity.group
-            case nil: getegid()
-            }
         return PeerCredentials(
-            pid: pid_t(record.madeProcess), uid: record.registration.user, gid: group)
+            pid: pid_t(record.madeProcess), uid: record.registration.user,
+            gid: record.recipe?.setting.content.identity?.group ?? getegid())
     }
 
     /// Who was launched says again who it is, if it has said so to somebody who is gone.

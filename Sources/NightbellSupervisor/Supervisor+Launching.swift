@@ -19,7 +19,7 @@ extension Supervisor {
         if let declaration = launches.declarations[identifier],
             declaration.registration.user == credentials.uid
         {
-            return .declared(declaration.launch, declaration.identity)
+            return LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false)
         }
         guard hello.hasLaunch, LaunchSpecification(hello.launch).problem == nil,
             geteuid() == 0 || credentials.uid == geteuid()
@@ -30,14 +30,32 @@ extension Supervisor {
         }
         do {
             let groups = try connection.socket.peerGroups()
-            let identity = launches.shared(
-                ProcessIdentity(user: credentials.uid, group: credentials.gid, otherGroups: groups))
-            let limits = try ResourceLimit.differing(of: credentials.pid)
-            return .recorded(try hello.launch.serializedBytes(), limits: limits, identity)
+            let identity = ProcessIdentity(
+                user: credentials.uid, group: credentials.gid, otherGroups: groups)
+            var launch = LaunchSpecification(hello.launch)
+            launch.limits = try ResourceLimit.differing(of: credentials.pid)
+            return LaunchRecipe(launch, as: identity, isRecorded: true)
         } catch {
             log(.connections, .notice, "\(identifier) cannot be launched again: \(error)")
             return nil
         }
+    }
+
+    /// What the edge keeps of a client that can be launched from now on, or in another way.
+    func note(_ client: ClientID, identifier: String, _ recipe: LaunchRecipe, state: [UInt8] = []) {
+        var recipe = recipe
+        let isNew: Bool
+        (recipe.setting, isNew) = launches.settings.share(recipe.setting)
+        if isNew { journal?.keep(recipe.setting) }
+        let record = LaunchRecord(client, identifier: identifier, recipe)
+        record.state = state
+        launches.insert(record)
+    }
+
+    /// Ends a turn. Where a client is launched in another way, its record says so by now.
+    func forgetUnusedSettings() {
+        let unused = launches.settings.takeUnused()
+        journal?.forget(settings: unused)
     }
 
     // MARK: What was declared
@@ -65,10 +83,9 @@ extension Supervisor {
     /// The core knows a client now that was declared.
     func declared(_ client: ClientID) {
         guard let declaration = declaring else { preconditionFailure("it is being declared") }
-        launches.insert(
-            LaunchRecord(
-                client, identifier: declaration.registration.identifier.description,
-                .declared(declaration.launch, declaration.identity)))
+        note(
+            client, identifier: declaration.registration.identifier.description,
+            LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false))
         guard let journal, var bytes = recordBytes(of: client) else { return }
         bytes.presence = .absent
         journal.keep(client, bytes, connection: nil, &supervision)
@@ -86,6 +103,10 @@ extension Supervisor {
             order.additions = [
                 "NIGHTBELL_IDENTIFIER": record.identifier, "NIGHTBELL_SOCKET": configuration.socketPath,
             ]
+            // Should all of us be gone one day, it can tell the next supervisor as its first process told us.
+            if record.recipe.setting.content.isRecorded {
+                order.additions["NIGHTBELL_LAUNCH"] = base64(try record.recipe.wire.serializedBytes())
+            }
             order.sockets = sockets.compactMap { token in
                 parked.descriptor(of: token).map { .init($0, name: parked.name(of: token)) }
             }
@@ -211,9 +232,7 @@ extension Supervisor {
         }
         // Whoever takes over by itself may have been started in another way.
         if let recipe = candidate.recipe, attempt == nil {
-            let successor = LaunchRecord(client, identifier: record.identifier, recipe)
-            successor.state = record.state
-            launches.insert(successor)
+            note(client, identifier: record.identifier, recipe, state: record.state)
         }
         let sockets = attempt?.sockets ?? supervision.survivors(of: client).filter { parked.contains($0) }
         let given = attempt != nil ? sockets[...] : takesBack ? sockets.prefix(Self.socketsGivenBack) : []

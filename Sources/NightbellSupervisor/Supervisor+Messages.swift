@@ -138,13 +138,15 @@ extension Supervisor {
         case .failure(let error):
             breach(connection, error.wire, request: request)
         case .success(var registration):
-            let recipe = recipe(hello, registration.identifier, connection)
             let launched = launchedClient(registration.identifier, connection)
+            // How we have launched it is known.
+            let recipe = launched == nil ? recipe(hello, registration.identifier, connection) : nil
             registration.isLaunchable = recipe != nil || launched != nil
             do {
                 candidate = Candidate(
                     process: try process(of: connection), identifier: hello.identifier,
-                    launch: hello.hasLaunch && recipe == nil ? hello.launch : nil, recipe: recipe,
+                    launch: hello.hasLaunch && !registration.isLaunchable ? hello.launch : nil,
+                    recipe: recipe,
                     wantsWakeWord: hello.wantsWakeWord, takesSocketsBack: hello.takesSocketsBack)
             } catch {
                 let gone = WireError(.processGone, "the process that connected cannot be told: \(error)")

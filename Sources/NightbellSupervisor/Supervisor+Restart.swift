@@ -92,6 +92,7 @@ extension Supervisor {
         guard journal.restarts > 0 else { return }
         var legacy = journal.legacy(records)
         var heirs = Heirs()
+        launches.settings.inherit(records.settings.values)
         for (id, record) in records.clients { take(id, record, &store, &heirs) }
         // Whose process or connection turned out to be gone is not in it any more, unless it can come back.
         legacy.clients = legacy.clients.compactMap { client in

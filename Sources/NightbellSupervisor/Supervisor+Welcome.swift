@@ -12,7 +12,7 @@ extension Supervisor {
             preconditionFailure("a registration is answered while it is being handled")
         }
         if let recipe = candidate.recipe {
-            launches.insert(LaunchRecord(client, identifier: candidate.identifier, recipe))
+            note(client, identifier: candidate.identifier, recipe)
         }
         letIn(client, candidate, connection, key, nil)
     }

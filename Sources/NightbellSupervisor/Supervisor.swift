@@ -274,6 +274,7 @@ public actor Supervisor {
         giveMemoryBack()
         if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
         setTimer()
+        forgetUnusedSettings()
         journal?.link.flush()
         quiesce()
     }

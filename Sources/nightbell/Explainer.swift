@@ -1,5 +1,6 @@
 import Glibc
 import NightbellProfiles
+import NightbellWire
 import Presentation
 
 /// Plays the owner's sleep for captured bytes.

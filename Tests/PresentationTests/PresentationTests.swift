@@ -92,20 +92,4 @@ struct EncodingTests {
             value.text == #"{"n":null,"t":true,"i":-3,"u":18446744073709551615,"d":0.5,"nan":null,"#
                 + #""s":"a\"b\\c\n\u0001é🔔","a":[1,"x"],"o":{}}"#)
     }
-
-    @Test(
-        "The test vectors of RFC 4648",
-        arguments: [
-            ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ])
-    func base64Vectors(text: String, encoded: String) {
-        #expect(base64(Array(text.utf8)) == encoded)
-    }
-
-    @Test("Bytes with the top bit set")
-    func highBytes() {
-        #expect(base64([0xFF, 0xFE, 0xFD, 0x80]) == "//79gA==")
-    }
 }

@@ -3,7 +3,6 @@ import Descriptors
 import Glibc
 import Nightbell
 import NightbellWire
-import Presentation
 import SwiftProtobuf
 
 /// The process that the clients of a chaos run are forked from, again for each of their lives.

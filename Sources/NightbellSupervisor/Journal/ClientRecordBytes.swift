@@ -1,10 +1,9 @@
 import Keeper
-import Launching
 import NightbellCore
 
 /// Who a client is: what does not change while its process lives. Kept with its control connection, if it has one.
 struct ClientRecordBytes {
-    private static let version: UInt8 = 2
+    private static let version: UInt8 = 3
 
     var registration: Registration
     var registeredAt: Instant
@@ -50,7 +49,9 @@ struct ClientRecordBytes {
         return writer.bytes
     }
 
-    init(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) {
+    init(
+        _ key: RecordKey, _ record: [UInt8], _ settings: [UInt64: LaunchSetting]
+    ) throws(RecordError) {
         var reader = try RecordReader(key, record, version: Self.version)
         guard let identifier = ClientIdentifier(try reader.read()) else {
             throw reader.problem("has no identifier")
@@ -70,7 +71,7 @@ struct ClientRecordBytes {
         self.presence = presence
         madeProcess = try reader.read()
         bequest = try reader.readBequest()
-        recipe = try reader.readRecipe()
+        recipe = try reader.readRecipe(key, settings)
         registration.isLaunchable = recipe != nil
         try reader.end()
     }
@@ -93,49 +94,9 @@ extension RecordWriter {
     }
 
     fileprivate mutating func write(_ recipe: LaunchRecipe?) {
-        switch recipe {
-        case nil:
-            write(UInt8(0))
-        case .recorded(let bytes, let limits, let identity):
-            write(UInt8(1))
-            write(bytes)
-            write(limits)
-            write(identity)
-        case .declared(let launch, let identity):
-            write(UInt8(identity == nil ? 2 : 3))
-            write(launch)
-            if let identity { write(identity) }
-        }
-    }
-
-    private mutating func write(_ launch: LaunchSpecification) {
-        write(UInt32(launch.arguments.count))
-        for argument in launch.arguments { write(argument) }
-        write(launch.directory)
-        write(UInt32(launch.environment.count))
-        for (name, value) in launch.environment.sorted(by: { $0.key < $1.key }) {
-            write(name)
-            write(value)
-        }
-        write(launch.limits)
-        write(launch.fileModeMask)
-        write(launch.output ?? "")
-    }
-
-    private mutating func write(_ limits: [ResourceLimit]) {
-        write(UInt8(clamping: limits.count))
-        for limit in limits {
-            write(UInt8(clamping: limit.resource.rawValue))
-            write(limit.soft)
-            write(limit.hard)
-        }
-    }
-
-    private mutating func write(_ identity: ProcessIdentity) {
-        write(identity.user)
-        write(identity.group)
-        write(UInt32(identity.otherGroups.count))
-        for group in identity.otherGroups { write(group) }
+        guard let recipe else { return write(UInt64(0)) }
+        write(recipe.setting.number)
+        write(recipe.own)
     }
 }
 
@@ -149,56 +110,16 @@ extension RecordReader {
         return Bequest(wasLaunched: kind == 2, sockets: sockets)
     }
 
-    fileprivate mutating func readRecipe() throws(RecordError) -> LaunchRecipe? {
-        let kind: UInt8 = try read()
-        switch kind {
-        case 0:
-            return nil
-        case 1:
-            return .recorded(try read(), limits: try readLimits(), try readIdentity())
-        case 2, 3:
-            let launch = try readLaunch()
-            let identity = kind == 3 ? try readIdentity() : nil
-            return .declared(launch, identity)
-        default:
-            throw problem("says in an unknown way how it is launched")
+    fileprivate mutating func readRecipe(
+        _ key: RecordKey, _ settings: [UInt64: LaunchSetting]
+    ) throws(RecordError) -> LaunchRecipe? {
+        let number: UInt64 = try read()
+        guard number != 0 else { return nil }
+        guard let setting = settings[number] else {
+            throw problem("is launched with setting \(number), which is not there")
         }
-    }
-
-    private mutating func readLaunch() throws(RecordError) -> LaunchSpecification {
-        var arguments: [String] = []
-        let count: UInt32 = try read()
-        for _ in 0..<count { arguments.append(try read()) }
-        var launch = LaunchSpecification(arguments: arguments, directory: try read())
-        let variables: UInt32 = try read()
-        for _ in 0..<variables {
-            let name: String = try read()
-            launch.environment[name] = try read()
-        }
-        launch.limits = try readLimits()
-        launch.fileModeMask = try read()
-        let output: String = try read()
-        launch.output = output.isEmpty ? nil : output
-        return launch
-    }
-
-    private mutating func readLimits() throws(RecordError) -> [ResourceLimit] {
-        let count: UInt8 = try read()
-        var limits: [ResourceLimit] = []
-        for _ in 0..<count {
-            let number: UInt8 = try read()
-            guard let resource = ResourceLimit.Resource(rawValue: UInt32(number)) else {
-                throw problem("has an unknown limit")
-            }
-            limits.append(ResourceLimit(resource, soft: try read(), hard: try read()))
-        }
-        return limits
-    }
-
-    private mutating func readIdentity() throws(RecordError) -> ProcessIdentity {
-        var identity = ProcessIdentity(user: try read(), group: try read(), otherGroups: [])
-        let count: UInt32 = try read()
-        for _ in 0..<count { identity.otherGroups.append(try read()) }
-        return identity
+        let own: [UInt8] = try read()
+        _ = try LaunchRecipe.decode(own, key)
+        return LaunchRecipe(setting, own: own)
     }
 }

@@ -165,6 +165,14 @@ final class Journal {
         noteEnds(client, supervision)
     }
 
+    /// Before a client that is launched like this is kept.
+    func keep(_ setting: LaunchSetting) { link.put(.setting(setting.number), setting.record) }
+
+    /// After the last client that was launched like this is forgotten, or is launched in another way.
+    func forget(settings: [UInt64]) {
+        for number in settings { link.remove(.setting(number)) }
+    }
+
     /// There is a process for it, which runs its program once this was said.
     func noteLaunch(
         _ client: ClientID, _ record: ClientRecordBytes, connection: CInt, process: CInt, gate: CInt
@@ -252,13 +260,17 @@ final class Journal {
         var sockets: [SocketRecordBytes] = []
         var owners: [Legacy.Owner] = []
         var stateSizes: [ClientID: Int] = [:]
+        var settings: [UInt64: LaunchSetting] = [:]
 
         init() {}
 
         init(_ store: borrowing RecordStore) throws(RecordError) {
+            for key in store.keys(ofKind: RecordKey.settings) {
+                settings[key.id] = try LaunchSetting(key, store.record(key) ?? [])
+            }
             for key in store.keys(ofKind: RecordKey.clients) {
                 let id = ClientID(rawValue: key.id)
-                clients.append((id, try ClientRecordBytes(key, store.record(key) ?? [])))
+                clients.append((id, try ClientRecordBytes(key, store.record(key) ?? [], settings)))
                 guard let held = store.record(.tasks(id)) else { continue }
                 tasks[id] = try TaskRecordBytes.tasks(.tasks(id), held)
             }

@@ -14,6 +14,9 @@ extension RecordKey {
     /// What clients have saved for their next process.
     static let states: UInt8 = 21
 
+    /// What the launches of clients have in common.
+    static let settings: UInt8 = 23
+
     static func client(_ id: ClientID) -> RecordKey { RecordKey(kind: clients, id: id.rawValue) }
     static func tasks(_ id: ClientID) -> RecordKey { RecordKey(kind: tasks, id: id.rawValue) }
     static func socket(_ token: SocketToken) -> RecordKey { RecordKey(kind: sockets, id: token.rawValue) }
@@ -21,6 +24,7 @@ extension RecordKey {
     static func gate(_ id: ClientID) -> RecordKey { RecordKey(kind: gates, id: id.rawValue) }
     static func state(_ id: ClientID) -> RecordKey { RecordKey(kind: states, id: id.rawValue) }
     static func owner(_ number: UInt64) -> RecordKey { RecordKey(kind: owners, id: number) }
+    static func setting(_ number: UInt64) -> RecordKey { RecordKey(kind: settings, id: number) }
 }
 
 /// The background tasks that a client holds, with the requests that began them.

@@ -1,0 +1,104 @@
+import Keeper
+import Launching
+
+extension LaunchRecipe {
+    private static let version: UInt8 = 1
+
+    static func bytes(arguments: ArraySlice<String>, output: String?) -> [UInt8] {
+        var writer = RecordWriter(version: version)
+        writer.write(output ?? "")
+        writer.write(UInt32(arguments.count))
+        for argument in arguments { writer.write(argument) }
+        return writer.bytes
+    }
+
+    static func decode(
+        _ bytes: [UInt8], _ key: RecordKey
+    ) throws(RecordError) -> (arguments: [String], output: String?) {
+        var reader = try RecordReader(key, bytes, version: version)
+        let output: String = try reader.read()
+        let count: UInt32 = try reader.read()
+        var arguments: [String] = []
+        for _ in 0..<count { arguments.append(try reader.read()) }
+        try reader.end()
+        return (arguments, output.isEmpty ? nil : output)
+    }
+}
+
+extension LaunchSetting {
+    private static let version: UInt8 = 1
+
+    static func bytes(of content: Content) -> [UInt8] {
+        var writer = RecordWriter(version: version)
+        writer.write(content.isRecorded)
+        writer.write(content.program)
+        writer.write(content.directory)
+        writer.write(UInt32(content.environment.count))
+        for (name, value) in content.environment.sorted(by: { $0.key < $1.key }) {
+            writer.write(name)
+            writer.write(value)
+        }
+        writer.write(content.limits)
+        writer.write(content.fileModeMask)
+        writer.write(content.identity != nil)
+        if let identity = content.identity { writer.write(identity) }
+        return writer.bytes
+    }
+
+    static func decode(_ bytes: [UInt8], _ key: RecordKey) throws(RecordError) -> Content {
+        var reader = try RecordReader(key, bytes, version: version)
+        var content = Content(
+            isRecorded: try reader.read(), program: try reader.read(), directory: try reader.read(),
+            environment: [:], limits: [], fileModeMask: 0)
+        let variables: UInt32 = try reader.read()
+        for _ in 0..<variables {
+            let name: String = try reader.read()
+            content.environment[name] = try reader.read()
+        }
+        content.limits = try reader.readLimits()
+        content.fileModeMask = try reader.read()
+        if try reader.read() { content.identity = try reader.readIdentity() }
+        try reader.end()
+        return content
+    }
+}
+
+extension RecordWriter {
+    fileprivate mutating func write(_ limits: [ResourceLimit]) {
+        write(UInt8(clamping: limits.count))
+        for limit in limits {
+            write(UInt8(clamping: limit.resource.rawValue))
+            write(limit.soft)
+            write(limit.hard)
+        }
+    }
+
+    fileprivate mutating func write(_ identity: ProcessIdentity) {
+        write(identity.user)
+        write(identity.group)
+        write(UInt32(identity.otherGroups.count))
+        for group in identity.otherGroups { write(group) }
+    }
+}
+
+extension RecordReader {
+    fileprivate mutating func readLimits() throws(RecordError) -> [ResourceLimit] {
+        let count: UInt8 = try read()
+        var limits: [ResourceLimit] = []
+        for _ in 0..<count {
+            let number: UInt8 = try read()
+            guard let resource = ResourceLimit.Resource(rawValue: UInt32(number)) else {
+                throw problem("has an unknown limit")
+            }
+            limits.append(ResourceLimit(resource, soft: try read(), hard: try read()))
+        }
+        return limits
+    }
+
+    fileprivate mutating func readIdentity() throws(RecordError) -> ProcessIdentity {
+        var identity = ProcessIdentity(user: try read(), group: try read(), otherGroups: [])
+        let count: UInt32 = try read()
+        for _ in 0..<count { identity.otherGroups.append(try read()) }
+        return identity
+    }
+}
