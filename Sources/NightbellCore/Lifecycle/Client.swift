@@ -21,7 +21,7 @@ struct Client: Sendable, Equatable {
     var keepAlive: KeepAlive?
     var limiter = WakeLimiter()
     var backoff = Backoff()
-    private var packedCounters = PackedCounters(Counters())
+    private var packedCounters = PackedCounters()
     var lastEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
     /// How long it had slept when the wake of that number was decided.
@@ -78,7 +78,7 @@ struct Client: Sendable, Equatable {
 
     var counters: Counters {
         get { packedCounters.counters }
-        set { packedCounters = PackedCounters(newValue) }
+        set { packedCounters.counters = newValue }
     }
 
     /// As they are noted outside.

@@ -276,18 +276,37 @@ extension TerminationReason {
     }
 }
 
-/// Counters in little more than half the room.
+/// Counters in little room: hardly any of those who were never woken has counted anything unusual.
 struct PackedCounters: Sendable, Equatable {
-    let words: Progress.CounterWords
+    private var usual = InlineArray<4, UInt64>(repeating: 0)
+    /// The words after the usual ones; empty while all of them are zero.
+    private var others: [UInt64] = []
 
-    init(_ counters: Counters) {
-        words = counters.words
+    init() {}
+
+    var words: Progress.CounterWords {
+        Progress.CounterWords { index in
+            if index < usual.count { return usual[index] }
+            return others.isEmpty ? 0 : others[index - usual.count]
+        }
     }
 
-    var counters: Counters { Counters(words: words) }
+    var counters: Counters {
+        get { Counters(words: words) }
+        set {
+            let words = newValue.words
+            for index in usual.indices { usual[index] = words[index] }
+            if others.isEmpty {
+                guard (usual.count..<words.count).contains(where: { words[$0] != 0 }) else { return }
+                others = [UInt64](repeating: 0, count: words.count - usual.count)
+            }
+            for index in others.indices { others[index] = words[usual.count + index] }
+        }
+    }
 
     static func == (one: PackedCounters, other: PackedCounters) -> Bool {
-        one.words.indices.allSatisfy { one.words[$0] == other.words[$0] }
+        let (words, otherWords) = (one.words, other.words)
+        return words.indices.allSatisfy { words[$0] == otherWords[$0] }
     }
 }
 
