@@ -7,7 +7,7 @@ extension LaunchRecipe {
     static func bytes(arguments: ArraySlice<String>, output: String?) -> [UInt8] {
         var writer = RecordWriter(version: version)
         writer.write(output ?? "")
-        writer.write(UInt32(arguments.count))
+        writer.write(count: arguments.count)
         for argument in arguments { writer.write(argument) }
         return writer.bytes
     }
@@ -17,7 +17,7 @@ extension LaunchRecipe {
     ) throws(RecordError) -> (arguments: [String], output: String?) {
         var reader = try RecordReader(key, bytes, version: version)
         let output: String = try reader.read()
-        let count: UInt32 = try reader.read()
+        let count = try reader.readCount()
         var arguments: [String] = []
         for _ in 0..<count { arguments.append(try reader.read()) }
         try reader.end()
@@ -33,7 +33,7 @@ extension LaunchSetting {
         writer.write(content.isRecorded)
         writer.write(content.program)
         writer.write(content.directory)
-        writer.write(UInt32(content.environment.count))
+        writer.write(count: content.environment.count)
         for (name, value) in content.environment.sorted(by: { $0.key < $1.key }) {
             writer.write(name)
             writer.write(value)
@@ -50,7 +50,7 @@ extension LaunchSetting {
         var content = Content(
             isRecorded: try reader.read(), program: try reader.read(), directory: try reader.read(),
             environment: [:], limits: [], fileModeMask: 0)
-        let variables: UInt32 = try reader.read()
+        let variables = try reader.readCount()
         for _ in 0..<variables {
             let name: String = try reader.read()
             content.environment[name] = try reader.read()
@@ -76,7 +76,7 @@ extension RecordWriter {
     fileprivate mutating func write(_ identity: ProcessIdentity) {
         write(identity.user)
         write(identity.group)
-        write(UInt32(identity.otherGroups.count))
+        write(count: identity.otherGroups.count)
         for group in identity.otherGroups { write(group) }
     }
 }
@@ -97,7 +97,7 @@ extension RecordReader {
 
     fileprivate mutating func readIdentity() throws(RecordError) -> ProcessIdentity {
         var identity = ProcessIdentity(user: try read(), group: try read(), otherGroups: [])
-        let count: UInt32 = try read()
+        let count = try readCount()
         for _ in 0..<count { identity.otherGroups.append(try read()) }
         return identity
     }

@@ -1,6 +1,7 @@
 import Keeper
 
-/// Writes a record: numbers of a fixed length, the least significant byte first, and texts with their length.
+/// Writes a record: numbers of a fixed length, the least significant byte first, and texts with their length before
+/// them.
 struct RecordWriter {
     private(set) var bytes: [UInt8]
 
@@ -15,8 +16,18 @@ struct RecordWriter {
     mutating func write(_ value: UInt64) { bytes.append(number: value, bytes: 8) }
 
     mutating func write(_ blob: [UInt8]) {
-        write(UInt32(blob.count))
+        write(count: blob.count)
         bytes += blob
+    }
+
+    /// How many of something follow. Seven bits a byte, the least significant first: as a rule it is one byte.
+    mutating func write(count: Int) {
+        var rest = UInt32(clamping: count)
+        while rest > 0x7F {
+            write(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        write(UInt8(rest))
     }
 
     mutating func write(_ text: String) { write(Array(text.utf8)) }
@@ -67,14 +78,20 @@ struct RecordReader {
     mutating func read() throws(RecordError) -> UInt32 { UInt32(try number(4)) }
     mutating func read() throws(RecordError) -> UInt64 { try number(8) }
 
-    mutating func read() throws(RecordError) -> [UInt8] {
-        let count: UInt32 = try read()
-        return Array(record[try take(Int(count))])
-    }
+    mutating func read() throws(RecordError) -> [UInt8] { Array(record[try take(try readCount())]) }
 
     mutating func read() throws(RecordError) -> String {
-        let count: UInt32 = try read()
-        return String(decoding: record[try take(Int(count))], as: UTF8.self)
+        String(decoding: record[try take(try readCount())], as: UTF8.self)
+    }
+
+    mutating func readCount() throws(RecordError) -> Int {
+        var count: UInt64 = 0
+        for shift in stride(from: UInt64(0), to: 35, by: 7) {
+            let byte: UInt8 = try read()
+            count |= UInt64(byte & 0x7F) << shift
+            if byte < 0x80 { return Int(count) }
+        }
+        throw problem("has a count that does not end")
     }
 
     /// Nothing may be left.
