@@ -17,15 +17,10 @@ struct Client: Sendable, Equatable {
     var sockets: [SocketToken] = []
     /// Those that are to be armed at the next suspension. May name sockets released since.
     var unarmed: [SocketToken] = []
-    var assertions = Assertions()
-    var keepAlive: KeepAlive?
-    var limiter = WakeLimiter()
-    var backoff = Backoff()
+    var doings = Doings()
     private var packedCounters = PackedCounters()
     var lastEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
-    /// How long it had slept when the wake of that number was decided.
-    var lastAsleepFor = Duration.zero
     /// The number of its latest request that was taken in.
     var lastRequest: UInt64 = 0
     /// What the wake with the last number was decided for, told or not.
@@ -34,8 +29,6 @@ struct Client: Sendable, Equatable {
     var isTouched = false
     /// That wake was decided in this turn and is told at its end, so that all events of a turn make one wake.
     var pendingWake: PendingWake?
-    /// The sockets that `pendingWake` is about. Kept apart so that its memory is used again.
-    var fired: [FiredSocket] = []
     var launches = Launches()
 
     struct KeepAlive: Sendable, Equatable {

@@ -140,6 +140,7 @@ extension Client {
             figures[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: figures[index]) &- 1)
         }
         limiter = WakeLimiter(recent: wakes, excess: Int(head >> 40 & 0xFF), settings)
+        doings.tidy()
         return true
     }
 }

@@ -85,8 +85,10 @@ extension Supervision {
             actions.append(.arm(token))
             if mutated(.armsOneSocket) { break }
         }
-        // One socket or two fire again and again; the memory of the first thousand is not needed again.
-        clients[client.id].unarmed.removeAll(keepingCapacity: clients[client.id].unarmed.count <= 16)
+        // One socket or two fire again and again; the memory of the first thousand is not needed again, and those
+        // without a process may rest for days.
+        let isFew = clients[client.id].unarmed.count <= 16
+        clients[client.id].unarmed.removeAll(keepingCapacity: isFew && clients[client.id].launches.isRejoined)
     }
 
     mutating func socketFired(
