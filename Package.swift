@@ -123,7 +123,7 @@ let package = Package(
         .executableTarget(
             name: "nightbell-sim",
             dependencies: [
-                "NightbellCore", "Simulation",
+                "NightbellCore", "Presentation", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
@@ -136,8 +136,7 @@ let package = Package(
             name: "LoadTester",
             dependencies: [
                 "CFloors", "CPhone", "Descriptors", "Nightbell", "NightbellCore", "NightbellWire",
-                "Presentation",
-                "SIPKit",
+                "Presentation", "SIPKit", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
@@ -152,7 +151,7 @@ let package = Package(
         .testTarget(
             name: "LoadTests",
             dependencies: [
-                "CFloors", "Descriptors", "LoadTester", "Presentation",
+                "CFloors", "Descriptors", "LoadTester", "Presentation", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),

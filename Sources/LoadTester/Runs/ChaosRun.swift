@@ -2,6 +2,7 @@ import CFloors
 import Descriptors
 import Glibc
 import Nightbell
+import Simulation
 
 /// Traffic at every moment while the supervisor's worker is killed, stopped and upgraded, and clients crash.
 final class ChaosRun {
@@ -22,13 +23,13 @@ final class ChaosRun {
     private let area: ChaosArea
     private let callers: ChaosCallers
     private let supervisor: PrivateSupervisor
-    private var random: SeededRandom
+    private var random: SplitMix64
     private var results: ChaosResults
 
     init(settings: Settings, bench: Workbench) throws {
         self.settings = settings
         self.bench = bench
-        random = SeededRandom(seed: settings.seed)
+        random = SplitMix64(seed: settings.seed)
         results = ChaosResults(settings: settings)
         area = try ChaosArea(
             clients: settings.clients, socketsPerClient: settings.sockets / settings.clients)

@@ -4,6 +4,7 @@ import Descriptors
 import Glibc
 import Nightbell
 import NightbellWire
+import Simulation
 import SwiftProtobuf
 
 /// Phones without a process are called: the supervisor starts each, and ends it again when it has answered.
@@ -44,7 +45,7 @@ struct RelaunchRun {
             descriptors: [ends[0], ends[0]])
         try line.take(settings.clients)
 
-        var random = SeededRandom(seed: settings.seed)
+        var random = SplitMix64(seed: settings.seed)
         var number: UInt64 = 0
         for round in 0...settings.rounds {
             var measured = RelaunchResults.Round()

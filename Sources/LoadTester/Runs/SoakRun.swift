@@ -2,6 +2,7 @@ import CFloors
 import Glibc
 import Nightbell
 import Presentation
+import Simulation
 
 /// Everything at once for a long time: single calls, storms, keep-alives, sockets coming and going. What grows?
 struct SoakRun {
@@ -31,7 +32,7 @@ struct SoakRun {
             callers: callers, options: SleeperOptions(keepAlive: (3_000, 9_000), seed: settings.seed))
         let adoption = AdoptRun(
             settings: .init(transport: .unix, sockets: Self.sockets, batch: 1, rounds: 1), bench: bench)
-        var random = SeededRandom(seed: settings.seed)
+        var random = SplitMix64(seed: settings.seed)
         var results = SoakResults(settings: settings)
         let start = monotonicNow()
         let end = start + Int64(settings.minutes * 6e10)

@@ -2,6 +2,7 @@ import CFloors
 import Glibc
 import Nightbell
 import Presentation
+import Simulation
 
 /// Everybody is called at once.
 struct StormRun {
@@ -33,7 +34,7 @@ struct StormRun {
         bench.progress.say("all asleep by \(try supervisor.status().suspension)")
 
         var results = StormResults(settings: settings)
-        var random = SeededRandom(seed: settings.seed)
+        var random = SplitMix64(seed: settings.seed)
         for round in 0...settings.rounds {
             for isOurs in round % 2 == 0 ? [true, false] : [false, true] {
                 let population: any Population = isOurs ? ours : floor
@@ -53,7 +54,7 @@ struct StormRun {
         return results
     }
 
-    private func callAll(_ population: any Population, _ random: inout SeededRandom) throws
+    private func callAll(_ population: any Population, _ random: inout SplitMix64) throws
         -> StormResults.Storm
     {
         let order = population.range.shuffled(using: &random)

@@ -2,6 +2,7 @@ import CFloors
 import Descriptors
 import Glibc
 import Nightbell
+import Simulation
 
 /// A client that sleeps: one socket, one wake handler that reads from it.
 final class Sleeper {
@@ -156,7 +157,7 @@ struct SleeperNest {
             var settings = Sleeper.Settings(
                 identifier: "org.nightbell.load.s\(index)", supervisorSocket: supervisorSocket)
             if let (shortest, longest) = options.keepAlive {
-                var random = SeededRandom(seed: options.seed &* 1_000_003 &+ UInt64(index))
+                var random = SplitMix64(seed: options.seed &* 1_000_003 &+ UInt64(index))
                 let timeout = Int.random(in: shortest...longest, using: &random)
                 settings.keepAlive = (.milliseconds(timeout), area.runNoter(area[index]))
             }
