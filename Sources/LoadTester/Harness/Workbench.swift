@@ -10,6 +10,10 @@ final class Workbench {
     let loadTester: String
     let progress: Progress
     private var children: [ChildProcess] = []
+    /// Closed when all children have ended, or with us: see `cfloors_die_with_pipe`.
+    private var lifeline: Pipe?
+    /// Where processes of the run that are nobody's children here find its reading end.
+    let lifelinePath: String
     private var floorCgroup: String?
 
     /// - Parameter programs: the directory of `nightbelld` and `nightbell-load`; nil: that of this program.
@@ -21,10 +25,16 @@ final class Workbench {
         let parent = asked.isEmpty ? "/tmp" : asked
         Leftovers.removeDirectories(in: parent)
         own = try Leftovers.makeDirectory(in: parent)
+        let lifeline = try Pipe()
+        lifelinePath = "/proc/\(getpid())/fd/\(lifeline.reading.rawValue)"
+        self.lifeline = consume lifeline
     }
 
     deinit {
         end()
+        // Not before: the supervisor would launch others in their place.
+        lifeline = nil
+        Leftovers.removeSupervisorCgroups(of: directory)
         if let floorCgroup { Leftovers.removeCgroup(floorCgroup) }
         Leftovers.remove(directory)
     }

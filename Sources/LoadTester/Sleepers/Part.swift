@@ -17,7 +17,7 @@ package enum Part: String, CaseIterable {
     package static func becomeOne(_ arguments: [String]) {
         guard arguments.count > 2, let part = Part(rawValue: arguments[1]), let parent = pid_t(arguments[2])
         else { return }
-        // An heir is the child of a supervisor's worker, of which there are many.
+        // An heir is a supervisor's child, and sees to it itself.
         guard part == .chaosHeir || cfloors_die_with(parent) != 0 else { exit(1) }
         let rest = Array(arguments.dropFirst(3))
         do {
