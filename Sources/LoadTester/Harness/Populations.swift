@@ -30,7 +30,9 @@ extension Population {
     func requireAlive(_ index: Int) throws(LoadError) {
         let slot = area[index]
         // Nobody waits for the end of their nest's children: who has ended is gone.
-        guard slot.stage == .failed || (kill(slot.pid, 0) != 0 && errno == ESRCH) else { return }
+        guard slot.stage == .failed || (kill(slot.pid, 0) != 0 && errno == ESRCH) else {
+            return try callers.requireAllThere()
+        }
         throw .sleeperDied(name(of: index))
     }
 

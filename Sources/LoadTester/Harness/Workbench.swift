@@ -9,6 +9,8 @@ final class Workbench {
     let programs: String
     let loadTester: String
     let progress: Progress
+    /// So many processes hold the other ends of sockets; 0: this one does.
+    let peerProcesses: Int
     private var children: [ChildProcess] = []
     /// Closed when all children have ended, or with us: see `cfloors_die_with_pipe`.
     private var lifeline: Pipe?
@@ -17,8 +19,9 @@ final class Workbench {
     private var floorCgroup: String?
 
     /// - Parameter programs: the directory of `nightbelld` and `nightbell-load`; nil: that of this program.
-    init(programs: String?, progress: Progress) throws(LoadError) {
+    init(programs: String?, peerProcesses: Int = 0, progress: Progress) throws(LoadError) {
         if let programs { self.programs = programs } else { self.programs = try Self.ownDirectory() }
+        self.peerProcesses = peerProcesses
         self.progress = progress
         loadTester = "\(self.programs)/nightbell-load"
         let asked = getenv("TMPDIR").map { String(cString: $0) } ?? ""

@@ -24,7 +24,7 @@ struct StormRun {
             bench, .init(suspension: settings.suspension, linger: .milliseconds(500)))
         let clients = settings.clients
         let area = try SharedArea(slots: 2 * clients)
-        let callers = try Callers(settings.transport, slots: 2 * clients, directory: bench.directory)
+        let callers = try Callers(settings.transport, slots: 2 * clients, bench)
         bench.progress.say("starting \(clients) sleepers, and as many for the floor")
         let floor = try FloorPopulation(
             bench, method: settings.suspension, range: clients..<2 * clients, area: area, callers: callers)
@@ -61,7 +61,7 @@ struct StormRun {
         let area = population.area
         let expected = order.map { area[$0].received + 1 }
         let start = monotonicNow()
-        for index in order { try population.callers.call(index) }
+        try population.callers.call(order)
         var missing = order.indices[...]
         do {
             try wait(for: "all to be woken", atMost: .seconds(20), firstPause: 5_000_000) {

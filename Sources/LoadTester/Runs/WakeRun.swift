@@ -28,7 +28,7 @@ struct WakeRun {
         let supervisor = try PrivateSupervisor(bench, .init(suspension: settings.suspension))
         let clients = settings.clients
         let area = try SharedArea(slots: 2 * clients)
-        let callers = try Callers(settings.transport, slots: 2 * clients, directory: bench.directory)
+        let callers = try Callers(settings.transport, slots: 2 * clients, bench)
         bench.progress.say("starting \(clients) sleepers, and as many for the floor")
         let floor = try FloorPopulation(
             bench, method: settings.suspension, range: clients..<2 * clients, area: area, callers: callers)

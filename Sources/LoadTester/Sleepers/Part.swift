@@ -10,6 +10,7 @@ package enum Part: String, CaseIterable {
     case floorAdopter = "part-floor-adopter"
     case floorLauncher = "part-floor-launcher"
     case holders = "part-holders"
+    case peers = "part-peers"
     case chaos = "part-chaos"
     case chaosHeir = "part-chaos-heir"
 
@@ -28,6 +29,7 @@ package enum Part: String, CaseIterable {
             case .floorAdopter: try FloorAdopter.run(rest)
             case .floorLauncher: try FloorLauncher.run(rest)
             case .holders: try HolderNest(rest).run()
+            case .peers: try PeerPart(rest).run()
             case .chaos: try ChaosNest(rest).run()
             case .chaosHeir: try ChaosHeir.run(rest)
             }
