@@ -265,7 +265,8 @@ let package = Package(
             name: "DurabilityTests", dependencies: ["Descriptors", "Durability", "EdgeTestSupport"],
             swiftSettings: settings),
         .testTarget(
-            name: "MemoryPressureTests", dependencies: ["Descriptors", "EdgeTestSupport", "MemoryPressure"],
+            name: "MemoryPressureTests",
+            dependencies: ["Descriptors", "EdgeTestSupport", "MemoryPressure", "Suspension"],
             swiftSettings: settings),
         .testTarget(
             name: "LaunchingTests",

@@ -130,8 +130,8 @@ package struct Launch: ~Copyable {
         }
     }
 
-    /// Given up before it is known whether the program runs, the child is killed; what it may still read is waited
-    /// for, and if that takes long, left to it.
+    /// Given up before it is known whether the program runs, the child is killed and waited for. If that takes long,
+    /// what it may still read is left to it.
     deinit {
         guard memory != nil else { return }
         do throws(SystemError) {
@@ -139,7 +139,13 @@ package struct Launch: ~Copyable {
         } catch {
             // It has ended.
         }
-        guard Poll.wait(report.rawValue, for: .readable, timeoutMilliseconds: 1_000).isEmpty else { return }
-        memory?.abandon()
+        guard !Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: 1_000).isEmpty else {
+            return memory?.abandon() ?? ()
+        }
+        do throws(SystemError) {
+            _ = try process.exitStatus()
+        } catch {
+            // Somebody else has waited for it.
+        }
     }
 }

@@ -115,13 +115,9 @@ extension Supervisor {
     /// Sends a message with descriptors, which stay ours, unless the peer's queue is full.
     func trySending(
         _ message: WireSupervisorMessage, to connection: Connection, descriptors: [CInt]
-    ) -> Bool {
+    ) throws(SystemError) -> Bool {
         journal?.link.flush()
-        do {
-            return try connection.socket.send(message.serializedBytes(), descriptors: descriptors)
-        } catch {
-            return false
-        }
+        return try connection.socket.send(Self.encode(message), descriptors: descriptors)
     }
 
     @discardableResult

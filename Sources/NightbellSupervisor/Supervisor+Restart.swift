@@ -183,8 +183,12 @@ extension Supervisor {
         if let word = record.wakeWord, connection.outgoing.isEmpty {
             message.wakeWord = UInt32(word.index)
             let whole = WireSupervisorMessage(.supervisorRestarted(message))
-            // With a full queue it has to do without the word.
-            if trySending(whole, to: connection, descriptors: [word.descriptor]) { return }
+            do {
+                // With a full queue it has to do without the word.
+                if try trySending(whole, to: connection, descriptors: [word.descriptor]) { return }
+            } catch {
+                return hungUpLater(connection)
+            }
             message.wakeWord = 0
         }
         send(WireSupervisorMessage(.supervisorRestarted(message)), to: connection)

@@ -44,7 +44,9 @@ extension Supervisor {
         lookForObstacle(client, connection)
         keep(client, record, connection)
         addWakeWord(record, connection)
-        if !isWelcome { welcome(client, record, connection, key.request) }
+        if isWelcome || welcome(client, record, connection, key.request) {
+            confirmBequest(record, connection)
+        }
         return true
     }
 
@@ -118,7 +120,9 @@ extension Supervisor {
         return (socket, parked.name(of: token))
     }
 
-    /// It says something, so it knows that it is welcome, and what it was given.
+    /// It knows that it is welcome, and what it was given, or will: it lies in its queue, whatever becomes of us.
+    ///
+    /// Who is taken for one that may not know is told again why it was launched. So this is said before any other wake.
     func confirmBequest(_ record: ClientRecord, _ connection: Connection) {
         guard record.bequest != nil else { return }
         record.bequest = nil
@@ -128,9 +132,11 @@ extension Supervisor {
 
     // MARK: Welcome
 
+    /// Returns whether the welcome is on its way.
+    @discardableResult
     func welcome(
         _ client: ClientID, _ record: ClientRecord, _ connection: Connection, _ request: UInt64
-    ) {
+    ) -> Bool {
         var welcome = WireWelcome()
         welcome.version = 1
         welcome.clientID = Self.text(of: client)
@@ -149,9 +155,15 @@ extension Supervisor {
             }
         }
         let message = WireSupervisorMessage(request: request, .welcome(welcome))
-        guard !descriptors.isEmpty else { return _ = send(message, to: connection) }
-        // It is the first that the connection is sent: there is room for it.
-        if !trySending(message, to: connection, descriptors: descriptors) { dropLater(connection) }
+        guard !descriptors.isEmpty else { return send(message, to: connection) }
+        do {
+            // It is the first that the connection is sent: there is room for it.
+            if try trySending(message, to: connection, descriptors: descriptors) { return true }
+            dropLater(connection)
+        } catch {
+            hungUpLater(connection)
+        }
+        return false
     }
 
     private func legacy(_ bequest: Bequest, of client: ClientID) -> WireLegacy {

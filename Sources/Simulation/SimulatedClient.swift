@@ -121,8 +121,6 @@ final class SimulatedClient {
     /// It was welcomed by a supervisor that died, and says to the next one that it was.
     var isToRejoin = false
     var mayHearAgain = false
-    /// It has said that it is done with what it is going to be told again.
-    var saysDone = false
     /// It was told to drop its state in this turn, and has to.
     var mustDropState = false
 

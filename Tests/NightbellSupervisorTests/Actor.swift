@@ -16,6 +16,7 @@ final class Actor {
     var program = PuppetProcess.program("puppet")
     /// The first process, which the test itself has started.
     private(set) var first: Child?
+    private var launched: Launched?
 
     init(
         _ identifier: String, socketPath: String, environment: [String: String] = [:]
@@ -45,6 +46,7 @@ final class Actor {
         _ identifier: String, of supervisor: TestSupervisor, environment: [String: String] = [:]
     ) throws {
         try self.init(identifier, socketPath: supervisor.socketPath, environment: environment)
+        launched = supervisor.launched
     }
 
     deinit { close(listener) }
@@ -88,6 +90,7 @@ final class Actor {
     /// Waits for a process that the supervisor has launched, and has it say who it is.
     func returns(_ words: String = "voip") throws -> Performance {
         let performance = try appears()
+        launched?.note(performance.pid)
         try performance.command("hello \(identifier) \(words)")
         return performance
     }

@@ -119,10 +119,10 @@ extension Supervision {
     mutating func finishWake(_ client: ClientID, wakeID: UInt64, at now: Instant) {
         switch clients[client.id].lifecycle {
         case .background(var background):
-            // Nobody can have finished what has not been told yet, whatever number a client sends; somebody who is gone
-            // may have told what is told again.
+            // Nobody can have finished what has not been told yet, whatever number a client sends; and whom somebody who
+            // is gone has told may hear of more when it is told again.
             guard let open = background.wake, open.wakeID <= wakeID,
-                clients[client.id].pendingWake != .new || mutated(.believesUntoldWakeDone)
+                clients[client.id].pendingWake == nil || mutated(.believesUntoldWakeDone)
             else { return }
             background.wake = nil
             guard !mutated(.forgetsToLinger) else {

@@ -200,7 +200,7 @@ extension Supervision {
             }
         }
         client.launches.stateBytes = Int32(clamping: old.stateBytes)
-        if !mutated(.restoresWelcome) || old.presence != .welcomed {
+        if !mutated(.restoresWelcome) || old.presence == .registered || old.presence == .absent {
             client.settle(old, at: now, settings.launches)
         }
         return client
@@ -260,9 +260,11 @@ extension Supervision {
         case .suspended:
             goOnSleeping(old, waiting, at: now, into: &actions)
         case .terminating(.noticed(let until, let reason)):
+            forgetUntoldWake(old)
             let budget = max(.zero, until.since(now))
             actions.append(.notify(client, .willTerminate(budget: budget, reason)))
         case .terminating(.killed(let reason)):
+            forgetUntoldWake(old)
             actions.append(.kill(client, reason))
         case .dormant, .launching:
             goOnWithoutProcess(client, into: &actions)
@@ -275,6 +277,11 @@ extension Supervision {
         if clients[client.id].pendingWake == .repeated { tellWake(client, into: &actions) }
         scheduleKeepAlive(client)
         settle(client, at: now, into: &actions)
+    }
+
+    /// Nobody hears of it any more: should the client come back, its wakes go on without a gap.
+    private mutating func forgetUntoldWake(_ old: Legacy.Client) {
+        clients[old.id.id].lastWakeID = min(clients[old.id.id].lastWakeID, old.toldWakeID)
     }
 
     private mutating func goOn(

@@ -30,6 +30,7 @@ extension World {
             mix(6, id.rawValue)
             guard let client = client(id) else { return violate(.answers, "notice to a stranger") }
             client.isTouched = true
+            noteWelcome(id)
             if fault == .wakeLost, case .wake = notice, random.once(in: 16) { return }
             told(client, notice)
             if case .wake(let wake) = notice, !isLastMoment() { held.clients[id]?.toldWakeID = wake.wakeID }

@@ -159,7 +159,8 @@ extension World {
     private mutating func noteRepetition(
         _ message: ClientMessage, _ sender: ClientID, _ key: RequestKey, isUnread: Bool
     ) {
-        guard let client = client(sender) else { return }
+        // Who has no process repeats nothing; another one of its has nothing to repeat.
+        guard let client = client(sender), client.execution != .absent else { return }
         switch message {
         case .readyToSuspend, .mediaActivity, .restartNoted: return
         default: break

@@ -180,7 +180,6 @@ extension World {
         else { return }
         switch message {
         case .wakeDone(let number):
-            if client.mayHearAgain { client.saysDone = number >= client.lastWakeID }
             if let open = client.openWake, open.number <= number, client.wokenAtStep != steps {
                 client.openWake = nil
                 client.lingerUntil = now + client.traffic.linger(settings.wakes)

@@ -31,6 +31,7 @@ extension World {
                 held.sockets[token]?.index = 0
             }
             noteEnds(id)
+            welcomedInTurn.append(id)
         case .keepState(let id):
             held.clients[id]?.stateBytes = saved
         case .dropState(let id):
@@ -50,10 +51,9 @@ extension World {
         swap(&held, &self.held)
     }
 
-    /// It says something, so it knows that it is welcome.
-    mutating func confirmWelcome(_ event: Event) {
-        guard case .message(_, let id, _) = event, held.clients[id]?.presence == .welcomed else { return }
-        held.clients[id]?.presence = .registered
+    /// Its welcome lies in its queue, which is noted before it is told anything else.
+    mutating func noteWelcome(_ id: ClientID) {
+        if held.clients[id]?.presence == .welcomed { held.clients[id]?.presence = .registered }
     }
 
     // MARK: Death
@@ -94,9 +94,14 @@ extension World {
             if client.fate == .parked || client.execution != .absent { settleParked(client) }
         case .launching:
             client.execution = .running
-            guard client.launchUntil == nil else { break }
+            let wasLaunching = client.launchUntil != nil
+            let until = view.launches.until ?? Instant(nanoseconds: .max)
+            require(
+                .restart, until <= now + settings.launches.budget,
+                "\(client.name) has too long to say who it is")
+            client.launchUntil = until
+            guard !wasLaunching else { break }
             // It has been welcomed, but nobody knows.
-            client.launchUntil = now + settings.launches.budget
             client.launchesUrgently = client.wantsUrgently
             client.isToRejoin = true
             client.mayHearAgain = true

@@ -95,10 +95,7 @@ extension World {
             if wake.reasons.contains(.request) { counters.wakesRequest += 1 }
             if wake.reasons.contains(.clientMessage) { counters.wakesClientMessage += 1 }
         }
-        let isDone = isSame && client.saysDone
-        client.saysDone = false
-        if isDone { client.lingerUntil = now + client.traffic.linger(settings.wakes) }
-        if core.state(of: client.id) == .background, !isDone {
+        if core.state(of: client.id) == .background {
             client.openWake = .init(number: wake.wakeID, until: now + wake.budget)
         }
         for fired in actions.firedSockets[wake.sockets] { tellSocket(fired, client) }

@@ -76,6 +76,8 @@ package struct World {
     var identifiersGivenUp = 0
     /// Those that were forgotten on request in this turn.
     var disowned: [ClientIdentifier: Ownership] = [:]
+    /// Clients whose welcome is on its way.
+    var welcomedInTurn: [ClientID] = []
     /// What outlives the supervisor.
     var held = Held()
     /// How many more moments this turn has before the supervisor dies.
@@ -154,6 +156,7 @@ package struct World {
         unanswered.removeAll(keepingCapacity: true)
         sent.removeAll(keepingCapacity: true)
         disowned.removeAll(keepingCapacity: true)
+        welcomedInTurn.removeAll(keepingCapacity: true)
         hasThawed = false
         for index in events.indices {
             let event = events[index]
@@ -161,7 +164,6 @@ package struct World {
             if isLastMoment() || diesAfterThaw(event) { return die(before: index) }
             foresee(event)
             if fault == .senderMistaken { events[index] = mistaken(event) }
-            confirmWelcome(event)
             core.handle(events[index], at: now, into: &actions)
             hear(event)
             writeThrough(event)
@@ -175,6 +177,7 @@ package struct World {
         writeThrough(nil)
         carryOutActions()
         if momentsLeft != nil { return die(before: events.count) }
+        for id in welcomedInTurn { noteWelcome(id) }
         for client in lateThaws where client.execution != .absent { client.execution = .running }
         lateThaws.removeAll()
         keepUp(isTimer: false)
