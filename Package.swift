@@ -134,7 +134,9 @@ let package = Package(
         // Nothing of Swift's runtime: loading it takes longer than all that is measured with it.
         .executableTarget(
             name: "nightbell-phone", dependencies: ["CPhone"],
-            linkerSettings: [.unsafeFlags(["-nostartfiles", "-static-executable"])]),
+            // A sanitizer brings a runtime of its own, which wants to be loaded.
+            linkerSettings: (Context.environment["NIGHTBELL_SANITIZER"] ?? "").isEmpty
+                ? [.unsafeFlags(["-nostartfiles", "-static-executable"])] : []),
         .target(
             name: "LoadTester",
             dependencies: [

@@ -3,6 +3,7 @@
 #include "CProcess.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -32,3 +33,5 @@ int clinux_pidfd_exit_status(int pidfd, int *status) {
     *status = information.exit_code;
     return 1;
 }
+
+const char *clinux_environment(const char *name) { return secure_getenv(name); }

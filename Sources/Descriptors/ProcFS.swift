@@ -59,7 +59,16 @@ package enum ProcFS {
         let fields = text[text.index(after: end)...].split { $0 == " " || $0 == "\n" }
         // `X`: at this moment its parent is being told.
         guard fields.count > 49, fields[0] == "Z" || fields[0] == "X" else { return nil }
-        return CInt(fields[49])
+        guard let code = CInt(fields[49]) else { return nil }
+        // Those who may not look at it are told 0. Its namespace is for the same eyes.
+        if code == 0 {
+            do throws(SystemError) {
+                _ = try readLink("/proc/\(pid)/ns/user")
+            } catch {
+                return nil
+            }
+        }
+        return code
     }
 
     package static func state(_ pid: pid_t) -> Character? { statistics(pid)?.state }

@@ -17,11 +17,15 @@ package enum Confinement {
             }
             let theirs = try Status(process)
             let ours = try Status(getpid())
+            // Whoever started it has chosen what it says, and may not do what it may.
+            guard theirs.users.allSatisfy({ $0 == theirs.users.first }),
+                theirs.groups.allSatisfy({ $0 == theirs.groups.first })
+            else { return "it was started by another user or group than it runs as" }
             if theirs.noNewPrivileges, !ours.noNewPrivileges { return "it may gain no privileges" }
             if theirs.seccomp != ours.seccomp { return "its system calls are filtered" }
             let lacks = ours.bounding & ~theirs.bounding
             if lacks != 0 { return "it can never have all of our capabilities" }
-            if theirs.user == 0, ours.permitted & ~theirs.permitted != 0 {
+            if theirs.users.first == "0", ours.permitted & ~theirs.permitted != 0 {
                 return "it is root without all of our capabilities"
             }
             return nil
@@ -38,7 +42,9 @@ package enum Confinement {
 
     /// What the kernel tells of a process's privileges.
     private struct Status {
-        var user: uid_t = .max
+        /// Real, effective, saved, and of the file system.
+        var users: [Substring] = []
+        var groups: [Substring] = []
         var permitted: UInt64 = 0
         var bounding: UInt64 = 0
         var noNewPrivileges = false
@@ -49,7 +55,8 @@ package enum Confinement {
                 let fields = line.split { $0 == "\t" || $0 == " " }
                 guard fields.count > 1 else { continue }
                 switch fields[0] {
-                case "Uid:": user = fields.count > 2 ? uid_t(fields[2]) ?? .max : .max
+                case "Uid:": users = Array(fields.dropFirst())
+                case "Gid:": groups = Array(fields.dropFirst())
                 case "CapPrm:": permitted = UInt64(fields[1], radix: 16) ?? 0
                 case "CapBnd:": bounding = UInt64(fields[1], radix: 16) ?? 0
                 case "NoNewPrivs:": noNewPrivileges = fields[1] == "1"

@@ -32,6 +32,10 @@ package struct LaunchSpecification: Sendable, Hashable {
         variable.hasPrefix("LISTEN_") || variable.hasPrefix("NIGHTBELL_")
     }
 
+    /// How long all texts may be together, each with what tells its length: they are kept in one record of the keeper's.
+    private static let maximumBytes = 65_536
+    private static let bytesBeside = 4
+
     /// Why nothing can be started like this; nil if it can be tried.
     package var problem: String? {
         guard let program = arguments.first, !program.isEmpty else { return "no program" }
@@ -41,6 +45,10 @@ package struct LaunchSpecification: Sendable, Hashable {
         guard directory.hasPrefix("/") else { return "the directory is no absolute path" }
         let texts = arguments + [directory, output ?? ""] + environment.keys + environment.values
         guard texts.allSatisfy({ !$0.utf8.contains(0) }) else { return "a text contains a zero byte" }
+        let bytes = texts.reduce(0) { $0 + $1.utf8.count + Self.bytesBeside }
+        guard bytes <= Self.maximumBytes else {
+            return "arguments and environment take more than \(Self.maximumBytes) bytes"
+        }
         let hasNames = environment.keys.allSatisfy { !$0.isEmpty && !$0.utf8.contains(UInt8(ascii: "=")) }
         return hasNames ? nil : "a variable without a name"
     }

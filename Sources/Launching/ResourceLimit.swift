@@ -38,12 +38,40 @@ package struct ResourceLimit: Sendable, Hashable {
     /// Those of a process, as far as they are not ours. A child of ours inherits ours, so these make it equal.
     package static func differing(of process: pid_t) throws(SystemError) -> [ResourceLimit] {
         var result: [ResourceLimit] = []
-        for resource in Resource.allCases {
-            let theirs = try get(resource, of: process)
-            if theirs != (try get(resource, of: 0)) { result.append(theirs) }
+        for theirs in try all(of: process) where theirs != (try get(theirs.resource, of: 0)) {
+            result.append(theirs)
         }
         return result
     }
+
+    /// prlimit(2) tells other users' only to those with `CAP_SYS_RESOURCE`, which root in a container may lack; the
+    /// kernel's file tells everybody.
+    private static func all(of process: pid_t) throws(SystemError) -> [ResourceLimit] {
+        try SmallFile.readText("/proc/\(process)/limits").split(separator: "\n").compactMap { line in
+            guard let (name, resource) = names.first(where: { line.hasPrefix($0.0 + "  ") }) else {
+                return nil
+            }
+            let fields = line.dropFirst(name.count).split(separator: " ")
+            guard fields.count >= 2, let soft = number(fields[0]), let hard = number(fields[1]) else {
+                return nil
+            }
+            return ResourceLimit(resource, soft: soft, hard: hard)
+        }
+    }
+
+    private static func number(_ text: Substring) -> UInt64? {
+        text == "unlimited" ? unlimited : UInt64(text)
+    }
+
+    /// As proc_pid_limits(5) calls them.
+    private static let names: [(String, Resource)] = [
+        ("Max cpu time", .cpuTime), ("Max file size", .fileSize), ("Max data size", .data),
+        ("Max stack size", .stack), ("Max core file size", .core), ("Max resident set", .residentSet),
+        ("Max processes", .processes), ("Max open files", .openFiles), ("Max locked memory", .lockedMemory),
+        ("Max address space", .memory), ("Max file locks", .locks), ("Max pending signals", .pendingSignals),
+        ("Max msgqueue size", .messageQueues), ("Max nice priority", .nice),
+        ("Max realtime priority", .realTimePriority), ("Max realtime timeout", .realTimeTime),
+    ]
 
     private static func get(_ resource: Resource, of process: pid_t) throws(SystemError) -> ResourceLimit {
         var limit = clinux_limit()

@@ -38,7 +38,7 @@ package struct SystemAccounts: Accounts {
         var entry = unsafe passwd()
         var found: UnsafeMutablePointer<passwd>?
         let code: CInt
-        if let number = uid_t(name) {
+        if let number = Self.number(name) {
             code = unsafe getpwuid_r(number, &entry, &room, room.count, &found)
         } else {
             code = unsafe getpwnam_r(name, &entry, &room, room.count, &found)
@@ -55,8 +55,16 @@ package struct SystemAccounts: Accounts {
             shell: String(cString: entry.pw_shell))
     }
 
+    /// A uid or gid. The largest number there is means "as it is" to the kernel.
+    static func number(_ text: String) -> UInt32? {
+        guard text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
+            return nil
+        }
+        return UInt32(text).flatMap { $0 == .max ? nil : $0 }
+    }
+
     package func group(_ name: String) -> gid_t? {
-        if let number = gid_t(name) { return number }
+        if let number = Self.number(name) { return number }
         var room = [CChar](repeating: 0, count: 1 << 20)
         var entry = unsafe Glibc.group()
         var found: UnsafeMutablePointer<Glibc.group>?

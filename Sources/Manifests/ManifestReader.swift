@@ -47,6 +47,7 @@ struct ManifestReader {
         let exits = values["exitsOnSuspend"].flatMap { truth($0, "exitsOnSuspend") } ?? false
         let starts = values["startsWithSupervisor"].flatMap { truth($0, "startsWithSupervisor") } ?? true
 
+        if problems.isEmpty, let problem = launch.problem { complain(root, "command", problem) }
         guard problems.isEmpty, let identifier, command != nil else { return nil }
         return Manifest(
             identifier: identifier, modes: modes, launch: launch, identity: account?.identity,

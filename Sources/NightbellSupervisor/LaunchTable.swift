@@ -6,11 +6,13 @@ import NightbellCore
 struct LaunchTable {
     private var records: [LaunchRecord?] = []
     var settings = LaunchSettings()
+    /// Those that something can be started by.
     let declarations: [ClientIdentifier: Declaration]
 
     init(_ declarations: [Declaration]) {
+        let possible = declarations.filter { $0.launch.problem == nil }
         self.declarations = Dictionary(
-            declarations.map { ($0.registration.identifier, $0) }, uniquingKeysWith: { first, _ in first })
+            possible.map { ($0.registration.identifier, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
     subscript(client: ClientID) -> LaunchRecord? {
@@ -27,6 +29,9 @@ struct LaunchTable {
         else { return nil }
         return record
     }
+
+    /// Launches whose process has not said who it is.
+    var attempts: [LaunchAttempt] { records.compactMap { $0?.attempt }.filter { $0.introduction == nil } }
 
     /// - Precondition: its setting is one of `settings`.
     mutating func insert(_ record: LaunchRecord) {

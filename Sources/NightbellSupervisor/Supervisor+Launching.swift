@@ -21,11 +21,10 @@ extension Supervisor {
         {
             return LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false)
         }
-        guard hello.hasLaunch, LaunchSpecification(hello.launch).problem == nil,
-            geteuid() == 0 || credentials.uid == geteuid()
-        else { return nil }
-        if let reason = Confinement.reason(credentials.pid) {
-            log(.connections, .info, "\(identifier) cannot be launched by what it says: \(reason)")
+        guard hello.hasLaunch, geteuid() == 0 || credentials.uid == geteuid() else { return nil }
+        let problem = LaunchSpecification(hello.launch).problem ?? Confinement.reason(credentials.pid)
+        if let problem {
+            log(.connections, .info, "\(identifier) cannot be launched by what it says: \(problem)")
             return nil
         }
         do {
@@ -64,7 +63,11 @@ extension Supervisor {
     func launchDeclared() {
         for declaration in configuration.declarations where declaration.startsWithSupervisor {
             let registration = declaration.registration
-            guard registration.modes.contains(.voip) else { continue }
+            if let problem = declaration.launch.problem {
+                logger.error("\(registration.identifier) cannot be launched as it is declared: \(problem)")
+            }
+            guard registration.modes.contains(.voip), launches.declarations[registration.identifier] != nil
+            else { continue }
             declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
         }
     }
@@ -160,6 +163,17 @@ extension Supervisor {
         journal.noteLaunch(
             client, bytes, connection: connection.socket.rawValue, process: attempt.process.rawValue,
             gate: gate)
+    }
+
+    /// Who has not said yet who it is would never find anybody to say it to: the connection that it was given ends.
+    func endLaunches() {
+        for attempt in launches.attempts {
+            do throws(SystemError) {
+                try attempt.kill()
+            } catch {
+                logger.debug("process \(attempt.pid) has ended: \(error)")
+            }
+        }
     }
 
     /// It is known whether its program runs.

@@ -376,6 +376,7 @@ public actor Supervisor {
         listenerWatch.disarm()
         Acceptance.unlink(configuration)
         feed(.stop)
+        endLaunches()
     }
 
     private func finish() {

@@ -14,13 +14,15 @@ struct ConfinementTests {
     }
 
     @Test(
-        "Another namespace, no new privileges, fewer capabilities",
+        "Another namespace, no new privileges, fewer capabilities, started by somebody else",
         .enabled(if: geteuid() == 0, "needs root"),
         arguments: [
             (["/usr/bin/unshare", "--mount"], "mnt namespace"),
             (["/usr/bin/unshare", "--net"], "net namespace"),
             (["/usr/bin/setpriv", "--no-new-privs"], "no privileges"),
             (["/usr/bin/setpriv", "--bounding-set", "-chown"], "all of our capabilities"),
+            (["/usr/bin/setpriv", "--ruid", "4711"], "another user"),
+            (["/usr/bin/setpriv", "--rgid", "4711", "--keep-groups"], "another user or group"),
             (["/usr/sbin/chroot", "/"], nil),
         ] as [([String], String?)])
     func confined(_ example: (command: [String], reason: String?)) throws {

@@ -1,5 +1,7 @@
+import CTestSupport
 import Descriptors
 import EdgeTestSupport
+import Foundation
 import Glibc
 import Launching
 import Testing
@@ -16,6 +18,33 @@ struct ExitStatusTests {
     @Test("A signal is told apart from an exit", arguments: [SIGKILL, SIGTERM, SIGSEGV])
     func signals(_ number: CInt) throws {
         #expect(try Launched.shell("ulimit -c 0; kill -\(number) $$").status == .signalled(number))
+    }
+
+    /// Its parent is none of ours, and it may not be looked at: the kernel says 0 of everything.
+    @Test(
+        "Whoever may not look does not take a crash for a success", .enabled(if: geteuid() == 0, "needs root")
+    )
+    func hidden() throws {
+        // The shell does not wait for its child before it is told to.
+        var pair = try Pair()
+        var order = LaunchOrder(
+            LaunchSpecification(
+                arguments: ["/bin/sh", "-c", "(exit 7) & echo $! >&3; read y <&3"]), as: try .own())
+        order.sockets = [.init(pair.theirs, name: "")]
+        var launch = try Launch.begin(order)
+        #expect(try Launched.outcome(of: &launch) == .runs)
+        var buffer = [UInt8](repeating: 0, count: 32)
+        let ours = pair.ours
+        let count = try systemCall("read") { read(ours, &buffer, buffer.count) }
+        let pid = try #require(pid_t(String(decoding: buffer.prefix(count - 1), as: UTF8.self)))
+        #expect(eventually(within: 30_000) { ProcFS.state(pid) == "Z" })
+        let seen = Monitored<CInt?>(nil)
+        let thread = Thread { seen.finish(ctest_become(4_711) == 0 ? ProcFS.exitCode(pid) : CInt(-1)) }
+        thread.start()
+        #expect(seen.wait() == nil && ProcFS.exitCode(pid) == 7 << 8)
+        try pair.say("\n")
+        #expect(try Launched.exitStatus(of: launch.process) != nil)
+        pair.close()
     }
 
     @Test("It runs: nothing is told")

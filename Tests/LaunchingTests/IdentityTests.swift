@@ -75,7 +75,7 @@ struct IdentityTests {
 }
 
 /// Something that another thread finds out.
-private final class Monitored<Value>: @unchecked Sendable {
+final class Monitored<Value>: @unchecked Sendable {
     private let condition = NSCondition()
     private var value: Value
     private var isFinished = false

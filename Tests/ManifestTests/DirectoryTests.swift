@@ -78,5 +78,8 @@ struct DirectoryTests {
         #expect(accounts.user("no-such-user") == nil && accounts.user("4294967294") == nil)
         #expect(accounts.group("root") == 0 && accounts.group("4711") == 4_711)
         #expect(accounts.group("no-such-group") == nil)
+        // What the kernel would understand as "leave it as it is", and what is no number.
+        #expect(accounts.group("4294967295") == nil && accounts.group("+0") == nil)
+        #expect(accounts.user("4294967295") == nil && accounts.user("+0") == nil)
     }
 }

@@ -155,6 +155,14 @@ struct ManifestTests {
         #expect("\(problem)".hasPrefix("m.yaml:4: \(mistake.key) "))
     }
 
+    @Test("What is too long to be kept is a mistake")
+    func length() {
+        let value = String(repeating: "x", count: 60_000)
+        let file = read("identifier: a\ncommand: [/p]\nenvironment: {A: \(value), B: \(value)}\n")
+        #expect(file.manifests.isEmpty && file.problems.first?.problem.contains("65536 bytes") == true)
+        #expect(read("identifier: a\ncommand: [/p]\nenvironment: {A: \(value)}\n").problems.isEmpty)
+    }
+
     @Test("All mistakes are told, not only the first")
     func all() {
         let lines = ["identifier: a b", "command: /bin/sh -c true"] + Self.mistakes.map(\.line)

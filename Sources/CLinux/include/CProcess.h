@@ -38,3 +38,7 @@ static inline ssize_t clinux_page_out(int pidfd, const struct iovec *ranges, uns
     enum { sys_process_madvise = 440, pageout = 21 };
     return syscall(sys_process_madvise, pidfd, ranges, count, pageout, 0);
 }
+
+// A variable of the environment (secure_getenv(3), for which the headers want _GNU_SOURCE): NULL as well where this
+// program was started by somebody with fewer privileges.
+const char *clinux_environment(const char *name);

@@ -38,10 +38,11 @@ extension Client.Configuration {
 }
 
 extension Environment {
-    /// How `nightbell run` started this program. What is unintelligible, or too long for a packet, counts as
-    /// absent: it is only shown, and a client is not to fail for it.
+    /// How `nightbell run` started this program, and the supervisor would again. What is unintelligible, or longer than
+    /// the supervisor takes, counts as absent: a client is not to fail for it.
     static func launch() -> WireLaunchSpecification? {
-        guard let text = value("NIGHTBELL_LAUNCH"), let bytes = decodeBase64(text), bytes.count <= 60_000
+        guard let text = value("NIGHTBELL_LAUNCH"), let bytes = decodeBase64(text),
+            bytes.count <= WireLaunchSpecification.maximumBytes
         else { return nil }
         return try? WireLaunchSpecification(serializedBytes: bytes)
     }

@@ -58,8 +58,10 @@ struct RunCommand: ParsableCommand {
     func run() throws {
         let recorded = setVariables()
         var launch = WireLaunchSpecification()
-        launch.arguments = command
         launch.directory = currentDirectory() ?? "/"
+        launch.arguments = command
+        // A plain name is looked for in PATH each time; a path is the one from here.
+        if command[0].contains("/") { launch.arguments[0] = absolute(command[0], in: launch.directory) }
         launch.environment = recorded
         let bytes: [UInt8] = try launch.serializedBytes()
         // The supervisor would refuse the client, long after it was started.
