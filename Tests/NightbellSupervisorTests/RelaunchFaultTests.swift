@@ -55,7 +55,10 @@ import Testing
                 try process.say("exit 0")
             }
             #expect(Poll.wait(peer, for: .peerClosed, timeoutMilliseconds: 10_000) != [], comment)
-            #expect(actor.staysAway(milliseconds: 80), comment)
+            if !actor.staysAway(milliseconds: 80) {
+                let unwanted = try actor.returns()
+                throw TestFailure("launched again: \(try unwanted.event("wake"))")
+            }
             let left = try ask(daemon) { try $0.status() }
             #expect(left.sockets == 0 && left.restarts < 2, comment)
             return left.restarts > 0
