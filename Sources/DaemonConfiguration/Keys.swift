@@ -3,7 +3,8 @@ import NightbellCore
 
 /// All configuration keys, in the order in which they are documented.
 package enum Keys {
-    package static let all: [Key] = paths + keeper + budgets + keepAlive + offload + suspension + wakes + quotas + rest
+    package static let all: [Key] =
+        paths + keeper + budgets + keepAlive + offload + suspension + wakes + quotas + rest
 
     /// Names the key, or nil if there is none of that name.
     package static func named(_ name: String) -> Key? { all.first { $0.name == name } }

@@ -49,6 +49,7 @@ import Testing
                 loadmodule "registrar.so"
                 loadmodule "nathelper.so"
                 loadmodule "stun.so"
+                loadmodule "kex.so"
                 modparam("usrloc", "db_mode", 0)
                 modparam("usrloc", "nat_bflag", 6)
                 modparam("nathelper|registrar", "received_avp", "$avp(RECEIVED)")
