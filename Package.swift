@@ -65,8 +65,8 @@ let package = Package(
         .target(
             name: "NightbellSupervisor",
             dependencies: [
-                "CLinux", "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Keeper",
-                "Suspension",
+                "CLinux", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop",
+                "Keeper", "Suspension",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

@@ -8,7 +8,7 @@ import Descriptors
 /// The client belongs to the process that made it: in a child made by fork(2) every request throws
 /// ``NightbellError/Code/forked``, and the parent's connection is left alone.
 public final class Client: Sendable {
-    private let session: Session
+    let session: Session
     private let driver: Configuration.Driver
     /// The identifier that was registered.
     public let identifier: String
@@ -53,11 +53,21 @@ public final class Client: Sendable {
         public var tag: SocketTag
         /// For people to read; at most 64 bytes.
         public var name: String
+        /// How its keep-alives are dealt with while the client sleeps; for ``SocketTag/voip`` only.
+        public var profile: Profile?
+        /// The bytes of the connection are encrypted. Profiles that read or write messages are refused then, unless
+        /// the kernel does the encryption.
+        public var isEncrypted: Bool
 
-        public init(_ descriptor: CInt, as tag: SocketTag, name: String = "") {
+        public init(
+            _ descriptor: CInt, as tag: SocketTag, name: String = "", profile: Profile? = nil,
+            isEncrypted: Bool = false
+        ) {
             self.descriptor = descriptor
             self.tag = tag
             self.name = name
+            self.profile = profile
+            self.isEncrypted = isEncrypted
         }
     }
 
@@ -71,13 +81,19 @@ public final class Client: Sendable {
     ///   - descriptor: any pollable descriptor.
     ///   - tag: what it is.
     ///   - name: for people to read; at most 64 bytes.
+    ///   - profile: how its keep-alives are dealt with while the client sleeps.
+    ///   - isEncrypted: its bytes are encrypted, see ``SocketToPark/isEncrypted``.
     /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
-    ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected`` or
-    ///   ``NightbellError/Code/tooManySockets``; ``NightbellError/Code/disconnected`` while no supervisor is there.
+    ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected``,
+    ///   ``NightbellError/Code/tooManySockets`` or ``NightbellError/Code/invalidProfile``;
+    ///   ``NightbellError/Code/disconnected`` while no supervisor is there.
     public func handOver(
-        _ descriptor: CInt, as tag: SocketTag, name: String = ""
+        _ descriptor: CInt, as tag: SocketTag, name: String = "", profile: Profile? = nil,
+        isEncrypted: Bool = false
     ) throws(NightbellError) -> ParkedSocket {
-        guard let result = try handOver([SocketToPark(descriptor, as: tag, name: name)]).first else {
+        let socket = SocketToPark(
+            descriptor, as: tag, name: name, profile: profile, isEncrypted: isEncrypted)
+        guard let result = try handOver([socket]).first else {
             throw NightbellError(.malformedAnswer, "no adoption")
         }
         return try result.get()
@@ -245,7 +261,8 @@ extension Client.SocketToPark {
         try Client.check(name: name)
         do {
             return NewSocket(
-                descriptor: descriptor, tag: tag, name: name, file: try FileIdentity(of: descriptor))
+                descriptor: descriptor, tag: tag, name: name, file: try FileIdentity(of: descriptor),
+                profile: profile, isEncrypted: isEncrypted)
         } catch {
             throw NightbellError(.system, error)
         }

@@ -18,6 +18,12 @@ public enum Refusal: Sendable, Hashable {
     case tooManySockets
     case tooManyTasks
     case noSuchClient
+    /// A keep-alive profile with settings that make no sense.
+    case invalidProfile
+    /// A profile of messages that only the owner can read: the connection is encrypted, and not by the kernel.
+    case opaqueSocket
+    /// A profile for streams on a datagram socket, or on what is no socket.
+    case profileNotForThis
 }
 
 /// What a client's request came to.
@@ -44,6 +50,10 @@ public struct WakeReasons: OptionSet, Sendable, Hashable {
     /// A message of the client itself arrived after it had been suspended.
     public static let clientMessage = WakeReasons(rawValue: 8)
     public static let supervisorStopping = WakeReasons(rawValue: 16)
+    /// A ping that was sent in the client's name was not answered in time.
+    public static let unanswered = WakeReasons(rawValue: 64)
+    /// The kernel has given a connection up, because nothing of what was sent arrives.
+    public static let pathLost = WakeReasons(rawValue: 128)
 }
 
 /// One wake, as the client is told of it.
@@ -116,6 +126,14 @@ public enum Action: Sendable, Equatable {
     case commandAnswer(Refusal?, RequestKey)
     case notify(ClientID, Notice)
     case arm(SocketToken)
+    /// From now on deal with the pings of this socket, and tell its terms.
+    case beginOffload(SocketToken)
+    /// Its owner is about to run again.
+    case endOffload(SocketToken)
+    /// Send a ping, or the last one once more. Only failure is told.
+    case ping(SocketToken, again: Bool)
+    /// The answer to a ping is due: look whether it is there, tell of it, and then that it was looked for.
+    case lookForAnswer(SocketToken)
     /// Stop watching it, close the duplicate.
     case close(SocketToken)
     case freeze(ClientID, epoch: UInt64)

@@ -45,6 +45,14 @@ package enum Mutation: String, Sendable, CaseIterable {
     case sleepsThroughWindow
     /// A client is suspended as soon as it has finished a wake.
     case forgetsToLinger
+    /// Pings are dealt with for sockets of owners that have not vouched for them.
+    case offloadsUnasked
+    /// Pings go on being sent when the owner is awake.
+    case pingsWhileAwake
+    /// Nobody misses an answer.
+    case forgetsAnswers
+    /// A peer may ping as much as it likes.
+    case permitsAnyNoise
     /// A request that is made again is carried out again.
     case repeatsRequests
     /// After a restart: who sleeps is left asleep with its sockets unwatched …
@@ -53,6 +61,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restoresBelieving
     /// … a wake that may not have been told is not told …
     case restoresWithoutWake
+    /// … nobody goes on with the pings of those who sleep …
+    case restoresWithoutPings
     /// … and names are given again that were given before.
     case restoresNames
 

@@ -24,11 +24,15 @@ struct ParkedTable: ~Copyable {
 
     mutating func insert(
         _ descriptor: consuming OwnedDescriptor, as token: SocketToken, of owner: ClientID, name: String,
-        loop: LoopExecutor
+        isOffloaded: Bool = false, loop: LoopExecutor
     ) throws(LoopError) {
+        let watchToken =
+            isOffloaded
+            ? WatchToken(.offloadedSocket, id: token.rawValue)
+            : WatchToken(.socket, id: token.rawValue, owner: owner.slot)
         let watch = try loop.watch(
             descriptor.rawValue, [.read, .closed], .edge,
-            token: WatchToken(.socket, id: token.rawValue, owner: owner.slot).rawValue)
+            token: watchToken.rawValue)
         while slots.count <= Int(token.slot) { slots.append(nil) }
         slots[Int(token.slot)] = Held(watch: watch, descriptor: descriptor, generation: token.generation)
         if !name.isEmpty { names[token.slot] = name }

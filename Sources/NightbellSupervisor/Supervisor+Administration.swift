@@ -159,6 +159,7 @@ extension Supervisor {
         status.connections = UInt64(connections.count)
         status.counters = WireCounters(supervision.counters)
         status.counters.protocolErrors = protocolErrors
+        status.offload = WireOffloadCounters(supervision.offloadCounters)
         status.counters.asleepNs = supervision.clientIDs.reduce(into: status.counters.asleepNs) {
             sum, client in
             guard supervision.state(of: client) == .suspended,
@@ -210,6 +211,7 @@ extension Supervisor {
         info.counters = WireCounters(view.counters)
         info.suspension = suspensionMethod(of: client, record).rawValue
         info.connectedMs = now.since(view.registeredAt).wireMilliseconds
+        if let offload = offloadCounters(of: client) { info.offload = offload }
         guard inFull else { return info }
         info.sockets = view.sockets.map(describe)
         if let launch = record.launch { info.launch = launch }
@@ -225,6 +227,7 @@ extension Supervisor {
         socket.name = parked.name(of: token)
         if let tag = supervision.tag(of: token) { socket.tag = tag.wire }
         if let condition = supervision.condition(of: token) { socket.condition = condition.name }
+        if let offload = describeOffload(token) { socket.offload = offload }
         guard let descriptor = parked.descriptor(of: token) else { return socket }
         do {
             let facts = try SocketFacts(inspecting: descriptor)

@@ -107,6 +107,7 @@ extension Supervisor {
             }
             let key = RequestKey(
                 connection: connection.key, request: request, isRepeated: whole.isRepeated)
+            if case .readyToSuspend(let ready) = body { takeLent(ready.lent, from: client.id) }
             switch ClientMessage.make(body, longestName: Self.longestName) {
             case .success(let message):
                 feed(.message(message, from: client.id, key))
@@ -234,7 +235,9 @@ extension Supervisor {
             }
             guard let descriptor = packet.takeDescriptor() else { break }
             do {
-                offers.append(try SocketOffer(tag: tag, inspecting: descriptor.rawValue))
+                var offer = try SocketOffer(tag: tag, inspecting: descriptor.rawValue)
+                if socket.hasProfile { inspectProfile(of: socket, descriptor.rawValue, &offer) }
+                offers.append(offer)
                 offered.append(descriptor, name: socket.name)
             } catch {
                 ForeignDescriptor.close(descriptor)

@@ -110,6 +110,8 @@ extension WakeReasons {
         if contains(.request) { reasons.append(.request) }
         if contains(.clientMessage) { reasons.append(.clientMessage) }
         if contains(.supervisorStopping) { reasons.append(.supervisorStopping) }
+        if contains(.unanswered) { reasons.append(.unanswered) }
+        if contains(.pathLost) { reasons.append(.pathLost) }
         return reasons
     }
 
@@ -120,6 +122,8 @@ extension WakeReasons {
         if contains(.request) { names.append("request") }
         if contains(.clientMessage) { names.append("client message") }
         if contains(.supervisorStopping) { names.append("supervisor stopping") }
+        if contains(.unanswered) { names.append("no answer to a ping") }
+        if contains(.pathLost) { names.append("path lost") }
         return names.joined(separator: ", ")
     }
 }
@@ -190,6 +194,12 @@ extension WireError {
                 (.tooManySockets, "this client, or user, has as many sockets as it may")
             case .tooManyTasks:
                 (.invalidArgument, "this client holds as many background tasks as it may")
+            case .invalidProfile:
+                (.invalidProfile, "the profile makes no sense")
+            case .opaqueSocket:
+                (.opaqueSocket, "encrypted, and not by the kernel: the supervisor cannot see messages in it")
+            case .profileNotForThis:
+                (.profileNotForThis, "the profile is not for descriptors of this kind")
             case .noSuchClient:
                 (.noSuchClient, "no running client that you may see has this identifier")
             }
@@ -209,6 +219,7 @@ extension WireCounters {
         suspensionsForced = counters.suspensionsForced
         suspensionsCancelled = counters.suspensionsCancelled
         suspensionsFailed = counters.suspensionsFailed
+        wakesPathLost = counters.wakesPathLost
         keepAliveRuns = counters.keepAliveRuns
         keepAliveLate = counters.keepAliveLate
         overrunsEnteringBackground = counters.overrunsEnteringBackground
@@ -247,8 +258,9 @@ extension WakePacket {
 }
 
 extension WireWake {
-    init(_ wake: Wake, _ fired: ArraySlice<FiredSocket>) {
+    init(_ wake: Wake, _ fired: ArraySlice<FiredSocket>, _ returned: [WireLent]) {
         self.init()
+        self.returned = returned
         wakeID = wake.wakeID
         reasons = wake.reasons.wire
         budgetMs = wake.budget.wireMilliseconds
@@ -261,6 +273,10 @@ extension WireWake {
             socket.peerClosed = fired.conditions.contains(.peerClosed)
             socket.hangUp = fired.conditions.contains(.hangUp)
             socket.error = fired.conditions.contains(.error)
+            socket.unanswered = fired.conditions.contains(.unanswered)
+            socket.flooded = fired.conditions.contains(.flooded)
+            socket.unanswerable = fired.conditions.contains(.unanswerable)
+            socket.pathLost = fired.conditions.contains(.pathLost)
             return socket
         }
     }
@@ -292,7 +308,11 @@ extension WireSupervisorMessage {
         self.init(request: request, body)
     }
 
-    init(_ notice: Notice, _ buffer: ActionBuffer) {
+    init(_ wake: Wake, _ buffer: ActionBuffer, _ returned: [WireLent]) {
+        self.init(.wake(WireWake(wake, buffer.firedSockets[wake.sockets], returned)))
+    }
+
+    init(_ notice: Notice, _ buffer: ActionBuffer, _ returned: [WireLent]) {
         let body: OneOf_Body
         switch notice {
         case .didEnterBackground(let budget):
@@ -307,9 +327,10 @@ extension WireSupervisorMessage {
         case .suspendCancelled(let epoch):
             var message = WireSuspendCancelled()
             message.epoch = epoch
+            message.returned = returned
             body = .suspendCancelled(message)
         case .wake(let wake):
-            body = .wake(WireWake(wake, buffer.firedSockets[wake.sockets]))
+            body = .wake(WireWake(wake, buffer.firedSockets[wake.sockets], returned))
         case .backgroundTimeExpiring(let remaining):
             var message = WireBackgroundTimeExpiring()
             message.remainingMs = remaining.wireMilliseconds

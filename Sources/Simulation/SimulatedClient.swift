@@ -52,6 +52,8 @@ final class SimulatedClient {
     var tasks: [UInt64] = []
     var mediaUntil = Instant(nanoseconds: .min)
     var lastEpoch: UInt64 = 0
+    /// It has said that it is ready to be stopped in this attempt.
+    var vouchedEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
     /// Something concerned it in this turn.
     var isTouched = true

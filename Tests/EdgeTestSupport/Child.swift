@@ -33,8 +33,16 @@ package final class Child {
         }
         var environment: [UnsafeMutablePointer<CChar>?] = sanitizers.map { strdup($0) } + [nil]
         defer { for variable in environment { free(variable) } }
+        // The threads that tests run on block signals, and programs that know their time by signals would stand still.
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
         var pid: pid_t = 0
-        let code = posix_spawn(&pid, program, &actions, nil, &argv, &environment)
+        let code = posix_spawn(&pid, program, &actions, &attributes, &argv, &environment)
         guard code == 0 else { throw SystemError(code: code, call: "posix_spawn \(program)") }
         self.pid = pid
     }

@@ -132,7 +132,7 @@ import Testing
     func refused() throws {
         let file = try Ledger.create(Self.shape)
         let raw = file.rawValue
-        var wrong: UInt64 = 0x6e62_6c65_6467_6502
+        var wrong: UInt64 = 0x6e62_6c65_6467_65ff
         pwrite(raw, &wrong, 8, 0)
         #expect(throws: SystemError(code: EPROTO, call: "ledger")) { _ = try Ledger(mapping: raw) }
         let short = try MemoryFile.create("test", [1, 2, 3])

@@ -10,6 +10,9 @@ package enum Part: String, CaseIterable {
     case floorAdopter = "part-floor-adopter"
     case holders = "part-holders"
     case chaos = "part-chaos"
+    case pingPeer = "part-ping-peer"
+    case pinged = "part-pinged"
+    case floorPinger = "part-floor-pinger"
 
     /// Becomes a part if the arguments say so; returns if they do not.
     package static func becomeOne(_ arguments: [String]) {
@@ -25,6 +28,9 @@ package enum Part: String, CaseIterable {
             case .floorAdopter: try FloorAdopter.run(rest)
             case .holders: try HolderNest(rest).run()
             case .chaos: try ChaosNest(rest).run()
+            case .pingPeer: try PingArguments(rest).runPeer()
+            case .pinged: try PingArguments(rest).runSleepers()
+            case .floorPinger: try PingArguments(rest).runFloor()
             }
             exit(0)
         } catch {

@@ -8,8 +8,15 @@ package struct NewSocket: Sendable, Hashable {
     package var name: String
     /// Tells later whether the descriptor still means the same open file.
     package var file: FileIdentity
+    package var profile: Profile?
+    package var isEncrypted: Bool
 
-    package init(descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity) {
+    package init(
+        descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity, profile: Profile? = nil,
+        isEncrypted: Bool = false
+    ) {
+        self.profile = profile
+        self.isEncrypted = isEncrypted
         self.descriptor = descriptor
         self.tag = tag
         self.name = name
@@ -89,6 +96,8 @@ extension WireClientMessage {
             WireHandOver.Socket.with {
                 $0.tag = socket.tag.wire
                 $0.name = socket.name
+                if let profile = socket.profile { $0.profile = profile.wire }
+                $0.encrypted = socket.isEncrypted
             }
         }
         return Self(.handOver(.with { $0.sockets = list }), request: request)

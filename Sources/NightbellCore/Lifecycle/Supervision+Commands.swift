@@ -80,6 +80,7 @@ extension Supervision {
     mutating func kill(
         _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
     ) {
+        endOffloads(client, into: &actions)
         enter(.terminating(.killed(reason)), client, at: now, into: &actions)
         scheduleKeepAlive(client)
         actions.append(.trace(client, .terminated(reason)))

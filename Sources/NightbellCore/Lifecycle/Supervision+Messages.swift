@@ -28,7 +28,7 @@ extension Supervision {
             actions.append(.answer(enterForeground(client, at: now, into: &actions), client, key))
         case .handOver(let offers):
             callBack(client, at: now, into: &actions)
-            handOver(offers, client, key, into: &actions)
+            handOver(offers, client, key, at: now, into: &actions)
         case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .beginBackgroundTask,
             .endBackgroundTask, .backgroundTimeRemaining, .mediaActivity:
             callBack(client, at: now, into: &actions)

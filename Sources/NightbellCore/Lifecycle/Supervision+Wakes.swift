@@ -47,6 +47,7 @@ extension Supervision {
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) {
         hasThawedInTurn = true
+        endOffloads(client, into: &actions)
         guard !reasons.isDisjoint(with: [.socket, .clientMessage]) else {
             return actions.append(.thaw(client))
         }

@@ -67,6 +67,8 @@ public struct Legacy: Sendable {
         public var endedInWake: UInt32 = 0
         /// What is true of it at this moment.
         public var conditions: Conditions = []
+        /// nil: it has no keep-alive profile.
+        public var offload: Offload?
 
         public init(
             token: SocketToken, owner: ClientID, tag: SocketTag, isStream: Bool, request: UInt64,
@@ -205,6 +207,7 @@ extension Supervision {
         if old.endedInWake == 0 { clients[client.id].unarmed.append(old.token) }
         inherited[client]?.adoptions[.init(request: old.request, index: old.index)] = old.token
         users[clients[client.id].user]?.sockets += 1
+        if let offload = old.offload { take(offload, old.token, of: client) }
     }
 
     // MARK: Going on
@@ -238,6 +241,7 @@ extension Supervision {
         let mayStay = clients[client.id].lifecycle.mayBeFrozen
         actions.removeThaws(of: client, from: start)
         if old.execution != .running, !mayStay { actions.actions.insert(.thaw(client), at: start) }
+        goOnOffloading(client, from: start, into: &actions)
         // At once: what comes to it in this turn is another wake, which is not to be passed over with this one.
         if clients[client.id].pendingWake == .repeated { tellWake(client, into: &actions) }
         scheduleKeepAlive(client)
@@ -276,6 +280,7 @@ extension Supervision {
         }
         guard case .suspended = clients[client.id].lifecycle else { return }
         // Or somebody else let it run.
+        endOffloads(client, into: &actions)
         noteEndOfSleep(client, at: now)
         let hold = Lifecycle.Background(holdUntil: now + settings.suspension.retry)
         enter(.background(hold), client, at: now, into: &actions)

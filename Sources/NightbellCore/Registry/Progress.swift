@@ -247,7 +247,7 @@ extension Counters {
             Self.pack(suspensionsCancelled, suspensionsFailed), Self.pack(keepAliveRuns, keepAliveLate),
             Self.pack(overrunsEnteringBackground, overrunsPrepare),
             Self.pack(overrunsWake, overrunsBackgroundTasks),
-            Self.pack(overrunsTermination, wakeLimitExceeded), Self.pack(socketsRefused, 0),
+            Self.pack(overrunsTermination, wakeLimitExceeded), Self.pack(socketsRefused, wakesPathLost),
             asleepNanoseconds,
         ]
     }
@@ -274,7 +274,7 @@ extension Counters {
         (overrunsEnteringBackground, overrunsPrepare) = (low(6), high(6))
         (overrunsWake, overrunsBackgroundTasks) = (low(7), high(7))
         (overrunsTermination, wakeLimitExceeded) = (low(8), high(8))
-        socketsRefused = low(9)
+        (socketsRefused, wakesPathLost) = (low(9), high(9))
         asleepNanoseconds = asleep
     }
 }

@@ -1,7 +1,8 @@
 /// Adoption, watching and release of sockets.
 extension Supervision {
     mutating func handOver(
-        _ offers: [SocketOffer], _ client: ClientID, _ key: RequestKey, into actions: inout ActionBuffer
+        _ offers: [SocketOffer], _ client: ClientID, _ key: RequestKey, at now: Instant,
+        into actions: inout ActionBuffer
     ) {
         let start = actions.adoptions.count
         for (index, offer) in offers.enumerated() {
@@ -12,7 +13,7 @@ extension Supervision {
                 count(client) { $0.socketsRefused += 1 }
                 actions.append(.trace(client, .refusedSocket(refusal)))
             } else {
-                let token = adopt(offer, client)
+                let token = adopt(offer, client, at: now)
                 noteAdoption(token, at: index, key, client)
                 actions.adoptions.append(.success(token))
                 count(client) { $0.socketsAdopted += 1 }
@@ -31,7 +32,9 @@ extension Supervision {
         return nil
     }
 
-    private mutating func adopt(_ offer: SocketOffer, _ client: ClientID) -> SocketToken {
+    private mutating func adopt(
+        _ offer: SocketOffer, _ client: ClientID, at now: Instant
+    ) -> SocketToken {
         let index = clients[client.id].sockets.count
         let socket = ParkedSocket(
             owner: client, tag: offer.tag, isStream: offer.isStream, index: Int32(index))
@@ -39,6 +42,7 @@ extension Supervision {
         clients[client.id].sockets.append(token)
         clients[client.id].unarmed.append(token)
         users[clients[client.id].user]?.sockets += 1
+        if offer.hasProfile { addOffload(token, client, at: now) }
         return token
     }
 
@@ -52,9 +56,9 @@ extension Supervision {
     ) -> Answer {
         let isStrangers = mutated(.releasesForAnybody) && sockets.contains(token.id)
         let client = isStrangers ? sockets[token.id].owner : client
-        guard owns(client, token), let removed = sockets.remove(token.id) else {
-            return .refused(.invalidToken)
-        }
+        guard owns(client, token) else { return .refused(.invalidToken) }
+        removeOffload(token, of: client)
+        guard let removed = sockets.remove(token.id) else { return .refused(.invalidToken) }
         let last = clients[client.id].sockets.removeLast()
         if last != token {
             clients[client.id].sockets[Int(removed.index)] = last
@@ -117,7 +121,7 @@ extension Supervision {
             sockets[token.id].condition = .held
             clients[client.id].unarmed.append(token)
         }
-        clients[client.id].fired.append(FiredSocket(token: token, conditions: conditions))
-        wake(client, .socket, at: now, into: &actions)
+        noteFired(token, conditions, of: client)
+        wake(client, conditions.wakeReasons, at: now, into: &actions)
     }
 }

@@ -36,6 +36,18 @@ extension World {
         case .arm(let token):
             mix(7, token.rawValue)
             arm(token)
+        case .beginOffload(let token):
+            mix(15, token.rawValue)
+            beginOffload(token)
+        case .endOffload(let token):
+            mix(16, token.rawValue)
+            endOffload(token)
+        case .ping(let token, let again):
+            mix(17, token.rawValue)
+            ping(token, again: again)
+        case .lookForAnswer(let token):
+            mix(18, token.rawValue)
+            lookForAnswer(token)
         case .close(let token):
             mix(8, token.rawValue)
             close(token)
@@ -99,7 +111,7 @@ extension World {
                     .answers, before.map { socket($0) == nil } ?? true, "what was adopted is adopted again")
                 expect(client) { $0.socketsAdopted += 1 }
                 require(.tokens, isAcceptable(offer, client), "\(Wording.name(token)) should be refused")
-                adopt(token, client, isStream: offer.isStream)
+                adopt(token, client, offer)
             case .failure(let refusal):
                 coverage.refusals += 1
                 expect(client) { $0.socketsRefused += 1 }
@@ -113,7 +125,7 @@ extension World {
 
     /// What may be adopted, quotas aside.
     private func isAcceptable(_ offer: SocketOffer, _ client: SimulatedClient) -> Bool {
-        guard offer.isPollable, !offer.isListening else { return false }
+        guard offer.isPollable, !offer.isListening, offer.profileRefusal == nil else { return false }
         guard offer.tag == .voip else { return offer.tag == .device }
         return client.registration.modes.contains(.voip) && !offer.hasPendingError
             && (offer.isConnected || !offer.isStream)
@@ -125,7 +137,7 @@ extension World {
             || all >= settings.quotas.socketsPerUser
     }
 
-    private mutating func adopt(_ token: SocketToken, _ client: SimulatedClient, isStream: Bool) {
+    private mutating func adopt(_ token: SocketToken, _ client: SimulatedClient, _ offer: SocketOffer) {
         let slot = Int(token.slot)
         while socketsBySlot.count <= slot {
             socketsBySlot.append(nil)
@@ -134,12 +146,26 @@ extension World {
         let isFresh = socketsBySlot[slot] == nil && token.rawValue > generations[slot]
         require(.tokens, isFresh, "\(Wording.name(token)) is given twice")
         generations[slot] = token.rawValue
-        let socket = SimulatedSocket(token, of: client, isStream: isStream)
+        let socket = SimulatedSocket(
+            token, of: client, isStream: offer.isStream, hasProfile: offer.hasProfile)
         // It may have been readable before it was handed over.
-        if random.once(in: 3) { socket.unread = 1 }
+        if random.once(in: 3) { if offer.hasProfile { socket.inbox = [.news] } else { socket.unread = 1 } }
+        if offer.hasProfile { giveTerms(socket) }
         socketsBySlot[slot] = socket
         client.sockets.append(socket)
         socketCount += 1
+    }
+
+    private mutating func giveTerms(_ socket: SimulatedSocket) {
+        socket.pingedAt = now
+        guard !random.once(in: 4) else { return }
+        let interval = Duration.milliseconds(2_000 + random.below(20_000))
+        let isAnswered = !random.once(in: 4)
+        let repeats = isAnswered && random.once(in: 2)
+        socket.terms = PingTerms(
+            earliest: interval * 4 / 5, latest: interval,
+            answerWithin: isAnswered ? random.duration(upTo: interval * 2) + .milliseconds(10) : nil,
+            repeatAfter: .milliseconds(50 + random.below(500)), repetitions: repeats ? random.below(4) : 0)
     }
 
     private mutating func arm(_ token: SocketToken) {
@@ -188,7 +214,7 @@ extension World {
         require(.tokens, epoch == client.lastEpoch, "epoch \(epoch) is frozen")
         client.execution = .stopping
         client.freezing = .init(number: epoch, until: now + settings.suspension.confirmation)
-        for socket in client.sockets where !socket.conditions.isEmpty { socket.waitingSince = now }
+        for socket in client.sockets where socket.mustWake { socket.waitingSince = now }
         stop(client, epoch)
     }
 
@@ -211,7 +237,13 @@ extension World {
         guard let client = client(id) else { return violate(.frozen, "thaw a stranger") }
         client.isTouched = true
         require(.frozen, client.execution != .running, "\(Wording.name(id)) is thawed and runs")
+        require(
+            .offload, !client.sockets.contains(where: \.isDealtWith),
+            "\(Wording.name(id)) is thawed while its pings are dealt with")
         if isTakingOver { return takeUpThaw(client) }
+        if let undisturbed, undisturbed === client {
+            violate(.offload, "\(client.name) is woken by noise")
+        }
         let isKillDue = endSleep(client, isEnd: false)
         require(.wakeLimit, !isKillDue, "\(Wording.name(id)) was woken too often and lives on")
         if fault == .thawForgotten, random.once(in: 16) { return }
@@ -312,7 +344,7 @@ extension World {
             isRight = own >= settings.quotas.clientsPerUser
         case .modeRequired, .timeoutTooShort, .invalidToken, .invalidTask, .illegalState, .notPollable,
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
-            .tooManyTasks, .noSuchClient:
+            .tooManyTasks, .noSuchClient, .invalidProfile, .opaqueSocket, .profileNotForThis:
             isRight = false
         }
         require(.answers, isRight, "a registration is refused because of \(refusal)")

@@ -13,6 +13,7 @@ extension World {
         for client in clients {
             checkExecution(client)
             checkTime(client)
+            for socket in client.sockets where socket.hasProfile { checkOffload(socket, of: client) }
             if client.isTouched { checkView(client) }
         }
     }
@@ -54,7 +55,7 @@ extension World {
             let token = Wording.name(socket.token)
             require(
                 .wakeBound, socket.isWatched || socket.isQueued, "nobody watches \(token) of \(client.name)")
-            guard let since = socket.waitingSince, !socket.conditions.isEmpty else { continue }
+            guard let since = socket.waitingSince, socket.mustWake else { continue }
             require(
                 .wakeBound, now.since(since) <= Self.wakeBound,
                 "something waits in \(token) of \(client.name) since \(Wording.time(since))")

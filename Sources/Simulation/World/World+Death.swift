@@ -4,6 +4,7 @@ package import NightbellCore
 struct Held {
     var clients: [ClientID: Legacy.Client] = [:]
     var sockets: [SocketToken: Legacy.Socket] = [:]
+    var offloads: [SocketToken: Legacy.Offload] = [:]
     /// By their numbers.
     var owners: [UInt64: Legacy.Owner] = [:]
     var gone = InlineArray<11, UInt64>(repeating: 0)
@@ -46,7 +47,11 @@ extension World {
             held.clients[id]?.progress = (core.progress(of: id), core.figures(of: id))
             held.clients[id]?.tasks = core.tasks(of: id)
         }
-        if case .fired(let token, _)? = event { noteEnd(of: token, &held) }
+        core.takeChangedOffloads { token, offload in held.offloads[token] = offload }
+        switch event {
+        case .fired(let token, _), .judged(let token, _): noteEnd(of: token, &held)
+        default: break
+        }
         swap(&held, &self.held)
     }
 
@@ -67,12 +72,13 @@ extension World {
             keepOwner(of: client.registration.identifier)
         case .close(let token):
             held.sockets[token] = nil
+            held.offloads[token] = nil
         case .forget(let id):
             if let client = held.clients[id] { keepOwner(of: client.registration.identifier) }
             held.clients[id] = nil
             held.gone = core.figuresOfGone
         case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .freeze, .checkFreeze,
-            .thaw, .kill, .trace:
+            .thaw, .kill, .trace, .beginOffload, .endOffload, .ping, .lookForAnswer:
             break
         }
     }
@@ -105,6 +111,18 @@ extension World {
                 socket.isWatched = false
                 socket.isQueued = false
             }
+        }
+        isGathering = false
+        undisturbed = nil
+        for (token, offload) in held.offloads {
+            guard let socket = socket(token) else { continue }
+            let wasActive = offload.wasActive
+            if !wasActive { socket.stopDealing() }
+            // A ping that was sent and not written down, or the other way round.
+            socket.isAwaiting = wasActive && offload.wasAwaitingAnswer
+            socket.pingedAt = offload.lastPing
+            socket.isDealtWith = wasActive
+            socket.partialSince = nil
         }
         queue.removeAll { if case .gone = $0.event { false } else { true } }
         for case .gone(let id) in events where client(id) != nil { queue.append((.gone(id), now)) }
@@ -202,14 +220,19 @@ extension World {
         swap(&held, &self.held)
         traffic.removeAll()
         writeThrough(nil)
+        events.removeAll()
+        isGathering = true
         carryOutActions()
         isTakingOver = false
+        takeInFollowUps()
         foresee(.timer)
         if let deadline = core.nextDeadline, deadline <= now {
             core.handle(.timer, at: now, into: &actions)
             writeThrough(nil)
             carryOutActions()
         }
+        takeInFollowUps()
+        isGathering = false
         keepUp(isTimer: true)
         core.endTurn(at: now, into: &actions)
         writeThrough(nil)
@@ -221,6 +244,16 @@ extension World {
         checkCounters()
         expected = core.counters
         replay = core
+    }
+
+    private mutating func takeInFollowUps() {
+        while !events.isEmpty {
+            let event = events.removeFirst()
+            foresee(event)
+            core.handle(event, at: now, into: &actions)
+            writeThrough(event)
+            carryOutActions()
+        }
     }
 
     /// What the edge finds, in a fixed order.
@@ -237,6 +270,7 @@ extension World {
         legacy.sockets = held.sockets.values.sorted { $0.token.rawValue < $1.token.rawValue }
         for index in legacy.sockets.indices {
             legacy.sockets[index].conditions = socket(legacy.sockets[index].token)?.conditions ?? []
+            legacy.sockets[index].offload = held.offloads[legacy.sockets[index].token]
         }
         legacy.owners = held.owners.values.sorted { $0.number < $1.number }
         legacy.gone = held.gone
@@ -264,6 +298,14 @@ extension World {
             client.asleepSince = client.asleepSince ?? view.enteredStateAt
             client.isAttempted = false
             client.isFailing = false
+        }
+        for socket in client.sockets where socket.hasProfile {
+            socket.expectedOffload = core.offload(of: socket.token, at: now)?.counters ?? OffloadCounters()
+            guard client.execution != .running, !client.isKilled, state != .terminating else { continue }
+            let wasActive = held.offloads[socket.token]?.wasActive ?? false
+            require(
+                .restart, !socket.isDealtWith || wasActive,
+                "nobody goes on with \(Wording.name(socket.token))")
         }
         let excess = Int(progress.words[0] >> 40 & 0xFF)
         client.traffic = TrafficLimit(progress.figures, excess: excess, settings.wakes)

@@ -58,9 +58,21 @@ extension World {
             // Its suspension counts as cancelled after all, and what follows is no wake.
             client.isAttempted = true
             client.isFailing = true
+        case .judged(let token, let judgement):
+            foresee(judgement, token)
+        case .offloadBegan(let token, let terms):
+            guard core.isOffloading(token), let socket = socket(token) else { return }
+            socket.hasTerms = terms != nil
+            socket.restedAt = now
+            if socket.isAwaiting, let within = terms?.answerWithin { socket.answerUntil = now + within }
+        case .pingFailed(let token):
+            foreseePingFailed(token)
+        case .answerLookedFor(let token):
+            foreseeAnswerLookedFor(token)
         case .notFrozenYet(let id, _), .gone(let id):
             client(id)?.isTouched = true
         case .timer:
+            foreseePartial()
             for client in clients { noteTime(client) }
         case .stop:
             for client in clients { client.isTouched = true }
@@ -68,7 +80,7 @@ extension World {
     }
 
     /// It was thawed in this turn and is told of its wake at the end: what fires now belongs to that.
-    private func hasBeenWoken(_ client: SimulatedClient) -> Bool {
+    func hasBeenWoken(_ client: SimulatedClient) -> Bool {
         client.wokenAtStep == steps && core.state(of: client.id) == .background
     }
 
@@ -79,7 +91,7 @@ extension World {
     }
 
     /// Time goes before whatever else happens to a client.
-    private mutating func noteTime(_ client: SimulatedClient) {
+    mutating func noteTime(_ client: SimulatedClient) {
         // The clock of its tasks begins when media lapses, also if they end in this very turn.
         if core.state(of: client.id) == .background { startClock(client) }
         let isOver = client.tasksSince.map { now >= $0 + settings.budgets.backgroundTasks } ?? false
@@ -119,8 +131,8 @@ extension World {
             if let client = client(id) { client.wokenAtStep = steps }
         case .stop:
             for client in clients { client.wokenAtStep = steps }
-        case .registration, .message, .command, .fired, .frozen, .notFrozenYet, .freezeFailed, .foundRunning,
-            .gone, .timer:
+        case .registration, .message, .command, .fired, .judged, .offloadBegan, .pingFailed,
+            .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .timer:
             break
         }
         guard case .message(let message, let id, let key) = event, let client = client(id), isAnswerDue(key)
@@ -133,8 +145,11 @@ extension World {
             }
         case .backgroundEntered:
             client.entering = nil
-        case .readyToSuspend(let epoch, _):
-            if client.preparing?.number == epoch { client.preparing = nil }
+        case .readyToSuspend(let epoch, let notIdle):
+            if client.preparing?.number == epoch {
+                client.preparing = nil
+                if notIdle.isEmpty { client.vouchedEpoch = epoch }
+            }
         case .endBackgroundTask(let task):
             client.tasks.removeAll { $0 == task }
         case .mediaActivity where client.registration.modes.contains(.audio):

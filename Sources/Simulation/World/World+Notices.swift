@@ -77,6 +77,7 @@ extension World {
             if wake.reasons.contains(.keepAlive) { counters.wakesKeepAlive += 1 }
             if wake.reasons.contains(.request) { counters.wakesRequest += 1 }
             if wake.reasons.contains(.clientMessage) { counters.wakesClientMessage += 1 }
+            if !wake.reasons.isDisjoint(with: [.unanswered, .pathLost]) { counters.wakesPathLost += 1 }
         }
         if core.state(of: client.id) == .background {
             client.openWake = .init(number: wake.wakeID, until: now + wake.budget)
@@ -92,9 +93,10 @@ extension World {
             return violate(
                 .tokens, "\(client.name) is told of \(Wording.name(fired.token)), which is not its own")
         }
-        if let index = mustBeTold.firstIndex(where: { $0.token == fired.token }) {
-            mustBeTold.remove(at: index)
-        } else if !isRestoring {
+        if mustBeTold.contains(where: { $0.token == fired.token }) {
+            // A socket can have several reasons, and is told of once.
+            mustBeTold.removeAll { $0.token == fired.token }
+        } else if !isRestoring, !mayBeTold.contains(fired.token) {
             return violate(
                 .wakeBound, "\(client.name) is told of \(Wording.name(fired.token)), which did not fire")
         }

@@ -14,6 +14,7 @@ extension World {
         if endOfLife == nil, random.once(in: 800) { stopSupervisor() }
         for client in clients { act(client) }
         deliver()
+        deliverPongs()
         if let deadline = core.nextDeadline, deadline <= now { emit(.timer) }
         numberMessages()
         for client in clients.reversed() { repeatRequests(client) }
@@ -48,6 +49,9 @@ extension World {
         }
         var next = now + pause
         for client in clients where client.execution == .running { next = min(next, client.nextDue) }
+        for client in clients {
+            for case let due? in client.sockets.map(\.pongDue) where due > now { next = min(next, due) }
+        }
         for (_, since) in queue { next = min(next, max(since, now + .milliseconds(1))) }
         // The loop serves its timer a little late now and then, but within the lead.
         if let deadline = core.nextDeadline, deadline < next {
@@ -200,7 +204,13 @@ extension World {
 
     private mutating func receive(_ socket: SimulatedSocket) {
         guard !socket.isReset else { return }
+        if socket.hasProfile { return receive(piece(for: socket), socket) }
         socket.unread += 1
+        noteArrival(socket)
+    }
+
+    mutating func receive(_ piece: SimulatedSocket.Piece, _ socket: SimulatedSocket) {
+        socket.inbox.append(piece)
         noteArrival(socket)
     }
 
@@ -216,6 +226,7 @@ extension World {
             coverage.resets += 1
             if socket.isStream {
                 socket.isReset = true
+                socket.inbox = []
                 socket.unread = 0
             } else {
                 socket.hasError = true
@@ -229,7 +240,9 @@ extension World {
 
     private mutating func noteArrival(_ socket: SimulatedSocket) {
         let client = socket.owner
-        if client.execution != .running, socket.waitingSince == nil { socket.waitingSince = now }
+        if client.execution != .running, socket.waitingSince == nil, socket.mustWake {
+            socket.waitingSince = now
+        }
         note(
             "\(Wording.name(socket.token)) of \(client.name) has \(Wording.words(socket.conditions))"
         )
@@ -287,8 +300,10 @@ extension World {
         case 2: offer.hasPendingError = offer.tag == .voip
         case 3: offer.isConnected = false
         case 4...7: offer.isStream = false
+        case 8: offer.profileRefusal = .invalidProfile
         default: break
         }
+        if offer.tag == .voip, offer.profileRefusal == nil { offer.hasProfile = random.once(in: 2) }
         return offer
     }
 

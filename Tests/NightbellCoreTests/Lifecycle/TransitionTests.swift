@@ -49,7 +49,8 @@ struct TransitionTests {
             case .notify(let client, _), .freeze(let client, _), .checkFreeze(let client, _),
                 .thaw(let client), .kill(let client, _), .forget(let client), .trace(let client, _):
                 #expect(client == cell.client || again.contains(happening))
-            case .arm(let token), .close(let token):
+            case .arm(let token), .close(let token), .beginOffload(let token), .endOffload(let token),
+                .ping(let token, _), .lookForAnswer(let token):
                 #expect(token == cell.socket)
             }
         }
