@@ -3,7 +3,7 @@ import EdgeTestSupport
 import Foundation
 import Testing
 
-@Suite("Upgrades", .serialized, .timeLimit(.minutes(3)))
+@Suite("Upgrades", .serialized, .timeLimit(.minutes(10)))
 struct UpgradeTests {
     /// A copy of the program, which can be replaced by another.
     private final class Installation {

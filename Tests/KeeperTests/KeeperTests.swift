@@ -4,7 +4,7 @@ import Foundation
 import Keeper
 import Testing
 
-@Suite("Keeper and workers", .timeLimit(.minutes(2)))
+@Suite("Keeper and workers", .timeLimit(.minutes(10)))
 struct KeeperTests {
     @Test("What a worker has said survives it, descriptors too")
     func survives() throws {

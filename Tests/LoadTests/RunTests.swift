@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Small real runs: the figures mean nothing, but they must be there, and nothing may be lost.
-@Suite("Runs of nightbell-load", .serialized, .timeLimit(.minutes(2)))
+@Suite("Runs of nightbell-load", .serialized, .timeLimit(.minutes(10)))
 struct RunTests {
     /// What a run said.
     private struct Told {

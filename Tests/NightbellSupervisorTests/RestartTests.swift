@@ -7,7 +7,7 @@ import Synchronization
 import Testing
 
 /// The worker is killed, and nobody notices: neither clients nor their peers.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct RestartTests {
+@Suite(.serialized, .timeLimit(.minutes(10))) struct RestartTests {
     static let ways = ["cgroup", "signal"]
     private let name = "org.example.phone"
 

@@ -6,7 +6,7 @@ import NightbellWire
 import Testing
 
 /// A network of its own, whose only link is cut: what is sent arrives nowhere, and nobody says so.
-@Suite(.timeLimit(.minutes(5))) struct LostPathTests {
+@Suite(.timeLimit(.minutes(10))) struct LostPathTests {
     private static let isRoot = geteuid() == 0
 
     @Test(.enabled(if: isRoot)) func pathThatTheKernelGivesUpIsAReasonOfItsOwn() throws {

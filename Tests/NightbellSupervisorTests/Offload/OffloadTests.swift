@@ -7,7 +7,7 @@ import NightbellWire
 import Testing
 
 /// Pings are dealt with, and nobody is woken; everything else wakes, complete and in place.
-@Suite(.timeLimit(.minutes(5))) struct OffloadTests {
+@Suite(.timeLimit(.minutes(10))) struct OffloadTests {
     @Test func pingsAreAnsweredWithoutWaking() throws {
         let scene = try OffloadScene(try .tcp(), .sip)
         try scene.sleep()

@@ -5,7 +5,7 @@ import NightbellWire
 import Testing
 
 /// Datagrams are judged one by one; from the first significant one on, all stay where they are.
-@Suite(.timeLimit(.minutes(5))) struct OffloadedDatagramTests {
+@Suite(.timeLimit(.minutes(10))) struct OffloadedDatagramTests {
     private static let options = """
         OPTIONS sip:alice@127.0.0.1:5060 SIP/2.0\r
         Via: SIP/2.0/UDP 127.0.0.1:5070;rport;branch=z9hG4bK4\r

@@ -5,7 +5,7 @@ import NightbellWire
 import Testing
 
 /// Which profiles are taken for which sockets, and what is done to the sockets.
-@Suite(.timeLimit(.minutes(5))) struct ProfileOfferTests {
+@Suite(.timeLimit(.minutes(10))) struct ProfileOfferTests {
     private func refusal(_ profile: WireProfile, _ pair: Pair, encrypted: Bool = false) throws -> WireError {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
