@@ -54,6 +54,9 @@ public struct WakeReasons: OptionSet, Sendable, Hashable {
     public static let unanswered = WakeReasons(rawValue: 64)
     /// The kernel has given a connection up, because nothing of what was sent arrives.
     public static let pathLost = WakeReasons(rawValue: 128)
+
+    /// Those that come with sockets.
+    static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]
 }
 
 /// One wake, as the client is told of it.

@@ -53,6 +53,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case forgetsAnswers
     /// A peer may ping as much as it likes.
     case permitsAnyNoise
+    /// The beginning of a message that an owner left unread is never looked at again.
+    case forgetsBeginnings
     /// A request that is made again is carried out again.
     case repeatsRequests
     /// After a restart: who sleeps is left asleep with its sockets unwatched …

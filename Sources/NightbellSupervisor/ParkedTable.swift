@@ -90,14 +90,14 @@ struct ParkedTable: ~Copyable {
 
     /// Watches a socket that `contains` knows.
     mutating func arm(_ token: SocketToken) throws(LoopError) {
-        if hasFired(token) {
-            // What it fired for may still be unread, and is told again only to a watch that is new.
-            mark(token, false)
-            disarm(token)
-        }
+        mark(token, false)
         switch slots[Int(token.slot)] {
-        case .some(let held): try held.watch.arm()
-        case .none: break
+        case .some(let held):
+            // What it fired for may still be unread, and is told again only to a watch that is new.
+            if held.watch.isArmed { held.watch.disarm() }
+            try held.watch.arm()
+        case .none:
+            break
         }
     }
 

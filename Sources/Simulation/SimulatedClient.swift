@@ -55,6 +55,8 @@ final class SimulatedClient {
     /// It has said that it is ready to be stopped in this attempt.
     var vouchedEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
+    /// It has released a socket since it was told of a wake, which may have been for that.
+    var hasReleased = false
     /// Something concerned it in this turn.
     var isTouched = true
 

@@ -40,6 +40,8 @@ final class SimulatedSocket {
     /// The next ping does not come before this.
     var restedAt = Instant(nanoseconds: 0)
     var partialSince: Instant?
+    /// Its owner was woken while there was only the beginning of a message: the watch is made anew.
+    var hasLeftBeginning = false
     var expectedOffload = OffloadCounters()
 
     /// What a peer says in one go.

@@ -25,6 +25,7 @@ extension Supervision {
     ) {
         // Who was not asked, or has not answered, may be in the middle of a message.
         if isReady || mutated(.offloadsUnasked) { beginOffloads(client, at: now, into: &actions) }
+        watchBeginnings(client)
         armSockets(client, into: &actions)
         let until = now + settings.suspension.confirmation
         let phase = Lifecycle.Suspending.Phase.freezing(until: until, lookAt: until, pause: Self.firstLook)

@@ -9,6 +9,9 @@ extension Legacy {
         public var wasAwaitingAnswer = false
         public var lastPing: Instant
         public var counters = OffloadCounters()
+        /// What its owner was woken for last that the kernel does not tell, and the mark of that wake.
+        public var found: Conditions = []
+        public var foundInWake: UInt32 = 0
 
         /// Nothing has happened yet.
         public init(at now: Instant) {
@@ -18,6 +21,8 @@ extension Legacy {
         public init(_ words: Words) {
             wasActive = words[0] & 1 != 0
             wasAwaitingAnswer = words[0] & 2 != 0
+            found = Conditions(rawValue: UInt8(truncatingIfNeeded: words[0] >> 8))
+            foundInWake = UInt32(words[0] >> 32)
             lastPing = Instant(nanoseconds: Int64(bitPattern: words[1]))
             (counters.sent, counters.confirmed) = (words[2] & 0xFFFF_FFFF, words[2] >> 32)
             (counters.answered, counters.absorbed) = (words[3] & 0xFFFF_FFFF, words[3] >> 32)
@@ -28,9 +33,10 @@ extension Legacy {
             func pair(_ low: UInt64, _ high: UInt64) -> UInt64 {
                 UInt64(UInt32(clamping: high)) << 32 | UInt64(UInt32(clamping: low))
             }
+            let flags: UInt64 = (wasActive ? 1 : 0) | (wasAwaitingAnswer ? 2 : 0)
             return [
-                (wasActive ? 1 : 0) | (wasAwaitingAnswer ? 2 : 0), UInt64(bitPattern: lastPing.nanoseconds),
-                pair(counters.sent, counters.confirmed), pair(counters.answered, counters.absorbed),
+                UInt64(foundInWake) << 32 | UInt64(found.rawValue) << 8 | flags,
+                UInt64(bitPattern: lastPing.nanoseconds), pair(counters.sent, counters.confirmed), pair(counters.answered, counters.absorbed),
                 counters.wakesAvoided,
             ]
         }
@@ -46,6 +52,7 @@ extension Supervision {
         legacy.wasActive = offload.isActive
         legacy.wasAwaitingAnswer = offload.awaited != nil
         legacy.counters = offload.counters
+        (legacy.found, legacy.foundInWake) = (offload.found, offload.foundInWake)
         return legacy
     }
 
@@ -64,10 +71,19 @@ extension Supervision {
         addOffload(token, client, at: old.lastPing)
         offloads[token.slot].isActive = old.wasActive && !mutated(.restoresWithoutPings)
         offloads[token.slot].counters = old.counters
+        (offloads[token.slot].found, offloads[token.slot].foundInWake) = (old.found, old.foundInWake)
         guard old.wasAwaitingAnswer else { return }
         // Until the edge has told how long an answer may take.
         let never = Instant(nanoseconds: .max)
         offloads[token.slot].awaited = .init(until: never, repeatAt: nil, pause: .zero, left: 0)
+    }
+
+    /// What the owner of a socket was told in this wake, or was to be, and the kernel does not tell.
+    func found(_ token: SocketToken, inWake wakeID: UInt64) -> Conditions {
+        guard hasProfile(token), offloads[token.slot].foundInWake == SocketToken.mark(of: wakeID) else {
+            return []
+        }
+        return offloads[token.slot].found
     }
 
     /// After it was decided how a client goes on: so do its pings if it sleeps, otherwise they end before it runs.

@@ -91,6 +91,11 @@ struct Offload: Sendable, Equatable {
     var awaited: Awaited?
     /// The beginning of a message is there, and until when the rest of it may take.
     var partialUntil: Instant?
+    /// The owner has been woken, and the beginning of a message was there.
+    var hasLeftBeginning = false
+    /// What its owner was woken for last that the kernel does not tell, and the mark of that wake.
+    var found: Conditions = []
+    var foundInWake: UInt32 = 0
     private var allowance: Int32
     private var allowanceAt: Instant
 

@@ -47,11 +47,25 @@ extension Supervision {
             if mutated(.pingsWhileAwake) { continue }
             offloads[token.slot].isActive = false
             offloads[token.slot].awaited = nil
-            offloads[token.slot].partialUntil = nil
+            if offloads[token.slot].partialUntil.take() != nil {
+                offloads[token.slot].hasLeftBeginning = true
+            }
             offloadSchedule.set(token.slot, to: nil)
             offloadDeadlines.set(token.slot, to: nil)
             touchOffload(token)
             actions.append(.endOffload(token))
+        }
+    }
+
+    /// Has the beginnings of messages looked at again that an owner may have left unread: the kernel has told of them,
+    /// and does not a second time, unless it is asked to.
+    mutating func watchBeginnings(_ client: ClientID) {
+        guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
+        for token in tokens where offloads[token.slot].hasLeftBeginning {
+            offloads[token.slot].hasLeftBeginning = false
+            guard sockets[token.id].condition == .armed, !mutated(.forgetsBeginnings) else { continue }
+            sockets[token.id].condition = .held
+            clients[client.id].unarmed.append(token)
         }
     }
 
@@ -86,7 +100,8 @@ extension Supervision {
         guard isOffloading(token) else {
             // Somebody has woken the owner in the meantime: what is left is its own.
             switch judgement.rest {
-            case .nothing, .partial: return  // it is still watched
+            case .nothing: return  // it is still watched
+            case .partial: return leaveBeginning(token)
             case .significant(let conditions):
                 return socketFired(token, conditions, at: now, into: &actions)
             case .noise, .unanswerable:
@@ -118,6 +133,11 @@ extension Supervision {
         } else {
             scheduleOffload(token, at: now)
         }
+    }
+
+    /// It is its owner's now.
+    private mutating func leaveBeginning(_ token: SocketToken) {
+        if sockets[token.id].hasProfile { offloads[token.slot].hasLeftBeginning = true }
     }
 
     private mutating func count(_ judgement: Judgement, _ token: SocketToken, at now: Instant) {
@@ -183,7 +203,9 @@ extension Supervision {
         if let at = awaited.repeatAt, now >= at {
             awaited.left -= 1
             awaited.pause = awaited.pause * 2
-            awaited.repeatAt = awaited.left > 0 ? at + awaited.pause : nil
+            // If nobody came to it for a while, what was left out is not made up for.
+            let next = at + awaited.pause
+            awaited.repeatAt = awaited.left > 0 ? (next > now ? next : now + awaited.pause) : nil
             offloads[token.slot].awaited = awaited
             actions.append(.ping(token, again: true))
         }
@@ -210,12 +232,22 @@ extension Supervision {
 
     /// Each socket stands in a wake once.
     mutating func noteFired(_ token: SocketToken, _ conditions: Conditions, of client: ClientID) {
+        if sockets[token.id].hasProfile { noteFound(token, conditions, of: client) }
         if clients[client.id].hasProfiles,
             let index = clients[client.id].fired.firstIndex(where: { $0.token == token })
         {
             return clients[client.id].fired[index].conditions.formUnion(conditions)
         }
         clients[client.id].fired.append(FiredSocket(token: token, conditions: conditions))
+    }
+
+    /// So that it can be told again, by somebody who did not find it out.
+    private mutating func noteFound(_ token: SocketToken, _ conditions: Conditions, of client: ClientID) {
+        let mark = SocketToken.mark(of: nextWakeID(of: client))
+        if offloads[token.slot].foundInWake != mark { offloads[token.slot].found = [] }
+        offloads[token.slot].found.formUnion(conditions.intersection(.foundOut))
+        offloads[token.slot].foundInWake = mark
+        touchOffload(token)
     }
 
     private mutating func scheduleOffload(_ token: SocketToken, at now: Instant) {

@@ -292,7 +292,9 @@ extension Supervision {
         let client = old.id
         let wakeID = clients[client.id].lastWakeID
         guard wakeID != old.toldWakeID, wakeID != 0, !mutated(.restoresWithoutWake) else { return }
-        for socket in waiting where clients[client.id].lastWakeReasons.contains(.socket) {
+        clients[client.id].pendingWake = .repeated
+        let isOfSockets = !clients[client.id].lastWakeReasons.isDisjoint(with: .ofSockets)
+        for socket in waiting where isOfSockets {
             var conditions = socket.conditions
             switch sockets[socket.token.id].condition {
             case .ended:
@@ -305,7 +307,10 @@ extension Supervision {
             }
             clients[client.id].fired.append(FiredSocket(token: socket.token, conditions: conditions))
         }
-        clients[client.id].pendingWake = .repeated
+        for token in offloadedSockets(of: client) where isOfSockets {
+            let found = found(token, inWake: wakeID)
+            if !found.isEmpty { noteFired(token, found, of: client) }
+        }
         // It begins anew for those who have not heard of it.
         if case .background(var background) = clients[client.id].lifecycle, background.wake != nil {
             background.wake = .init(wakeID: wakeID, until: now + settings.budgets.wake)

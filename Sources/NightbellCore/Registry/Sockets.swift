@@ -33,6 +33,8 @@ public struct Conditions: OptionSet, Sendable, Hashable {
     public static let unanswerable = Conditions(rawValue: 64)
     /// The kernel has given the connection up, because nothing of what was sent arrives.
     public static let pathLost = Conditions(rawValue: 128)
+
+    static let foundOut: Conditions = [.unanswered, .flooded, .unanswerable, .pathLost]
 }
 
 /// What the edge found out about a descriptor that a client wants to hand over.

@@ -172,7 +172,10 @@ extension World {
         guard let socket = socket(token) else {
             return violate(.tokens, "\(Wording.name(token)) is watched and closed")
         }
-        require(.tokens, !socket.isWatched, "\(Wording.name(token)) is watched already")
+        require(
+            .tokens, !socket.isWatched || socket.hasLeftBeginning,
+            "\(Wording.name(token)) is watched already")
+        socket.hasLeftBeginning = false
         require(.wakeBound, !socket.isEnded, "\(Wording.name(token)) is watched after its end was told")
         if fault == .armForgotten, random.once(in: 16) { return }
         socket.isWatched = true
@@ -197,6 +200,7 @@ extension World {
             require(.tokens, socket.owner === sender, "\(Wording.name(token)) is closed by another client")
         }
         socketsBySlot[Int(token.slot)] = nil
+        socket.owner.hasReleased = true
         socket.owner.sockets.removeAll { $0 === socket }
         socketCount -= 1
         if formerTokens.count == 16 { formerTokens.removeFirst() }

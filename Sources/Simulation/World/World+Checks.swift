@@ -55,7 +55,12 @@ extension World {
             let token = Wording.name(socket.token)
             require(
                 .wakeBound, socket.isWatched || socket.isQueued, "nobody watches \(token) of \(client.name)")
-            guard let since = socket.waitingSince, socket.mustWake else { continue }
+            // An answer that came before its ping was nothing to wait for.
+            guard socket.mustWake else {
+                socket.waitingSince = nil
+                continue
+            }
+            guard let since = socket.waitingSince else { continue }
             require(
                 .wakeBound, now.since(since) <= Self.wakeBound,
                 "something waits in \(token) of \(client.name) since \(Wording.time(since))")

@@ -29,6 +29,8 @@ extension World {
         case .fired(let token, let conditions):
             guard let socket = socket(token) else { return }
             socket.isQueued = false
+            // The edge watches it no longer, also if what is told is old news by now.
+            socket.isWatched = false
             let client = socket.owner
             client.isTouched = true
             let wasPreparing = client.preparing != nil

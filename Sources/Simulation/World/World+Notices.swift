@@ -83,9 +83,24 @@ extension World {
             client.openWake = .init(number: wake.wakeID, until: now + wake.budget)
         }
         for fired in actions.firedSockets[wake.sockets] { tellSocket(fired, client) }
+        checkReasons(wake, client)
         if wake.reasons.contains(.keepAlive) { runKeepAlive(client, wake) }
-        if client.behaviour != .hung { plan(client, .read, .seconds(1)) }
+        // Who is woken for something else may leave its sockets alone.
+        let looks = !wake.sockets.isEmpty || random.once(in: 2)
+        if client.behaviour != .hung, looks { plan(client, .read, .seconds(1)) }
         plan(client, .say(.wakeDone(wakeID: wake.wakeID)), wake.budget)
+    }
+
+    /// What the kernel does not tell, nobody can find out who is not told of the socket.
+    private mutating func checkReasons(_ wake: Wake, _ client: SimulatedClient) {
+        defer { client.hasReleased = false }
+        guard !client.hasReleased else { return }
+        let fired = actions.firedSockets[wake.sockets]
+        let reasons = [(WakeReasons.unanswered, Conditions.unanswered), (.pathLost, .pathLost)]
+        for (reason, condition) in reasons where wake.reasons.contains(reason) {
+            let isTold = fired.contains { $0.conditions.contains(condition) }
+            require(.offload, isTold, "\(client.name) is not told which socket it was woken for")
+        }
     }
 
     private mutating func tellSocket(_ fired: FiredSocket, _ client: SimulatedClient) {

@@ -23,6 +23,7 @@ extension World {
         require(
             .offload, isTakingOver || socket.owner.execution != .running,
             "\(socket.owner.name) runs while \(Wording.name(token)) is dealt with")
+        if socket.partialSince != nil { socket.hasLeftBeginning = true }
         socket.stopDealing()
     }
 
@@ -140,12 +141,15 @@ extension World {
             socket.isWatched = true
             undisturbed = client.asleepSince == nil ? nil : client
         case .significant(let conditions):
+            socket.isWatched = false
             isTraffic = !conditions.contains(.pathLost)
             mustBeTold.append((client, token))
         case .noise:
+            socket.isWatched = false
             coverage.floods += 1
             mustBeTold.append((client, token))
         case .unanswerable:
+            socket.isWatched = false
             mustBeTold.append((client, token))
         }
     }
@@ -153,8 +157,13 @@ extension World {
     /// Judged before its owner was woken, and fed after.
     private mutating func foreseeLeft(_ judgement: Judgement, _ socket: SimulatedSocket) {
         switch judgement.rest {
-        case .nothing, .partial: socket.isWatched = true
+        case .nothing:
+            socket.isWatched = true
+        case .partial:
+            socket.isWatched = true
+            socket.hasLeftBeginning = true
         case .significant, .noise, .unanswerable:
+            socket.isWatched = false
             if hasBeenWoken(socket.owner) { mayBeTold.insert(socket.token) }
         }
     }
@@ -208,6 +217,17 @@ extension World {
         }
     }
 
+    /// Who sleeps is woken for something else when its peers are in the middle of a message.
+    mutating func interruptPeers() {
+        guard let client = random.pick(clients.filter { $0.sockets.contains(where: \.isDealtWith) }) else {
+            return
+        }
+        for socket in client.sockets where socket.isDealtWith && socket.inbox.last != .partial {
+            if !socket.isReset, !socket.isPeerClosed { receive(.partial, socket) }
+        }
+        queue.append((.command(.wake, client.id, nextKey()), now + .milliseconds(25)))
+    }
+
     mutating func deliverPongs() {
         for client in clients {
             for socket in client.sockets {
@@ -233,6 +253,9 @@ extension World {
         guard socket.isDealtWith, !client.isKilled, !core.isStopping else { return }
         require(
             .offload, core.isOffloading(socket.token), "\(token) is dealt with, and the core knows nothing")
+        if socket.inbox.first == .partial, !socket.isQueued, client.asleepSince != nil {
+            require(.offload, socket.partialSince != nil, "nobody waits for the rest of a message in \(token)")
+        }
         if let since = socket.partialSince {
             let end = since + settings.offload.partialTimeout
             require(.offload, now < end, "the rest of a message in \(token) is waited for too long")

@@ -170,7 +170,7 @@ extension World {
     }
 
     private mutating func happenRarely() {
-        switch random.below(11) {
+        switch random.below(12) {
         case 0...3:
             if clients.count < climate.clients { emit(registration()) }
         case 4:
@@ -184,6 +184,8 @@ extension World {
         case 8:
             // Somebody else lets it run; or it does anyway, and nothing comes of it.
             if let client = random.pick(clients) { emit(.foundRunning(client.id)) }
+        case 9:
+            interruptPeers()
         default:
             for client in clients where client.behaviour == .chattering && client.execution != .stopped {
                 speak(client)

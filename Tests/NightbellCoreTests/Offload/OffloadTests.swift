@@ -165,6 +165,38 @@ import Testing
         #expect(sleeper.bench.pass(.seconds(100)).wakes.isEmpty && sleeper.bench.core.nextDeadline == nil)
     }
 
+    /// The kernel has told of it, and does not tell twice.
+    @Test func beginningThatItsOwnerLeavesIsLookedAtAgain() throws {
+        var sleeper = try Sleeper()
+        sleeper.sleep(nil)
+        #expect(sleeper.judge { $0.rest = .partial }.isEmpty)
+        sleeper.bench.command(.wake, sleeper.client)
+        #expect(sleeper.bench.core.condition(of: sleeper.token) == .armed)
+        sleeper.bench.say(.wakeDone(wakeID: sleeper.bench.lastWakeID), from: sleeper.client)
+        sleeper.bench.command(.suspend, sleeper.client)
+        let epoch = sleeper.bench.lastEpoch
+        let actions = sleeper.bench.say(.readyToSuspend(epoch: epoch, notIdle: []), from: sleeper.client)
+        #expect(actions.contains(.arm(sleeper.token)))
+    }
+
+    /// Judged while its owner slept, fed when it had been woken.
+    @Test func beginningThatIsToldLateIsLookedAtAgain() throws {
+        var sleeper = try Sleeper()
+        sleeper.sleep(nil)
+        sleeper.bench.command(.wake, sleeper.client)
+        #expect(sleeper.judge { $0.rest = .partial }.isEmpty)
+        sleeper.bench.say(.wakeDone(wakeID: sleeper.bench.lastWakeID), from: sleeper.client)
+        sleeper.bench.command(.suspend, sleeper.client)
+        let epoch = sleeper.bench.lastEpoch
+        let actions = sleeper.bench.say(.readyToSuspend(epoch: epoch, notIdle: []), from: sleeper.client)
+        #expect(actions.contains(.arm(sleeper.token)))
+        // Only once.
+        sleeper.bench.turn(.frozen(sleeper.client, epoch: epoch))
+        sleeper.bench.command(.wake, sleeper.client)
+        sleeper.bench.suspend(sleeper.client)
+        #expect(!sleeper.bench.actions.actions.contains(.arm(sleeper.token)))
+    }
+
     @Test func whatIsLeftForOneWhoRunsIsItsOwn() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()
@@ -212,6 +244,20 @@ import Testing
         #expect(pauses == [.milliseconds(500), .milliseconds(1_500), .milliseconds(3_500)])
         #expect(sleeper.view?.counters.sent == 1)
         #expect(try #require(sleeper.bench.core.nextDeadline).since(first) == .seconds(10))
+    }
+
+    /// Also when the whole machine stood still: two at once say no more than one, and others wait.
+    @Test func repetitionsThatWereLeftOutAreNotMadeUpFor() throws {
+        var terms = Self.interval
+        (terms.repeatAfter, terms.repetitions) = (.milliseconds(500), 3)
+        var sleeper = try Sleeper()
+        sleeper.sleep(terms)
+        sleeper.bench.now = try #require(sleeper.bench.core.nextDeadline)
+        sleeper.bench.turn(.timer)
+        sleeper.bench.now = sleeper.bench.now + .seconds(4)
+        let isPing = { (action: Action) in action == .ping(sleeper.token, again: true) }
+        #expect(sleeper.bench.turn(.timer).count(where: isPing) == 1)
+        #expect(try #require(sleeper.bench.core.nextDeadline) > sleeper.bench.now)
     }
 
     @Test func missingAnswerWakes() throws {
