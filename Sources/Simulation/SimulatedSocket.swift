@@ -42,6 +42,7 @@ final class SimulatedSocket {
     var partialSince: Instant?
     /// Its owner was woken while there was only the beginning of a message: the watch is made anew.
     var hasLeftBeginning = false
+    var renewedAtStep = 0
     var expectedOffload = OffloadCounters()
 
     /// What a peer says in one go.

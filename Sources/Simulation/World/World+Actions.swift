@@ -172,10 +172,12 @@ extension World {
         guard let socket = socket(token) else {
             return violate(.tokens, "\(Wording.name(token)) is watched and closed")
         }
-        require(
-            .tokens, !socket.isWatched || socket.hasLeftBeginning,
-            "\(Wording.name(token)) is watched already")
+        // It may fire in the very turn in which its watch is made anew.
+        if socket.hasLeftBeginning { socket.renewedAtStep = steps }
         socket.hasLeftBeginning = false
+        require(
+            .tokens, !socket.isWatched || socket.renewedAtStep == steps,
+            "\(Wording.name(token)) is watched already")
         require(.wakeBound, !socket.isEnded, "\(Wording.name(token)) is watched after its end was told")
         if fault == .armForgotten, random.once(in: 16) { return }
         socket.isWatched = true

@@ -234,6 +234,7 @@ extension World {
         takeInFollowUps()
         isGathering = false
         keepUp(isTimer: true)
+        isTraffic = false
         core.endTurn(at: now, into: &actions)
         writeThrough(nil)
         carryOutActions()
