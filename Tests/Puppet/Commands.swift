@@ -12,7 +12,7 @@ extension Puppet {
         "write-hex NAME HEX", "read-hex NAME",
         "release NAME", "close NAME", "close-released NAME",
         "write NAME TEXT", "read NAME", "shutdown NAME", "background", "foreground", "keepalive MS",
-        "clear-keepalive", "begin NAME", "end NAME", "remaining", "media", "auto-read on|off",
+        "clear-keepalive", "begin NAME", "end NAME", "remaining", "media", "auto-read on|off|hex",
         "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
         "hang-wake [MS]",
         "hang-enter [MS]", "hang-keepalive [MS]", "unhang", "spin MS", "lock PATH", "stop", "crash",
@@ -181,8 +181,9 @@ extension Puppet {
     private func behave(_ command: String, _ arguments: Arguments) throws -> String {
         switch command {
         case "auto-read":
-            let on = try arguments.isOn(0)
-            state.withLock { $0.readsByItself = on }
+            let tells = try arguments.text(0) == "hex"
+            let on = try tells || arguments.isOn(0)
+            state.withLock { ($0.readsByItself, $0.tellsContents) = (on, tells) }
         case "auto-echo":
             let on = try arguments.isOn(0)
             state.withLock { $0.echoes = on }

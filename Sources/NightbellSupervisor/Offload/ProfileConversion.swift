@@ -1,14 +1,14 @@
-import NightbellProfiles
-import NightbellWire
+package import NightbellProfiles
+package import NightbellWire
 
 /// Why a profile that a client has sent cannot be used, in words for it.
-struct ProfileProblem: Error {
-    let message: String
+package struct ProfileProblem: Error {
+    package let message: String
 }
 
 extension ProfileSettings {
     /// - Parameter tagKey: see `SIPSettings`.
-    init(_ wire: WireProfile, over transport: Transport, tagKey: UInt128) throws(ProfileProblem) {
+    package init(_ wire: WireProfile, over transport: Transport, tagKey: UInt128) throws(ProfileProblem) {
         guard let kind = wire.kind else { throw ProfileProblem(message: "a profile of no known kind") }
         do throws(SettingsError) {
             self = try Self.make(kind, wire, transport, tagKey)
@@ -141,7 +141,7 @@ extension ProfileSettings {
 
 extension Lent {
     /// nil: it makes no sense.
-    init?(_ wire: WireLent) {
+    package init?(_ wire: WireLent) {
         switch wire.value {
         case .stanzaCounters(let counters):
             self = .stanzaCounters(received: counters.received, sent: counters.sent)
@@ -159,7 +159,7 @@ extension Lent {
     }
 
     /// nil: nothing was lent.
-    func wire(token: UInt64) -> WireLent? {
+    package func wire(token: UInt64) -> WireLent? {
         var message = WireLent()
         message.token = token
         switch self {

@@ -69,6 +69,26 @@ import Testing
         try scene.stop()
     }
 
+    /// The kernel has told of it, and the owner, woken for something else, has not looked.
+    @Test func beginningThatItsOwnerLeavesIsLookedAtAgain() throws {
+        let scene = try OffloadScene(try .tcp(), .lines()) {
+            $0.settings.offload.partialTimeout = .seconds(3)
+        }
+        try scene.sleep()
+        try scene.pair.send("nop\npin")
+        try scene.reaches("absorbed") { $0.absorbed == 1 }
+        var request = WireWakeClient()
+        request.identifier = OffloadScene.name
+        try scene.observer.ask(.wakeClient(request))
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.request])
+        try scene.sleepAgain(after: wake)
+        let second = try scene.client.wake()
+        #expect(second.reasons == [.socket] && second.sockets.map(\.token) == [scene.token])
+        #expect(scene.pair.received() == "pin")
+        try scene.stop()
+    }
+
     @Test func nobodyIsOffloadedWhileAwake() throws {
         let scene = try OffloadScene(try .tcp(), .lines(every: .seconds(1)))
         try scene.pair.send("ping\n")

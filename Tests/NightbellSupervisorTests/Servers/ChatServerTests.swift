@@ -73,12 +73,23 @@ import Testing
         try friend.say(Self.open)
         try friend.hears("</stream:features>")
         try friend.say(Self.bind)
-        try friend.hears("</iq>")
+        let sender = try #require(try friend.hears("</iq>").inside("jid"))
         try friend.say("<message to='\(address)' id='m1'><body>wake up</body></message>")
-        let read = try scene.wakesOnce(counters)
+        let read = String(decoding: try scene.wakesOnce(for: "</message>"), as: UTF8.self)
+        expectStanza(read, from: sender, to: address)
         print(
             "prosody: \(seconds) s asleep, sent \(counters.sent), confirmed \(counters.confirmed), "
-                + "absorbed \(counters.absorbed), wakes 0, then 1: \(read)")
+                + "absorbed \(counters.absorbed), wakes 0, then 1")
+    }
+
+    /// The stanza as the friend sent it, with the address that the server puts in, and nothing before or behind it.
+    private func expectStanza(_ stanza: String, from sender: String, to address: String) {
+        #expect(stanza.hasPrefix("<message "))
+        let head = stanza.dropFirst("<message ".count).prefix { $0 != ">" }
+        let attributes = head.split(separator: " ").map { $0.replacingOccurrences(of: "\"", with: "'") }
+        #expect(Set(attributes).isSuperset(of: ["from='\(sender)'", "to='\(address)'", "id='m1'"]), "\(head)")
+        #expect(stanza.hasSuffix("><body>wake up</body></message>"), "\(stanza)")
+        #expect(stanza.components(separatedBy: "<message ").count == 2)
     }
 
     @Test(.enabled(if: RealServer.isInstalled(prosodyProgram)))
@@ -107,5 +118,13 @@ import Testing
         let counters = try scene.staysAsleep(seconds: seconds)
         #expect(counters.sent >= UInt64(seconds / 16) && counters.confirmed == counters.sent, "\(counters)")
         print("coturn: \(seconds) s asleep, sent \(counters.sent), confirmed \(counters.confirmed), wakes 0")
+    }
+}
+
+extension String {
+    /// What is in the first element of this name.
+    fileprivate func inside(_ element: String) -> String? {
+        guard let start = range(of: "<\(element)>"), let end = range(of: "</\(element)>") else { return nil }
+        return String(self[start.upperBound..<end.lowerBound])
     }
 }

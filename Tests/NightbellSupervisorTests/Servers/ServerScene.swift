@@ -72,7 +72,7 @@ final class ServerScene {
     func sleep(_ profile: String?, _ lend: String? = nil) throws {
         try puppet.command("handover flow voip " + (profile.map { "profile=\($0)" } ?? ""))
         if let lend { try puppet.command("lend flow \(lend)") }
-        try puppet.command("auto-read on")
+        try puppet.command("auto-read hex")
         try puppet.enterBackground()
         try suspended()
     }
@@ -106,12 +106,24 @@ final class ServerScene {
         return info.offload
     }
 
-    /// The one wake that a message makes; gives the message as it is in the socket.
-    func wakesOnce(_ counters: WireOffloadCounters) throws -> String {
+    /// The one wake that a message makes; gives what the client reads, which is to end with this.
+    func wakesOnce(for end: String) throws -> [UInt8] {
         try puppet.event("wake")
+        var bytes: [UInt8] = []
+        while !bytes.suffix(end.utf8.count).elementsEqual(end.utf8) {
+            // read NAME COUNT TIME CONTENTS
+            bytes += Self.bytes(try puppet.event("read").split(separator: " ").last ?? "")
+        }
         let info = try info()
         guard info.counters.wakes == 1 else { throw TestFailure("\(info.counters.wakes) wakes") }
-        return try puppet.event("read")
+        return bytes
+    }
+
+    private static func bytes(_ hex: Substring) -> [UInt8] {
+        let digits = Array(hex.utf8)
+        return stride(from: 0, to: digits.count - 1, by: 2).compactMap { index in
+            UInt8(String(decoding: digits[index...index + 1], as: UTF8.self), radix: 16)
+        }
     }
 }
 
