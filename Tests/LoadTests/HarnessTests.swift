@@ -126,10 +126,11 @@ struct HarnessTests {
     @Test("A run that would run out of descriptors is refused before it begins")
     func descriptors() throws {
         try DescriptorNeeds.parked(800, clients: 10).check(limit: 1_024)
+        try DescriptorNeeds.pinged(800, clients: 5).check(limit: 1_024)
         try DescriptorNeeds().check(limit: 10)
         for needs in [
             DescriptorNeeds.parked(3_000, clients: 20), .called(400, .tcp, .signal),
-            .called(400, .udp, .cgroup),
+            .called(400, .udp, .cgroup), .pinged(1_000, clients: 5),
         ] {
             #expect(throws: LoadError.self) { try needs.check(limit: 1_024) }
         }

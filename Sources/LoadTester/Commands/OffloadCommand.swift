@@ -28,19 +28,25 @@ package struct OffloadCommand: ParsableCommand {
     private var seconds: Int? { Int(interval.hasSuffix("s") ? String(interval.dropLast()) : interval) }
 
     package func validate() throws {
-        guard let seconds, (1...7_200).contains(seconds) else {
-            throw ValidationError("--interval: from 1s to 7200s")
+        guard let seconds, Self.pauses.contains(seconds) else {
+            throw ValidationError("--interval: from \(Self.pauses.lowerBound)s to \(Self.pauses.upperBound)s")
         }
-        guard clients > 0, sockets > 0, sockets % clients == 0, intervals > 0 else {
-            throw ValidationError("--sockets is a multiple of --clients, and --intervals at least 1")
-        }
-        guard sockets <= 18_000, sockets / clients <= 18_000 else {
-            throw ValidationError("--sockets: at most 18000, as many as a process may have")
+        try require("--intervals", intervals, Bounds.rounds)
+        try require("--interval, --intervals times", seconds * intervals, Bounds.seconds)
+        try require("--clients", clients, Bounds.processes)
+        try require("--sockets", sockets, Bounds.sockets)
+        try require("--sockets, for each client", sockets / clients, 1...Bounds.socketsOfOne.upperBound)
+        try common.refuseSeed()
+        guard sockets % clients == 0 else {
+            throw ValidationError("--sockets is a multiple of --clients")
         }
     }
 
+    /// What profiles allow.
+    private static let pauses = 1...7_200
+
     package func run() throws {
-        let bench = try common.bench()
+        let bench = try common.bench(.pinged(sockets, clients: clients))
         let settings = OffloadRun.Settings(
             suspension: suspend, sockets: sockets, clients: clients, intervalSeconds: seconds ?? 30,
             intervals: intervals)

@@ -36,6 +36,16 @@ package struct DescriptorNeeds: Sendable {
         return needs
     }
 
+    /// Connections that are pinged: first of clients of the supervisor's, then of the floor.
+    package static func pinged(_ sockets: Int, clients: Int) -> DescriptorNeeds {
+        var needs = DescriptorNeeds()
+        needs.add("the far end", sockets)
+        needs.add("the floor", sockets)
+        needs.add("a client", sockets / max(1, clients))
+        needs.addSupervisor(sockets: sockets, clients: clients)
+        return needs
+    }
+
     private mutating func addSupervisor(sockets: Int, clients: Int) {
         add(Self.supervisor, sockets + Self.ofEachClient * clients)
     }

@@ -36,7 +36,8 @@ extension Legacy {
             let flags: UInt64 = (wasActive ? 1 : 0) | (wasAwaitingAnswer ? 2 : 0)
             return [
                 UInt64(foundInWake) << 32 | UInt64(found.rawValue) << 8 | flags,
-                UInt64(bitPattern: lastPing.nanoseconds), pair(counters.sent, counters.confirmed), pair(counters.answered, counters.absorbed),
+                UInt64(bitPattern: lastPing.nanoseconds), pair(counters.sent, counters.confirmed),
+                pair(counters.answered, counters.absorbed),
                 counters.wakesAvoided,
             ]
         }

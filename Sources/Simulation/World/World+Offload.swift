@@ -254,7 +254,8 @@ extension World {
         require(
             .offload, core.isOffloading(socket.token), "\(token) is dealt with, and the core knows nothing")
         if socket.inbox.first == .partial, !socket.isQueued, client.asleepSince != nil {
-            require(.offload, socket.partialSince != nil, "nobody waits for the rest of a message in \(token)")
+            require(
+                .offload, socket.partialSince != nil, "nobody waits for the rest of a message in \(token)")
         }
         if let since = socket.partialSince {
             let end = since + settings.offload.partialTimeout

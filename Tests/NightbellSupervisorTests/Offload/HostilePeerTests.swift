@@ -170,7 +170,8 @@ extension Int32 {
         var position = 0
         while position < bytes.count {
             let sent = bytes.withUnsafeBytes {
-                send(self, $0.baseAddress?.advanced(by: position), bytes.count - position, Int32(MSG_NOSIGNAL))
+                send(
+                    self, $0.baseAddress?.advanced(by: position), bytes.count - position, Int32(MSG_NOSIGNAL))
             }
             guard sent > 0 else { throw Pair.failure("send") }
             position += sent

@@ -87,7 +87,8 @@ import Testing
         #expect(stanza.hasPrefix("<message "))
         let head = stanza.dropFirst("<message ".count).prefix { $0 != ">" }
         let attributes = head.split(separator: " ").map { $0.replacingOccurrences(of: "\"", with: "'") }
-        #expect(Set(attributes).isSuperset(of: ["from='\(sender)'", "to='\(address)'", "id='m1'"]), "\(head)")
+        #expect(
+            Set(attributes).isSuperset(of: ["from='\(sender)'", "to='\(address)'", "id='m1'"]), "\(head)")
         #expect(stanza.hasSuffix("><body>wake up</body></message>"), "\(stanza)")
         #expect(stanza.components(separatedBy: "<message ").count == 2)
     }

@@ -65,7 +65,8 @@ import Testing
         #expect(try scene.wakesOnce(for: "news") == [0x81, 0x04] + Array("news".utf8))
         print(
             "SwiftNIO WebSocket: \(seconds) s asleep, \(sent) pings of the server, answered "
-                + "\(counters.answered), sent \(counters.sent), confirmed \(counters.confirmed), wakes 0, then 1")
+                + "\(counters.answered), sent \(counters.sent), confirmed \(counters.confirmed), wakes 0, then 1"
+        )
     }
 
     @Test func withoutProfile() throws {
