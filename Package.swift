@@ -67,8 +67,8 @@ let package = Package(
         .target(
             name: "NightbellSupervisor",
             dependencies: [
-                "CLinux", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop",
-                "Keeper", "Suspension",
+                "CLinux", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "Durability",
+                "EventLoop", "Keeper", "Launching", "MemoryPressure", "Suspension",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -101,7 +101,8 @@ let package = Package(
         .executableTarget(
             name: "nightbelld",
             dependencies: [
-                "CLinux", "DaemonConfiguration", "Descriptors", "Keeper", "NightbellCore",
+                "CLinux", "DaemonConfiguration", "Descriptors", "Keeper", "Launching", "Manifests",
+                "NightbellCore",
                 "NightbellSupervisor",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
@@ -131,10 +132,13 @@ let package = Package(
 
         // The load tester, and the floors that everything is measured against.
         .target(name: "CFloors"),
+        .target(name: "CPhone"),
+        .executableTarget(name: "nightbell-phone", dependencies: ["CPhone"]),
         .target(
             name: "LoadTester",
             dependencies: [
-                "CFloors", "Descriptors", "Nightbell", "NightbellCore", "NightbellWire", "Presentation",
+                "CFloors", "CPhone", "Descriptors", "Nightbell", "NightbellCore", "NightbellWire",
+                "Presentation",
                 "SIPKit",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
@@ -256,7 +260,9 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "CommandLineTests",
-            dependencies: ["Descriptors", "EdgeTestSupport", "nightbell", "nightbelld", "puppet"],
+            dependencies: [
+                "Descriptors", "EdgeTestSupport", "nightbell", "nightbell-phone", "nightbelld", "puppet",
+            ],
             swiftSettings: settings),
         .testTarget(
             name: "DaemonTests", dependencies: ["DaemonConfiguration", "Manifests", "NightbellCore"],
@@ -269,10 +275,12 @@ let package = Package(
             name: "DurabilityTests", dependencies: ["Descriptors", "Durability", "EdgeTestSupport"],
             swiftSettings: settings),
         .testTarget(
-            name: "MemoryPressureTests", dependencies: ["Descriptors", "EdgeTestSupport", "MemoryPressure"],
+            name: "MemoryPressureTests",
+            dependencies: ["Descriptors", "EdgeTestSupport", "MemoryPressure", "Suspension"],
             swiftSettings: settings),
         .testTarget(
-            name: "LaunchingTests", dependencies: ["CLinux", "Descriptors", "EdgeTestSupport", "Launching"],
+            name: "LaunchingTests",
+            dependencies: ["CLinux", "CTestSupport", "Descriptors", "EdgeTestSupport", "Launching"],
             swiftSettings: settings),
         .testTarget(
             name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell"], swiftSettings: settings),

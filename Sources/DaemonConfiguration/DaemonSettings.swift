@@ -13,6 +13,20 @@ package struct DaemonSettings: Sendable, Equatable {
     package var suspensionMethod: Method = .auto
     /// Where in the cgroup hierarchy clients are put; empty: below the supervisor's own cgroup.
     package var cgroupParent = ""
+    /// Where manifests are.
+    package var manifestDirectory: String
+    /// Where the little is kept that outlives a restart of the machine; empty: nowhere.
+    package var stateDirectory: String
+    /// Where the kernel tells of memory pressure; empty: nobody is ended for it.
+    package var pressureFile = "/proc/pressure/memory"
+    /// Whose waiting counts.
+    package var pressureShare = PressureShare.some
+    /// So much time lost …
+    package var pressureStall: Duration = .milliseconds(200)
+    /// … in so much is too much.
+    package var pressureWindow: Duration = .seconds(2)
+    /// Whether the memory of those who are suspended is written to swap at once.
+    package var pageOut = Switch.off
     /// What is logged.
     package var logLevel: Logger.Level = .info
     /// How long a new control connection may say nothing.
@@ -37,6 +51,17 @@ package struct DaemonSettings: Sendable, Equatable {
         socket = mode.runtimeDirectory + "/nightbell.sock"
         socketMode = mode.socketMode
         runtimeDirectory = mode.runtimeDirectory
+        manifestDirectory = mode.configurationDirectory + "/clients.d"
+        stateDirectory = mode.stateDirectory
+    }
+
+    /// Who must have waited for memory: some processes, or all that had anything to do.
+    package enum PressureShare: String, Sendable, CaseIterable {
+        case some, full
+    }
+
+    package enum Switch: String, Sendable, CaseIterable {
+        case off, on
     }
 
     package enum Keeping: String, Sendable, CaseIterable {
@@ -54,7 +79,7 @@ package enum Mode: Sendable, Equatable {
     /// One for the whole machine, run by root or by a user of its own.
     case system
     /// One for a single user, below `$XDG_RUNTIME_DIR`.
-    case user(runtimeDirectory: String, configurationDirectory: String)
+    case user(runtimeDirectory: String, configurationDirectory: String, stateDirectory: String)
 
     /// The mode of a per-user supervisor.
     ///
@@ -66,25 +91,37 @@ package enum Mode: Sendable, Equatable {
                 problem:
                     "is needed for a per-user supervisor; set it, or give --runtime-directory and --socket")
         }
-        let home = environment["XDG_CONFIG_HOME"] ?? (environment["HOME"] ?? "") + "/.config"
+        let home = environment["HOME"] ?? ""
+        let configuration = environment["XDG_CONFIG_HOME"] ?? home + "/.config"
+        let state = environment["XDG_STATE_HOME"] ?? (home.isEmpty ? "" : home + "/.local/state")
         return .user(
-            runtimeDirectory: runtime + "/nightbell", configurationDirectory: home + "/nightbell")
+            runtimeDirectory: runtime + "/nightbell", configurationDirectory: configuration + "/nightbell",
+            stateDirectory: state.isEmpty ? "" : state + "/nightbell")
     }
 
     package var runtimeDirectory: String {
         switch self {
         case .system: "/run/nightbell"
-        case .user(let runtimeDirectory, _): runtimeDirectory
+        case .user(let runtimeDirectory, _, _): runtimeDirectory
+        }
+    }
+
+    var configurationDirectory: String {
+        switch self {
+        case .system: "/etc/nightbell"
+        case .user(_, let configurationDirectory, _): configurationDirectory
+        }
+    }
+
+    var stateDirectory: String {
+        switch self {
+        case .system: "/var/lib/nightbell"
+        case .user(_, _, let stateDirectory): stateDirectory
         }
     }
 
     /// The file that is read, if it exists, when none is named.
-    package var configurationFile: String {
-        switch self {
-        case .system: "/etc/nightbell/nightbelld.yaml"
-        case .user(_, let configurationDirectory): configurationDirectory + "/nightbelld.yaml"
-        }
-    }
+    package var configurationFile: String { configurationDirectory + "/nightbelld.yaml" }
 
     /// Everybody may connect to a system-wide supervisor: what they may do is decided by their uid.
     var socketMode: UInt32 {

@@ -82,12 +82,16 @@ extension Key {
 
     /// A path name. `limit` counts bytes: `sun_path` holds 108 with its terminating zero.
     static func file(
-        _ name: String, _ path: any Path<String>, limit: Int, _ summary: String
+        _ name: String, _ path: any Path<String>, limit: Int, mayBeEmpty: Bool = false, _ summary: String
     ) -> Key {
         Key(
-            name: name, expected: "an absolute path of at most \(limit) bytes", summary: summary,
+            name: name,
+            expected: "an absolute path of at most \(limit) bytes" + (mayBeEmpty ? ", or nothing" : ""),
+            summary: summary,
             store: { text, settings in
-                guard text.hasPrefix("/"), text.utf8.count <= limit, !text.utf8.contains(0) else {
+                guard text.hasPrefix("/") || (mayBeEmpty && text.isEmpty), text.utf8.count <= limit,
+                    !text.utf8.contains(0)
+                else {
                     return false
                 }
                 settings[keyPath: path] = text

@@ -4,7 +4,8 @@ import NightbellCore
 /// All configuration keys, in the order in which they are documented.
 package enum Keys {
     package static let all: [Key] =
-        paths + keeper + budgets + keepAlive + offload + suspension + wakes + quotas + rest
+        paths + keeper + budgets + keepAlive + offload + suspension + wakes + launches + memoryPressure + quotas
+        + rest
 
     /// Names the key, or nil if there is none of that name.
     package static func named(_ name: String) -> Key? { all.first { $0.name == name } }
@@ -17,6 +18,13 @@ package enum Keys {
         .file(
             "runtimeDirectory", \.runtimeDirectory, limit: 4_000,
             "What the next run must know is kept here, such as which processes are stopped."),
+        .file(
+            "manifestDirectory", \.manifestDirectory, limit: 4_000, mayBeEmpty: true,
+            "Clients are declared here, in files *.yaml; nothing: nowhere."),
+        .file(
+            "stateDirectory", \.stateDirectory, limit: 4_000, mayBeEmpty: true,
+            "Whom identifiers belong to, and which clients were quit, is kept here beyond a restart; nothing: nowhere."
+        ),
         .choice("logLevel", \.logLevel, "What is logged."),
     ]
 
@@ -118,6 +126,53 @@ package enum Keys {
             "wakes.period", \.supervision.wakes.period, atLeast: .seconds(1), "The period of these limits."),
     ]
 
+    private static let launches: [Key] = [
+        .duration(
+            "launches.budget", \.supervision.launches.budget, atLeast: .milliseconds(10),
+            "What a launched client may take to say who it is."),
+        .count(
+            "launches.concurrent", \.supervision.launches.concurrent, 1...1_000_000,
+            "Launches at a time that somebody waits for."),
+        .count(
+            "launches.concurrentInBackground", \.supervision.launches.concurrentInBackground, 1...1_000_000,
+            "Other launches at a time: at the start, and after crashes."),
+        .count(
+            "launches.relaunches", \.supervision.launches.relaunches, 0...255,
+            "How often in a row a client that crashes is launched again."),
+        .duration(
+            "launches.settled", \.supervision.launches.settled,
+            "Who has run this long was launched with success."),
+        .duration(
+            "launches.retry", \.supervision.launches.retry,
+            "The pause before a client that crashed is launched again; doubles each time in a row."),
+        .duration("launches.retryMaximum", \.supervision.launches.retryMaximum, "The longest such pause."),
+    ]
+
+    private static let memoryPressure: [Key] = [
+        .file(
+            "memoryPressure.file", \.pressureFile, limit: 4_000, mayBeEmpty: true,
+            "Where the kernel tells of it: for the machine, or memory.pressure of a cgroup; nothing: not watched."
+        ),
+        .choice(
+            "memoryPressure.share", \.pressureShare,
+            "Whether some processes must have waited for memory, or all at the same time."),
+        .duration(
+            "memoryPressure.stall", \.pressureStall, atLeast: .milliseconds(1),
+            "Memory is short when so much time is lost within the window."),
+        .duration(
+            "memoryPressure.window", \.pressureWindow, atLeast: .milliseconds(500),
+            "The window: at most 10s, and whole multiples of 2s without CAP_SYS_RESOURCE."),
+        .count(
+            "memoryPressure.endsAtOnce", \.supervision.memoryPressure.endsAtOnce, 0...1_000_000,
+            "Suspended clients that are ended each time, the largest first."),
+        .duration(
+            "memoryPressure.pause", \.supervision.memoryPressure.pause,
+            "For this long nobody is launched that nobody waits for."),
+        .choice(
+            "memoryPressure.pageOut", \.pageOut,
+            "Whether the memory of a suspended client is written to swap at once."),
+    ]
+
     private static let quotas: [Key] = [
         .count(
             "quotas.clientsPerUser", \.supervision.quotas.clientsPerUser, 1...1_000_000, "Clients of one uid."
@@ -131,6 +186,12 @@ package enum Keys {
         .count(
             "quotas.backgroundTasksPerClient", \.supervision.quotas.backgroundTasksPerClient, 1...1_000_000,
             "Open background tasks of one client."),
+        .count(
+            "quotas.stateBytesPerClient", \.supervision.quotas.stateBytesPerClient, 0...122_880,
+            "The size of the state that a client may leave for its next process."),
+        .count(
+            "quotas.stateBytesPerUser", \.supervision.quotas.stateBytesPerUser, 0...1_073_741_824,
+            "The same for all clients of one uid together."),
     ]
 
     private static let rest: [Key] = [
@@ -144,7 +205,7 @@ package enum Keys {
             "messagesPerTurn", \.messagesPerTurn, 1...65_536,
             "Messages of one connection that are handled before it is the others' turn."),
         .count(
-            "outgoingBytesPerConnection", \.outgoingBytesPerConnection, 65_536...1_073_741_824,
+            "outgoingBytesPerConnection", \.outgoingBytesPerConnection, 131_072...1_073_741_824,
             "Bytes that may wait for a connection that does not read; more, and it is closed."),
     ]
 }

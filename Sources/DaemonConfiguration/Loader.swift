@@ -33,7 +33,9 @@ package struct LoadedConfiguration: Sendable, Equatable {
 /// Puts the configuration together: flags before environment before file before defaults.
 package enum Loader {
     /// Variables of the same prefix that are not configuration of the supervisor.
-    private static let foreignVariables: Set<String> = ["NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH"]
+    private static let foreignVariables: Set<String> = [
+        "NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH", "NIGHTBELL_CONNECTION_FD", "NIGHTBELL_CONNECTION_PID",
+    ]
 
     package static func load(
         flags: Flags, environment: [String: String], mode: Mode
@@ -69,6 +71,13 @@ package enum Loader {
         // Where the sockets lie follows the runtime directory unless both are given.
         if result.origins["socket"] == "defaults" {
             result.settings.socket = result.settings.runtimeDirectory + "/nightbell.sock"
+        }
+        // What is the machine's, or the user's, is so for one supervisor only: another one has a directory of its own.
+        if result.origins["runtimeDirectory"] != "defaults" {
+            if result.origins["stateDirectory"] == "defaults" {
+                result.settings.stateDirectory = result.settings.runtimeDirectory + "/state"
+            }
+            if result.origins["manifestDirectory"] == "defaults" { result.settings.manifestDirectory = "" }
         }
         result.warnings = warnings + unknownVariables(in: environment)
         try checkRelations(result, recorder: recorder, file: file)
@@ -144,6 +153,14 @@ package enum Loader {
             (
                 supervision.wakes.linger <= supervision.wakes.lingerMaximum,
                 "wakes.linger", "wakes.lingerMaximum"
+            ),
+            (
+                supervision.launches.retry <= supervision.launches.retryMaximum,
+                "launches.retry", "launches.retryMaximum"
+            ),
+            (
+                result.settings.pressureStall < result.settings.pressureWindow,
+                "memoryPressure.stall", "memoryPressure.window"
             ),
         ]
         for relation in relations where !relation.holds {

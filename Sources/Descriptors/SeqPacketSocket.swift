@@ -129,3 +129,21 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
         }
     }
 }
+
+extension SeqPacketSocket {
+    /// The other groups of the process that connected, as the kernel noted them then (Linux 4.13).
+    package borrowing func peerGroups() throws(SystemError) -> [gid_t] {
+        var groups: [gid_t] = []
+        let rawValue = descriptor.rawValue
+        while true {
+            var length = socklen_t(groups.count * MemoryLayout<gid_t>.stride)
+            let result = unsafe getsockopt(rawValue, SOL_SOCKET, CLINUX_SO_PEERGROUPS, &groups, &length)
+            if result == 0 { return Array(groups.prefix(Int(length) / MemoryLayout<gid_t>.stride)) }
+            // The length is what is needed.
+            guard errno == ERANGE, Int(length) > groups.count * MemoryLayout<gid_t>.stride else {
+                throw SystemError("getsockopt(SO_PEERGROUPS)")
+            }
+            groups = Array(repeating: 0, count: Int(length) / MemoryLayout<gid_t>.stride)
+        }
+    }
+}

@@ -51,13 +51,21 @@ package final class IdentifierStore: @unchecked Sendable {
         unsafe mutex.deallocate()
     }
 
+    /// With those that it lies in: who never kept anything has none of them.
+    private static func makeDirectory(_ path: String) throws(SystemError) {
+        if unsafe mkdir(path, 0o700) == 0 || errno == EEXIST { return }
+        guard errno == ENOENT, let end = path.lastIndex(of: "/"), end > path.startIndex else {
+            throw SystemError("mkdir \(path)")
+        }
+        try makeDirectory(String(path[..<end]))
+        if unsafe mkdir(path, 0o700) != 0, errno != EEXIST { throw SystemError("mkdir \(path)") }
+    }
+
     private static func read(_ file: DurableFile) throws(Failure) -> (IdentifierTable, [String]) {
         var warnings: [String] = []
         do throws(SystemError) {
             let directory = String(file.path[..<(file.path.lastIndex(of: "/") ?? file.path.startIndex)])
-            if unsafe mkdir(directory, 0o700) != 0, errno != EEXIST {
-                throw SystemError("mkdir \(directory)")
-            }
+            try makeDirectory(directory)
             let candidates = try file.candidates()
             for (path, bytes) in candidates {
                 do throws(IdentifierTable.Damage) {

@@ -41,7 +41,7 @@ package final class Ledger {
     /// Single numbers of the ledger as a whole.
     package static let generalCount = 40
 
-    private static let farCount = 26
+    private static let farCount = 29
     private static let headerWords = 64
     /// Whose words wait in the header, plus one; 0: nobody's.
     private static let begunIndex = 3
@@ -52,7 +52,7 @@ package final class Ledger {
     private static let isThere: UInt64 = 1
     private static let hasFar: UInt64 = 2
     /// "nightbell ledger", and the version of its layout in the last byte.
-    private static let magic: UInt64 = 0x6e62_6c65_6467_6502
+    private static let magic: UInt64 = 0x6e62_6c65_6467_6503
 
     package let shape: Shape
     private let words: UnsafeMutablePointer<UInt64>

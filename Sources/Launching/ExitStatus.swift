@@ -24,15 +24,21 @@ extension ProcessHandle {
         let result = unsafe clinux_wait(rawValue, &status)
         if result == 1 { return ExitStatus(waitStatus: status) }
         guard result == -1, errno == ECHILD else { return nil }
-        // Somebody else's child. Its parent may not have waited for it yet …
-        if let code = ProcFS.exitCode(pid), isThere { return ExitStatus(waitStatus: code) }
-        // … or it has; then the pidfd knows.
-        switch unsafe clinux_pidfd_exit_status(rawValue, &status) {
-        case 1: return ExitStatus(waitStatus: status)
-        case 0: return nil
-        default: return .unknown
+        // Somebody else's child. While its parent waits for it there is a moment in which nobody knows.
+        for _ in 0..<Self.looks {
+            // Its parent may not have waited for it yet …
+            if let code = ProcFS.exitCode(pid), isThere { return ExitStatus(waitStatus: code) }
+            // … or it has; then the pidfd knows.
+            switch unsafe clinux_pidfd_exit_status(rawValue, &status) {
+            case 1: return ExitStatus(waitStatus: status)
+            case 0: _ = Poll.wait(rawValue, for: .peerClosed, timeoutMilliseconds: 1)
+            default: return .unknown
+            }
         }
+        return nil
     }
+
+    private static var looks: Int { 10 }
 
     /// Whether the number is still its own: nobody has waited for it.
     private var isThere: Bool { clinux_pidfd_send_signal(rawValue, 0) == 0 || errno == EPERM }

@@ -32,7 +32,8 @@ package struct LaunchError: Error, Sendable, Hashable, CustomStringConvertible {
 
 /// A program on its way to run, in a process of its own.
 ///
-/// The process is there at once; that its program runs is known a little later: `report` is readable then.
+/// The process is there at once, but runs its program no sooner than `go` says so, and never if nobody
+/// has the other end of `reportDescriptor` any more. That the program runs is known a little later: `report` is readable then.
 package struct Launch: ~Copyable {
     /// Nil while it is not known yet.
     package enum Outcome: Sendable, Equatable {
@@ -46,8 +47,15 @@ package struct Launch: ~Copyable {
     private let program: String
     private let directory: String
 
-    /// Begins a launch. Returns at once; nothing of the order is needed afterwards.
+    /// Makes the process, and lets it run its program. Returns at once.
     package static func begin(_ order: LaunchOrder) throws(LaunchError) -> Launch {
+        let launch = try prepare(order)
+        launch.go()
+        return launch
+    }
+
+    /// Makes the process, which waits for `go`. Nothing of the order is needed afterwards.
+    package static func prepare(_ order: LaunchOrder) throws(LaunchError) -> Launch {
         if let problem = order.specification.problem { throw LaunchError(.specification, 0, problem) }
         do throws(SystemError) {
             return try Launch(order)
@@ -58,8 +66,10 @@ package struct Launch: ~Copyable {
 
     private init(_ order: LaunchOrder) throws(SystemError) {
         var ends: [CInt] = [-1, -1]
-        _ = try systemCall("pipe2") { unsafe clinux_pipe(&ends) }
+        let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
+        _ = try systemCall("socketpair") { unsafe socketpair(AF_UNIX, kind, 0, &ends) }
         let ours = OwnedDescriptor(adopting: ends[0])
+        // The child waits at its end.
         let theirs = OwnedDescriptor(adopting: ends[1])
         let memory = LaunchMemory(order, report: theirs.rawValue)
         var pidfd: CInt = -1
@@ -72,6 +82,15 @@ package struct Launch: ~Copyable {
         directory = order.specification.directory
     }
 
+    /// Lets the program run. Once.
+    package func go() { Self.go(report.rawValue) }
+
+    /// The same, for whoever has a duplicate of `reportDescriptor`. One that runs or has failed does not listen.
+    package static func go(_ report: CInt) {
+        var word: UInt8 = 1
+        _ = unsafe send(report, &word, 1, CInt(MSG_NOSIGNAL | MSG_DONTWAIT))
+    }
+
     /// Readable once the outcome is known.
     package var reportDescriptor: CInt { report.rawValue }
 
@@ -81,11 +100,17 @@ package struct Launch: ~Copyable {
         let rawValue = report.rawValue
         let count: Int?
         do throws(SystemError) {
-            count = try nonblockingSystemCall("read") {
-                unsafe read(rawValue, &failure, MemoryLayout<clinux_launch_failure>.size)
+            count = try nonblockingSystemCall("recv") {
+                unsafe recv(
+                    rawValue, &failure, MemoryLayout<clinux_launch_failure>.size, CInt(MSG_DONTWAIT))
             }
         } catch {
-            preconditionFailure("a pipe of our own can be read: \(error)")
+            // It ended before it was told to run.
+            guard error.code == ECONNRESET else {
+                preconditionFailure("a socket of our own can be read: \(error)")
+            }
+            memory = nil
+            return .runs
         }
         guard let count else { return nil }
         // The child reads it no more.
@@ -105,8 +130,8 @@ package struct Launch: ~Copyable {
         }
     }
 
-    /// Given up before it is known whether the program runs, the child is killed; what it may still read is waited
-    /// for, and if that takes long, left to it.
+    /// Given up before it is known whether the program runs, the child is killed and waited for. If that takes long,
+    /// what it may still read is left to it.
     deinit {
         guard memory != nil else { return }
         do throws(SystemError) {
@@ -114,7 +139,13 @@ package struct Launch: ~Copyable {
         } catch {
             // It has ended.
         }
-        guard Poll.wait(report.rawValue, for: .readable, timeoutMilliseconds: 1_000).isEmpty else { return }
-        memory?.abandon()
+        guard !Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: 1_000).isEmpty else {
+            return memory?.abandon() ?? ()
+        }
+        do throws(SystemError) {
+            _ = try process.exitStatus()
+        } catch {
+            // Somebody else has waited for it.
+        }
     }
 }

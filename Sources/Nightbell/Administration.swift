@@ -83,6 +83,28 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.quitClient(message), "QuitClient")
     }
 
+    /// Launches a client that has no process: a dormant one, or one that a manifest declares. Nothing happens if it
+    /// runs.
+    public mutating func launch(_ identifier: String) throws(NightbellError) {
+        var message = WireLaunchClient()
+        message.identifier = identifier
+        try connection.expectDone(.launchClient(message), "LaunchClient")
+    }
+
+    /// Forgets a client that has no process: its sockets are closed, its state is dropped, and its identifier may
+    /// belong to somebody else.
+    public mutating func forget(_ identifier: String) throws(NightbellError) {
+        var message = WireForgetClient()
+        message.identifier = identifier
+        try connection.expectDone(.forgetClient(message), "ForgetClient")
+    }
+
+    /// Has the supervisor do what it does when memory is short: a few of the largest suspended clients that can be
+    /// launched again are ended.
+    public mutating func relieveMemory() throws(NightbellError) {
+        try connection.expectDone(.relieveMemory(WireRelieveMemory()), "RelieveMemory")
+    }
+
     /// Replaces the supervisor's program by the one that is at its place on disk now. Clients notice nothing.
     ///
     /// - Returns: how the one does that serves from then on.

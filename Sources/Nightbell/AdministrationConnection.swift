@@ -12,7 +12,7 @@ struct AdministrationConnection: ~Copyable {
     }
 
     private let socket: SeqPacketSocket
-    private var buffer = PacketBuffer(capacity: 65_536)
+    private var buffer = PacketBuffer(capacity: 131_072)
     private let requestTimeout: Duration
     private var lastRequest: UInt64 = 0
 
@@ -105,7 +105,7 @@ struct AdministrationConnection: ~Copyable {
             case .wouldBlock: return .nothing
             case .end: return .end
             case .packet(_, truncated: true, _):
-                throw NightbellError(.malformedAnswer, "a packet is longer than 65,536 bytes")
+                throw NightbellError(.malformedAnswer, "a packet is longer than 131,072 bytes")
             case .packet:
                 return .message(try WireSupervisorMessage(serializedBytes: buffer.bytes))
             }

@@ -54,6 +54,12 @@ extension SupervisionCounters {
         wakeLimitExceeded = Int(clamping: wire.wakeLimitExceeded)
         socketsAdopted = Int(clamping: wire.socketsAdopted)
         socketsRefused = Int(clamping: wire.socketsRefused)
+        launches = Int(clamping: wire.launches)
+        crashes = Int(clamping: wire.crashes)
+        gaveUp = Int(clamping: wire.gaveUp)
+        endedUnderPressure = Int(clamping: wire.endedUnderPressure)
+        hibernations = Int(clamping: wire.hibernations)
+        overrunsLaunch = Int(clamping: wire.overrunsLaunch)
         protocolErrors = Int(clamping: wire.protocolErrors)
         asleep = .nanoseconds(Int64(clamping: wire.asleepNs))
     }
@@ -83,6 +89,9 @@ extension ClientInfo {
         launch = wire.hasLaunch ? Launch(wire.launch) : nil
         suspension = wire.suspension
         warnings = wire.warnings
+        canLaunch = wire.canLaunch
+        stateBytes = Int(clamping: wire.stateBytes)
+        launchesInRow = Int(clamping: wire.launchesInRow)
     }
 }
 
@@ -97,6 +106,8 @@ extension ClientInfo.State {
             case .suspending: .suspending
             case .suspended: .suspended
             case .terminating: .terminating
+            case .dormant: .dormant
+            case .launching: .launching
             case .unspecified, .UNRECOGNIZED: .unknown
             }
     }
@@ -112,6 +123,7 @@ extension ClientInfo.Socket {
         peer = wire.peer
         condition = wire.condition
         offload = wire.hasOffload ? ClientInfo.Offload(wire.offload) : nil
+        survives = wire.survives
     }
 }
 

@@ -68,6 +68,14 @@ public struct SupervisionCounters: Sendable, Hashable {
     public var socketsAdopted = 0
     public var socketsRefused = 0
     public var protocolErrors = 0
+    public var launches = 0
+    /// Ended badly.
+    public var crashes = 0
+    /// Ended badly too often in a row to be launched again.
+    public var gaveUp = 0
+    public var endedUnderPressure = 0
+    public var hibernations = 0
+    public var overrunsLaunch = 0
     public var asleep: Duration = .zero
 }
 
@@ -89,7 +97,8 @@ public struct OffloadCounters: Sendable, Hashable {
 public struct ClientInfo: Sendable, Hashable {
     /// Where a client is in its life.
     public enum State: String, Sendable, Hashable, CaseIterable {
-        case notRunning, inactive, active, background, suspending, suspended, terminating
+        case notRunning, inactive, active, background, suspending, suspended, terminating,
+            dormant, launching
         /// One that this version of the library does not know.
         case unknown
     }
@@ -106,6 +115,8 @@ public struct ClientInfo: Sendable, Hashable {
         public var peer: String
         /// `held`, `armed`, `fired` or `ended`.
         public var condition: String
+        /// It stays parked when the client has no process.
+        public var survives: Bool
         /// Nil for a socket without a profile.
         public var offload: Offload?
     }
@@ -159,6 +170,12 @@ public struct ClientInfo: Sendable, Hashable {
     public var suspension: String
     /// What is odd about it, for people; such as that it holds file locks while asleep.
     public var warnings: [String]
+    /// Whether the supervisor can start its program again.
+    public var canLaunch: Bool
+    /// The size of what ``Client/saveState(_:)`` has left.
+    public var stateBytes: Int
+    /// How often in a row it was launched because it had ended badly.
+    public var launchesInRow: Int
 }
 
 /// Something that happened to a client.

@@ -45,6 +45,30 @@ public final class Client: Sendable {
     /// Whether there is a supervisor at the moment that knows all that was handed over and set.
     public var isConnected: Bool { session.core.withLock { $0.state.isConnected } }
 
+    // MARK: Coming back
+
+    /// What the client's last process has left, if this one takes over from it: sockets that survived, and what
+    /// ``saveState(_:)`` has kept. Also passed to ``Handlers/restored``.
+    public var launchContext: LaunchContext? { session.core.withLock { $0.state.launchContext } }
+
+    /// Leaves something for the next process of this client, in place of what was left before; nothing drops it. It
+    /// is dropped as well when the user quits the client, and when it crashes twice in a row at its start.
+    ///
+    /// May be called while getting ready to be suspended. Kept in the supervisor's memory, not on disk.
+    ///
+    /// - Parameter bytes: at most 65,536 by default.
+    /// - Throws: ``NightbellError/Code/stateTooLarge``; ``NightbellError/Code/cannotLaunch`` if there will be no next
+    ///   process because the supervisor does not know how to start this program.
+    public func saveState(_ bytes: [UInt8]) throws(NightbellError) {
+        _ = try session.request(.saveState(bytes))
+    }
+
+    /// From now on this process is ended when it would be suspended: after ``Handlers/prepareToSuspend``, without
+    /// further notice. Sockets that survive stay parked, and what happens to them launches the client again.
+    ///
+    /// - Throws: ``NightbellError/Code/cannotLaunch``.
+    public func hibernate() throws(NightbellError) { _ = try session.request(.hibernate) }
+
     // MARK: Sockets
 
     /// A descriptor for ``handOver(_:)``.
@@ -58,16 +82,20 @@ public final class Client: Sendable {
         /// The bytes of the connection are encrypted. Profiles that read or write messages are refused then, unless
         /// the kernel does the encryption.
         public var isEncrypted: Bool
+        /// It stays parked when this process is gone, however that came about short of its user's wish, and what
+        /// happens to it launches the client again.
+        public var survives: Bool
 
         public init(
-            _ descriptor: CInt, as tag: SocketTag, name: String = "", profile: Profile? = nil,
-            isEncrypted: Bool = false
+            _ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false,
+            profile: Profile? = nil, isEncrypted: Bool = false
         ) {
             self.descriptor = descriptor
             self.tag = tag
             self.name = name
             self.profile = profile
             self.isEncrypted = isEncrypted
+            self.survives = survives
         }
     }
 
@@ -80,19 +108,21 @@ public final class Client: Sendable {
     /// - Parameters:
     ///   - descriptor: any pollable descriptor.
     ///   - tag: what it is.
-    ///   - name: for people to read; at most 64 bytes.
-    ///   - profile: how its keep-alives are dealt with while the client sleeps.
+    ///   - name: for people to read, and for the next process to tell its sockets apart; at most 64 bytes.
+    ///   - survives: whether the socket stays parked when this process is gone, and launches the client again. For
+    ///     programs that the supervisor knows how to start: by `nightbell run`, or from a manifest.
+    ///   - profile: how its keep-alives are dealt with while the client sleeps, or is gone and the socket survives.
     ///   - isEncrypted: its bytes are encrypted, see ``SocketToPark/isEncrypted``.
     /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
     ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected``,
     ///   ``NightbellError/Code/tooManySockets`` or ``NightbellError/Code/invalidProfile``;
     ///   ``NightbellError/Code/disconnected`` while no supervisor is there.
     public func handOver(
-        _ descriptor: CInt, as tag: SocketTag, name: String = "", profile: Profile? = nil,
-        isEncrypted: Bool = false
+        _ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false,
+        profile: Profile? = nil, isEncrypted: Bool = false
     ) throws(NightbellError) -> ParkedSocket {
         let socket = SocketToPark(
-            descriptor, as: tag, name: name, profile: profile, isEncrypted: isEncrypted)
+            descriptor, as: tag, name: name, survives: survives, profile: profile, isEncrypted: isEncrypted)
         guard let result = try handOver([socket]).first else {
             throw NightbellError(.malformedAnswer, "no adoption")
         }
@@ -262,7 +292,7 @@ extension Client.SocketToPark {
         do {
             return NewSocket(
                 descriptor: descriptor, tag: tag, name: name, file: try FileIdentity(of: descriptor),
-                profile: profile, isEncrypted: isEncrypted)
+                survives: survives, profile: profile, isEncrypted: isEncrypted)
         } catch {
             throw NightbellError(.system, error)
         }

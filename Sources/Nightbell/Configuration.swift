@@ -15,6 +15,9 @@ extension Client {
         /// Where the supervisor listens; nil looks it up, see ``defaultSocketPath()``.
         public var socketPath: String?
         public var wakeLimitPolicy: WakeLimitPolicy = .linger
+        /// Whether the client is told to end (``Handlers/willTerminate``) when it leaves the foreground, and instead of
+        /// being suspended.
+        public var exitsOnSuspend: Bool = false
         public var driver: Driver = .ownThread
         /// Whether to connect again when the supervisor went away, until it is back.
         public var reconnects: Bool = true
@@ -41,6 +44,9 @@ extension Client {
     ///
     /// A handler may make requests. None is called again before it returned.
     public struct Handlers: Sendable {
+        /// This process takes over what the client's last one has left. Comes before everything else, and only then;
+        /// ``Client/launchContext`` has it too.
+        public var restored: @Sendable (LaunchContext) -> Void = { _ in }
         /// The client was woken. Return when what it asks for is done or a background task holds the client.
         public var wake: @Sendable (Wake) -> Void = { _ in }
         /// The client will be suspended: stop reading, and return the sockets with work left, such as bytes

@@ -62,6 +62,10 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case socketError
         /// This client or this user has as many parked sockets as it may have.
         case tooManySockets
+        /// The supervisor does not know how to start this program, or may not: see `nightbell run` and manifests.
+        case cannotLaunch
+        /// The state is larger than this client, or this user, may leave.
+        case stateTooLarge
         /// The supervisor has no descriptor left.
         case outOfDescriptors
         /// This user may not do that. Another user's client is ``noSuchClient`` instead.
@@ -169,6 +173,8 @@ extension NightbellError.Code {
         case .notConnected: self = .notConnected
         case .socketError: self = .socketError
         case .tooManySockets: self = .tooManySockets
+        case .cannotLaunch: self = .cannotLaunch
+        case .stateTooLarge: self = .stateTooLarge
         case .outOfDescriptors: self = .outOfDescriptors
         case .permissionDenied: self = .permissionDenied
         case .noSuchClient: self = .noSuchClient
@@ -210,6 +216,8 @@ extension NightbellError.Code {
         case .notConnected: "The socket has no peer"
         case .socketError: "The socket has a pending error"
         case .tooManySockets: "Too many parked sockets"
+        case .cannotLaunch: "The supervisor cannot launch this program"
+        case .stateTooLarge: "The state is too large"
         case .outOfDescriptors: "The supervisor has no descriptor left"
         case .permissionDenied: "Permission denied"
         case .noSuchClient: "No such client"

@@ -66,15 +66,20 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
     public static let clientMessage = WakeReasons(rawValue: 1 << 3)
     /// The supervisor goes away: nobody watches the sockets until it is back.
     public static let supervisorStopping = WakeReasons(rawValue: 1 << 4)
+    /// This process was launched together with the supervisor.
+    public static let launched = WakeReasons(rawValue: 1 << 5)
+    /// This process was launched because the last one had ended badly.
+    public static let relaunched = WakeReasons(rawValue: 1 << 6)
     /// A peer has not answered a ping that was sent for the client: ``Wake/sockets`` says which.
-    public static let unanswered = WakeReasons(rawValue: 1 << 6)
+    public static let unanswered = WakeReasons(rawValue: 1 << 7)
     /// The kernel has given a connection up because nothing that was sent arrives: ``Wake/sockets`` says which.
-    public static let pathLost = WakeReasons(rawValue: 1 << 7)
+    public static let pathLost = WakeReasons(rawValue: 1 << 8)
 
     public var description: String {
         let names: [(WakeReasons, String)] = [
             (.socket, "socket"), (.keepAlive, "keep-alive"), (.request, "request"),
             (.clientMessage, "client-message"), (.supervisorStopping, "supervisor-stopping"),
+            (.launched, "launched"), (.relaunched, "relaunched"),
             (.unanswered, "unanswered"), (.pathLost, "path-lost"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")

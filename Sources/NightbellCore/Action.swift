@@ -24,6 +24,9 @@ public enum Refusal: Sendable, Hashable {
     case opaqueSocket
     /// A profile for streams on a datagram socket, or on what is no socket.
     case profileNotForThis
+    /// Nobody knows how to start the program again.
+    case cannotLaunch
+    case stateTooLarge(limit: Int)
 }
 
 /// What a client's request came to.
@@ -38,9 +41,9 @@ public enum Answer: Sendable, Equatable {
 
 /// Why a client is woken.
 public struct WakeReasons: OptionSet, Sendable, Hashable {
-    public let rawValue: UInt8
+    public let rawValue: UInt16
 
-    public init(rawValue: UInt8) {
+    public init(rawValue: UInt16) {
         self.rawValue = rawValue
     }
 
@@ -50,10 +53,14 @@ public struct WakeReasons: OptionSet, Sendable, Hashable {
     /// A message of the client itself arrived after it had been suspended.
     public static let clientMessage = WakeReasons(rawValue: 8)
     public static let supervisorStopping = WakeReasons(rawValue: 16)
+    /// It was launched together with the supervisor.
+    public static let launched = WakeReasons(rawValue: 32)
+    /// It was launched again because it had ended badly.
+    public static let relaunched = WakeReasons(rawValue: 64)
     /// A ping that was sent in the client's name was not answered in time.
-    public static let unanswered = WakeReasons(rawValue: 64)
+    public static let unanswered = WakeReasons(rawValue: 128)
     /// The kernel has given a connection up, because nothing of what was sent arrives.
-    public static let pathLost = WakeReasons(rawValue: 128)
+    public static let pathLost = WakeReasons(rawValue: 256)
 
     /// Those that come with sockets.
     static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]
@@ -87,6 +94,24 @@ public enum TerminationReason: Sendable, Hashable {
     case quitByUser
     case backgroundTasksOverran
     case tooManyWakes
+    /// Memory is short, and it was suspended.
+    case memoryPressure
+    /// It had asked for that instead of being suspended.
+    case hibernation
+    /// It does not want to be in the background.
+    case exitsOnSuspend
+    /// It was launched, and did not say who it is in time.
+    case launchOverran
+}
+
+extension TerminationReason {
+    /// Whether it is ended asleep, or when it was ready to sleep: it does nothing more.
+    var isInSleep: Bool {
+        switch self {
+        case .memoryPressure, .hibernation: true
+        case .quitByUser, .backgroundTasksOverran, .tooManyWakes, .exitsOnSuspend, .launchOverran: false
+        }
+    }
 }
 
 /// A step that a client may overrun.
@@ -96,6 +121,7 @@ public enum Step: Sendable, Hashable, CaseIterable {
     case wake
     case backgroundTasks
     case termination
+    case launch
 }
 
 /// Something that people who watch want to know. Costs nothing to make: no text.
@@ -116,6 +142,15 @@ public enum Trace: Sendable, Equatable {
     case keepAliveLate(by: Duration)
     case tooManyWakes
     case terminated(TerminationReason)
+    /// It has no process any more, but its sockets are watched, and traffic launches it.
+    case parked
+    /// A process of its own is being started.
+    case launching(WakeReasons)
+    case rejoined
+    case crashed
+    /// It has ended badly too often in a row.
+    case gaveUp
+    case stateDropped
 }
 
 /// What the edge is asked to do, in this order.
@@ -144,6 +179,17 @@ public enum Action: Sendable, Equatable {
     case checkFreeze(ClientID, epoch: UInt64)
     case thaw(ClientID)
     case kill(ClientID, TerminationReason)
+    /// Its process is gone, or has yet to come: close its connection, let go of the process, keep everything else.
+    case park(ClientID)
+    /// Start its program.
+    case launch(ClientID)
+    /// The process that said so is this client, with everything that was kept.
+    case rejoined(ClientID, RequestKey)
+    /// The client that `Event.launch` has declared. It is launched when its turn comes.
+    case declared(ClientID)
+    /// Keep the state that the client has just sent.
+    case keepState(ClientID)
+    case dropState(ClientID)
     /// Forget the client: thaw what still runs, close its connection.
     case forget(ClientID)
     case trace(ClientID, Trace)
@@ -155,6 +201,8 @@ public struct ActionBuffer: Sendable {
     public var actions: [Action] = []
     public var firedSockets: [FiredSocket] = []
     public var adoptions: [Result<SocketToken, Refusal>] = []
+    /// Identifiers whose owner, or whose having been quit, is to be remembered beyond the supervisor's end.
+    public var changedOwnership: [ClientIdentifier] = []
 
     public init() {}
 
@@ -162,6 +210,7 @@ public struct ActionBuffer: Sendable {
         actions.removeAll(keepingCapacity: true)
         firedSockets.removeAll(keepingCapacity: true)
         adoptions.removeAll(keepingCapacity: true)
+        changedOwnership.removeAll(keepingCapacity: true)
     }
 
     mutating func append(_ action: Action) {

@@ -19,6 +19,12 @@ public struct Registration: Sendable {
     public var user: UserID
     public var modes: Modes
     public var wakeLimitPolicy: WakeLimitPolicy
+    /// It is known how to start the program again.
+    public var isLaunchable = false
+    /// It is told to end instead of being suspended.
+    public var exitsOnSuspend = false
+    /// A keep-alive timeout that holds until the client sets another.
+    public var keepAliveTimeout: Duration?
 
     public init(
         identifier: ClientIdentifier, user: UserID, modes: Modes, wakeLimitPolicy: WakeLimitPolicy = .linger
@@ -67,6 +73,10 @@ public enum ClientMessage: Sendable {
     case mediaActivity
     case readyToSuspend(epoch: UInt64, notIdle: [SocketToken])
     case wakeDone(wakeID: UInt64)
+    /// So many bytes are to be given back when the client is launched again; none: what was saved is dropped.
+    case saveState(byteCount: Int)
+    /// It is ended instead of being suspended, once it is ready for that.
+    case hibernate
     /// It knows that another supervisor has taken over, and has repeated what was left unanswered.
     case restartNoted
 }
@@ -76,6 +86,26 @@ public enum Command: Sendable, Hashable, CaseIterable {
     case wake
     case suspend
     case quit
+    case launch
+}
+
+/// How a process has ended.
+public enum Ending: Sendable, Hashable, CaseIterable {
+    /// It had nothing more to do: exit status 0, or somebody asked it to end.
+    case succeeded
+    /// Any other status, a signal, or nobody knows.
+    case failed
+}
+
+/// How much memory a client takes.
+public struct ClientSize: Sendable, Hashable {
+    public var client: ClientID
+    public var bytes: Int
+
+    public init(_ client: ClientID, bytes: Int) {
+        self.client = client
+        self.bytes = bytes
+    }
 }
 
 /// What happened outside.
@@ -101,8 +131,19 @@ public enum Event: Sendable {
     case freezeFailed(ClientID, epoch: UInt64)
     /// A client that was believed to be suspended runs: somebody else has let it.
     case foundRunning(ClientID)
-    /// The client's process ended, or its connection did.
+    /// The client's connection ended, but not its process: it is a client no more.
     case gone(ClientID)
+    /// The client's process has ended, or could not be started.
+    case ended(ClientID, Ending)
+    /// The process that a client was launched as says who it is.
+    case rejoined(ClientID, Registration, RequestKey)
+    /// A client that was declared in advance is to run: when the supervisor starts, or because somebody (with a
+    /// request) asks for it.
+    case launch(Registration, RequestKey?)
+    /// Nothing is to be known any more of this identifier, whom it belongs to included.
+    case disown(ClientIdentifier, RequestKey)
+    /// Memory is short. The sizes of the clients that might be ended.
+    case memoryPressure([ClientSize])
     /// The supervisor shuts down: everybody is thawed and told.
     case stop
     /// `nextDeadline` has come.

@@ -55,6 +55,32 @@ package enum Mutation: String, Sendable, CaseIterable {
     case permitsAnyNoise
     /// The beginning of a message that an owner left unread is never looked at again.
     case forgetsBeginnings
+    /// Sockets that were not handed over to survive do.
+    case keepsAllSockets
+    /// The sockets of who ended are not watched.
+    case parksUnwatched
+    /// Who ends badly is launched again for ever.
+    case relaunchesForEver
+    /// Who ended well is launched again.
+    case relaunchesAfterSuccess
+    /// Who was quit by its user can come back.
+    case relaunchesQuit
+    /// Who ended badly and must be reachable is not launched again.
+    case neverRelaunches
+    /// The pause before a relaunch is left out.
+    case relaunchesAtOnce
+    /// A new process is not told what fired before it was there.
+    case forgetsWhatLaunched
+    /// Everybody is launched at once.
+    case launchesAll
+    /// A launch that is over does not make room for the next one.
+    case keepsLaunchSlots
+    /// The state of who stumbles at its start is given back again and again.
+    case keepsBadState
+    /// When memory is short, the smallest are ended first.
+    case endsSmallest
+    /// Who asked to be ended instead of being suspended is suspended.
+    case suspendsHibernators
     /// A request that is made again is carried out again.
     case repeatsRequests
     /// After a restart: who sleeps is left asleep with its sockets unwatched …
@@ -67,6 +93,12 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restoresWithoutPings
     /// … and names are given again that were given before.
     case restoresNames
+    /// … who is in line to be launched is forgotten there …
+    case restoresUnqueued
+    /// … who was launched and may not have been welcomed is taken for welcomed …
+    case restoresWelcome
+    /// … and what did not survive its process does.
+    case restoresAllSockets
 
     package static var areCompiledIn: Bool {
         #if NIGHTBELL_MUTATIONS

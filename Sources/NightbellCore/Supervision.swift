@@ -30,6 +30,9 @@ public struct Supervision: Sendable, Equatable {
     /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
     var hasThawedInTurn = false
+    var launchQueue = LaunchQueue()
+    /// Memory is short until then.
+    var pressedUntil = Supervision.unpressed
     var lastOwnership: UInt64 = 0
     /// Whether anybody writes down what changes.
     public var notesChanges = false
@@ -50,6 +53,8 @@ public struct Supervision: Sendable, Equatable {
         // In this order there is no room between them.
         let user: UserID
         var client: ClientID?
+        /// Its user has quit it, and nobody has started it since.
+        var isQuit = false
         /// Names the ownership, for records of it.
         let number: UInt64
         /// The number under which it was given up last; 0 while it is in use.
@@ -68,7 +73,7 @@ public struct Supervision: Sendable, Equatable {
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
         let pings = earlier(offloadSchedule.nextDeadline, offloadDeadlines.first?.instant)
-        return earlier(earlier(own, schedule.nextDeadline), pings)
+        return earlier(earlier(own, schedule.nextDeadline), earlier(pings, launchDeadline))
     }
 
     /// Takes in one event. Wakes are gathered until `endTurn`.
@@ -79,6 +84,11 @@ public struct Supervision: Sendable, Equatable {
         case .message(let message, let client, let key):
             guard clients.contains(client.id), !isDuplicate(key, of: client) else { return }
             catchUp(client, at: now, into: &actions)
+            guard clients[client.id].launches.isRejoined else {
+                let state = clients[client.id].lifecycle.state
+                actions.append(.answer(.refused(.illegalState(state)), client, key))
+                return settle(client, at: now, into: &actions)
+            }
             receive(message, from: client, key, at: now, into: &actions)
             settle(client, at: now, into: &actions)
         case .command(let command, let client, let key):
@@ -127,6 +137,23 @@ public struct Supervision: Sendable, Equatable {
         case .gone(let client):
             guard clients.contains(client.id) else { return }
             forget(client, at: now, into: &actions)
+        case .ended(let client, let ending):
+            guard clients.contains(client.id) else { return }
+            processEnded(client, ending, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
+        case .rejoined(let client, let registration, let key):
+            guard clients.contains(client.id) else {
+                return actions.append(.refuseRegistration(.noSuchClient, key))
+            }
+            catchUp(client, at: now, into: &actions)
+            rejoin(client, registration, key, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
+        case .launch(let registration, let key):
+            launch(registration, key, at: now, into: &actions)
+        case .disown(let identifier, let key):
+            disown(identifier, key, at: now, into: &actions)
+        case .memoryPressure(let sizes):
+            relieve(sizes, at: now, into: &actions)
         case .timer:
             reachDeadlines(at: now, into: &actions)
         case .stop:
@@ -141,6 +168,7 @@ public struct Supervision: Sendable, Equatable {
         let isDue = runsAlong || schedule.isDue(at: now) || offloadSchedule.isDue(at: now)
         if !isStopping, isDue { runKeepAlives(at: now, into: &actions) }
         hasThawedInTurn = false
+        if !isStopping { startLaunches(at: now, into: &actions) }
         for client in pendingWakes where clients.contains(client.id) {
             tellWake(client, into: &actions)
             touch(client)
@@ -150,11 +178,20 @@ public struct Supervision: Sendable, Equatable {
         if !isStopping, isDue { runPings(at: now, into: &actions) }
     }
 
+    /// From the end of this turn on nobody may serve for a while. If somebody's keep-alive handler were late by then,
+    /// whoever is inside its window runs now.
+    public mutating func prepareForSilence(of duration: Duration, at now: Instant) {
+        if schedule.isDue(at: now + duration) { hasThawedInTurn = true }
+    }
+
     /// Puts a client into another state.
     mutating func enter(
         _ lifecycle: Lifecycle, _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
         let previous = clients[client.id].lifecycle.state
+        if previous == .launching, !mutated(.keepsLaunchSlots), !mutated(.launchesAll) {
+            launchQueue.end(isUrgent: clients[client.id].launches.isUrgent)
+        }
         clients[client.id].lifecycle = lifecycle
         guard previous != lifecycle.state else { return }
         clients[client.id].enteredStateAt = now

@@ -28,6 +28,10 @@ final class Connection {
     /// A question about all clients that is being answered, in parts. Nothing else of this connection is read
     /// meanwhile.
     var listing: Listing?
+    /// The client that the process at the other end was launched as.
+    var launched: ClientID?
+    /// The peer has hung up, and its process may be on its way to its end.
+    private(set) var isHungUp = false
     /// Events that a watcher missed because it did not read.
     var droppedEvents: UInt64 = 0
 
@@ -79,6 +83,7 @@ final class Connection {
 
     /// Sends a message, or lets it wait behind others.
     func send(_ bytes: [UInt8], limit: Int) -> Sending {
+        if isHungUp { return .sent }
         if outgoing.isEmpty {
             do {
                 if try socket.send(bytes) { return .sent }
@@ -124,6 +129,13 @@ final class Connection {
         }
     }
 
+    /// Nothing more is to be read or sent.
+    func hangUp() {
+        isHungUp = true
+        readable.disarm()
+        forgetWritable()
+    }
+
     /// Before the connection is closed.
     func forgetWritable() { writable = nil }
 }
@@ -134,12 +146,15 @@ final class ClientRecord {
     let identifier: String
     let process: ProcessHandle
     let exit: Watch
+    /// What it said of how it was started, if that is not how it would be launched.
     let launch: WireLaunchSpecification?
     let wantsWakeWord: Bool
     /// Where its wake word is, if it has one: the page's descriptor, and the word in it.
     var wakeWord: (descriptor: CInt, index: UInt16)?
     /// Why this client cannot be suspended, if it cannot. Said once, shown as long as it is there.
     var obstacle: String?
+    /// What it was given of its last process, until it says something: then it has it.
+    var bequest: Bequest?
     /// Whether it was warned about already that this client sleeps with file locks held.
     var hasWarnedOfLocks = false
 

@@ -13,6 +13,7 @@ package struct LogLimiter {
         case slowReaders = "clients that do not read"
         case suspension = "clients that cannot be suspended"
         case sockets = "sockets that cannot be watched"
+        case launches = "clients that cannot be launched"
     }
 
     package static let perMinute = 10

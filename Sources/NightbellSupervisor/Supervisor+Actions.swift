@@ -15,6 +15,7 @@ extension Supervisor {
         var work = ActionBuffer()
         swap(&work, &buffer)
         for action in work.actions { perform(action, work) }
+        rememberOwnership(work.changedOwnership)
         work.removeAll()
         swap(&work, &buffer)
     }
@@ -65,6 +66,18 @@ extension Supervisor {
                 unsafe earlyWaker.remove(client.slot, user: user)
             }
             if let connection = connection(of: client) { closeConnection(connection) }
+        case .park(let client):
+            park(client)
+        case .launch(let client):
+            launch(client)
+        case .rejoined(let client, let key):
+            rejoined(client, key)
+        case .declared(let client):
+            declared(client)
+        case .keepState(let client):
+            keepState(client)
+        case .dropState(let client):
+            dropState(client)
         case .trace(let client, let trace):
             note(trace, of: client)
         }
@@ -78,75 +91,6 @@ extension Supervisor {
     }
 
     // MARK: Answers
-
-    private func registered(_ client: ClientID, _ key: RequestKey) {
-        guard let connection = connections[key.connection], let candidate = candidate.take() else {
-            preconditionFailure("a registration is answered while it is being handled")
-        }
-        let record: ClientRecord
-        do {
-            record = try ClientRecord(
-                id: client, identifier: candidate.identifier, process: candidate.process,
-                launch: candidate.launch, wantsWakeWord: candidate.wantsWakeWord,
-                connection: connection.key, loop: loop)
-        } catch {
-            log(.connections, .error, "cannot watch the process of \(name(of: connection)): \(error)")
-            followUps.append(.gone(client))
-            return expel(connection, WireError(.processGone, "\(error)"), request: key.request)
-        }
-        connection.role = .client(record)
-        note(connection, of: client, record)
-        lookForObstacle(client, connection)
-        keep(client, record, connection)
-        do {
-            record.wakeWord = try unsafe earlyWaker.add(
-                client.slot, user: connection.credentials.uid, wantsWord: record.wantsWakeWord)
-        } catch {
-            // It waits for messages then, which is slower, and no reason to refuse it.
-            log(.connections, .notice, "no wake word for \(name(of: connection)): \(error)")
-        }
-        welcome(client, record, connection, key.request)
-    }
-
-    func note(_ connection: Connection, of client: ClientID, _ record: ClientRecord) {
-        while clientConnections.count <= Int(client.slot) { clientConnections.append(nil) }
-        clientConnections[Int(client.slot)] = connection
-        clientProcesses.insert(record.process.pid)
-    }
-
-    private func forget(_ client: ClientID) {
-        guard let name = connection(of: client)?.client?.identifier, let identifier = ClientIdentifier(name)
-        else { return }
-        journal?.forget(client, identifier, supervision)
-    }
-
-    /// Has the keeper keep a client before the client hears that it is one.
-    private func keep(_ client: ClientID, _ record: ClientRecord, _ connection: Connection) {
-        guard let journal, let view = supervision.view(of: client, at: now) else { return }
-        let registration = Registration(
-            identifier: view.identifier, user: view.user, modes: view.modes,
-            wakeLimitPolicy: supervision.isCertainToWake(client) ? .linger : .terminate)
-        let bytes = ClientRecordBytes(
-            registration: registration, registeredAt: view.registeredAt, wantsWakeWord: record.wantsWakeWord,
-            launch: record.launch?.bytes ?? [])
-        journal.keep(client, bytes, connection: connection.socket.rawValue, &supervision)
-    }
-
-    func welcome(_ client: ClientID, _ record: ClientRecord, _ connection: Connection, _ request: UInt64) {
-        var welcome = WireWelcome()
-        welcome.version = 1
-        welcome.clientID = Self.text(of: client)
-        welcome.minimumKeepAliveTimeoutMs = supervision.settings.keepAlive.minimumTimeout.wireMilliseconds
-        welcome.suspension = suspensionMethod(of: client, record).rawValue
-        welcome.wakeBudgetMs = supervision.settings.budgets.wake.wireMilliseconds
-        guard let word = record.wakeWord else {
-            return answer(connection, request, .welcome(welcome))
-        }
-        welcome.wakeWord = UInt32(word.index)
-        let message = WireSupervisorMessage(request: request, .welcome(welcome))
-        // It is the first that the connection is sent: there is room for it.
-        if !trySending(message, to: connection, descriptor: word.descriptor) { dropLater(connection) }
-    }
 
     static func text(of client: ClientID) -> String { "c" + String(client.rawValue, radix: 16) }
 
@@ -234,7 +178,7 @@ extension Supervisor {
         guard let journal, let tag = supervision.tag(of: token) else { return }
         let socket = Legacy.Socket(
             token: token, owner: client, tag: tag, isStream: supervision.isStream(token), request: request,
-            index: index)
+            index: index, survives: supervision.survives(token))
         journal.keep(socket, name: name, descriptor: descriptor)
     }
 
@@ -333,6 +277,7 @@ extension Supervisor {
     }
 
     private func kill(_ client: ClientID, _ reason: TerminationReason) {
+        if let attempt = launches[client]?.attempt { return kill(attempt, client, reason) }
         guard let record = connection(of: client)?.client else { return }
         logger.notice("ending \(record.identifier), pid \(record.process.pid): \(reason.name)")
         do {
@@ -340,6 +285,17 @@ extension Supervisor {
         } catch {
             guard error.code != ESRCH else { return }
             logger.error("cannot end \(record.identifier): \(error)")
+        }
+    }
+
+    /// Its end is reported by its pidfd.
+    private func kill(_ attempt: LaunchAttempt, _ client: ClientID, _ reason: TerminationReason) {
+        logger.notice("ending \(identifier(of: client)), pid \(attempt.pid): \(reason.name)")
+        do {
+            try attempt.kill()
+        } catch {
+            guard error.code != ESRCH else { return }
+            log(.launches, .error, "cannot end \(identifier(of: client)): \(error)")
         }
     }
 

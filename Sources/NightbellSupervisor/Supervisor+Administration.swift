@@ -29,12 +29,18 @@ extension Supervisor {
             command(.suspend, message.identifier, connection, request)
         case .quitClient(let message):
             command(.quit, message.identifier, connection, request)
+        case .launchClient(let message):
+            launch(message.identifier, connection, request)
+        case .forgetClient(let message):
+            forget(message.identifier, connection, request)
+        case .relieveMemory:
+            relieveMemory(connection, request)
         case .upgrade:
             upgrade(connection, request)
         case .restartNoted, .hello, .handOver, .release, .enterBackground, .backgroundEntered,
             .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
-            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone:
+            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate:
             preconditionFailure("these are not administration")
         }
     }
@@ -65,6 +71,25 @@ extension Supervisor {
     ) {
         guard let client = find(identifier, connection, request) else { return }
         feed(.command(command, client, RequestKey(connection: connection.key, request: request)))
+    }
+
+    /// A client that has no process, or that only a declaration knows.
+    private func launch(_ identifier: String, _ connection: Connection, _ request: UInt64) {
+        guard let name = ClientIdentifier(identifier), supervision.client(named: name) == nil,
+            let declaration = launches.declarations[name]
+        else { return command(.launch, identifier, connection, request) }
+        guard isAdministrator(connection) || declaration.registration.user == connection.credentials.uid
+        else {
+            return answer(connection, request, .error(WireError(.noSuchClient)))
+        }
+        declare(declaration, RequestKey(connection: connection.key, request: request), isRequested: true)
+    }
+
+    private func forget(_ identifier: String, _ connection: Connection, _ request: UInt64) {
+        guard let name = ClientIdentifier(identifier), let owner = supervision.ownership(of: name),
+            isAdministrator(connection) || owner.user == connection.credentials.uid
+        else { return answer(connection, request, .error(WireError(.noSuchClient))) }
+        feed(.disown(name, RequestKey(connection: connection.key, request: request)))
     }
 
     private func upgrade(_ connection: Connection, _ request: UInt64) {
@@ -189,16 +214,16 @@ extension Supervisor {
     }
 
     private func info(of client: ClientID, inFull: Bool) -> WireClientInfo? {
-        guard let view = supervision.view(of: client, at: now),
-            let record = connection(of: client)?.client
-        else { return nil }
+        guard let view = supervision.view(of: client, at: now) else { return nil }
+        let record = connection(of: client)?.client
+        let launch = launches[client]
         var info = WireClientInfo()
         info.identifier = view.identifier.description
         info.clientID = Self.text(of: client)
-        info.processID = UInt32(record.process.pid)
+        info.processID = UInt32(record?.process.pid ?? launch?.attempt?.pid ?? 0)
         info.uid = view.user
         info.state = view.state.wire
-        info.stateDetail = view.holds.names(view)
+        info.stateDetail = view.detail(at: now)
         info.inStateMs = now.since(view.enteredStateAt).wireMilliseconds
         info.modes = view.modes.wire
         info.socketCount = UInt64(view.sockets.count)
@@ -209,14 +234,17 @@ extension Supervisor {
         info.backgroundTasks = view.backgroundTasks
         info.mediaActive = view.mediaPlays
         info.counters = WireCounters(view.counters)
-        info.suspension = suspensionMethod(of: client, record).rawValue
-        info.connectedMs = now.since(view.registeredAt).wireMilliseconds
+        if let record { info.suspension = suspensionMethod(of: client, record).rawValue }
+        info.connectedMs = record == nil ? 0 : now.since(view.registeredAt).wireMilliseconds
+        info.canLaunch = view.launches.isPossible
+        info.stateBytes = UInt64(view.launches.stateBytes)
+        info.launchesInRow = UInt64(view.launches.inRow)
         if let offload = offloadCounters(of: client) { info.offload = offload }
         guard inFull else { return info }
         info.sockets = view.sockets.map(describe)
-        if let launch = record.launch { info.launch = launch }
-        if let obstacle = record.obstacle { info.warnings.append(obstacle) }
-        let locks = ProcFS.fileLocksHeld(record.process.pid) ?? 0
+        if let specification = launch?.recipe.wire ?? record?.launch { info.launch = specification }
+        info.warnings = [record?.obstacle, launch?.problem].compactMap(\.self)
+        let locks = record.flatMap { ProcFS.fileLocksHeld($0.process.pid) } ?? 0
         if locks > 0 { info.warnings.append("holds \(locks) file locks, also while it sleeps") }
         return info
     }
@@ -225,6 +253,7 @@ extension Supervisor {
         var socket = WireClientInfo.Socket()
         socket.token = token.rawValue
         socket.name = parked.name(of: token)
+        socket.survives = supervision.survives(token)
         if let tag = supervision.tag(of: token) { socket.tag = tag.wire }
         if let condition = supervision.condition(of: token) { socket.condition = condition.name }
         if let offload = describeOffload(token) { socket.offload = offload }
@@ -259,15 +288,22 @@ extension SocketFacts.Kind {
     }
 }
 
-extension ClientView.Holds {
-    /// What a client in the background is kept awake by.
-    fileprivate func names(_ view: ClientView) -> String {
+extension ClientView {
+    /// What a client in the background is kept awake by, or one without a process waits for.
+    fileprivate func detail(at now: Instant) -> String {
         var names: [String] = []
-        if contains(.enteringBackground) { names.append("entering the background") }
-        if contains(.openWake) { names.append("handling a wake") }
-        if contains(.linger) { names.append("lingering") }
-        if view.state == .background, !view.backgroundTasks.isEmpty { names.append("background tasks") }
-        if view.state == .background, view.mediaPlays { names.append("media") }
+        if holds.contains(.enteringBackground) { names.append("entering the background") }
+        if holds.contains(.openWake) { names.append("handling a wake") }
+        if holds.contains(.linger) { names.append("lingering") }
+        if state == .background, !backgroundTasks.isEmpty { names.append("background tasks") }
+        if state == .background, mediaPlays { names.append("media") }
+        if launches.hibernates { names.append("to be ended instead of suspended") }
+        if !launches.reasons.isEmpty, state == .dormant || state == .launching {
+            names.append("to be launched: \(launches.reasons.names)")
+        }
+        if let until = launches.notBefore, !launches.reasons.isEmpty {
+            names.append("not before \(until.since(now).wireMilliseconds) ms")
+        }
         return names.joined(separator: ", ")
     }
 }

@@ -12,7 +12,11 @@ struct Candidate: ~Copyable {
     let process: ProcessHandle
     let identifier: String
     let launch: WireLaunchSpecification?
+    let recipe: LaunchRecipe?
     let wantsWakeWord: Bool
+    let takesSocketsBack: Bool
+    /// It has been told before that it is.
+    var isWelcome = false
 }
 
 /// Connections come, are written to, and go.
@@ -108,16 +112,12 @@ extension Supervisor {
         }
     }
 
-    /// Sends a message with a descriptor, which stays ours, unless the peer's queue is full.
+    /// Sends a message with descriptors, which stay ours, unless the peer's queue is full.
     func trySending(
-        _ message: WireSupervisorMessage, to connection: Connection, descriptor: CInt
-    ) -> Bool {
+        _ message: WireSupervisorMessage, to connection: Connection, descriptors: [CInt]
+    ) throws(SystemError) -> Bool {
         journal?.link.flush()
-        do {
-            return try connection.socket.send(message.serializedBytes(), descriptors: [descriptor])
-        } catch {
-            return false
-        }
+        return try connection.socket.send(Self.encode(message), descriptors: descriptors)
     }
 
     @discardableResult
@@ -135,14 +135,14 @@ extension Supervisor {
             log(.slowReaders, .warning, "\(name(of: connection)) does not read what it is sent")
             dropLater(connection)
         case .failed:
-            dropLater(connection)
+            hungUpLater(connection)
         }
         return false
     }
 
     /// The peer has read something.
     func goOnSending(_ connection: Connection) {
-        guard connection.flush() else { return drop(connection, "it hung up") }
+        guard connection.flush() else { return hungUp(connection) }
         if connection.outgoing.isEmpty, connection.listing != nil { goOnListing(connection) }
     }
 
@@ -158,6 +158,7 @@ extension Supervisor {
     /// While the core's actions are carried out, none of them may pull a client away from under the others.
     func dropLater(_ connection: Connection) {
         switch connection.role {
+        case .client where connection.isHungUp: break
         case .client(let record): followUps.append(.gone(record.id))
         case .stranger, .watcher: closeConnection(connection)
         }

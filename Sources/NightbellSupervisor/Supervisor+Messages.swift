@@ -15,7 +15,8 @@ extension Supervisor {
     /// Reads what a connection has sent; the rest of a flood waits for the next turn.
     func receiveMessages(_ connection: Connection) {
         for _ in 0..<configuration.messagesPerTurn {
-            guard connections[connection.key] === connection, connection.listing == nil else { return }
+            guard connections[connection.key] === connection, connection.listing == nil, !connection.isHungUp
+            else { return }
             // What does not fit into our table the kernel would close on this thread, however long that takes.
             if !hasDescriptors(for: connection.credentials, 0),
                 connection.socket.nextPacketCarriesDescriptors()
@@ -30,12 +31,13 @@ extension Supervisor {
                     return
                 case .end:
                     connection.hasEnded = true
-                    return drop(connection, "it hung up")
+                    return hungUp(connection)
                 case .packet(_, let truncated, let controlTruncated):
                     takePacket(connection, truncated: truncated, controlTruncated: controlTruncated)
                 }
             } catch {
-                return drop(connection, "\(error)")
+                logger.debug("\(name(of: connection)): \(error)")
+                return hungUp(connection)
             }
         }
     }
@@ -94,20 +96,24 @@ extension Supervisor {
             }
             takeHello(hello, connection, request)
         case .restartNoted(let message):
+            rejoinSilently(connection)
             // Of an earlier restart, it says nothing about this one.
             guard let client = connection.client, message.restart == journal?.restarts else { return }
             feed(.message(.restartNoted, from: client.id, RequestKey(connection: connection.key, request: 0)))
-        case .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient, .upgrade:
+        case .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient, .launchClient,
+            .forgetClient, .relieveMemory, .upgrade:
             administrate(body, connection, request)
         case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
-            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone:
-            guard let client = connection.client else {
+            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate:
+            guard let client = speaker(connection) else {
                 return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
             }
             let key = RequestKey(
                 connection: connection.key, request: request, isRepeated: whole.isRepeated)
             if case .readyToSuspend(let ready) = body { takeLent(ready.lent, from: client.id) }
+            if case .saveState(let message) = body { offeredState = message.state.bytes ?? [] }
+            defer { offeredState = [] }
             switch ClientMessage.make(body, longestName: Self.longestName) {
             case .success(let message):
                 feed(.message(message, from: client.id, key))
@@ -127,21 +133,29 @@ extension Supervisor {
     // MARK: Hello
 
     private func takeHello(_ hello: WireHello, _ connection: Connection, _ request: UInt64) {
+        noticeEnd(before: hello, connection)
         switch registration(hello, connection) {
         case .failure(let error):
             breach(connection, error.wire, request: request)
-        case .success(let registration):
+        case .success(var registration):
+            let recipe = recipe(hello, registration.identifier, connection)
+            let launched = launchedClient(registration.identifier, connection)
+            registration.isLaunchable = recipe != nil || launched != nil
             do {
-                let process = ProcessHandle(
-                    pidfd: try connection.socket.peerProcess(), pid: connection.credentials.pid)
                 candidate = Candidate(
-                    process: process, identifier: hello.identifier,
-                    launch: hello.hasLaunch ? hello.launch : nil, wantsWakeWord: hello.wantsWakeWord)
+                    process: try process(of: connection), identifier: hello.identifier,
+                    launch: hello.hasLaunch && recipe == nil ? hello.launch : nil, recipe: recipe,
+                    wantsWakeWord: hello.wantsWakeWord, takesSocketsBack: hello.takesSocketsBack)
             } catch {
                 let gone = WireError(.processGone, "the process that connected cannot be told: \(error)")
                 return breach(connection, gone, request: request)
             }
-            feed(.registration(registration, RequestKey(connection: connection.key, request: request)))
+            let key = RequestKey(connection: connection.key, request: request)
+            if let launched {
+                feed(.rejoined(launched, registration, key))
+            } else {
+                feed(.registration(registration, key))
+            }
             candidate = nil
         }
     }
@@ -174,10 +188,15 @@ extension Supervisor {
         guard !hello.hasLaunch || hello.launch.isWithin(WireLaunchSpecification.maximumBytes) else {
             return refusal(.invalidArgument, "the launch specification is too large")
         }
-        return .success(
-            Registration(
-                identifier: identifier, user: connection.credentials.uid, modes: modes,
-                wakeLimitPolicy: policy))
+        var registration = Registration(
+            identifier: identifier, user: connection.credentials.uid, modes: modes, wakeLimitPolicy: policy)
+        registration.exitsOnSuspend = hello.exitsOnSuspend
+        if let declared = launches.declarations[identifier]?.registration, declared.user == registration.user
+        {
+            registration.exitsOnSuspend = hello.exitsOnSuspend || declared.exitsOnSuspend
+            registration.keepAliveTimeout = modes.contains(.voip) ? declared.keepAliveTimeout : nil
+        }
+        return .success(registration)
     }
 
     // MARK: HandOver
@@ -186,7 +205,7 @@ extension Supervisor {
         _ handOver: WireHandOver, _ connection: Connection, _ request: UInt64, isRepeated: Bool,
         controlTruncated: Bool
     ) {
-        guard let client = connection.client else {
+        guard let client = speaker(connection) else {
             return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
         }
         guard !controlTruncated else {
@@ -236,6 +255,7 @@ extension Supervisor {
             guard let descriptor = packet.takeDescriptor() else { break }
             do {
                 var offer = try SocketOffer(tag: tag, inspecting: descriptor.rawValue)
+                offer.survives = socket.survives
                 if socket.hasProfile { inspectProfile(of: socket, descriptor.rawValue, &offer) }
                 offers.append(offer)
                 offered.append(descriptor, name: socket.name)
@@ -312,8 +332,15 @@ extension ClientMessage {
             return .success(.readyToSuspend(epoch: message.epoch, notIdle: notIdle))
         case .wakeDone(let message):
             return .success(.wakeDone(wakeID: message.wakeID))
+        case .saveState(let message):
+            guard let state = message.state.bytes else {
+                return .failure(InvalidMessage(wire: WireError(.invalidArgument, "the state is incomplete")))
+            }
+            return .success(.saveState(byteCount: state.count))
+        case .hibernate:
+            return .success(.hibernate)
         case .hello, .handOver, .restartNoted, .status, .list, .show, .watch, .wakeClient, .suspendClient,
-            .quitClient, .upgrade:
+            .quitClient, .launchClient, .forgetClient, .relieveMemory, .upgrade:
             preconditionFailure("these have paths of their own")
         }
     }

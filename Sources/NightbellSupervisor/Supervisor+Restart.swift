@@ -91,19 +91,24 @@ extension Supervisor {
         journal.begin()
         guard journal.restarts > 0 else { return }
         var legacy = journal.legacy(records)
-        for (id, record) in records.clients {
-            takeConnection(id, record, store.take(.client(id))?.takeDescriptor())
-        }
-        // Whose process or connection turned out to be gone is not in it any more.
+        var heirs = Heirs()
+        for (id, record) in records.clients { take(id, record, &store, &heirs) }
+        // Whose process or connection turned out to be gone is not in it any more, unless it can come back.
         legacy.clients = legacy.clients.compactMap { client in
-            guard let record = connection(of: client.id)?.client else { return nil }
+            guard heirs.clients.contains(client.id) else { return nil }
+            guard let record = connection(of: client.id)?.client else { return client }
             var client = client
             client.execution = execution(of: client, record)
             return client
         }
         let waiting = Set(legacy.clients.filter(\.needsConditions).map(\.id))
         legacy.sockets = zip(records.sockets, legacy.sockets).compactMap { record, socket in
-            take(
+            guard heirs.clients.contains(socket.owner) else {
+                journal.forget(socket.token)
+                if records.profiles[socket.token] != nil { journal.forgetOffload(socket.token) }
+                return nil
+            }
+            return take(
                 socket, record.name, store.take(.socket(socket.token))?.takeDescriptor(), waiting,
                 records.profiles[socket.token], records.formerOptions[socket.token])
         }
@@ -113,7 +118,7 @@ extension Supervisor {
         } catch {
             preconditionFailure("what this very program has written can be read: \(error)")
         }
-        for socket in legacy.sockets { journal.noteEnd(of: socket.token, supervision) }
+        for client in legacy.clients { journal.noteEnds(client.id, supervision) }
         journal.write(&supervision, after: nil)
         for client in legacy.clients { welcomeBack(client) }
         hasTakenOver = true
@@ -121,33 +126,7 @@ extension Supervisor {
             "took over \(legacy.clients.count) clients with \(legacy.sockets.count) sockets",
             metadata: ["restarts": "\(journal.restarts)"])
         perform()
-    }
-
-    private func takeConnection(
-        _ client: ClientID, _ record: ClientRecordBytes, _ descriptor: consuming OwnedDescriptor?
-    ) {
-        do {
-            guard let descriptor else { throw SystemError(code: EBADF, call: "connection") }
-            let socket = SeqPacketSocket(adopting: descriptor)
-            let credentials = try socket.peerCredentials()
-            let process = ProcessHandle(pidfd: try socket.peerProcess(), pid: credentials.pid)
-            let connection = try Connection(
-                key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
-            connection.hasSpoken = true
-            let launch =
-                record.launch.isEmpty
-                ? nil : try WireLaunchSpecification(serializedBytes: record.launch)
-            let known = try ClientRecord(
-                id: client, identifier: record.registration.identifier.description, process: process,
-                launch: launch, wantsWakeWord: record.wantsWakeWord, connection: connection.key, loop: loop)
-            connections.insert(connection)
-            connection.role = .client(known)
-            note(connection, of: client, known)
-        } catch {
-            // Its process has ended, and nobody was there to hear of it.
-            logger.debug("\(record.registration.identifier) is gone: \(error)")
-            journal?.forget(client, record.registration.identifier, supervision)
-        }
+        tellOfEnds(heirs)
     }
 
     private func execution(of client: Legacy.Client, _ record: ClientRecord) -> Legacy.Execution {
@@ -172,7 +151,7 @@ extension Supervisor {
         _ socket: Legacy.Socket, _ name: String, _ descriptor: consuming OwnedDescriptor?,
         _ waiting: Set<ClientID>, _ profile: [UInt8]?, _ former: TCPKeepAlive?
     ) -> Legacy.Socket? {
-        guard let descriptor, connection(of: socket.owner) != nil else {
+        guard let descriptor else {
             journal?.forget(socket.token)
             if profile != nil { journal?.forgetOffload(socket.token) }
             return nil
@@ -190,13 +169,9 @@ extension Supervisor {
     }
 
     private func welcomeBack(_ client: Legacy.Client) {
+        tellLaunchedOfRestart(client.id)
         guard let connection = connection(of: client.id), let record = connection.client else { return }
-        do {
-            record.wakeWord = try unsafe earlyWaker.add(
-                client.id.slot, user: connection.credentials.uid, wantsWord: record.wantsWakeWord)
-        } catch {
-            log(.connections, .notice, "no wake word for \(record.identifier): \(error)")
-        }
+        addWakeWord(record, connection)
         switch supervision.state(of: client.id) {
         case .suspended:
             // It would pile up where nobody reads.
@@ -204,7 +179,7 @@ extension Supervisor {
             guard supervision.isCertainToWake(client.id), let epoch = client.epoch else { return }
             let thaw = suspender.quickThaw(slot: client.id.slot)
             unsafe earlyWaker.set(client.id.slot, epoch: epoch, thaw: thaw)
-        case .notRunning, .inactive, .active, .background, .suspending, .terminating:
+        case .notRunning, .inactive, .active, .background, .suspending, .terminating, .dormant, .launching:
             tellOfRestart(connection)
         }
     }
@@ -218,8 +193,12 @@ extension Supervisor {
         if let word = record.wakeWord, connection.outgoing.isEmpty {
             message.wakeWord = UInt32(word.index)
             let whole = WireSupervisorMessage(.supervisorRestarted(message))
-            // With a full queue it has to do without the word.
-            if trySending(whole, to: connection, descriptor: word.descriptor) { return }
+            do {
+                // With a full queue it has to do without the word.
+                if try trySending(whole, to: connection, descriptors: [word.descriptor]) { return }
+            } catch {
+                return hungUpLater(connection)
+            }
             message.wakeWord = 0
         }
         send(WireSupervisorMessage(.supervisorRestarted(message)), to: connection)
@@ -244,6 +223,9 @@ extension Supervisor {
             break
         }
     }
+
+    /// How long nobody serves at the most when another program is to take over, whether it does or not.
+    static let longestSilence: Duration = .seconds(10)
 
     /// Another program may take the place of this one: what is known is written through, and from here on nothing is
     /// done until the keeper says that it does not.

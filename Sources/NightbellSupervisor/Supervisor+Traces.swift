@@ -9,7 +9,10 @@ extension Supervisor {
         if trace.level >= logger.logLevel {
             logger.log(level: trace.level, "\(identifier(of: client)): \(trace.kind) \(trace.detail)")
         }
-        if case .state(_, to: .suspended) = trace { warnOfLocks(client) }
+        if case .state(let from, let to) = trace {
+            if to == .suspended { warnOfLocks(client) }
+            if pageOut != nil { pageOut(client, from, to) }
+        }
         if watchers > 0 { tellWatchers(trace, of: client, identifier(of: client)) }
     }
 
@@ -60,9 +63,10 @@ extension Trace {
         switch self {
         // A client can make as many of these as it likes, so they are not logged unless somebody asks.
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning:
+            .foundRunning, .parked, .launching, .rejoined:
             .debug
-        case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated:
+        case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated, .crashed, .gaveUp,
+            .stateDropped:
             .notice
         case .keepAliveLate:
             .warning
@@ -87,6 +91,12 @@ extension Trace {
         case .keepAliveLate: "late"
         case .tooManyWakes: "limit"
         case .terminated: "terminated"
+        case .parked: "parked"
+        case .launching: "launching"
+        case .rejoined: "rejoined"
+        case .crashed: "crashed"
+        case .gaveUp: "gave up"
+        case .stateDropped: "state dropped"
         }
     }
 
@@ -105,6 +115,12 @@ extension Trace {
         case .keepAliveLate(let lateness): "by \(lateness)"
         case .tooManyWakes: "woken too often"
         case .terminated(let reason): reason.name
+        case .parked: "no process, sockets parked"
+        case .launching(let reasons): reasons.names
+        case .rejoined: ""
+        case .crashed: "ended badly"
+        case .gaveUp: "ended badly too often in a row"
+        case .stateDropped: "it ended badly with it"
         }
     }
 }

@@ -1,8 +1,10 @@
 import Descriptors
+import Durability
 import EventLoop
 import Glibc
 package import Keeper
 public import Logging
+import MemoryPressure
 import NightbellCore
 import NightbellWire
 import Suspension
@@ -15,6 +17,7 @@ import Suspension
 public actor Supervisor {
     nonisolated let loop: LoopExecutor
     private nonisolated let stopRequest: EventDescriptor
+    nonisolated let memoryRequest: EventDescriptor
     let configuration: SupervisorConfiguration
     let logger: Logger
     let startedAt: Instant
@@ -53,6 +56,17 @@ public actor Supervisor {
     var offered = Offered()
     /// Who says Hello at the moment.
     var candidate: Candidate?
+    /// The client that is being declared.
+    var declaring: Declaration?
+    /// The state that is being saved.
+    var offeredState: [UInt8] = []
+    var launches: LaunchTable
+    /// Clients that have hung up and may be about to end, in that order.
+    var hungUpConnections: [(key: UInt64, until: Instant)] = []
+    let identifierStore: IdentifierStore?
+    var memoryWatcher: MemoryWatcher?
+    /// Writes sleepers to swap, if that is wanted and there is any.
+    let pageOut: PageOut?
     var now: Instant
     var watchers = 0
     var nextLookAtLocks = Instant(nanoseconds: .min)
@@ -73,8 +87,10 @@ public actor Supervisor {
     let timerWatch: Watch
     private var armedDeadline: Instant?
     private let stopWatch: Watch
+    private let memoryRequestWatch: Watch
     private let signalWatches: SignalWatches
     private var phase = Phase.running
+    private var hasBegun = false
 
     enum Phase {
         case running
@@ -84,7 +100,7 @@ public actor Supervisor {
     }
 
     /// The longest packet of the protocol.
-    static let maximumPacket = 65_536
+    static let maximumPacket = 131_072
     /// How long the last messages may take.
     private static let lameDuck: Duration = .seconds(2)
 
@@ -129,11 +145,18 @@ public actor Supervisor {
         unsafe earlyWaker = EarlyWaker()
         directory = endowment.directory.take()
         mustWait = endowment.mustWait
+        launches = LaunchTable(configuration.declarations)
+        pageOut = configuration.pagesOut && PageOut.hasSwap ? PageOut() : nil
+        if configuration.pagesOut, pageOut == nil {
+            logger.notice("sleepers are not written to swap: there is none")
+        }
+        identifierStore = try Self.openIdentifiers(configuration, logger)
         var isListening = false
         do {
             loop = try LoopExecutor()
             timer = try TimerDescriptor()
             stopRequest = try EventDescriptor()
+            memoryRequest = try EventDescriptor()
             switch endowment.listener.take() {
             case .some(let listener):
                 acceptance = Acceptance(listener)
@@ -149,18 +172,22 @@ public actor Supervisor {
             listenerWatch = try loop.watch(
                 acceptance.listener.rawValue, .read, .persistent, token: WatchToken(.listener).rawValue)
             signalWatches = try SignalWatches(configuration.stopSignals, loop)
+            memoryRequestWatch = try loop.watch(
+                memoryRequest.rawValue, .read, .persistent, token: WatchToken(.memoryPressure).rawValue)
+            try memoryRequestWatch.arm()
+            // The first turn, in which everything is taken over or begun, comes at once.
+            try timer.set(absoluteNanoseconds: 0)
             if let journal {
                 keeperWatch = try loop.watch(
                     journal.link.rawValue, .read, .persistent, token: WatchToken(.keeper).rawValue)
                 try keeperWatch?.arm()
-                // The first turn, in which everything is taken over, comes at once.
-                try timer.set(absoluteNanoseconds: 0)
             } else {
                 keeperWatch = nil
             }
             try timerWatch.arm()
             try stopWatch.arm()
             try listenerWatch.arm()
+            memoryWatcher = try MemoryWatcher.begin(configuration, loop, logger)
             try Self.requireRoomForOne()
         } catch {
             if isFirst { suspender.detachAll() }
@@ -204,10 +231,23 @@ public actor Supervisor {
         }
     }
 
+    /// Says that memory is short, for those who know it in another way than by
+    /// `SupervisorConfiguration.memoryPressure`. Suspended clients that can be launched again are ended, a few of
+    /// the largest each time. From any thread.
+    public nonisolated func memoryIsShort() {
+        do {
+            try memoryRequest.signal()
+        } catch {
+            preconditionFailure("an eventfd of our own can be written to: \(error)")
+        }
+    }
+
     /// The time of a client's keep-alive, of a budget or of the end: there is one timer for all.
     func setTimer() {
         var deadline = supervision.nextDeadline
         if let silence = silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
+        if let patience = hungUpConnections.first?.until { deadline = min(deadline ?? patience, patience) }
+        if !hasBegun { deadline = now }
         if case .lameDuck(let until) = phase { deadline = until }
         guard deadline != armedDeadline else { return }
         armedDeadline = deadline
@@ -224,8 +264,11 @@ public actor Supervisor {
         now = Instant(nanoseconds: BootClock.now())
         takeOver()
         for ready in batch { take(ready) }
+        if !hasBegun { begin() }
+        forgetHungUp()
         if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
         expelSilent()
+        if quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
         parked.endTurn()
         suspender.settle()
@@ -250,7 +293,13 @@ public actor Supervisor {
         case .connectionWritable:
             if let connection = connections[token] { goOnSending(connection) }
         case .processExit:
-            if let connection = connections[token] { drop(connection, "its process ended") }
+            if let connection = connections[token] { processEnded(connection) }
+        case .launchReport:
+            if let record = launches[token] { launchReported(record) }
+        case .launchExit:
+            if let record = launches[token] { launchEnded(record) }
+        case .memoryPressure:
+            relieveMemory()
         case .socket:
             if let owner = token.owner, unsafe earlyWaker.hasThawed(owner) {
                 suspender.noteThawed(slot: owner)
@@ -263,6 +312,14 @@ public actor Supervisor {
         case nil:
             preconditionFailure("the loop made up a token")
         }
+    }
+
+    /// The first turn: it comes as soon as somebody serves.
+    private func begin() {
+        hasBegun = true
+        recallOwnership()
+        if journal?.hasBegun != true { launchDeclared() }
+        journal?.hasBegun = true
     }
 
     private func clearTimer() {

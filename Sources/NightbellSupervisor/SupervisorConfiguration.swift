@@ -14,6 +14,19 @@ public struct SupervisorConfiguration: Sendable {
         case none
     }
 
+    /// Memory is short when processes have lost this much time within a window because they waited for it.
+    public struct MemoryPressureTrigger: Sendable, Hashable {
+        /// `/proc/pressure/memory`, or `memory.pressure` of a cgroup.
+        public var file = "/proc/pressure/memory"
+        /// Whether all processes must have waited at the same time, or only some.
+        public var isFull = false
+        public var stall: Duration = .milliseconds(200)
+        /// 500 ms to 10 s, and whole multiples of 2 s for a supervisor without `CAP_SYS_RESOURCE`.
+        public var window: Duration = .seconds(2)
+
+        public init() {}
+    }
+
     /// The path of the control socket. A socket that nobody listens on any more is replaced.
     public var socketPath: String
     /// A directory for what must survive a crash of the supervisor, but no restart of the machine.
@@ -40,6 +53,16 @@ public struct SupervisorConfiguration: Sendable {
     /// Where in the cgroup hierarchy clients are put, such as `/nightbell.slice`; below the supervisor's own cgroup
     /// if `nil`.
     public var cgroupParent: String?
+    /// A directory for the little that must survive a restart of the machine: whom identifiers belong to, and which
+    /// clients were quit by their users. Nothing is kept if `nil`.
+    public var stateDirectory: String?
+    /// When memory counts as short; never if `nil`.
+    public var memoryPressure: MemoryPressureTrigger?
+    /// Whether the memory of a client that is suspended is written to swap at once (`MADV_PAGEOUT`), where there is
+    /// any.
+    public var pagesOut = false
+    /// Clients that are known before they say so themselves.
+    package var declarations: [Declaration] = []
     /// Descriptive: shown by `nightbell status`.
     public var version = ""
     /// Descriptive: the file that this configuration was read from; empty if none.

@@ -1,4 +1,5 @@
 import Descriptors
+import Durability
 import EventLoop
 import Glibc
 import Suspension
@@ -10,6 +11,8 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
         case runtimeDirectory
         /// The control socket cannot be listened on. `errno` `EADDRINUSE`: another supervisor does.
         case socket
+        /// The table of identifiers cannot be read, or is of a later version.
+        case state
         /// No event loop, timer or descriptor could be had.
         case loop
         /// The way of suspension that was asked for does not work here.
@@ -27,6 +30,12 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
         self.code = code
         errorNumber = error.code
         description = "\(what): \(error)\(Self.advice(error))"
+    }
+
+    init(_ code: Code, _ error: IdentifierStore.Failure) {
+        self.code = code
+        errorNumber = error.code
+        description = error.description
     }
 
     init(_ code: Code, _ description: String) {

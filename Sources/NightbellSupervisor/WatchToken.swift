@@ -8,6 +8,9 @@ struct WatchToken: Sendable {
         case connectionWritable
         case processExit
         case socket
+        case launchReport
+        case launchExit
+        case memoryPressure
         case keeper
         /// A socket with a profile. Its owner is not in the token: it does not thaw anybody by itself.
         case offloadedSocket

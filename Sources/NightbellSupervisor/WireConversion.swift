@@ -75,6 +75,8 @@ extension ClientState {
         case .suspending: .suspending
         case .suspended: .suspended
         case .terminating: .terminating
+        case .dormant: .dormant
+        case .launching: .launching
         }
     }
 
@@ -88,6 +90,8 @@ extension ClientState {
         case .suspending: "suspending"
         case .suspended: "suspended"
         case .terminating: "terminating"
+        case .dormant: "dormant"
+        case .launching: "launching"
         }
     }
 }
@@ -110,6 +114,8 @@ extension WakeReasons {
         if contains(.request) { reasons.append(.request) }
         if contains(.clientMessage) { reasons.append(.clientMessage) }
         if contains(.supervisorStopping) { reasons.append(.supervisorStopping) }
+        if contains(.launched) { reasons.append(.launched) }
+        if contains(.relaunched) { reasons.append(.relaunched) }
         if contains(.unanswered) { reasons.append(.unanswered) }
         if contains(.pathLost) { reasons.append(.pathLost) }
         return reasons
@@ -122,6 +128,8 @@ extension WakeReasons {
         if contains(.request) { names.append("request") }
         if contains(.clientMessage) { names.append("client message") }
         if contains(.supervisorStopping) { names.append("supervisor stopping") }
+        if contains(.launched) { names.append("launched with the supervisor") }
+        if contains(.relaunched) { names.append("launched again after a crash") }
         if contains(.unanswered) { names.append("no answer to a ping") }
         if contains(.pathLost) { names.append("path lost") }
         return names.joined(separator: ", ")
@@ -134,6 +142,10 @@ extension TerminationReason {
         case .quitByUser: "quit by the user"
         case .backgroundTasksOverran: "background tasks not ended in time"
         case .tooManyWakes: "woken too often"
+        case .memoryPressure: "memory is short"
+        case .hibernation: "it asked for that instead of being suspended"
+        case .exitsOnSuspend: "it does not want to be in the background"
+        case .launchOverran: "it was launched and did not say who it is in time"
         }
     }
 }
@@ -146,6 +158,7 @@ extension Step {
         case .wake: "wake"
         case .backgroundTasks: "background tasks"
         case .termination: "termination"
+        case .launch: "launch"
         }
     }
 }
@@ -200,6 +213,10 @@ extension WireError {
                 (.opaqueSocket, "encrypted, and not by the kernel: the supervisor cannot see messages in it")
             case .profileNotForThis:
                 (.profileNotForThis, "the profile is not for descriptors of this kind")
+            case .cannotLaunch:
+                (.cannotLaunch, "the supervisor does not know, or may not, start this program")
+            case .stateTooLarge(let limit):
+                (.stateTooLarge, "the state has more than \(limit) bytes")
             case .noSuchClient:
                 (.noSuchClient, "no running client that you may see has this identifier")
             }
@@ -230,6 +247,12 @@ extension WireCounters {
         socketsAdopted = counters.socketsAdopted
         socketsRefused = counters.socketsRefused
         asleepNs = counters.asleepNanoseconds
+        launches = counters.launches
+        crashes = counters.crashes
+        gaveUp = counters.gaveUp
+        endedUnderPressure = counters.endedUnderPressure
+        hibernations = counters.hibernations
+        overrunsLaunch = counters.overrunsLaunch
     }
 }
 

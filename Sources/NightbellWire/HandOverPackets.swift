@@ -43,6 +43,9 @@ package struct HandOverPacket {
                         let name = reader.text(until: nameEnd)
                     else { return false }
                     socket.name = name
+                case 3 << 3:
+                    guard let survives = reader.varint() else { return false }
+                    socket.survives = survives != 0
                 default:
                     return false
                 }

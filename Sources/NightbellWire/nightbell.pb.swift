@@ -12,9 +12,9 @@
 ///
 /// A client connects to the supervisor's Unix socket (SOCK_SEQPACKET) and exchanges packets. Each packet
 /// holds exactly one message: a ClientMessage towards the supervisor, a SupervisorMessage back. A packet
-/// holds at most 65,536 bytes. Descriptors travel as ancillary data (SCM_RIGHTS) of the packet whose message
+/// holds at most 131,072 bytes. Descriptors travel as ancillary data (SCM_RIGHTS) of the packet whose message
 /// speaks of them. Of a client's messages only HandOver may carry any (at most 253, the kernel's limit), and exactly one for
-/// each of its sockets, in the same order; of the supervisor's only Welcome, one, and only to who asked for it. A packet that breaks these rules, does not decode, or is of no known kind is answered with
+/// each of its sockets, in the same order; of the supervisor's only Welcome, and only to who asked for them. A packet that breaks these rules, does not decode, or is of no known kind is answered with
 /// Error and the connection is closed: that client's only. Unknown fields are ignored.
 ///
 /// A client says Hello first. Administration (Status … Quit) needs no Hello. A connection that says nothing at all for
@@ -197,11 +197,17 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
   /// the supervisor goes away: sockets are released, timers are the client's
   case supervisorStopping // = 5
 
+  /// the client was launched together with the supervisor
+  case launched // = 6
+
+  /// the client was launched again because it had ended badly
+  case relaunched // = 7
+
   /// the peer of a socket has not answered a ping that was sent for the client
-  case unanswered // = 7
+  case unanswered // = 8
 
   /// the kernel has given a connection up: nothing that is sent arrives
-  case pathLost // = 8
+  case pathLost // = 9
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -216,8 +222,10 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case 3: self = .request
     case 4: self = .clientMessage
     case 5: self = .supervisorStopping
-    case 7: self = .unanswered
-    case 8: self = .pathLost
+    case 6: self = .launched
+    case 7: self = .relaunched
+    case 8: self = .unanswered
+    case 9: self = .pathLost
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -230,8 +238,10 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case .request: return 3
     case .clientMessage: return 4
     case .supervisorStopping: return 5
-    case .unanswered: return 7
-    case .pathLost: return 8
+    case .launched: return 6
+    case .relaunched: return 7
+    case .unanswered: return 8
+    case .pathLost: return 9
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -244,6 +254,8 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     .request,
     .clientMessage,
     .supervisorStopping,
+    .launched,
+    .relaunched,
     .unanswered,
     .pathLost,
   ]
@@ -260,6 +272,12 @@ package nonisolated enum WireClientState: SwiftProtobuf.Enum, Swift.CaseIterable
   case suspending // = 5
   case suspended // = 6
   case terminating // = 7
+
+  /// no process; sockets are parked, or there is something else to come back to
+  case dormant // = 8
+
+  /// its program was started and has not said Hello yet
+  case launching // = 9
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -276,6 +294,8 @@ package nonisolated enum WireClientState: SwiftProtobuf.Enum, Swift.CaseIterable
     case 5: self = .suspending
     case 6: self = .suspended
     case 7: self = .terminating
+    case 8: self = .dormant
+    case 9: self = .launching
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -290,6 +310,8 @@ package nonisolated enum WireClientState: SwiftProtobuf.Enum, Swift.CaseIterable
     case .suspending: return 5
     case .suspended: return 6
     case .terminating: return 7
+    case .dormant: return 8
+    case .launching: return 9
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -304,6 +326,8 @@ package nonisolated enum WireClientState: SwiftProtobuf.Enum, Swift.CaseIterable
     .suspending,
     .suspended,
     .terminating,
+    .dormant,
+    .launching,
   ]
 
 }
@@ -389,6 +413,12 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// everything goes on as it was
   case upgradeFailed // = 49
 
+  /// the supervisor does not know, or may not, start this program
+  case cannotLaunch // = 50
+
+  /// the quota of this client or uid
+  case stateTooLarge // = 51
+
   /// a profile with settings that make no sense
   case invalidProfile // = 56
 
@@ -437,6 +467,8 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case 47: self = .invalidArgument
     case 48: self = .truncatedDescriptors
     case 49: self = .upgradeFailed
+    case 50: self = .cannotLaunch
+    case 51: self = .stateTooLarge
     case 56: self = .invalidProfile
     case 57: self = .opaqueSocket
     case 58: self = .profileNotForThis
@@ -478,6 +510,8 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case .invalidArgument: return 47
     case .truncatedDescriptors: return 48
     case .upgradeFailed: return 49
+    case .cannotLaunch: return 50
+    case .stateTooLarge: return 51
     case .invalidProfile: return 56
     case .opaqueSocket: return 57
     case .profileNotForThis: return 58
@@ -519,6 +553,8 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     .invalidArgument,
     .truncatedDescriptors,
     .upgradeFailed,
+    .cannotLaunch,
+    .stateTooLarge,
     .invalidProfile,
     .opaqueSocket,
     .profileNotForThis,
@@ -647,6 +683,22 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .wakeDone(newValue)}
   }
 
+  package var saveState: WireSaveState {
+    get {
+      if case .saveState(let v)? = body {return v}
+      return WireSaveState()
+    }
+    set {body = .saveState(newValue)}
+  }
+
+  package var hibernate: WireHibernate {
+    get {
+      if case .hibernate(let v)? = body {return v}
+      return WireHibernate()
+    }
+    set {body = .hibernate(newValue)}
+  }
+
   package var restartNoted: WireRestartNoted {
     get {
       if case .restartNoted(let v)? = body {return v}
@@ -711,6 +763,30 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .quitClient(newValue)}
   }
 
+  package var launchClient: WireLaunchClient {
+    get {
+      if case .launchClient(let v)? = body {return v}
+      return WireLaunchClient()
+    }
+    set {body = .launchClient(newValue)}
+  }
+
+  package var forgetClient: WireForgetClient {
+    get {
+      if case .forgetClient(let v)? = body {return v}
+      return WireForgetClient()
+    }
+    set {body = .forgetClient(newValue)}
+  }
+
+  package var relieveMemory: WireRelieveMemory {
+    get {
+      if case .relieveMemory(let v)? = body {return v}
+      return WireRelieveMemory()
+    }
+    set {body = .relieveMemory(newValue)}
+  }
+
   package var upgrade: WireUpgrade {
     get {
       if case .upgrade(let v)? = body {return v}
@@ -739,6 +815,8 @@ package nonisolated struct WireClientMessage: Sendable {
     case mediaActivity(WireMediaActivity)
     case readyToSuspend(WireReadyToSuspend)
     case wakeDone(WireWakeDone)
+    case saveState(WireSaveState)
+    case hibernate(WireHibernate)
     case restartNoted(WireRestartNoted)
     case status(WireStatus)
     case list(WireList)
@@ -747,6 +825,9 @@ package nonisolated struct WireClientMessage: Sendable {
     case wakeClient(WireWakeClient)
     case suspendClient(WireSuspendClient)
     case quitClient(WireQuitClient)
+    case launchClient(WireLaunchClient)
+    case forgetClient(WireForgetClient)
+    case relieveMemory(WireRelieveMemory)
     case upgrade(WireUpgrade)
 
   }
@@ -965,6 +1046,13 @@ package nonisolated struct WireHello: Sendable {
   /// Send me a wake word with Welcome.
   package var wantsWakeWord: Bool = false
 
+  /// Tell me to end (WillTerminate) instead of suspending me, and as soon as I leave the foreground.
+  package var exitsOnSuspend: Bool = false
+
+  /// If this identifier has parked sockets and no process, give me their descriptors with Welcome. Without it they are
+  /// closed. A process that the supervisor has launched has them already.
+  package var takesSocketsBack: Bool = false
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
@@ -1017,9 +1105,82 @@ package nonisolated struct WireWelcome: Sendable {
   /// for a message.
   package var wakeWord: UInt32 = 0
 
+  /// The client had no process: this one takes over what the last one left. A Wake follows that tells why it was
+  /// launched, if it was.
+  package var legacy: WireLegacy {
+    get {_legacy ?? WireLegacy()}
+    set {_legacy = newValue}
+  }
+  /// Returns true if `legacy` has been explicitly set.
+  package var hasLegacy: Bool {self._legacy != nil}
+  /// Clears the value of `legacy`. Subsequent reads from it will return its default value.
+  package mutating func clearLegacy() {self._legacy = nil}
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
+
+  fileprivate var _legacy: WireLegacy? = nil
+}
+
+/// What a client's last process has left. See "Coming back".
+package nonisolated struct WireLegacy: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// In the order of their descriptors: those of socket activation (from 3 on) in a process that the supervisor has
+  /// launched, else those that come with Welcome, after that of the wake word. At most 252 come with Welcome.
+  package var sockets: [WireLegacy.Socket] = []
+
+  /// what SaveState has left; absent: nothing, or it was dropped
+  package var state: WireState {
+    get {_state ?? WireState()}
+    set {_state = newValue}
+  }
+  /// Returns true if `state` has been explicitly set.
+  package var hasState: Bool {self._state != nil}
+  /// Clears the value of `state`. Subsequent reads from it will return its default value.
+  package mutating func clearState() {self._state = nil}
+
+  /// the supervisor has launched this process
+  package var launched: Bool = false
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated struct Socket: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var token: UInt64 = 0
+
+    package var tag: WireSocketTag = .unspecified
+
+    package var name: String = String()
+
+    /// as it was handed over, if it was with one
+    package var profile: WireProfile {
+      get {_profile ?? WireProfile()}
+      set {_profile = newValue}
+    }
+    /// Returns true if `profile` has been explicitly set.
+    package var hasProfile: Bool {self._profile != nil}
+    /// Clears the value of `profile`. Subsequent reads from it will return its default value.
+    package mutating func clearProfile() {self._profile = nil}
+
+    package var encrypted: Bool = false
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+
+    fileprivate var _profile: WireProfile? = nil
+  }
+
+  package init() {}
+
+  fileprivate var _state: WireState? = nil
 }
 
 /// Hands over one or more descriptors, which travel with the packet. The supervisor keeps duplicates and
@@ -1043,7 +1204,11 @@ package nonisolated struct WireHandOver: Sendable {
     /// for people to read; at most 64 bytes
     package var name: String = String()
 
-    /// How its pings are dealt with while the client sleeps; for SOCKET_TAG_VOIP only.
+    /// It stays parked when this process is gone, and what happens to it launches the client again. Needs a launch
+    /// specification (CANNOT_LAUNCH).
+    package var survives: Bool = false
+
+    /// How its pings are dealt with while the client sleeps, or is gone and the socket survives; for SOCKET_TAG_VOIP only.
     package var profile: WireProfile {
       get {_profile ?? WireProfile()}
       set {_profile = newValue}
@@ -1761,6 +1926,60 @@ package nonisolated struct WireWillTerminate: Sendable {
   package init() {}
 }
 
+/// Leaves something for the next process: it comes back with Welcome. Replaces what was left before; empty drops it. It
+/// is dropped when the user quits the client, and when it crashes twice in a row at its start. Does not keep the client
+/// awake. Answered with Done, or with Error STATE_TOO_LARGE or CANNOT_LAUNCH.
+package nonisolated struct WireSaveState: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// absent, or of no bytes: nothing is left
+  package var state: WireState {
+    get {_state ?? WireState()}
+    set {_state = newValue}
+  }
+  /// Returns true if `state` has been explicitly set.
+  package var hasState: Bool {self._state != nil}
+  /// Clears the value of `state`. Subsequent reads from it will return its default value.
+  package mutating func clearState() {self._state = nil}
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+
+  fileprivate var _state: WireState? = nil
+}
+
+/// Bytes that mean nothing to the supervisor. On the wire `words` is what `bytes` would be, filled up with zeros to a
+/// multiple of eight; who has a bytes type that comes for free may declare it as such.
+package nonisolated struct WireState: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var size: UInt32 = 0
+
+  /// the first byte is the lowest of the first word
+  package var words: [UInt64] = []
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// Asks to be ended instead of being suspended: once this process has answered ReadyToSuspend and nothing is not idle, it
+/// is killed. Its surviving sockets stay parked. Answered with Done, or with Error CANNOT_LAUNCH.
+package nonisolated struct WireHibernate: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 /// Another supervisor serves this connection from here on, and knows all that the one before knew. Sent to a client
 /// that is suspended once it has been woken. Comes with a descriptor if the client has asked for a wake word: the one
 /// that it had says nothing any more.
@@ -2012,6 +2231,46 @@ package nonisolated struct WireQuitClient: Sendable {
   // methods supported on all messages.
 
   package var identifier: String = String()
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// Launches a client that has no process: a dormant one, or one that a manifest declares. Answered with Done once it is
+/// going to be; with Done as well if it runs.
+package nonisolated struct WireLaunchClient: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var identifier: String = String()
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// Forgets a client that has no process: closes its sockets, drops its state, and gives its identifier up, so that it may
+/// belong to another uid. Answered with Done.
+package nonisolated struct WireForgetClient: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var identifier: String = String()
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// Has the supervisor do what it does when memory is short: it ends a few of the largest suspended clients that can be
+/// launched again. Root, or the supervisor's own user. Answered with Done.
+package nonisolated struct WireRelieveMemory: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2282,6 +2541,37 @@ package nonisolated struct WireCounters: @unchecked Sendable {
     set {_uniqueStorage()._asleepNs = newValue}
   }
 
+  package var launches: UInt64 {
+    get {_storage._launches}
+    set {_uniqueStorage()._launches = newValue}
+  }
+
+  package var crashes: UInt64 {
+    get {_storage._crashes}
+    set {_uniqueStorage()._crashes = newValue}
+  }
+
+  /// crashed too often in a row to be launched again
+  package var gaveUp: UInt64 {
+    get {_storage._gaveUp}
+    set {_uniqueStorage()._gaveUp = newValue}
+  }
+
+  package var endedUnderPressure: UInt64 {
+    get {_storage._endedUnderPressure}
+    set {_uniqueStorage()._endedUnderPressure = newValue}
+  }
+
+  package var hibernations: UInt64 {
+    get {_storage._hibernations}
+    set {_uniqueStorage()._hibernations = newValue}
+  }
+
+  package var overrunsLaunch: UInt64 {
+    get {_storage._overrunsLaunch}
+    set {_uniqueStorage()._overrunsLaunch = newValue}
+  }
+
   /// a ping went unanswered, or the kernel gave the connection up
   package var wakesPathLost: UInt64 {
     get {_storage._wakesPathLost}
@@ -2435,6 +2725,23 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._connectedMs = newValue}
   }
 
+  package var canLaunch: Bool {
+    get {_storage._canLaunch}
+    set {_uniqueStorage()._canLaunch = newValue}
+  }
+
+  /// what SaveState has left
+  package var stateBytes: UInt64 {
+    get {_storage._stateBytes}
+    set {_uniqueStorage()._stateBytes = newValue}
+  }
+
+  /// because it crashed
+  package var launchesInRow: UInt64 {
+    get {_storage._launchesInRow}
+    set {_uniqueStorage()._launchesInRow = newValue}
+  }
+
   /// of its sockets with a profile, if there are any
   package var offload: WireOffloadCounters {
     get {_storage._offload ?? WireOffloadCounters()}
@@ -2447,36 +2754,62 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
-  package nonisolated struct Socket: Sendable {
+  package nonisolated struct Socket: @unchecked Sendable {
     // SwiftProtobuf.Message conformance is added in an extension below. See the
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
     // methods supported on all messages.
 
-    package var token: UInt64 = 0
+    package var token: UInt64 {
+      get {_storage._token}
+      set {_uniqueStorage()._token = newValue}
+    }
 
-    package var tag: WireSocketTag = .unspecified
+    package var tag: WireSocketTag {
+      get {_storage._tag}
+      set {_uniqueStorage()._tag = newValue}
+    }
 
-    package var name: String = String()
+    package var name: String {
+      get {_storage._name}
+      set {_uniqueStorage()._name = newValue}
+    }
 
     /// "tcp", "udp", "unix stream", "pipe", …
-    package var kind: String = String()
+    package var kind: String {
+      get {_storage._kind}
+      set {_uniqueStorage()._kind = newValue}
+    }
 
-    package var local: String = String()
+    package var local: String {
+      get {_storage._local}
+      set {_uniqueStorage()._local = newValue}
+    }
 
-    package var peer: String = String()
+    package var peer: String {
+      get {_storage._peer}
+      set {_uniqueStorage()._peer = newValue}
+    }
 
     /// "held", "armed", "fired", "ended"
-    package var condition: String = String()
+    package var condition: String {
+      get {_storage._condition}
+      set {_uniqueStorage()._condition = newValue}
+    }
+
+    package var survives: Bool {
+      get {_storage._survives}
+      set {_uniqueStorage()._survives = newValue}
+    }
 
     /// only of sockets with a profile
     package var offload: WireClientInfo.Socket.Offload {
-      get {_offload ?? WireClientInfo.Socket.Offload()}
-      set {_offload = newValue}
+      get {_storage._offload ?? WireClientInfo.Socket.Offload()}
+      set {_uniqueStorage()._offload = newValue}
     }
     /// Returns true if `offload` has been explicitly set.
-    package var hasOffload: Bool {self._offload != nil}
+    package var hasOffload: Bool {_storage._offload != nil}
     /// Clears the value of `offload`. Subsequent reads from it will return its default value.
-    package mutating func clearOffload() {self._offload = nil}
+    package mutating func clearOffload() {_uniqueStorage()._offload = nil}
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2487,7 +2820,7 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
 
       package var profile: String = String()
 
-      /// the client sleeps, and pings are dealt with
+      /// the client sleeps, or has no process, and pings are dealt with
       package var active: Bool = false
 
       package var counters: WireOffloadCounters {
@@ -2513,7 +2846,7 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
 
     package init() {}
 
-    fileprivate var _offload: WireClientInfo.Socket.Offload? = nil
+    fileprivate var _storage = _StorageClass.defaultInstance
   }
 
   package init() {}
@@ -2587,20 +2920,20 @@ nonisolated extension WireSocketTag: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireWakeReason: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{2}\u{2}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0")
 }
 
 nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CLIENT_STATE_UNSPECIFIED\0\u{1}CLIENT_STATE_NOT_RUNNING\0\u{1}CLIENT_STATE_INACTIVE\0\u{1}CLIENT_STATE_ACTIVE\0\u{1}CLIENT_STATE_BACKGROUND\0\u{1}CLIENT_STATE_SUSPENDING\0\u{1}CLIENT_STATE_SUSPENDED\0\u{1}CLIENT_STATE_TERMINATING\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CLIENT_STATE_UNSPECIFIED\0\u{1}CLIENT_STATE_NOT_RUNNING\0\u{1}CLIENT_STATE_INACTIVE\0\u{1}CLIENT_STATE_ACTIVE\0\u{1}CLIENT_STATE_BACKGROUND\0\u{1}CLIENT_STATE_SUSPENDING\0\u{1}CLIENT_STATE_SUSPENDED\0\u{1}CLIENT_STATE_TERMINATING\0\u{1}CLIENT_STATE_DORMANT\0\u{1}CLIENT_STATE_LAUNCHING\0")
 }
 
 nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{2}\u{7}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{5}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0")
 }
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{4}\u{f}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{2}\u{16}upgrade\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{4}\u{d}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{2}\u{13}upgrade\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2791,6 +3124,32 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .wakeDone(v)
         }
       }()
+      case 16: try {
+        var v: WireSaveState?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .saveState(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .saveState(v)
+        }
+      }()
+      case 17: try {
+        var v: WireHibernate?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .hibernate(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .hibernate(v)
+        }
+      }()
       case 30: try {
         var v: WireRestartNoted?
         var hadOneofValue = false
@@ -2896,6 +3255,45 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .quitClient(v)
         }
       }()
+      case 39: try {
+        var v: WireLaunchClient?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .launchClient(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .launchClient(v)
+        }
+      }()
+      case 40: try {
+        var v: WireForgetClient?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .forgetClient(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .forgetClient(v)
+        }
+      }()
+      case 41: try {
+        var v: WireRelieveMemory?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .relieveMemory(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .relieveMemory(v)
+        }
+      }()
       case 60: try {
         var v: WireUpgrade?
         var hadOneofValue = false
@@ -2979,6 +3377,14 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
       guard case .wakeDone(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 15)
     }()
+    case .saveState?: try {
+      guard case .saveState(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 16)
+    }()
+    case .hibernate?: try {
+      guard case .hibernate(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 17)
+    }()
     case .restartNoted?: try {
       guard case .restartNoted(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
@@ -3016,6 +3422,18 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
     case .quitClient?: try {
       guard case .quitClient(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 38)
+    }()
+    case .launchClient?: try {
+      guard case .launchClient(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 39)
+    }()
+    case .forgetClient?: try {
+      guard case .forgetClient(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 40)
+    }()
+    case .relieveMemory?: try {
+      guard case .relieveMemory(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 41)
     }()
     case .upgrade?: try {
       guard case .upgrade(let v)? = self.body else { preconditionFailure() }
@@ -3347,7 +3765,7 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Hello"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{1}identifier\0\u{1}modes\0\u{3}wake_limit_policy\0\u{1}launch\0\u{3}wants_wake_word\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{1}identifier\0\u{1}modes\0\u{3}wake_limit_policy\0\u{1}launch\0\u{3}wants_wake_word\0\u{4}\u{4}exits_on_suspend\0\u{3}takes_sockets_back\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3361,6 +3779,8 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
       case 4: try { try decoder.decodeSingularEnumField(value: &self.wakeLimitPolicy) }()
       case 5: try { try decoder.decodeSingularMessageField(value: &self._launch) }()
       case 6: try { try decoder.decodeSingularBoolField(value: &self.wantsWakeWord) }()
+      case 10: try { try decoder.decodeSingularBoolField(value: &self.exitsOnSuspend) }()
+      case 11: try { try decoder.decodeSingularBoolField(value: &self.takesSocketsBack) }()
       default: break
       }
     }
@@ -3389,6 +3809,12 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
     if self.wantsWakeWord != false {
       try visitor.visitSingularBoolField(value: self.wantsWakeWord, fieldNumber: 6)
     }
+    if self.exitsOnSuspend != false {
+      try visitor.visitSingularBoolField(value: self.exitsOnSuspend, fieldNumber: 10)
+    }
+    if self.takesSocketsBack != false {
+      try visitor.visitSingularBoolField(value: self.takesSocketsBack, fieldNumber: 11)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3399,6 +3825,8 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
     if lhs.wakeLimitPolicy != rhs.wakeLimitPolicy {return false}
     if lhs._launch != rhs._launch {return false}
     if lhs.wantsWakeWord != rhs.wantsWakeWord {return false}
+    if lhs.exitsOnSuspend != rhs.exitsOnSuspend {return false}
+    if lhs.takesSocketsBack != rhs.takesSocketsBack {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3446,7 +3874,7 @@ nonisolated extension WireLaunchSpecification: SwiftProtobuf.Message, SwiftProto
 
 nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Welcome"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0\u{2}\u{4}legacy\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3460,12 +3888,17 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
       case 4: try { try decoder.decodeSingularStringField(value: &self.suspension) }()
       case 5: try { try decoder.decodeSingularUInt64Field(value: &self.wakeBudgetMs) }()
       case 6: try { try decoder.decodeSingularUInt32Field(value: &self.wakeWord) }()
+      case 10: try { try decoder.decodeSingularMessageField(value: &self._legacy) }()
       default: break
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
     if self.version != 0 {
       try visitor.visitSingularUInt32Field(value: self.version, fieldNumber: 1)
     }
@@ -3484,6 +3917,9 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if self.wakeWord != 0 {
       try visitor.visitSingularUInt32Field(value: self.wakeWord, fieldNumber: 6)
     }
+    try { if let v = self._legacy {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3494,6 +3930,105 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if lhs.suspension != rhs.suspension {return false}
     if lhs.wakeBudgetMs != rhs.wakeBudgetMs {return false}
     if lhs.wakeWord != rhs.wakeWord {return false}
+    if lhs._legacy != rhs._legacy {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireLegacy: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Legacy"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sockets\0\u{1}state\0\u{1}launched\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.sockets) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._state) }()
+      case 3: try { try decoder.decodeSingularBoolField(value: &self.launched) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.sockets.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.sockets, fieldNumber: 1)
+    }
+    try { if let v = self._state {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    } }()
+    if self.launched != false {
+      try visitor.visitSingularBoolField(value: self.launched, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireLegacy, rhs: WireLegacy) -> Bool {
+    if lhs.sockets != rhs.sockets {return false}
+    if lhs._state != rhs._state {return false}
+    if lhs.launched != rhs.launched {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireLegacy.protoMessageName + ".Socket"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}profile\0\u{1}encrypted\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularFixed64Field(value: &self.token) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.tag) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._profile) }()
+      case 5: try { try decoder.decodeSingularBoolField(value: &self.encrypted) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.token != 0 {
+      try visitor.visitSingularFixed64Field(value: self.token, fieldNumber: 1)
+    }
+    if self.tag != .unspecified {
+      try visitor.visitSingularEnumField(value: self.tag, fieldNumber: 2)
+    }
+    if !self.name.isEmpty {
+      try visitor.visitSingularStringField(value: self.name, fieldNumber: 3)
+    }
+    try { if let v = self._profile {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
+    if self.encrypted != false {
+      try visitor.visitSingularBoolField(value: self.encrypted, fieldNumber: 5)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireLegacy.Socket, rhs: WireLegacy.Socket) -> Bool {
+    if lhs.token != rhs.token {return false}
+    if lhs.tag != rhs.tag {return false}
+    if lhs.name != rhs.name {return false}
+    if lhs._profile != rhs._profile {return false}
+    if lhs.encrypted != rhs.encrypted {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3531,7 +4066,7 @@ nonisolated extension WireHandOver: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireHandOver.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0\u{1}name\0\u{2}\u{6}profile\0\u{1}encrypted\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0\u{1}name\0\u{1}survives\0\u{2}\u{5}profile\0\u{1}encrypted\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3541,6 +4076,7 @@ nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf.
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularEnumField(value: &self.tag) }()
       case 2: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 3: try { try decoder.decodeSingularBoolField(value: &self.survives) }()
       case 8: try { try decoder.decodeSingularMessageField(value: &self._profile) }()
       case 9: try { try decoder.decodeSingularBoolField(value: &self.encrypted) }()
       default: break
@@ -3559,6 +4095,9 @@ nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf.
     if !self.name.isEmpty {
       try visitor.visitSingularStringField(value: self.name, fieldNumber: 2)
     }
+    if self.survives != false {
+      try visitor.visitSingularBoolField(value: self.survives, fieldNumber: 3)
+    }
     try { if let v = self._profile {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
     } }()
@@ -3571,6 +4110,7 @@ nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf.
   package static func ==(lhs: WireHandOver.Socket, rhs: WireHandOver.Socket) -> Bool {
     if lhs.tag != rhs.tag {return false}
     if lhs.name != rhs.name {return false}
+    if lhs.survives != rhs.survives {return false}
     if lhs._profile != rhs._profile {return false}
     if lhs.encrypted != rhs.encrypted {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
@@ -4829,6 +5369,94 @@ nonisolated extension WireWillTerminate: SwiftProtobuf.Message, SwiftProtobuf._M
   }
 }
 
+nonisolated extension WireSaveState: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".SaveState"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}state\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._state) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._state {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireSaveState, rhs: WireSaveState) -> Bool {
+    if lhs._state != rhs._state {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireState: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".State"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}size\0\u{1}words\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.size) }()
+      case 2: try { try decoder.decodeRepeatedFixed64Field(value: &self.words) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.size != 0 {
+      try visitor.visitSingularUInt32Field(value: self.size, fieldNumber: 1)
+    }
+    if !self.words.isEmpty {
+      try visitor.visitPackedFixed64Field(value: self.words, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireState, rhs: WireState) -> Bool {
+    if lhs.size != rhs.size {return false}
+    if lhs.words != rhs.words {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireHibernate: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Hibernate"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireHibernate, rhs: WireHibernate) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WireSupervisorRestarted: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorRestarted"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}restart\0\u{3}wake_word\0")
@@ -5346,6 +5974,85 @@ nonisolated extension WireQuitClient: SwiftProtobuf.Message, SwiftProtobuf._Mess
   }
 }
 
+nonisolated extension WireLaunchClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".LaunchClient"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireLaunchClient, rhs: WireLaunchClient) -> Bool {
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireForgetClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".ForgetClient"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireForgetClient, rhs: WireForgetClient) -> Bool {
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireRelieveMemory: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".RelieveMemory"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireRelieveMemory, rhs: WireRelieveMemory) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WireUpgrade: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Upgrade"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
@@ -5615,7 +6322,7 @@ nonisolated extension WireUserCounters: SwiftProtobuf.Message, SwiftProtobuf._Me
 
 nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Counters"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}wakes\0\u{3}wakes_socket\0\u{3}wakes_keep_alive\0\u{3}wakes_request\0\u{3}wakes_client_message\0\u{1}suspensions\0\u{3}suspensions_forced\0\u{3}suspensions_cancelled\0\u{3}suspensions_failed\0\u{3}keep_alive_runs\0\u{3}keep_alive_late\0\u{3}overruns_entering_background\0\u{3}overruns_prepare\0\u{3}overruns_wake\0\u{3}overruns_background_tasks\0\u{3}wake_limit_exceeded\0\u{3}sockets_adopted\0\u{3}sockets_refused\0\u{3}protocol_errors\0\u{3}asleep_ns\0\u{4}\u{a}wakes_path_lost\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}wakes\0\u{3}wakes_socket\0\u{3}wakes_keep_alive\0\u{3}wakes_request\0\u{3}wakes_client_message\0\u{1}suspensions\0\u{3}suspensions_forced\0\u{3}suspensions_cancelled\0\u{3}suspensions_failed\0\u{3}keep_alive_runs\0\u{3}keep_alive_late\0\u{3}overruns_entering_background\0\u{3}overruns_prepare\0\u{3}overruns_wake\0\u{3}overruns_background_tasks\0\u{3}wake_limit_exceeded\0\u{3}sockets_adopted\0\u{3}sockets_refused\0\u{3}protocol_errors\0\u{3}asleep_ns\0\u{2}\u{4}launches\0\u{1}crashes\0\u{3}gave_up\0\u{3}ended_under_pressure\0\u{1}hibernations\0\u{3}overruns_launch\0\u{3}wakes_path_lost\0")
 
   fileprivate class _StorageClass {
     var _wakes: UInt64 = 0
@@ -5638,6 +6345,12 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
     var _socketsRefused: UInt64 = 0
     var _protocolErrors: UInt64 = 0
     var _asleepNs: UInt64 = 0
+    var _launches: UInt64 = 0
+    var _crashes: UInt64 = 0
+    var _gaveUp: UInt64 = 0
+    var _endedUnderPressure: UInt64 = 0
+    var _hibernations: UInt64 = 0
+    var _overrunsLaunch: UInt64 = 0
     var _wakesPathLost: UInt64 = 0
 
       // This property is used as the initial default value for new instances of the type.
@@ -5669,6 +6382,12 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
       _socketsRefused = source._socketsRefused
       _protocolErrors = source._protocolErrors
       _asleepNs = source._asleepNs
+      _launches = source._launches
+      _crashes = source._crashes
+      _gaveUp = source._gaveUp
+      _endedUnderPressure = source._endedUnderPressure
+      _hibernations = source._hibernations
+      _overrunsLaunch = source._overrunsLaunch
       _wakesPathLost = source._wakesPathLost
     }
   }
@@ -5708,6 +6427,12 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
         case 18: try { try decoder.decodeSingularUInt64Field(value: &_storage._socketsRefused) }()
         case 19: try { try decoder.decodeSingularUInt64Field(value: &_storage._protocolErrors) }()
         case 20: try { try decoder.decodeSingularUInt64Field(value: &_storage._asleepNs) }()
+        case 24: try { try decoder.decodeSingularUInt64Field(value: &_storage._launches) }()
+        case 25: try { try decoder.decodeSingularUInt64Field(value: &_storage._crashes) }()
+        case 26: try { try decoder.decodeSingularUInt64Field(value: &_storage._gaveUp) }()
+        case 27: try { try decoder.decodeSingularUInt64Field(value: &_storage._endedUnderPressure) }()
+        case 28: try { try decoder.decodeSingularUInt64Field(value: &_storage._hibernations) }()
+        case 29: try { try decoder.decodeSingularUInt64Field(value: &_storage._overrunsLaunch) }()
         case 30: try { try decoder.decodeSingularUInt64Field(value: &_storage._wakesPathLost) }()
         default: break
         }
@@ -5777,6 +6502,24 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
       if _storage._asleepNs != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._asleepNs, fieldNumber: 20)
       }
+      if _storage._launches != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._launches, fieldNumber: 24)
+      }
+      if _storage._crashes != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._crashes, fieldNumber: 25)
+      }
+      if _storage._gaveUp != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._gaveUp, fieldNumber: 26)
+      }
+      if _storage._endedUnderPressure != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._endedUnderPressure, fieldNumber: 27)
+      }
+      if _storage._hibernations != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._hibernations, fieldNumber: 28)
+      }
+      if _storage._overrunsLaunch != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._overrunsLaunch, fieldNumber: 29)
+      }
       if _storage._wakesPathLost != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._wakesPathLost, fieldNumber: 30)
       }
@@ -5809,6 +6552,12 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
         if _storage._socketsRefused != rhs_storage._socketsRefused {return false}
         if _storage._protocolErrors != rhs_storage._protocolErrors {return false}
         if _storage._asleepNs != rhs_storage._asleepNs {return false}
+        if _storage._launches != rhs_storage._launches {return false}
+        if _storage._crashes != rhs_storage._crashes {return false}
+        if _storage._gaveUp != rhs_storage._gaveUp {return false}
+        if _storage._endedUnderPressure != rhs_storage._endedUnderPressure {return false}
+        if _storage._hibernations != rhs_storage._hibernations {return false}
+        if _storage._overrunsLaunch != rhs_storage._overrunsLaunch {return false}
         if _storage._wakesPathLost != rhs_storage._wakesPathLost {return false}
         return true
       }
@@ -5871,7 +6620,7 @@ nonisolated extension WireOffloadCounters: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientInfo"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{2}\u{b}offload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{2}\u{4}offload\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -5893,6 +6642,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
     var _suspension: String = String()
     var _warnings: [String] = []
     var _connectedMs: UInt64 = 0
+    var _canLaunch: Bool = false
+    var _stateBytes: UInt64 = 0
+    var _launchesInRow: UInt64 = 0
     var _offload: WireOffloadCounters? = nil
 
       // This property is used as the initial default value for new instances of the type.
@@ -5923,6 +6675,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       _suspension = source._suspension
       _warnings = source._warnings
       _connectedMs = source._connectedMs
+      _canLaunch = source._canLaunch
+      _stateBytes = source._stateBytes
+      _launchesInRow = source._launchesInRow
       _offload = source._offload
     }
   }
@@ -5961,6 +6716,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         case 17: try { try decoder.decodeSingularStringField(value: &_storage._suspension) }()
         case 18: try { try decoder.decodeRepeatedStringField(value: &_storage._warnings) }()
         case 19: try { try decoder.decodeSingularUInt64Field(value: &_storage._connectedMs) }()
+        case 24: try { try decoder.decodeSingularBoolField(value: &_storage._canLaunch) }()
+        case 25: try { try decoder.decodeSingularUInt64Field(value: &_storage._stateBytes) }()
+        case 26: try { try decoder.decodeSingularUInt64Field(value: &_storage._launchesInRow) }()
         case 30: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         default: break
         }
@@ -6031,6 +6789,15 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       if _storage._connectedMs != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._connectedMs, fieldNumber: 19)
       }
+      if _storage._canLaunch != false {
+        try visitor.visitSingularBoolField(value: _storage._canLaunch, fieldNumber: 24)
+      }
+      if _storage._stateBytes != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._stateBytes, fieldNumber: 25)
+      }
+      if _storage._launchesInRow != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._launchesInRow, fieldNumber: 26)
+      }
       try { if let v = _storage._offload {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
       } }()
@@ -6062,6 +6829,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         if _storage._suspension != rhs_storage._suspension {return false}
         if _storage._warnings != rhs_storage._warnings {return false}
         if _storage._connectedMs != rhs_storage._connectedMs {return false}
+        if _storage._canLaunch != rhs_storage._canLaunch {return false}
+        if _storage._stateBytes != rhs_storage._stateBytes {return false}
+        if _storage._launchesInRow != rhs_storage._launchesInRow {return false}
         if _storage._offload != rhs_storage._offload {return false}
         return true
       }
@@ -6074,68 +6844,125 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
 
 nonisolated extension WireClientInfo.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireClientInfo.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}kind\0\u{1}local\0\u{1}peer\0\u{1}condition\0\u{1}offload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}kind\0\u{1}local\0\u{1}peer\0\u{1}condition\0\u{1}survives\0\u{1}offload\0")
+
+  fileprivate class _StorageClass {
+    var _token: UInt64 = 0
+    var _tag: WireSocketTag = .unspecified
+    var _name: String = String()
+    var _kind: String = String()
+    var _local: String = String()
+    var _peer: String = String()
+    var _condition: String = String()
+    var _survives: Bool = false
+    var _offload: WireClientInfo.Socket.Offload? = nil
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _token = source._token
+      _tag = source._tag
+      _name = source._name
+      _kind = source._kind
+      _local = source._local
+      _peer = source._peer
+      _condition = source._condition
+      _survives = source._survives
+      _offload = source._offload
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularFixed64Field(value: &self.token) }()
-      case 2: try { try decoder.decodeSingularEnumField(value: &self.tag) }()
-      case 3: try { try decoder.decodeSingularStringField(value: &self.name) }()
-      case 4: try { try decoder.decodeSingularStringField(value: &self.kind) }()
-      case 5: try { try decoder.decodeSingularStringField(value: &self.local) }()
-      case 6: try { try decoder.decodeSingularStringField(value: &self.peer) }()
-      case 7: try { try decoder.decodeSingularStringField(value: &self.condition) }()
-      case 8: try { try decoder.decodeSingularMessageField(value: &self._offload) }()
-      default: break
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularFixed64Field(value: &_storage._token) }()
+        case 2: try { try decoder.decodeSingularEnumField(value: &_storage._tag) }()
+        case 3: try { try decoder.decodeSingularStringField(value: &_storage._name) }()
+        case 4: try { try decoder.decodeSingularStringField(value: &_storage._kind) }()
+        case 5: try { try decoder.decodeSingularStringField(value: &_storage._local) }()
+        case 6: try { try decoder.decodeSingularStringField(value: &_storage._peer) }()
+        case 7: try { try decoder.decodeSingularStringField(value: &_storage._condition) }()
+        case 8: try { try decoder.decodeSingularBoolField(value: &_storage._survives) }()
+        case 9: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
+        default: break
+        }
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    if self.token != 0 {
-      try visitor.visitSingularFixed64Field(value: self.token, fieldNumber: 1)
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if _storage._token != 0 {
+        try visitor.visitSingularFixed64Field(value: _storage._token, fieldNumber: 1)
+      }
+      if _storage._tag != .unspecified {
+        try visitor.visitSingularEnumField(value: _storage._tag, fieldNumber: 2)
+      }
+      if !_storage._name.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._name, fieldNumber: 3)
+      }
+      if !_storage._kind.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._kind, fieldNumber: 4)
+      }
+      if !_storage._local.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._local, fieldNumber: 5)
+      }
+      if !_storage._peer.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._peer, fieldNumber: 6)
+      }
+      if !_storage._condition.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._condition, fieldNumber: 7)
+      }
+      if _storage._survives != false {
+        try visitor.visitSingularBoolField(value: _storage._survives, fieldNumber: 8)
+      }
+      try { if let v = _storage._offload {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
+      } }()
     }
-    if self.tag != .unspecified {
-      try visitor.visitSingularEnumField(value: self.tag, fieldNumber: 2)
-    }
-    if !self.name.isEmpty {
-      try visitor.visitSingularStringField(value: self.name, fieldNumber: 3)
-    }
-    if !self.kind.isEmpty {
-      try visitor.visitSingularStringField(value: self.kind, fieldNumber: 4)
-    }
-    if !self.local.isEmpty {
-      try visitor.visitSingularStringField(value: self.local, fieldNumber: 5)
-    }
-    if !self.peer.isEmpty {
-      try visitor.visitSingularStringField(value: self.peer, fieldNumber: 6)
-    }
-    if !self.condition.isEmpty {
-      try visitor.visitSingularStringField(value: self.condition, fieldNumber: 7)
-    }
-    try { if let v = self._offload {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
-    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireClientInfo.Socket, rhs: WireClientInfo.Socket) -> Bool {
-    if lhs.token != rhs.token {return false}
-    if lhs.tag != rhs.tag {return false}
-    if lhs.name != rhs.name {return false}
-    if lhs.kind != rhs.kind {return false}
-    if lhs.local != rhs.local {return false}
-    if lhs.peer != rhs.peer {return false}
-    if lhs.condition != rhs.condition {return false}
-    if lhs._offload != rhs._offload {return false}
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._token != rhs_storage._token {return false}
+        if _storage._tag != rhs_storage._tag {return false}
+        if _storage._name != rhs_storage._name {return false}
+        if _storage._kind != rhs_storage._kind {return false}
+        if _storage._local != rhs_storage._local {return false}
+        if _storage._peer != rhs_storage._peer {return false}
+        if _storage._condition != rhs_storage._condition {return false}
+        if _storage._survives != rhs_storage._survives {return false}
+        if _storage._offload != rhs_storage._offload {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -56,6 +56,9 @@ extension SupervisionCounters {
             ("overruns_background_tasks", overrunsBackgroundTasks),
             ("wake_limit_exceeded", wakeLimitExceeded), ("sockets_adopted", socketsAdopted),
             ("sockets_refused", socketsRefused), ("protocol_errors", protocolErrors),
+            ("launches", launches), ("crashes", crashes), ("gave_up", gaveUp),
+            ("ended_under_pressure", endedUnderPressure), ("hibernations", hibernations),
+            ("overruns_launch", overrunsLaunch),
         ]
     }
 
@@ -85,6 +88,9 @@ extension ClientInfo {
             .init(name: "keep_alive_due_in_ms", value: keepAliveDueIn.map(JSON.milliseconds) ?? .null),
             .init(name: "background_tasks", value: .array(backgroundTasks.map(JSON.string))),
             .init(name: "media_active", value: .bool(isMediaActive)),
+            .init(name: "can_launch", value: .bool(canLaunch)),
+            .init(name: "state_bytes", value: .count(stateBytes)),
+            .init(name: "launches_in_row", value: .count(launchesInRow)),
             .init(name: "warnings", value: .array(warnings.map(JSON.string))),
             .init(name: "counters", value: counters.json),
             .init(name: "offload", value: offload?.json ?? .null),
@@ -119,7 +125,7 @@ extension ClientInfo.Socket {
         [
             "token": .string(tokenText), "tag": tag.map { .string($0.rawValue) } ?? .null,
             "name": .string(name), "kind": .string(kind), "local": .string(local), "peer": .string(peer),
-            "condition": .string(condition), "offload": offload?.json ?? .null,
+            "condition": .string(condition), "survives": .bool(survives), "offload": offload?.json ?? .null,
         ]
     }
 }

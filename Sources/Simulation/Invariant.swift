@@ -28,6 +28,8 @@ package enum Invariant: String, Sendable, CaseIterable {
     case answers
     /// Too many wakes are noticed, and have the consequence that the client asked for.
     case wakeLimit
+    /// Who has ended comes back when it must and not otherwise, with what it left, and without a storm.
+    case launches
     /// The supervisor leaves nobody asleep when it stops.
     case stop
     /// When a supervisor dies at any moment, the next one goes on: whoever was to be told is told, nothing is

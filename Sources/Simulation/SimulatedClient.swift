@@ -22,6 +22,8 @@ final class SimulatedClient {
         case say(ClientMessage)
         case read
         case exit
+        /// Says who it is, after it was launched.
+        case rejoin
     }
 
     /// What the kernel does with its process.
@@ -29,6 +31,14 @@ final class SimulatedClient {
         case running
         case stopping
         case stopped
+        /// There is none.
+        case absent
+    }
+
+    /// What must become of it when its process has ended.
+    enum Fate {
+        case forgotten
+        case parked
     }
 
     /// Something it owes the supervisor, and until when.
@@ -38,7 +48,7 @@ final class SimulatedClient {
     }
 
     let id: ClientID
-    let registration: Registration
+    var registration: Registration
     let behaviour: Behaviour
     var user: UserID { registration.user }
     var name: String { Wording.name(id) }
@@ -57,6 +67,8 @@ final class SimulatedClient {
     var lastWakeID: UInt64 = 0
     /// It has released a socket since it was told of a wake, which may have been for that.
     var hasReleased = false
+    /// Its last process was found to be over in this step.
+    var parkedAtStep = 0
     /// Something concerned it in this turn.
     var isTouched = true
 
@@ -92,6 +104,39 @@ final class SimulatedClient {
     private(set) var window: (earliest: Instant, latest: Instant)?
     var traffic = TrafficLimit()
 
+    /// Why it is being ended.
+    var ending: TerminationReason?
+    var fate: Fate?
+    var hibernates = false
+    /// When it last said in time that it is ready.
+    var readyAtStep = 0
+    /// Its process was started and has until then to say who it is.
+    var launchUntil: Instant?
+    var launchesUrgently = false
+    /// Why it must be launched, and not before when; sockets that it must be told of then.
+    var launchReasons: WakeReasons = []
+    var launchNotBefore = Instant(nanoseconds: .min)
+    var owed: [SocketToken] = []
+    /// Why it was launched, which it has to be told in this turn.
+    var mustHear: WakeReasons = []
+    var runsSince: Instant
+    var hasSettled = false
+    var inRow = 0
+    var failuresAtStart = 0
+    var stateBytes = 0
+    /// It was welcomed by a supervisor that died, and says to the next one that it was.
+    var isToRejoin = false
+    var mayHearAgain = false
+    /// It was told to drop its state in this turn, and has to.
+    var mustDropState = false
+
+    /// It has a process that has said who it is.
+    var hasSpoken: Bool { execution != .absent && launchUntil == nil }
+    func isBeingLaunched(at now: Instant) -> Bool { !isKilled && launchUntil.map { now < $0 } ?? false }
+    var hasSurvivors: Bool { sockets.contains { $0.survives } }
+    var isReachable: Bool { registration.modes.contains(.voip) }
+    var wantsUrgently: Bool { !launchReasons.isDisjoint(with: [.socket, .request]) }
+
     /// What must have been counted of it.
     var expected = Counters()
 
@@ -113,6 +158,7 @@ final class SimulatedClient {
         self.registration = registration
         self.behaviour = behaviour
         busyAt = now
+        runsSince = now
     }
 
     func holds(at now: Instant) -> Bool { !tasks.isEmpty || now < mediaUntil }
@@ -129,6 +175,11 @@ final class SimulatedClient {
     }
 
     // MARK: Its plans
+
+    func dropPlans() {
+        agenda.removeAll()
+        nextDue = Instant(nanoseconds: .max)
+    }
 
     func plan(_ deed: Deed, at due: Instant) {
         agenda.append((due, deed))

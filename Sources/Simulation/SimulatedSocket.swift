@@ -5,6 +5,7 @@ final class SimulatedSocket {
     let token: SocketToken
     unowned let owner: SimulatedClient
     let isStream: Bool
+    let survives: Bool
     var unread = 0
     /// What there is to read, where the edge has a profile to look at it with.
     var inbox: [Piece] = [] {
@@ -44,6 +45,8 @@ final class SimulatedSocket {
     var hasLeftBeginning = false
     var renewedAtStep = 0
     var expectedOffload = OffloadCounters()
+    /// What the kernel does not tell, and its owner has to be told.
+    var found: Conditions = []
 
     /// What a peer says in one go.
     enum Piece: Sendable {
@@ -53,10 +56,13 @@ final class SimulatedSocket {
         case news
     }
 
-    init(_ token: SocketToken, of owner: SimulatedClient, isStream: Bool, hasProfile: Bool = false) {
+    init(
+        _ token: SocketToken, of owner: SimulatedClient, isStream: Bool, survives: Bool, hasProfile: Bool = false
+    ) {
         self.token = token
         self.owner = owner
         self.isStream = isStream
+        self.survives = survives
         self.hasProfile = hasProfile
     }
 

@@ -36,6 +36,7 @@ package enum Wording {
         let names: [(WakeReasons, String)] = [
             (.socket, "socket"), (.keepAlive, "keep-alive"), (.request, "request"),
             (.clientMessage, "its own message"), (.supervisorStopping, "supervisor stops"),
+            (.launched, "launched"), (.relaunched, "launched again"),
             (.unanswered, "no answer"), (.pathLost, "path lost"),
         ]
         return names.filter { reasons.contains($0.0) }.map(\.1).joined(separator: ", ")
@@ -59,6 +60,13 @@ package enum Wording {
         case .freezeFailed(let client, let epoch): "\(name(client)) cannot be frozen, epoch \(epoch)"
         case .foundRunning(let client): "\(name(client)) is found running"
         case .gone(let client): "\(name(client)) is gone"
+        case .ended(let client, let ending): "the process of \(name(client)) has \(ending)"
+        case .rejoined(let client, let registration, _):
+            "\(name(client)) is there again as \(registration.identifier)"
+        case .launch(let registration, let key):
+            "\(registration.identifier) is to run " + (key == nil ? "from the start" : "on request")
+        case .disown(let identifier, _): "an administrator asks to forget \(identifier)"
+        case .memoryPressure(let sizes): "memory is short, with \(sizes.count) sizes"
         case .stop: "the supervisor stops"
         case .timer: "the timer has come"
         }
@@ -81,6 +89,8 @@ package enum Wording {
         case .readyToSuspend(let epoch, let notIdle):
             "readyToSuspend epoch \(epoch), \(notIdle.count) not idle"
         case .wakeDone(let wakeID): "wakeDone \(wakeID)"
+        case .saveState(let byteCount): "saveState of \(byteCount) bytes"
+        case .hibernate: "hibernate"
         }
     }
 
@@ -105,6 +115,12 @@ package enum Wording {
         case .checkFreeze(let client, _): "look again at \(name(client))"
         case .thaw(let client): "thaw \(name(client))"
         case .kill(let client, let reason): "kill \(name(client)): \(reason)"
+        case .park(let client): "park \(name(client))"
+        case .launch(let client): "launch \(name(client))"
+        case .rejoined(let client, _): "\(name(client)) is let in again"
+        case .declared(let client): "\(name(client)) is declared"
+        case .keepState(let client): "keep the state of \(name(client))"
+        case .dropState(let client): "drop the state of \(name(client))"
         case .forget(let client): "forget \(name(client))"
         case .trace(let client, .state(let old, let new)): "\(name(client)): \(old) → \(new)"
         case .trace(let client, .overran(let step)): "\(name(client)) overran: \(step)"

@@ -22,8 +22,8 @@ struct NightbellCommand: ParsableCommand {
         version: nightbellVersion,
         subcommands: [
             StatusCommand.self, ListCommand.self, ShowCommand.self, WatchCommand.self, WakeCommand.self,
-            SuspendCommand.self, QuitCommand.self, RunCommand.self, UpgradeCommand.self, ValidateCommand.self,
-            DoctorCommand.self,
+            SuspendCommand.self, QuitCommand.self, LaunchCommand.self, ForgetCommand.self, RunCommand.self,
+            RelieveCommand.self, UpgradeCommand.self, ValidateCommand.self, DoctorCommand.self,
             ExplainCommand.self,
         ])
 }

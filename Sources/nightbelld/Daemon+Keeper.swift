@@ -58,7 +58,8 @@ extension Daemon {
     }
 
     /// A worker of this program, that takes the place of another if it can: what `--worker-state` asks for.
-    func workInsteadOfAnother(_ state: CInt) -> Int32 {
+    mutating func workInsteadOfAnother(_ state: CInt) -> Int32 {
+        declarations = readManifests()
         do {
             return work(try ProgramState(reading: state).inheritance())
         } catch {

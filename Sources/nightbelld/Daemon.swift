@@ -3,12 +3,15 @@ import CLinux
 import DaemonConfiguration
 import Glibc
 import Logging
+import NightbellCore
 import NightbellSupervisor
 
 /// A supervisor as a process of its own, from its configuration to its end.
 struct Daemon {
     let loaded: LoadedConfiguration
     let logger: Logger
+    /// What manifests declare. Read once: every worker has the same.
+    var declarations: [Declaration] = []
 
     init(_ loaded: LoadedConfiguration) {
         self.loaded = loaded
@@ -21,12 +24,13 @@ struct Daemon {
     /// Serves until a signal says stop.
     ///
     /// - Parameter state: what the program that was in this process before has left, as a descriptor.
-    func run(resuming state: CInt? = nil) throws {
+    mutating func run(resuming state: CInt? = nil) throws {
         // A reader of our log that goes away must not take every client with it.
         signal(SIGPIPE, SIG_IGN)
         clinux_return_large_memory_at_once()
         Process.raiseDescriptorLimit()
         for warning in loaded.warnings { logger.warning("\(warning)") }
+        declarations = readManifests()
         switch loaded.settings.keeper {
         case .on:
             let code = keep(resuming: state)
@@ -95,6 +99,10 @@ struct Daemon {
         result.helloTimeout = settings.helloTimeout
         result.connectionsPerUser = settings.connectionsPerUser
         result.outgoingBytesPerConnection = settings.outgoingBytesPerConnection
+        result.stateDirectory = settings.stateDirectory.isEmpty ? nil : settings.stateDirectory
+        result.memoryPressure = pressureTrigger
+        result.pagesOut = settings.pageOut == .on
+        result.declarations = declarations
         result.version = nightbelldVersion
         result.configurationFile = loaded.file ?? ""
         return result

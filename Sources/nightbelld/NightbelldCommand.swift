@@ -92,9 +92,11 @@ struct NightbelldCommand: ParsableCommand {
         } else if preflight {
             // Who comes as far as this runs here and understands its configuration.
         } else if let workerState {
-            throw ExitCode(Daemon(loaded).workInsteadOfAnother(workerState))
+            var daemon = Daemon(loaded)
+            throw ExitCode(daemon.workInsteadOfAnother(workerState))
         } else {
-            try Daemon(loaded).run(resuming: keeperState)
+            var daemon = Daemon(loaded)
+            try daemon.run(resuming: keeperState)
         }
     }
 

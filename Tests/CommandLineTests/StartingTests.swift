@@ -10,12 +10,15 @@ struct StartingTests {
     ]
 
     /// A daemon of this user's, told to stop as soon as it is ready.
-    private func startAndStop(_ directory: TemporaryDirectory, home: String) throws -> Program.Outcome {
+    private func startAndStop(
+        _ directory: TemporaryDirectory, home: String, state: String? = nil
+    ) throws -> Program.Outcome {
         let manager = try Listener()
         let daemon = try Program(
             "/usr/bin/setpriv", Self.stranger + ["--suspend", "signal"],
             environment: [
                 "XDG_RUNTIME_DIR": directory.path, "HOME": home, "NOTIFY_SOCKET": manager.address,
+                "XDG_STATE_HOME": state ?? directory.file("state"),
             ])
         defer { try? FileManager.default.removeItem(atPath: directory.file("nightbell")) }
         do {
@@ -61,6 +64,11 @@ struct StartingTests {
         chmod(configuration + "/nightbelld.yaml", 0o644)
         let open = try startAndStop(directory, home: home.path)
         #expect(open.code == 0 && open.errors.isEmpty, "\(open)")
+
+        // What cannot be kept beyond its end is no reason not to serve.
+        let closedState = try startAndStop(directory, home: home.path, state: home.file("state"))
+        #expect(closedState.code == 0)
+        #expect(closedState.errors.contains("warning whom identifiers belong to is not kept"), "\(closedState)")
     }
 
     @Test("What it may not do ends it with 77", .enabled(if: geteuid() == 0, "needs root"))

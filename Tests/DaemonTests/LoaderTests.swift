@@ -49,7 +49,9 @@ struct LoaderTests {
         for loaded in ways {
             #expect(loaded.settings != defaults)
             #expect(key.value(in: loaded.settings) != key.value(in: defaults))
-            for other in Keys.all where other.name != key.name && other.name != "socket" {
+            // These follow the runtime directory.
+            let following: Set = ["socket", "stateDirectory", "manifestDirectory"]
+            for other in Keys.all where other.name != key.name && !following.contains(other.name) {
                 #expect(other.value(in: loaded.settings) == other.value(in: defaults))
             }
         }
@@ -166,6 +168,20 @@ struct LoaderTests {
         #expect(named.settings.socket == "/tmp/s")
     }
 
+    @Test("Only the supervisor with the usual runtime directory has the machine's manifests and state")
+    func stateFollows() throws {
+        let usual = try load().settings
+        #expect(
+            usual.manifestDirectory == "/etc/nightbell/clients.d"
+                && usual.stateDirectory == "/var/lib/nightbell")
+        let moved = try load(flags: [("runtimeDirectory", "/tmp/elsewhere")]).settings
+        #expect(moved.manifestDirectory.isEmpty && moved.stateDirectory == "/tmp/elsewhere/state")
+        let named = try load(flags: [
+            ("runtimeDirectory", "/tmp/elsewhere"), ("manifestDirectory", "/etc/m"), ("stateDirectory", ""),
+        ]).settings
+        #expect(named.manifestDirectory == "/etc/m" && named.stateDirectory.isEmpty)
+    }
+
     @Test("A per-user supervisor lives below XDG_RUNTIME_DIR and is closed to others")
     func perUser() throws {
         let mode = try Mode.user(environment: ["XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"])
@@ -173,6 +189,8 @@ struct LoaderTests {
         #expect(settings.socket == "/run/user/7/nightbell/nightbell.sock")
         #expect(settings.socketMode == 0o600)
         #expect(mode.configurationFile == "/home/u/.config/nightbell/nightbelld.yaml")
+        #expect(settings.manifestDirectory == "/home/u/.config/nightbell/clients.d")
+        #expect(settings.stateDirectory == "/home/u/.local/state/nightbell")
         #expect(throws: ConfigurationError.self) { try Mode.user(environment: [:]) }
     }
 
@@ -196,7 +214,9 @@ struct LoaderTests {
 /// A value that the key takes and that is not its default.
 private func otherValue(for key: Key) -> String {
     switch key.name {
-    case "socket", "runtimeDirectory", "suspension.cgroupParent": "/tmp/with 'quotes' and : # signs"
+    case "socket", "runtimeDirectory", "suspension.cgroupParent", "manifestDirectory", "stateDirectory",
+        "memoryPressure.file":
+        "/tmp/with 'quotes' and : # signs"
     case "socketMode": "0640"
     case "logLevel": "debug"
     case "suspension.method": "signal"
@@ -205,7 +225,11 @@ private func otherValue(for key: Key) -> String {
     case "wakes.period", "wakes.lingerMaximum", "suspension.retryMaximum", "budgets.backgroundTasks",
         "keepAlive.minimumTimeout":
         "90s"
-    case "outgoingBytesPerConnection": "100000"
+    case "outgoingBytesPerConnection": "200000"
+    case "memoryPressure.share": "full"
+    case "memoryPressure.pageOut": "on"
+    case "memoryPressure.window": "7s"
+    case "launches.retryMaximum": "90s"
     default: key.expected.hasPrefix("a duration") ? "123ms" : "77"
     }
 }

@@ -8,7 +8,7 @@ import Testing
 @Suite("The table of identifiers, on disk")
 struct StoreTests {
     private let directory: TemporaryDirectory
-    private var path: String { directory.file("state/identifiers") }
+    private var path: String { directory.file("local/state/identifiers") }
 
     init() throws {
         directory = try TemporaryDirectory()

@@ -13,7 +13,13 @@ package final class Child {
     /// `cat` sends back whatever it gets: whoever answers runs.
     package static func echo() throws(SystemError) -> Child { try Child("/bin/cat") }
 
-    package init(_ program: String, _ arguments: String...) throws(SystemError) {
+    package convenience init(_ program: String, _ arguments: String...) throws(SystemError) {
+        try self.init(program, arguments)
+    }
+
+    package init(
+        _ program: String, _ arguments: [String], environment: [String: String] = [:]
+    ) throws(SystemError) {
         var ends: [CInt] = [-1, -1]
         let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         _ = try systemCall("socketpair") { socketpair(AF_UNIX, type, 0, &ends) }
@@ -31,16 +37,20 @@ package final class Child {
         let sanitizers = ["ASAN_OPTIONS", "TSAN_OPTIONS"].compactMap { name in
             getenv(name).map { name + "=" + String(cString: $0) }
         }
-        var environment: [UnsafeMutablePointer<CChar>?] = sanitizers.map { strdup($0) } + [nil]
+        let variables = sanitizers + environment.map { "\($0.key)=\($0.value)" }
+        var environment: [UnsafeMutablePointer<CChar>?] = variables.map { strdup($0) } + [nil]
         defer { for variable in environment { free(variable) } }
-        // The threads that tests run on block signals, and programs that know their time by signals would stand still.
+        // Whoever runs the tests in the background may have them ignore signals, and other tests block some.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
+        var all = sigset_t()
+        sigfillset(&all)
+        posix_spawnattr_setsigdefault(&attributes, &all)
         var none = sigset_t()
         sigemptyset(&none)
         posix_spawnattr_setsigmask(&attributes, &none)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+        posix_spawnattr_setflags(&attributes, CShort(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
         var pid: pid_t = 0
         let code = posix_spawn(&pid, program, &actions, &attributes, &argv, &environment)
         guard code == 0 else { throw SystemError(code: code, call: "posix_spawn \(program)") }

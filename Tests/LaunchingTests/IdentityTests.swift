@@ -1,5 +1,7 @@
+import CTestSupport
 import Descriptors
 import EdgeTestSupport
+import Foundation
 import Glibc
 import Launching
 import Testing
@@ -54,20 +56,43 @@ struct IdentityTests {
 
     @Test("A user cannot be taken on by who is not root")
     func unprivileged() throws {
-        // A child of ours that is somebody else tries to launch as root, with the same code.
-        let pid = fork()
-        if pid == 0 {
-            guard setgid(4_711) == 0, setuid(4_711) == 0 else { _exit(2) }
-            let order = LaunchOrder(
-                LaunchSpecification(arguments: ["/bin/true"]),
-                as: ProcessIdentity(user: 0, group: 0, otherGroups: []))
-            guard var launch = try? Launch.begin(order),
+        let order = LaunchOrder(
+            LaunchSpecification(arguments: ["/bin/true"]),
+            as: ProcessIdentity(user: 0, group: 0, otherGroups: []))
+        // A thread of ours that is somebody else tries.
+        let outcome = Monitored<LaunchError?>(nil)
+        let thread = Thread {
+            guard ctest_become(4_711) == 0, var launch = try? Launch.begin(order),
                 case .failed(let error)? = try? Launched.outcome(of: &launch)
-            else { _exit(3) }
-            _exit(error.step == .identity && error.code == EPERM ? 0 : 4)
+            else { return outcome.finish(nil) }
+            outcome.finish(error)
         }
-        var status: CInt = 0
-        waitpid(pid, &status, 0)
-        #expect(status == 0)
+        thread.start()
+        let error = outcome.wait()
+        #expect(error?.step == .identity && error?.code == EPERM)
+    }
+}
+
+/// Something that another thread finds out.
+private final class Monitored<Value>: @unchecked Sendable {
+    private let condition = NSCondition()
+    private var value: Value
+    private var isFinished = false
+
+    init(_ value: Value) { self.value = value }
+
+    func finish(_ value: Value) {
+        condition.withLock {
+            self.value = value
+            isFinished = true
+            condition.broadcast()
+        }
+    }
+
+    func wait() -> Value {
+        condition.withLock {
+            while !isFinished { condition.wait() }
+            return value
+        }
     }
 }

@@ -113,8 +113,8 @@ import Testing
     }
 
     /// As many as the documentation says.
-    @Test func nineteenDescriptorsAreEnoughForOne() throws {
-        let daemon = try DaemonProcess(suspension: "signal", before: "ulimit -n 19")
+    @Test func twentyThreeDescriptorsAreEnoughForOne() throws {
+        let daemon = try DaemonProcess(suspension: "signal", before: "ulimit -n 23")
         let puppet = try PuppetProcess(path: daemon.socketPath, "org.example.phone")
         let peer = try puppet.park("flow")
         defer { close(peer) }
@@ -126,7 +126,7 @@ import Testing
 
     /// Whether it has said something before or not: the kernel would tell of a reset first.
     @Test func whoIsRefusedCanReadWhy() throws {
-        let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 24")
+        let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 28")
         let worker = try daemon.worker()
         var crowd: [WireClient] = []
         while true {

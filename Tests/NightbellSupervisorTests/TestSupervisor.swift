@@ -10,6 +10,7 @@ final class TestSupervisor: Sendable {
     let directory: String
     let configuration: SupervisorConfiguration
     private let run: Run
+    let launched: Launched
 
     var socketPath: String { configuration.socketPath }
 
@@ -31,6 +32,7 @@ final class TestSupervisor: Sendable {
         configuration.helloTimeout = .seconds(300)
         configure(&configuration)
         self.configuration = configuration
+        launched = Launched(by: configuration.socketPath)
         run = Run(try Supervisor(configuration, logger: logger))
     }
 
@@ -41,22 +43,27 @@ final class TestSupervisor: Sendable {
         return logger
     }
 
+    func pretendMemoryIsShort() { run.supervisor.memoryIsShort() }
+
     /// Ends it in an orderly way; fails if it does not come to an end, or leaves a cgroup behind.
     func stop(timeout: TimeInterval = 10) throws {
+        launched.look()
         try run.stop(timeout)
         let left = cgroupsLeft(by: directory)
         guard left.isEmpty else { throw TestFailure("left behind: \(left)") }
     }
 
     deinit {
+        launched.look()
         try? run.stop(10)
+        launched.end()
         try? FileManager.default.removeItem(atPath: directory)
     }
 
     /// A supervisor and its thread.
     private final class Run: @unchecked Sendable {
         // Sendable: what changes is guarded by the condition.
-        private let supervisor: Supervisor
+        let supervisor: Supervisor
         private let ended = NSCondition()
         private var outcome: Result<Void, any Error>?
 

@@ -20,8 +20,8 @@ struct ImportRulesTests {
         "MemoryPressure": edge.union(["Descriptors"]),
         "Manifests": ["Descriptors", "Glibc", "Launching", "NightbellCore", "Yams"],
         "NightbellSupervisor": edge.union([
-            "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "EventLoop", "Keeper",
-            "Suspension", "Logging", "SwiftProtobuf",
+            "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "Durability", "EventLoop",
+            "Keeper", "Launching", "MemoryPressure", "Suspension", "Logging", "SwiftProtobuf",
         ]),
         "Nightbell": edge.union(["NightbellWire", "Descriptors", "SwiftProtobuf", "DequeModule"]),
         "DaemonConfiguration": [
@@ -29,14 +29,14 @@ struct ImportRulesTests {
         ],
         "Presentation": ["Nightbell"],
         "LoadTester": edge.union([
-            "ArgumentParser", "CFloors", "Descriptors", "Histogram", "Nightbell", "NightbellCore",
+            "ArgumentParser", "CFloors", "CPhone", "Descriptors", "Histogram", "Nightbell", "NightbellCore",
             "NightbellWire", "Presentation", "SIPKit", "SwiftProtobuf",
         ]),
         "nightbell-load": ["ArgumentParser", "LoadTester"],
         "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Simulation"],
         "nightbelld": [
-            "ArgumentParser", "CLinux", "DaemonConfiguration", "Descriptors", "Glibc", "Keeper", "Logging",
-            "NightbellCore", "NightbellSupervisor",
+            "ArgumentParser", "CLinux", "DaemonConfiguration", "Descriptors", "Glibc", "Keeper", "Launching",
+            "Logging", "Manifests", "NightbellCore", "NightbellSupervisor",
         ],
         "nightbell": [
             "ArgumentParser", "Descriptors", "Glibc", "Manifests", "Nightbell", "NightbellCore",
@@ -44,7 +44,7 @@ struct ImportRulesTests {
         ],
     ]
     /// Targets of C: their headers include what they wrap.
-    private static let headers: Set = ["CFloors", "CLibevent", "CLinux"]
+    private static let headers: Set = ["CFloors", "CPhone", "nightbell-phone", "CLibevent", "CLinux"]
 
     static var targets: [String] {
         get throws { try Repository.directories(in: "Sources").filter { !headers.contains($0) } }

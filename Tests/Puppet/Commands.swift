@@ -4,10 +4,11 @@ import Nightbell
 
 extension Puppet {
     static let help = [
-        "hello ID [voip] [audio] [socket=PATH] [terminate] [no-reconnect] [timeout=MS]", "goodbye",
+        "hello ID [voip] [audio] [socket=PATH] [terminate] [exits-on-suspend] [no-reconnect] [timeout=MS]",
+        "goodbye",
         "connect-tcp PORT NAME", "listen-tcp NAME", "bind-udp NAME", "connected-udp PORT NAME",
         "connect-unix PATH NAME", "unix-pair NAME", "pipe NAME", "timer MS NAME", "open PATH NAME",
-        "handover NAME voip|listener|device [encrypted] [profile=NAME interval=MS within=MS …]",
+        "handover NAME voip|listener|device [survives] [encrypted] [profile=NAME interval=MS within=MS …]",
         "lend NAME idle TAG | stanzas RECEIVED SENT", "loan NAME", "keep-alive-option NAME",
         "write-hex NAME HEX", "read-hex NAME",
         "release NAME", "close NAME", "close-released NAME",
@@ -15,8 +16,9 @@ extension Puppet {
         "clear-keepalive", "begin NAME", "end NAME", "remaining", "media", "auto-read on|off|hex",
         "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
         "hang-wake [MS]",
-        "hang-enter [MS]", "hang-keepalive [MS]", "unhang", "spin MS", "lock PATH", "stop", "crash",
-        "exit CODE", "echo TEXT", "help",
+        "hang-enter [MS]", "hang-keepalive [MS]", "unhang", "spin MS", "grow MIB", "lock PATH", "stop",
+        "crash",
+        "exit CODE", "echo TEXT", "save-state [TEXT]", "hibernate", "pid", "help",
     ]
 
     /// What to say after `ok`.
@@ -52,7 +54,7 @@ extension Puppet {
                 + " probes=\(options.probes) timeout=\(options.userTimeoutMilliseconds)"
         case "lend", "loan":
             return try lendOrTell(command, arguments)
-        case "spin", "lock", "stop", "crash", "exit":
+        case "spin", "grow", "lock", "stop", "crash", "exit":
             return try live(command, arguments)
         case "hang-prepare", "hang-wake", "hang-enter", "hang-keepalive":
             let moment = Moment(rawValue: String(command.dropFirst("hang-".count))) ?? .wake
@@ -92,6 +94,9 @@ extension Puppet {
             case .unlimited: return "unlimited"
             }
         case "media": try client().mediaActivity()
+        case "save-state": try client().saveState(Array(arguments.words.joined(separator: " ").utf8))
+        case "hibernate": try client().hibernate()
+        case "pid": return String(processID)
         default: throw Refusal("usage", "no such command: \(command)")
         }
         return ""
@@ -106,6 +111,8 @@ extension Puppet {
                 configuration.socketPath = String(word.dropFirst("socket=".count))
             } else if word.hasPrefix("timeout="), let milliseconds = Int(word.dropFirst("timeout=".count)) {
                 configuration.requestTimeout = .milliseconds(milliseconds)
+            } else if word == "exits-on-suspend" {
+                configuration.exitsOnSuspend = true
             } else if word == "terminate" {
                 configuration.wakeLimitPolicy = .terminate
             } else if word == "no-reconnect" {
@@ -130,8 +137,9 @@ extension Puppet {
                 throw Refusal("usage", "voip, listener or device")
             }
             let parked = try client().handOver(
-                descriptor(name), as: tag, name: name, profile: try profile(arguments.words),
-                isEncrypted: arguments.words.contains("encrypted"))
+                descriptor(name), as: tag, name: name,
+                survives: arguments.words.dropFirst(2).contains("survives"),
+                profile: try profile(arguments.words), isEncrypted: arguments.words.contains("encrypted"))
             state.withLock { $0.parked[name] = parked }
         case "release":
             try client().release(parked(name))
@@ -209,6 +217,10 @@ extension Puppet {
         case "spin":
             let end = BootClock.now() + Int64(try arguments.number(0)) * 1_000_000
             while BootClock.now() < end {}
+        case "grow":
+            let bytes = try arguments.number(0) << 20
+            let memory = UnsafeMutableRawPointer.allocate(byteCount: bytes, alignment: 4_096)
+            memset(memory, 1, bytes)
         case "lock":
             let file = try OwnedDescriptor(opening: try arguments.text(0), O_RDWR | O_CREAT, mode: 0o600)
             let descriptor = file.rawValue

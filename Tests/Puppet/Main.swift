@@ -4,10 +4,14 @@
 //
 // Each line of input is answered by one line `ok …` or `error CODE message`; lines about events come in between.
 // `help` lists the commands.
+//
+// With PUPPET_CONTROL in its environment, the path of a Unix socket, it takes a connection to that as its standard
+// input and output: one that the supervisor has launched has no other.
 
 @main
 struct Main {
     static func main() {
+        Puppet.connectToControl()
         let puppet = Puppet()
         puppet.say("ready pid=\(puppet.processID)")
         while let line = readLine() {

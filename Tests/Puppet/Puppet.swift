@@ -83,6 +83,7 @@ final class Puppet: Sendable {
 
     func handlers() -> Client.Handlers {
         var handlers = Client.Handlers()
+        handlers.restored = { self.restored($0) }
         handlers.wake = { self.woken($0) }
         handlers.prepareToSuspend = { self.prepare() }
         handlers.suspendCancelled = { self.say("cancelled at=\(BootClock.now())") }
@@ -97,6 +98,38 @@ final class Puppet: Sendable {
         handlers.socketLost = { self.say("socket-lost \($0.name) \($1.code.rawValue)") }
         handlers.keepAliveLost = { self.say("keepalive-lost \($0.code.rawValue)") }
         return handlers
+    }
+
+    private func restored(_ context: LaunchContext) {
+        state.withLock { state in
+            for socket in context.sockets {
+                state.parked[socket.name] = socket
+                state.descriptors[socket.name] = socket.descriptor
+            }
+        }
+        let sockets = context.sockets.map { "\($0.name):\($0.descriptor)" }.joined(separator: ",")
+        say(
+            "restored launched=\(context.wasLaunched) sockets=\(sockets.isEmpty ? "-" : sockets) "
+                + "state=\(String(decoding: context.state, as: UTF8.self))")
+    }
+
+    /// Takes a connection to whoever directs the play as standard input and output.
+    static func connectToControl() {
+        guard let path = getenv("PUPPET_CONTROL") else { return }
+        let descriptor = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) {
+            $0.copyBytes(from: UnsafeRawBufferPointer(start: path, count: strlen(path)))
+        }
+        let length = socklen_t(MemoryLayout<sockaddr_un>.size)
+        let connected = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, length) }
+        }
+        guard connected == 0 else { exit(3) }
+        dup2(descriptor, 0)
+        dup2(descriptor, 1)
+        close(descriptor)
     }
 
     func keepAlive() {

@@ -175,3 +175,7 @@ int cfloors_pidfd(pid_t pid);
 
 // Raises the soft limit of descriptors to the hard one; returns it.
 size_t cfloors_raise_descriptor_limit(void);
+
+// The floor of relaunching: watches the sockets, and starts `program` (with the argument `floor`) for each that has
+// something, with the socket as its descriptor 3. Returns 0 when `stop` is readable, or errno.
+int cfloors_spawner(const int *sockets, size_t count, const char *program, int stop);

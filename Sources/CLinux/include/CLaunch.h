@@ -30,7 +30,9 @@ struct clinux_launch {
     uint32_t group;
     const uint32_t *groups;
     uint32_t group_count;
-    int report;  // a pipe, close-on-exec: a clinux_launch_failure, or its end when the program runs
+    // A stream socket, close-on-exec. The program is not run before a byte has come, and never if there will be none.
+    // What goes out is a clinux_launch_failure, or nothing but the end when the program runs.
+    int report;
 };
 
 enum clinux_launch_stage {

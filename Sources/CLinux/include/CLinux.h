@@ -26,6 +26,8 @@
 
 // Linux 6.5; not in the headers of older distributions.
 #define CLINUX_SO_PEERPIDFD 77
+// Hides behind asm/socket.h.
+#define CLINUX_SO_PEERGROUPS 59
 
 // What follows hides behind _GNU_SOURCE in the system's headers, which a header cannot rely on.
 #define CLINUX_POLLRDHUP 0x2000
@@ -117,11 +119,6 @@ static inline pid_t clinux_fork(void) {
 // A store that the compiler neither splits nor moves before an earlier one.
 static inline void clinux_store_half(uint32_t *word, uint32_t value) {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-
-// pipe2(2), close-on-exec and non-blocking: 0, or -1 and errno.
-static inline int clinux_pipe(int ends[2]) {
-    return (int)syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK);
 }
 
 static inline size_t clinux_cmsg_space(size_t length) {

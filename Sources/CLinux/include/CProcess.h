@@ -1,9 +1,11 @@
 // Limits of processes, and how they have ended.
 #pragma once
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 struct clinux_limit {
@@ -22,3 +24,17 @@ int clinux_wait(int pidfd, int *status);
 // How the process of a pidfd ended, whoever's child it was (Linux 6.15): 1 and its status as in wait(2); 0: its parent
 // has not waited for it yet; -1 and errno.
 int clinux_pidfd_exit_status(int pidfd, int *status);
+
+// Makes a descriptor close-on-exec: 1; 0: it is already; -1 and errno.
+static inline int clinux_take_inherited(int fd) {
+    int flags = fcntl(fd, F_GETFD);
+    if (flags == -1) return -1;
+    if (flags & FD_CLOEXEC) return 0;
+    return fcntl(fd, F_SETFD, flags | FD_CLOEXEC) == 0 ? 1 : -1;
+}
+
+// process_madvise(2) with MADV_PAGEOUT: how many bytes it was about, or -1 and errno.
+static inline ssize_t clinux_page_out(int pidfd, const struct iovec *ranges, unsigned long count) {
+    enum { sys_process_madvise = 440, pageout = 21 };
+    return syscall(sys_process_madvise, pidfd, ranges, count, pageout, 0);
+}

@@ -9,6 +9,9 @@ struct ChaosResults {
     var stops = 0
     var upgrades = 0
     var crashes = 0
+    /// Sleepers that the supervisor has ended, and processes that it has launched in the place of others.
+    var endedUnderPressure = 0
+    var returns: UInt64 = 0
     var bytes: UInt64 = 0
     var wrongBytes = 0
     var connectionsLost = 0
@@ -48,6 +51,8 @@ extension ChaosResults: Reportable {
             "stops": .integer(Int64(stops)),
             "upgrades": .integer(Int64(upgrades)),
             "client_crashes": .integer(Int64(crashes)),
+            "clients_ended_under_pressure": .integer(Int64(endedUnderPressure)),
+            "clients_launched_again": .unsigned(returns),
             "bytes": .unsigned(bytes),
             "wrong_bytes": .integer(Int64(wrongBytes)),
             "connections_lost": .integer(Int64(connectionsLost)),
@@ -75,6 +80,8 @@ extension ChaosResults: Reportable {
                 rows: [
                     ["workers killed", "\(kills)"], ["workers stopped", "\(stops)"],
                     ["upgrades", "\(upgrades)"], ["clients crashed", "\(crashes)"],
+                    ["clients ended under pressure", "\(endedUnderPressure)"],
+                    ["clients launched again", "\(returns)"],
                     ["bytes", "\(bytes)"], ["wrong bytes", "\(wrongBytes)"],
                     ["connections lost", "\(connectionsLost)"], ["wakes", "\(wakes)"],
                     ["wakes lost", "\(wakesLost)"], ["wakes repeated", "\(wakesRepeated)"],

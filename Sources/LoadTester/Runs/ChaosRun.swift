@@ -39,7 +39,11 @@ final class ChaosRun {
             .init(
                 suspension: settings.suspension, linger: .milliseconds(20), keepAliveMinimum: .seconds(3),
                 // What happens here is no loop.
-                extra: ["keeper.crashLimit=1000000"]))
+                extra: [
+                    "keeper.crashLimit=1000000", "launches.relaunches=255", "launches.retry=10ms",
+                    "launches.retryMaximum=50ms", "memoryPressure.file=", "memoryPressure.pause=100ms",
+                    "memoryPressure.endsAtOnce=3",
+                ]))
     }
 
     func run() throws -> ChaosResults {
@@ -63,6 +67,7 @@ final class ChaosRun {
         case 0: try stopWorker()
         case 1: try upgrade()
         case 2...4: try crashClient()
+        case 5, 6: try relieveMemory()
         default: try killWorker()
         }
         bench.progress.show("\(results.kills) of \(settings.kills) workers killed")
@@ -111,6 +116,10 @@ final class ChaosRun {
         let client = Int.random(in: 0..<settings.clients, using: &random)
         let pid = pid_t(area[client, .pid])
         guard pid > 0, isThere(client) else { return }
+        guard !ChaosArea.comesBack(client) else {
+            results.crashes += 1
+            return area[client, .wantedCrashes] += 1
+        }
         let descriptor = cfloors_pidfd(pid)
         // It has ended by itself, which is noticed.
         guard descriptor >= 0 else { return }
@@ -123,6 +132,17 @@ final class ChaosRun {
         try until("client \(client) to be gone", atMost: Self.patience) { poll(&ending, 1, 0) > 0 }
         callers.forget(client, area)
         area[client, .wantedLife] += 1
+    }
+
+    /// The largest sleepers that can come back are ended.
+    private func relieveMemory() throws {
+        var administration = try Administration(socketPath: supervisor.socketPath)
+        do throws(NightbellError) {
+            try administration.relieveMemory()
+        } catch {
+            // Its worker may just have been replaced.
+            guard error.code == .connectionLost else { throw error }
+        }
     }
 
     // MARK: Traffic
@@ -189,12 +209,20 @@ final class ChaosRun {
             // A handler that never ran says nothing itself.
             if area.isKeepAliveOverdue(client, at: monotonicNow()) { results.handlersLate += 1 }
         }
-        results.countedLate = try supervisor.status().counters.keepAliveLate
+        let counters = try supervisor.status().counters
+        results.countedLate = counters.keepAliveLate
+        results.endedUnderPressure = counters.endedUnderPressure
+        for client in 0..<settings.clients { results.returns += area[client, .returns] }
         results.memory = try ProcessFigures(worker()).proportionalBytes
         results.keeperMemory = try ProcessFigures(supervisor.process.id).proportionalBytes
         let pids = (0..<settings.clients).map { pid_t(area[$0, .pid]) }.filter { $0 > 0 }
         supervisor.end()
         let tree = try settings.suspension.tree()
+        defer {
+            for client in 0..<settings.clients where ChaosArea.comesBack(client) && area[client, .pid] != 0 {
+                kill(pid_t(area[client, .pid]), SIGKILL)
+            }
+        }
         results.stuckFrozen = pids.count { StoppedProcess($0, settings.suspension, tree).isStopped }
         results.machine.finish()
     }

@@ -13,6 +13,10 @@ final class ChaosArea {
         case life
         /// The life that the harness wants it to be in.
         case wantedLife
+        /// How often it has ended itself where it was, and how often the harness wants it to have.
+        case crashes, wantedCrashes
+        /// How often another process has taken over from it.
+        case returns
     }
 
     /// What is noted of a socket, in this life of its client.
@@ -65,6 +69,9 @@ final class ChaosArea {
     private func start(_ socket: Int) -> Int {
         clients * ClientWord.allCases.count + socket * SocketWord.allCases.count
     }
+
+    /// Clients that have sockets that survive them, and come back to them: every other.
+    static func comesBack(_ client: Int) -> Bool { client % 2 == 1 }
 
     /// The byte at this place of a stream: each stream has its own, and none repeats soon.
     static func byte(_ socket: Int, _ life: UInt64, _ offset: UInt64) -> UInt8 {

@@ -8,17 +8,20 @@ package enum Part: String, CaseIterable {
     case sleepers = "part-sleepers"
     case floorSleepers = "part-floor-sleepers"
     case floorAdopter = "part-floor-adopter"
+    case floorLauncher = "part-floor-launcher"
     case holders = "part-holders"
     case chaos = "part-chaos"
     case pingPeer = "part-ping-peer"
     case pinged = "part-pinged"
     case floorPinger = "part-floor-pinger"
+    case chaosHeir = "part-chaos-heir"
 
     /// Becomes a part if the arguments say so; returns if they do not.
     package static func becomeOne(_ arguments: [String]) {
         guard arguments.count > 2, let part = Part(rawValue: arguments[1]), let parent = pid_t(arguments[2])
         else { return }
-        guard cfloors_die_with(parent) != 0 else { exit(1) }
+        // An heir is the child of a supervisor's worker, of which there are many.
+        guard part == .chaosHeir || cfloors_die_with(parent) != 0 else { exit(1) }
         let rest = Array(arguments.dropFirst(3))
         do {
             switch part {
@@ -26,11 +29,13 @@ package enum Part: String, CaseIterable {
             case .sleepers: try SleeperNest(rest).run()
             case .floorSleepers: try FloorNest(rest).run()
             case .floorAdopter: try FloorAdopter.run(rest)
+            case .floorLauncher: try FloorLauncher.run(rest)
             case .holders: try HolderNest(rest).run()
             case .chaos: try ChaosNest(rest).run()
             case .pingPeer: try PingArguments(rest).runPeer()
             case .pinged: try PingArguments(rest).runSleepers()
             case .floorPinger: try PingArguments(rest).runFloor()
+            case .chaosHeir: try ChaosHeir.run(rest)
             }
             exit(0)
         } catch {

@@ -3,6 +3,7 @@ package struct Holdings {
     package struct Parked {
         package var socket: ParkedSocket
         package var file: FileIdentity
+        package var survives: Bool
         /// The supervisor's name for it; nil while there is no supervisor that knows it.
         package var token: UInt64?
         package var profile: Profile?
@@ -33,6 +34,9 @@ package struct Holdings {
     private var socketsByToken: [UInt64: UInt64] = [:]
     package var tasks: [UInt64: Task] = [:]
     package var keepAlive: KeepAlive?
+    /// What was left for the next process.
+    package var state: [UInt8] = []
+    package var hibernates = false
     /// `leaving`: the background was asked for, but the client's handler for entering it has not run yet.
     package var ground = Ground.undeclared
     /// Some socket has, or had, a profile.
@@ -42,7 +46,8 @@ package struct Holdings {
     package mutating func park(_ new: NewSocket, token: UInt64) -> ParkedSocket {
         let socket = ParkedSocket(id: nextID(), descriptor: new.descriptor, tag: new.tag, name: new.name)
         sockets[socket.id] = Parked(
-            socket: socket, file: new.file, token: token, profile: new.profile, isEncrypted: new.isEncrypted)
+            socket: socket, file: new.file, survives: new.survives, token: token, profile: new.profile,
+            isEncrypted: new.isEncrypted)
         if new.profile != nil { hasProfiles = true }
         socketsByToken[token] = socket.id
         return socket

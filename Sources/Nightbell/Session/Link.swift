@@ -8,10 +8,12 @@ import SwiftProtobuf
 // (`Session.Core.isReading`); the socket's calls are system calls.
 final class Link: @unchecked Sendable {
     /// The protocol's limit.
-    static let packetCapacity = 65_536
+    static let packetCapacity = 131_072
 
     private let socket: SeqPacketSocket
     private var buffer = PacketBuffer(capacity: packetCapacity)
+    /// What the last process has left was taken over.
+    var hasTakenSockets = false
 
     init(_ socket: consuming SeqPacketSocket) {
         self.socket = socket
@@ -77,18 +79,24 @@ final class Link: @unchecked Sendable {
     /// The word that came with the message just received, if one did. Without it the client waits for messages.
     func takeWakeWord(of message: WireSupervisorMessage) -> WakeWord? {
         let index: UInt32
+        var sockets = 0
         switch message.body {
-        case .welcome(let welcome): index = welcome.wakeWord
+        case .welcome(let welcome):
+            index = welcome.wakeWord
+            // Those of sockets come after it.
+            sockets = welcome.legacy.launched ? 0 : welcome.legacy.sockets.count
         case .supervisorRestarted(let restarted): index = restarted.wakeWord
         default: return nil
         }
-        guard let descriptor = buffer.takeDescriptor() else { return nil }
+        guard buffer.descriptorCount > sockets, let descriptor = buffer.takeDescriptor() else { return nil }
         do {
             return WakeWord(try SharedWord(mapping: descriptor, at: Int(index)))
         } catch {
             return nil
         }
     }
+
+    func takeDescriptor() -> OwnedDescriptor? { buffer.takeDescriptor() }
 
     /// Ends it for whoever reads or writes at this moment, too.
     func shutDown() {

@@ -11,6 +11,8 @@ extension Client.Configuration {
         hello.modes = modes.map(\.wire).sorted { $0.rawValue < $1.rawValue }
         hello.wakeLimitPolicy = wakeLimitPolicy.wire
         hello.wantsWakeWord = true
+        hello.takesSocketsBack = true
+        hello.exitsOnSuspend = exitsOnSuspend
         if let launch = Environment.launch() { hello.launch = launch }
         return hello
     }

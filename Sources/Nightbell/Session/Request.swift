@@ -8,12 +8,14 @@ package struct NewSocket: Sendable, Hashable {
     package var name: String
     /// Tells later whether the descriptor still means the same open file.
     package var file: FileIdentity
+    /// It stays parked when this process is gone.
+    package var survives: Bool
     package var profile: Profile?
     package var isEncrypted: Bool
 
     package init(
-        descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity, profile: Profile? = nil,
-        isEncrypted: Bool = false
+        descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity, survives: Bool = false,
+        profile: Profile? = nil, isEncrypted: Bool = false
     ) {
         self.profile = profile
         self.isEncrypted = isEncrypted
@@ -21,6 +23,7 @@ package struct NewSocket: Sendable, Hashable {
         self.tag = tag
         self.name = name
         self.file = file
+        self.survives = survives
     }
 }
 
@@ -47,6 +50,8 @@ package enum Request: Sendable {
     case endTask(BackgroundTask)
     case timeRemaining
     case media
+    case saveState([UInt8])
+    case hibernate
 }
 
 /// What the caller learns.
@@ -89,6 +94,10 @@ extension WireClientMessage {
         Self(.setKeepAliveTimeout(.with { $0.timeoutMs = milliseconds }), request: request)
     }
 
+    package static func saveState(_ bytes: [UInt8], request: UInt64) -> Self {
+        Self(.saveState(.with { if !bytes.isEmpty { $0.state = WireState(bytes) } }), request: request)
+    }
+
     package static func wakeDone(_ id: UInt64) -> Self { Self(.wakeDone(.with { $0.wakeID = id })) }
 
     package static func handOver(_ sockets: [NewSocket], request: UInt64) -> Self {
@@ -98,6 +107,7 @@ extension WireClientMessage {
                 $0.name = socket.name
                 if let profile = socket.profile { $0.profile = profile.wire }
                 $0.encrypted = socket.isEncrypted
+                $0.survives = socket.survives
             }
         }
         return Self(.handOver(.with { $0.sockets = list }), request: request)

@@ -140,6 +140,7 @@ extension Session {
         case .reconnected: handlers.reconnected()
         case .socketLost(let socket, let error): handlers.socketLost(socket, error)
         case .keepAliveLost(let error): handlers.keepAliveLost(error)
+        case .restored(let context): handlers.restored(context)
         }
         return true
     }
@@ -183,7 +184,7 @@ extension Session {
             switch notice {
             case .wake, .suspendCancelled: true
             case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .willTerminate,
-                .connectionLost, .reconnected, .socketLost, .keepAliveLost:
+                .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
                 false
             }
         }

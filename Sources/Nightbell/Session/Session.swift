@@ -35,6 +35,7 @@ final class Session: Sendable {
     let watcher: Watcher
     let handlers: Client.Handlers
     let path: String
+    private let identifier: String
     private let requestTimeout: Int64
     private let forkMark: ForkMark
 
@@ -52,6 +53,7 @@ final class Session: Sendable {
             throw NightbellError(.system, error)
         }
         self.handlers = handlers
+        identifier = configuration.identifier
         path = configuration.socketPath ?? Environment.socketPath()
         requestTimeout = timeout
     }
@@ -64,8 +66,14 @@ final class Session: Sendable {
     /// The first connection: made by the caller, who waits for it.
     func register() throws(NightbellError) {
         var patience = Patience(requestTimeout, from: BootClock.now())
+        var made = Inheritance.connection(for: identifier)
         while true {
-            let link = try connect(&patience)
+            let link: Link
+            if let inherited = made.take() {
+                link = inherited
+            } else {
+                link = try connect(&patience)
+            }
             let now = BootClock.now()
             core.withLock { core in
                 attach(link, to: &core)
@@ -228,7 +236,7 @@ final class Session: Sendable {
             core.early.suspensionOver()
             return core.ledger.suspensionCancelled().map { [.send(.wakeDone($0))] } ?? []
         case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .willTerminate,
-            .connectionLost, .reconnected, .socketLost, .keepAliveLost:
+            .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
             break
         }
         return []
@@ -248,10 +256,16 @@ final class Session: Sendable {
         var messages: [WireSupervisorMessage] = []
         var failure: NightbellError?
         var wakeWord: WakeWord?
+        var legacy: (sockets: [(token: UInt64, socket: NewSocket)], message: WireLegacy)?
         do throws(NightbellError) {
             while messages.count < 32, case .message(let message) = try link.receive() {
                 messages.append(message)
                 if let word = link.takeWakeWord(of: message) { wakeWord = word }
+                if case .welcome(let welcome) = message.body, welcome.hasLegacy,
+                    let sockets = link.takeSockets(welcome.legacy)
+                {
+                    legacy = (sockets, welcome.legacy)
+                }
                 // What it is about comes first; whatever else there is can wait until that is done.
                 if case .wake = message.body { break }
             }
@@ -264,6 +278,7 @@ final class Session: Sendable {
             // Somebody else may have noticed the end of this link first.
             guard core.link === link else { return }
             if let wakeWord { core.wakeWord = wakeWord }
+            if let legacy { inherit(legacy.sockets, legacy.message, on: &core) }
             for message in messages { perform(core.state.received(message, at: now), on: &core) }
             if let failure, core.link === link { perform(core.state.lost(failure, at: now), on: &core) }
             perform(flush(&core), on: &core)
@@ -271,6 +286,14 @@ final class Session: Sendable {
         core.changed()
         wakeConsumerIfClosed()
         return !messages.isEmpty || failure != nil
+    }
+
+    private func inherit(
+        _ sockets: [(token: UInt64, socket: NewSocket)], _ legacy: WireLegacy, on core: inout Core
+    ) {
+        let actions = core.state.inherit(
+            sockets, state: legacy.state.bytes ?? [], wasLaunched: legacy.launched)
+        perform(actions, on: &core)
     }
 
     private enum PumpStep<Found> {

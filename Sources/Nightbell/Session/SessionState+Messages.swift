@@ -87,6 +87,8 @@ extension SessionState {
             case .request: wake.reasons.insert(.request)
             case .clientMessage: wake.reasons.insert(.clientMessage)
             case .supervisorStopping: wake.reasons.insert(.supervisorStopping)
+            case .launched: wake.reasons.insert(.launched)
+            case .relaunched: wake.reasons.insert(.relaunched)
             case .unanswered: wake.reasons.insert(.unanswered)
             case .pathLost: wake.reasons.insert(.pathLost)
             case .unspecified, .UNRECOGNIZED: break

@@ -48,6 +48,8 @@ extension SessionState {
         case .endTask(let task): .endTask(holdings.tasks[task.id]?.wireID ?? 0, request: number)
         case .timeRemaining: WireClientMessage(.backgroundTimeRemaining(.init()), request: number)
         case .media: WireClientMessage(.mediaActivity(.init()), request: number)
+        case .saveState(let bytes): .saveState(bytes, request: number)
+        case .hibernate: WireClientMessage(.hibernate(.init()), request: number)
         }
     }
 
@@ -69,7 +71,7 @@ extension SessionState {
             if holdings.ground != .background { holdings.ground = .leaving }
         case .enterForeground:
             holdings.ground = .foreground
-        case .handOver, .setKeepAlive, .beginTask, .timeRemaining, .media:
+        case .handOver, .setKeepAlive, .beginTask, .timeRemaining, .media, .saveState, .hibernate:
             throw NightbellError(.disconnected, "")
         }
         return .done
@@ -86,7 +88,7 @@ extension SessionState {
             } catch {
                 return .failure(error)
             }
-        case .handOver, .setKeepAlive, .beginTask, .timeRemaining, .media:
+        case .handOver, .setKeepAlive, .beginTask, .timeRemaining, .media, .saveState, .hibernate:
             return .failure(error)
         }
     }
@@ -147,6 +149,10 @@ extension SessionState {
             return remaining(answer)
         case (.media, .done):
             break
+        case (.saveState(let bytes), .done):
+            holdings.state = bytes
+        case (.hibernate, .done):
+            holdings.hibernates = true
         default:
             return .failure(NightbellError(.malformedAnswer, "an answer of the wrong kind"))
         }

@@ -8,6 +8,8 @@ package struct Restoration {
         case handOver([UInt64])
         case keepAlive
         case task(UInt64)
+        case state
+        case hibernate
         case enterBackground
     }
 
@@ -28,6 +30,8 @@ extension SessionState {
             steps.append(.handOver(Array(ids[start..<min(start + Request.socketsPerPacket, ids.count)])))
         }
         if holdings.keepAlive != nil { steps.append(.keepAlive) }
+        if !holdings.state.isEmpty { steps.append(.state) }
+        if holdings.hibernates { steps.append(.hibernate) }
         steps += holdings.tasks.keys.sorted().map { .task($0) }
         switch holdings.ground {
         case .leaving, .background: steps.append(.enterBackground)
@@ -69,6 +73,12 @@ extension SessionState {
             actions.append(.notify(.backgroundTimeExpiring(.zero)))
         case (.enterBackground, .done), (.enterBackground, .error):
             break
+        case (.state, .done), (.hibernate, .done):
+            break
+        case (.state, .error):
+            holdings.state = []
+        case (.hibernate, .error):
+            holdings.hibernates = false
         default:
             return lost(NightbellError(.malformedAnswer, "an answer of the wrong kind"), at: now)
         }
@@ -96,7 +106,8 @@ extension SessionState {
                 holdings.sockets[id].map {
                     NewSocket(
                         descriptor: $0.socket.descriptor, tag: $0.socket.tag, name: $0.socket.name,
-                        file: $0.file, profile: $0.profile, isEncrypted: $0.isEncrypted)
+                        file: $0.file, survives: $0.survives, profile: $0.profile,
+                        isEncrypted: $0.isEncrypted)
                 }
             }
             return .send(.handOver(sockets, request: number), descriptors: sockets.map(\.descriptor))
@@ -104,6 +115,10 @@ extension SessionState {
             return .send(.setKeepAlive(milliseconds: holdings.keepAlive?.milliseconds ?? 0, request: number))
         case .task(let id):
             return .send(.beginTask(name: holdings.tasks[id]?.name ?? "", request: number))
+        case .state:
+            return .send(.saveState(holdings.state, request: number))
+        case .hibernate:
+            return .send(WireClientMessage(.hibernate(.init()), request: number))
         case .enterBackground:
             // A client that has entered it already does not enter it again.
             isReentering = holdings.ground == .background

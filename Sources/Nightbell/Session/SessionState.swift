@@ -17,6 +17,7 @@ package struct SessionState {
         case reconnected
         case socketLost(ParkedSocket, NightbellError)
         case keepAliveLost(NightbellError)
+        case restored(LaunchContext)
     }
 
     package enum Action {
@@ -61,6 +62,8 @@ package struct SessionState {
     package var requests = RequestTable()
     package var holdings = Holdings()
     package var welcome = Welcome()
+    /// What the last process has left.
+    package private(set) var launchContext: LaunchContext?
     /// Counts connections that ended, so that what arrived on an earlier one is known by it.
     package var connection: UInt64 = 0
     /// The first registration is the caller's own: its failure is thrown, not told to handlers.
@@ -90,6 +93,20 @@ package struct SessionState {
 
     package var closure: NightbellError? {
         if case .closed(let error) = phase { error } else { nil }
+    }
+
+    /// The Welcome that is going to be received has brought what the last process has left.
+    package mutating func inherit(
+        _ sockets: [(token: UInt64, socket: NewSocket)], state: [UInt8], wasLaunched: Bool
+    ) -> [Action] {
+        let context = LaunchContext(
+            wasLaunched: wasLaunched, sockets: sockets.map { holdings.park($0.socket, token: $0.token) },
+            state: state)
+        holdings.state = state
+        // One that was launched is in the background.
+        if wasLaunched { holdings.ground = .background }
+        launchContext = context
+        return [.notify(.restored(context))]
     }
 
     // MARK: Time

@@ -2,9 +2,13 @@
 struct Client: Sendable, Equatable {
     let identifier: ClientIdentifier
     let user: UserID
-    let modes: Modes
-    let wakeLimitPolicy: WakeLimitPolicy
-    let registeredAt: Instant
+    var modes: Modes
+    var wakeLimitPolicy: WakeLimitPolicy
+    var isLaunchable: Bool
+    var exitsOnSuspend: Bool
+    /// It wants to be ended instead of suspended.
+    var hibernates = false
+    var registeredAt: Instant
 
     var lifecycle = Lifecycle.notRunning
     var enteredStateAt: Instant
@@ -34,6 +38,7 @@ struct Client: Sendable, Equatable {
     var pendingWake: PendingWake?
     /// The sockets that `pendingWake` is about. Kept apart so that its memory is used again.
     var fired: [FiredSocket] = []
+    var launches = Launches()
 
     struct KeepAlive: Sendable, Equatable {
         var timeout: Duration
@@ -53,13 +58,33 @@ struct Client: Sendable, Equatable {
         }
     }
 
+    /// What concerns its being launched again.
+    struct Launches: Sendable, Equatable {
+        /// There is a process that has said that it is this client.
+        var isRejoined = true
+        /// Why it is to be launched, or is being launched.
+        var reasons: WakeReasons = []
+        /// What it is told as its first wake may have been told already, by somebody who is gone.
+        var mayHaveBeenTold = false
+        /// Somebody waits for it: it goes before those that nobody waits for.
+        var isUrgent = false
+        /// It has slept since: it was sound enough for that.
+        var hasSettled = false
+        /// How often in a row it has been launched because it had ended badly.
+        var inRow: UInt8 = 0
+        /// How often in a row it has ended badly soon after its start.
+        var failuresAtStart: UInt8 = 0
+        /// The size of the state that is kept for it.
+        var stateBytes: Int32 = 0
+    }
+
     var counters: Counters {
         get { packedCounters.counters }
         set { packedCounters = PackedCounters(newValue) }
     }
 
     /// As they are noted outside.
-    var counterWords: InlineArray<11, UInt64> { packedCounters.words }
+    var counterWords: Progress.CounterWords { packedCounters.words }
 
     enum PendingWake: Sendable {
         case new
@@ -72,9 +97,27 @@ struct Client: Sendable, Equatable {
         user = registration.user
         modes = registration.modes
         wakeLimitPolicy = registration.wakeLimitPolicy
+        isLaunchable = registration.isLaunchable
+        exitsOnSuspend = registration.exitsOnSuspend
         registeredAt = now
         enteredStateAt = now
         backgroundSince = now
+        keepAlive = registration.keepAliveTimeout.map { KeepAlive(timeout: $0, base: now) }
+    }
+
+    /// Another process takes over what was kept of the last one's.
+    mutating func takeOver(_ registration: Registration, at now: Instant) {
+        modes = registration.modes
+        wakeLimitPolicy = registration.wakeLimitPolicy
+        isLaunchable = registration.isLaunchable
+        exitsOnSuspend = registration.exitsOnSuspend
+        hibernates = false
+        launches.isRejoined = true
+        registeredAt = now
+        backgroundSince = now
+        assertions = Assertions()
+        keepAlive = registration.keepAliveTimeout.map { KeepAlive(timeout: $0, base: now) }
+        backoff.reset()
     }
 
     /// When this client's timer must fire; its keep-alive window is kept in the schedule.
@@ -83,7 +126,7 @@ struct Client: Sendable, Equatable {
         switch lifecycle {
         case .background:
             return earlier(own, assertions.nextDeadline(notice: budgets.expirationNotice))
-        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating:
+        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating, .dormant, .launching:
             return own
         }
     }

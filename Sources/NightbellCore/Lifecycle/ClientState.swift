@@ -12,4 +12,8 @@ public enum ClientState: Sendable, Hashable, CaseIterable {
     case suspended
     /// Told that it is about to be ended, or killed and not gone yet.
     case terminating
+    /// Has no process, and sockets that are watched, or something else to come back to.
+    case dormant
+    /// Its program was started and has not said who it is yet.
+    case launching
 }

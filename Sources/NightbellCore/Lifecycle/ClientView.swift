@@ -13,7 +13,22 @@ public struct ClientView: Sendable {
     public var keepAliveWindow: Window?
     public var backgroundTasks: [String]
     public var mediaPlays: Bool
+    public var launches: Launches
     public var counters: Counters
+
+    /// What concerns its being launched again.
+    public struct Launches: Sendable, Equatable {
+        public var isPossible: Bool
+        /// Why it is to be launched, or is being launched.
+        public var reasons: WakeReasons
+        /// The earliest moment of a launch that is held back.
+        public var notBefore: Instant?
+        /// How often in a row because it had ended badly.
+        public var inRow: Int
+        public var stateBytes: Int
+        public var hibernates: Bool
+        public var exitsOnSuspend: Bool
+    }
 
     /// What keeps a client in the background from being suspended, besides tasks and media.
     public struct Holds: OptionSet, Sendable {
@@ -78,6 +93,45 @@ extension Supervision {
         sockets.contains(token.id) && sockets[token.id].isStream
     }
 
+    private func launches(_ record: Client) -> ClientView.Launches {
+        var notBefore: Instant?
+        if case .dormant(.waiting(let until)) = record.lifecycle { notBefore = until }
+        return ClientView.Launches(
+            isPossible: record.isLaunchable, reasons: record.launches.reasons, notBefore: notBefore,
+            inRow: Int(record.launches.inRow), stateBytes: Int(record.launches.stateBytes),
+            hibernates: record.hibernates, exitsOnSuspend: record.exitsOnSuspend)
+    }
+
+    /// The client's sockets that stay when its process goes, in the order in which they were handed over, as far as
+    /// none was released since.
+    public func survivors(of client: ClientID) -> [SocketToken] {
+        clients.contains(client.id) ? clients[client.id].sockets.filter { sockets[$0.id].survives } : []
+    }
+
+    public func sockets(of client: ClientID) -> [SocketToken] {
+        clients.contains(client.id) ? clients[client.id].sockets : []
+    }
+
+    /// How it registered, as far as that is still of use.
+    public func registration(of client: ClientID) -> Registration? {
+        guard clients.contains(client.id) else { return nil }
+        let record = clients[client.id]
+        var registration = Registration(
+            identifier: record.identifier, user: record.user, modes: record.modes,
+            wakeLimitPolicy: record.wakeLimitPolicy)
+        registration.isLaunchable = record.isLaunchable
+        registration.exitsOnSuspend = record.exitsOnSuspend
+        return registration
+    }
+
+    public func registeredAt(_ client: ClientID) -> Instant? {
+        clients.contains(client.id) ? clients[client.id].registeredAt : nil
+    }
+
+    public func survives(_ token: SocketToken) -> Bool {
+        sockets.contains(token.id) && sockets[token.id].survives
+    }
+
     public func tag(of token: SocketToken) -> SocketTag? {
         sockets.contains(token.id) ? sockets[token.id].tag : nil
     }
@@ -105,6 +159,6 @@ extension Supervision {
             registeredAt: record.registeredAt, holds: holds, sockets: record.sockets,
             keepAliveTimeout: record.keepAlive?.timeout, keepAliveWindow: keepAliveWindow(client),
             backgroundTasks: record.assertions.tasks.map(\.name),
-            mediaPlays: record.assertions.mediaPlays(at: now), counters: counters)
+            mediaPlays: record.assertions.mediaPlays(at: now), launches: launches(record), counters: counters)
     }
 }

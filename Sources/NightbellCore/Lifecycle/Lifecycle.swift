@@ -8,6 +8,8 @@ enum Lifecycle: Sendable, Equatable {
     case suspending(Suspending)
     case suspended(since: Instant)
     case terminating(Terminating)
+    case dormant(Dormant)
+    case launching(until: Instant)
 
     /// A client that runs, and what keeps it from being suspended. Assertions are kept beside the life cycle.
     struct Background: Sendable, Equatable {
@@ -57,6 +59,22 @@ enum Lifecycle: Sendable, Equatable {
         /// Told; killed when this is over.
         case noticed(until: Instant, TerminationReason)
         case killed(TerminationReason)
+
+        var reason: TerminationReason {
+            switch self {
+            case .noticed(_, let reason), .killed(let reason): reason
+            }
+        }
+    }
+
+    /// A client without a process.
+    enum Dormant: Sendable, Equatable {
+        /// Until something happens to one of its sockets, or somebody asks for it.
+        case resting
+        /// It has ended badly: if there is a reason to, it is launched then.
+        case waiting(until: Instant)
+        /// It is launched as soon as there is room.
+        case queued
     }
 
     var state: ClientState {
@@ -68,6 +86,8 @@ enum Lifecycle: Sendable, Equatable {
         case .suspending: .suspending
         case .suspended: .suspended
         case .terminating: .terminating
+        case .dormant: .dormant
+        case .launching: .launching
         }
     }
 
@@ -75,7 +95,7 @@ enum Lifecycle: Sendable, Equatable {
     var isForeground: Bool {
         switch self {
         case .inactive, .active: true
-        case .notRunning, .background, .suspending, .suspended, .terminating: false
+        case .notRunning, .background, .suspending, .suspended, .terminating, .dormant, .launching: false
         }
     }
 
@@ -88,7 +108,26 @@ enum Lifecycle: Sendable, Equatable {
             case .preparing: false
             case .freezing: true
             }
-        case .notRunning, .inactive, .active, .background, .terminating: false
+        case .notRunning, .inactive, .active, .background, .terminating, .dormant, .launching: false
+        }
+    }
+
+    var isDormant: Bool {
+        switch self {
+        case .dormant: true
+        case .notRunning, .inactive, .active, .background, .suspending, .suspended, .terminating, .launching:
+            false
+        }
+    }
+
+    /// Whether the pings of its sockets may be dealt with: nobody runs who could read or write.
+    var permitsOffload: Bool {
+        switch self {
+        case .terminating(let terminating): terminating.reason.isInSleep
+        case .suspending, .suspended: mayBeFrozen
+        case .dormant: true
+        // A process that is launched has its sockets before it says who it is.
+        case .notRunning, .inactive, .active, .background, .launching: false
         }
     }
 
@@ -99,6 +138,9 @@ enum Lifecycle: Sendable, Equatable {
         case .suspending(let suspending): suspending.nextDeadline
         case .terminating(.noticed(let until, _)): until
         case .terminating(.killed): nil
+        case .dormant(.waiting(let until)): until
+        case .dormant(.resting), .dormant(.queued): nil
+        case .launching(let until): until
         }
     }
 }

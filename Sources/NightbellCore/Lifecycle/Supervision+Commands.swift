@@ -9,6 +9,7 @@ extension Supervision {
             case .wake: wakeOnRequest(client, at: now, into: &actions)
             case .suspend: suspendOnRequest(client, at: now)
             case .quit: quit(client, at: now, into: &actions)
+            case .launch: launchOnRequest(client, at: now, into: &actions)
             }
         actions.append(.commandAnswer(refusal, key))
     }
@@ -17,7 +18,7 @@ extension Supervision {
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Refusal? {
         switch clients[client.id].lifecycle {
-        case .inactive, .active, .background, .suspending, .suspended:
+        case .inactive, .active, .background, .suspending, .suspended, .dormant, .launching:
             wake(client, .request, at: now, into: &actions)
             return nil
         case .notRunning, .terminating:
@@ -38,7 +39,22 @@ extension Supervision {
             return nil
         case .suspending, .suspended:
             return nil  // it is, or will be
-        case .notRunning, .inactive, .active, .terminating:
+        case .notRunning, .inactive, .active, .terminating, .dormant, .launching:
+            return .illegalState(clients[client.id].lifecycle.state)
+        }
+    }
+
+    /// Nothing but a client without a process has to be launched.
+    private mutating func launchOnRequest(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) -> Refusal? {
+        switch clients[client.id].lifecycle {
+        case .dormant:
+            requestLaunch(client, .request, at: now, into: &actions)
+            return nil
+        case .inactive, .active, .background, .suspending, .suspended, .launching:
+            return nil  // it runs
+        case .notRunning, .terminating:
             return .illegalState(clients[client.id].lifecycle.state)
         }
     }
@@ -47,40 +63,49 @@ extension Supervision {
     private mutating func quit(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Refusal? {
+        setQuit(true, clients[client.id].identifier, into: &actions)
         switch clients[client.id].lifecycle {
         case .inactive, .active, .background:
-            notifyTermination(client, at: now, into: &actions)
+            notifyTermination(client, .quitByUser, at: now, into: &actions)
         case .suspending:
             if clients[client.id].lifecycle.mayBeFrozen {
                 kill(client, .quitByUser, at: now, into: &actions)
             } else {
-                notifyTermination(client, at: now, into: &actions)
+                notifyTermination(client, .quitByUser, at: now, into: &actions)
             }
+        case .launching:
+            kill(client, .quitByUser, at: now, into: &actions)
+        case .dormant:
+            forget(client, at: now, into: &actions)
         case .suspended:
             noteEndOfSleep(client, at: now)
             kill(client, .quitByUser, at: now, into: &actions)
-        case .terminating:
-            break  // it is on its way
+        case .terminating(.noticed(let until, _)):
+            // Whatever it was told before: its user does not want it back.
+            clients[client.id].lifecycle = .terminating(.noticed(until: until, .quitByUser))
+        case .terminating(.killed):
+            clients[client.id].lifecycle = .terminating(.killed(.quitByUser))
         case .notRunning:
             return .illegalState(.notRunning)
         }
         return nil
     }
 
-    private mutating func notifyTermination(
-        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    mutating func notifyTermination(
+        _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
     ) {
         let budget = settings.budgets.termination
-        enter(.terminating(.noticed(until: now + budget, .quitByUser)), client, at: now, into: &actions)
+        enter(.terminating(.noticed(until: now + budget, reason)), client, at: now, into: &actions)
         scheduleKeepAlive(client)
-        actions.append(.notify(client, .willTerminate(budget: budget, .quitByUser)))
+        actions.append(.notify(client, .willTerminate(budget: budget, reason)))
     }
 
-    /// Ends a client without notice. `Event.gone` follows when the kernel has carried it out.
+    /// Ends a client without notice. `Event.ended` follows when the kernel has carried it out.
     mutating func kill(
         _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
     ) {
-        endOffloads(client, into: &actions)
+        // Who does not run again has vouched for its sockets: their pings go on while it dies, and then.
+        if !reason.isInSleep { endOffloads(client, into: &actions) }
         enter(.terminating(.killed(reason)), client, at: now, into: &actions)
         scheduleKeepAlive(client)
         actions.append(.trace(client, .terminated(reason)))
@@ -94,7 +119,14 @@ extension Supervision {
         isStopping = true
         let ids = mutated(.stopsInHashOrder) ? owners.values.compactMap(\.client?.id) : Array(clients.ids)
         for id in ids where !mutated(.leavesAsleepOnStop) || !clients[id].lifecycle.mayBeFrozen {
-            wake(ClientID(id), .supervisorStopping, at: now, into: &actions)
+            switch clients[id].lifecycle {
+            case .dormant:
+                // Nobody will look after its sockets any more: their peers have to know.
+                forget(ClientID(id), at: now, into: &actions)
+            case .notRunning, .inactive, .active, .background, .suspending, .suspended, .terminating,
+                .launching:
+                wake(ClientID(id), .supervisorStopping, at: now, into: &actions)
+            }
         }
     }
 }

@@ -31,8 +31,16 @@ extension Supervision {
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
         switch clients[client.id].lifecycle {
-        case .notRunning, .inactive, .active, .suspended, .terminating(.killed):
+        case .notRunning, .inactive, .active, .suspended, .terminating(.killed), .dormant(.resting),
+            .dormant(.queued):
             break  // these have none
+        case .dormant(.waiting(let until)):
+            guard now >= until else { return }
+            endPause(client)
+        case .launching(let until):
+            guard now >= until else { return }
+            overran(.launch, client, into: &actions)
+            kill(client, .launchOverran, at: now, into: &actions)
         case .background(let background):
             reachDeadline(background, client, at: now, into: &actions)
         case .suspending(let suspending):

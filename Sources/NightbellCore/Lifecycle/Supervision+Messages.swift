@@ -14,6 +14,10 @@ extension Supervision {
         case .backgroundEntered:
             backgroundEntered(client)
             actions.append(.answer(.done, client, key))
+        case .enterBackground
+        where clients[client.id].exitsOnSuspend && clients[client.id].lifecycle.isForeground:
+            actions.append(.answer(.done, client, key))
+            notifyTermination(client, .exitsOnSuspend, at: now, into: &actions)
         case .restartNoted:
             inherited[client] = nil
             actions.append(.answer(.done, client, key))
@@ -26,6 +30,17 @@ extension Supervision {
             }
         case .enterForeground:
             actions.append(.answer(enterForeground(client, at: now, into: &actions), client, key))
+        case .saveState(let byteCount):
+            // Part of getting ready: it is no reason to stay awake.
+            actions.append(.answer(saveState(byteCount, client, into: &actions), client, key))
+        case .hibernate:
+            let isPossible = clients[client.id].isLaunchable
+            clients[client.id].hibernates = isPossible
+            actions.append(.answer(isPossible ? .done : .refused(.cannotLaunch), client, key))
+            // On its way to sleep when it said so, or asleep: it was ready for that.
+            if isPossible, clients[client.id].lifecycle.mayBeFrozen, !mutated(.suspendsHibernators) {
+                hibernate(client, at: now, into: &actions)
+            }
         case .handOver(let offers):
             callBack(client, at: now, into: &actions)
             handOver(offers, client, key, at: now, into: &actions)
@@ -66,7 +81,7 @@ extension Supervision {
             clients[client.id].assertions.renewMedia(until: now + settings.budgets.mediaLapse)
             return .done
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .readyToSuspend, .wakeDone,
-            .restartNoted:
+            .saveState, .hibernate, .restartNoted:
             return .done  // each has a path of its own
         }
     }
@@ -94,7 +109,7 @@ extension Supervision {
         case .suspending, .suspended:
             callBack(client, at: now, into: &actions)
             return .done  // it is there
-        case .notRunning, .terminating:
+        case .notRunning, .terminating, .dormant, .launching:
             return .refused(.illegalState(clients[client.id].lifecycle.state))
         }
     }
@@ -104,7 +119,7 @@ extension Supervision {
         case .background(var background):
             background.enteringUntil = nil
             clients[client.id].lifecycle = .background(background)
-        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating:
+        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating, .dormant, .launching:
             break  // too late, or overtaken
         }
     }
@@ -127,7 +142,7 @@ extension Supervision {
             clients[client.id].assertions.restoreTime()
             scheduleKeepAlive(client)
             return .done
-        case .notRunning, .terminating:
+        case .notRunning, .terminating, .dormant, .launching:
             return .refused(.illegalState(clients[client.id].lifecycle.state))
         }
     }
@@ -156,7 +171,7 @@ extension Supervision {
         switch clients[client.id].lifecycle {
         case .inactive, .active, .background:
             break
-        case .notRunning, .suspending, .suspended, .terminating:
+        case .notRunning, .suspending, .suspended, .terminating, .dormant, .launching:
             return .backgroundTask(nil)
         }
         guard !clients[client.id].assertions.isTimeUp(at: now) else { return .backgroundTask(nil) }
@@ -171,7 +186,7 @@ extension Supervision {
         switch clients[client.id].lifecycle {
         case .inactive, .active:
             nil
-        case .notRunning, .terminating:
+        case .notRunning, .terminating, .dormant, .launching:
             .zero
         case .background, .suspending, .suspended:
             clients[client.id].assertions.timeLeft(at: now, budget: settings.budgets.backgroundTasks)

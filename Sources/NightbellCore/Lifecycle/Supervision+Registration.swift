@@ -7,19 +7,17 @@ extension Supervision {
     mutating func register(
         _ registration: Registration, _ key: RequestKey, at now: Instant, into actions: inout ActionBuffer
     ) {
+        if let client = dormantClient(registration) {
+            // Its user has started it: it takes over what its last process left.
+            clients[client.id].launches.hasSettled = false
+            takeOver(client, registration, key, .inactive, at: now, into: &actions)
+            return settle(client, at: now, into: &actions)
+        }
         if let refusal = refusal(of: registration) {
             return actions.append(.refuseRegistration(refusal, key))
         }
-        let client = ClientID(clients.insert(Client(registration, at: now)))
-        if owners[registration.identifier] == nil {
-            makeRoomForIdentifier(of: registration.user)
-            users[registration.user, default: UserUsage()].identifiers += 1
-        }
-        let number = owners[registration.identifier]?.number ?? nextOwnership()
-        owners[registration.identifier] = Ownership(
-            user: registration.user, client: client, number: number)
+        let client = insert(registration, at: now, into: &actions)
         clients[client.id].lastRequest = key.request
-        users[registration.user, default: UserUsage()].clients += 1
         actions.append(.registered(client, key))
         actions.append(.trace(client, .registered))
         enter(.inactive, client, at: now, into: &actions)
@@ -31,7 +29,41 @@ extension Supervision {
         return lastOwnership
     }
 
-    private func refusal(of registration: Registration) -> Refusal? {
+    /// The client without a process that this registration is about.
+    private func dormantClient(_ registration: Registration) -> ClientID? {
+        guard !isStopping, let owner = owners[registration.identifier], owner.user == registration.user,
+            let client = owner.client, case .dormant = clients[client.id].lifecycle
+        else { return nil }
+        return client
+    }
+
+    /// Makes room for a client that `refusal` has nothing against.
+    mutating func insert(
+        _ registration: Registration, at now: Instant, into actions: inout ActionBuffer
+    ) -> ClientID {
+        let client = ClientID(clients.insert(Client(permitted(registration), at: now)))
+        let known = owners[registration.identifier]
+        if known == nil {
+            makeRoomForIdentifier(of: registration.user, into: &actions)
+            users[registration.user, default: UserUsage()].identifiers += 1
+        }
+        if known?.isQuit ?? true { actions.changedOwnership.append(registration.identifier) }
+        let number = known?.number ?? nextOwnership()
+        owners[registration.identifier] = Ownership(user: registration.user, client: client, number: number)
+        users[registration.user, default: UserUsage()].clients += 1
+        return client
+    }
+
+    /// With a keep-alive timeout that is long enough.
+    func permitted(_ registration: Registration) -> Registration {
+        var registration = registration
+        registration.keepAliveTimeout = registration.keepAliveTimeout.map {
+            max($0, settings.keepAlive.minimumTimeout)
+        }
+        return registration
+    }
+
+    func refusal(of registration: Registration) -> Refusal? {
         guard !isStopping else { return .shuttingDown }
         if let owner = owners[registration.identifier] {
             guard owner.user == registration.user else { return .identifierOfOtherUser }
@@ -43,7 +75,7 @@ extension Supervision {
 
     /// A uid that has as many identifiers as it may loses the one that it has not used for the longest time. There
     /// is one: fewer clients run than it may have identifiers.
-    private mutating func makeRoomForIdentifier(of user: UserID) {
+    private mutating func makeRoomForIdentifier(of user: UserID, into actions: inout ActionBuffer) {
         let limit = settings.quotas.clientsPerUser.multipliedReportingOverflow(by: Self.identifiersPerClient)
         guard !limit.overflow, users[user]?.identifiers ?? 0 >= limit.partialValue,
             !mutated(.keepsIdentifiersForEver)
@@ -53,7 +85,7 @@ extension Supervision {
             if notesChanges, let owner = owners[oldest.identifier] { endedOwnerships.append(owner.number) }
             owners[oldest.identifier] = nil
             users[user]?.identifiers -= 1
-            return
+            return actions.changedOwnership.append(oldest.identifier)
         }
     }
 
@@ -61,7 +93,9 @@ extension Supervision {
     private mutating func giveUp(_ identifier: ClientIdentifier, _ user: UserID) {
         identifiersGivenUp += 1
         let number = owners[identifier]?.number ?? nextOwnership()
-        owners[identifier] = Ownership(user: user, client: nil, number: number, givenUp: identifiersGivenUp)
+        let isQuit = owners[identifier]?.isQuit ?? false
+        owners[identifier] = Ownership(
+            user: user, client: nil, isQuit: isQuit, number: number, givenUp: identifiersGivenUp)
         users[user]?.givenUp.append(.init(identifier: identifier, number: identifiersGivenUp))
         // One that comes and goes all the time must not make this list grow.
         guard let usage = users[user], usage.givenUp.count > 2 * usage.identifiers + 16 else { return }
@@ -83,10 +117,57 @@ extension Supervision {
         actions.append(.trace(client, .gone))
         actions.append(.forget(client))
         guard let removed = clients.remove(client.id) else { return }
+        users[removed.user]?.stateBytes -= Int(removed.launches.stateBytes)
         inherited[client] = nil
         goneCounters += removed.counters
         giveUp(removed.identifier, removed.user)
         users[removed.user]?.clients -= 1
         users[removed.user]?.sockets -= removed.sockets.count
+    }
+
+    // MARK: What is remembered of identifiers
+
+    /// Whom an identifier belongs to, and whether its user has quit the client.
+    public func ownership(of identifier: ClientIdentifier) -> (user: UserID, isQuit: Bool)? {
+        owners[identifier].map { ($0.user, $0.isQuit) }
+    }
+
+    /// Those that belong to somebody, sorted.
+    public var identifiers: [ClientIdentifier] { owners.keys.sorted { $0.description < $1.description } }
+
+    /// What an earlier supervisor knew. Only before anything happens.
+    public mutating func remember(_ identifier: ClientIdentifier, of user: UserID, isQuit: Bool) {
+        guard owners[identifier] == nil else { return }
+        owners[identifier] = Ownership(user: user, client: nil, isQuit: isQuit, number: nextOwnership())
+        users[user, default: UserUsage()].identifiers += 1
+        giveUp(identifier, user)
+    }
+
+    mutating func setQuit(
+        _ isQuit: Bool, _ identifier: ClientIdentifier, into actions: inout ActionBuffer
+    ) {
+        guard let owner = owners[identifier], owner.isQuit != isQuit else { return }
+        owners[identifier]?.isQuit = isQuit
+        actions.changedOwnership.append(identifier)
+    }
+
+    mutating func disown(
+        _ identifier: ClientIdentifier, _ key: RequestKey, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        guard let owner = owners[identifier] else {
+            return actions.append(.commandAnswer(.noSuchClient, key))
+        }
+        if let client = owner.client {
+            guard case .dormant = clients[client.id].lifecycle else {
+                let state = clients[client.id].lifecycle.state
+                return actions.append(.commandAnswer(.illegalState(state), key))
+            }
+            forget(client, at: now, into: &actions)
+        }
+        if notesChanges { endedOwnerships.append(owner.number) }
+        owners[identifier] = nil
+        users[owner.user]?.identifiers -= 1
+        actions.changedOwnership.append(identifier)
+        actions.append(.commandAnswer(nil, key))
     }
 }

@@ -9,6 +9,9 @@ extension Supervision {
     mutating func prepareToSuspend(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
+        if clients[client.id].exitsOnSuspend {
+            return notifyTermination(client, .exitsOnSuspend, at: now, into: &actions)
+        }
         clients[client.id].lastEpoch += 1
         let epoch = clients[client.id].lastEpoch
         let budget = settings.budgets.prepareToSuspend
@@ -41,7 +44,11 @@ extension Supervision {
         case .suspending(let suspending):
             switch suspending.phase {
             case .preparing where suspending.epoch == epoch:
-                if isIdle {
+                if isIdle, clients[client.id].hibernates, !mutated(.suspendsHibernators) {
+                    // What survives is dealt with from here on: it has vouched for it.
+                    beginOffloads(client, at: now, into: &actions)
+                    hibernate(client, at: now, into: &actions)
+                } else if isIdle {
                     freeze(client, epoch: epoch, isReady: true, at: now, into: &actions)
                 } else {
                     let pause = clients[client.id].backoff.next(settings.suspension)
@@ -50,9 +57,16 @@ extension Supervision {
             case .preparing, .freezing:
                 break  // an answer to an attempt that is over, or given twice
             }
-        case .notRunning, .inactive, .active, .background, .suspended, .terminating:
+        case .notRunning, .inactive, .active, .background, .suspended, .terminating, .dormant, .launching:
             break  // an answer to an attempt that is over
         }
+    }
+
+    /// It is ended instead of being suspended.
+    mutating func hibernate(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        noteEndOfSleep(client, at: now)
+        count(client) { $0.hibernations += 1 }
+        kill(client, .hibernation, at: now, into: &actions)
     }
 
     /// The suspension does not take place now; the client may be tried again after `pause`.
@@ -78,12 +92,13 @@ extension Supervision {
             case .freezing where suspending.epoch == epoch || mutated(.confirmsAnyEpoch):
                 count(client) { $0.suspensions += 1 }
                 clients[client.id].backoff.reset()
+                clients[client.id].launches.hasSettled = true
                 clients[client.id].assertions.restoreTime()
                 enter(.suspended(since: now), client, at: now, into: &actions)
             case .preparing, .freezing:
                 break  // of an earlier attempt, undone since
             }
-        case .notRunning, .inactive, .active, .background, .suspended, .terminating:
+        case .notRunning, .inactive, .active, .background, .suspended, .terminating, .dormant, .launching:
             break  // thawed since
         }
     }
@@ -121,7 +136,7 @@ extension Supervision {
             cancelSuspension(client, epoch: epoch, pause: settings.wakes.linger, at: now, into: &actions)
         case .suspending:
             break  // the kernel is being asked about it anyway
-        case .notRunning, .inactive, .active, .background, .terminating:
+        case .notRunning, .inactive, .active, .background, .terminating, .dormant, .launching:
             break  // it was not believed to be suspended
         }
     }
@@ -139,7 +154,7 @@ extension Supervision {
             }
         case .suspended:
             wake(client, .clientMessage, at: now, into: &actions)
-        case .notRunning, .inactive, .active, .background, .terminating:
+        case .notRunning, .inactive, .active, .background, .terminating, .dormant, .launching:
             break  // it runs
         }
     }

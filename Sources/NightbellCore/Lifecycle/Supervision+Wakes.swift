@@ -12,6 +12,15 @@ extension Supervision {
         switch clients[client.id].lifecycle {
         case .notRunning, .terminating:
             return  // nobody to wake
+        case .dormant:
+            // However much comes until it runs, it is one wake.
+            if !clients[client.id].launches.reasons.contains(.socket) {
+                noteTraffic(client, reasons, at: now, into: &actions)
+            }
+            return requestLaunch(client, reasons, at: now, into: &actions)
+        case .launching:
+            // Told with the rest when it says who it is.
+            return clients[client.id].launches.reasons.formUnion(reasons)
         case .inactive, .active:
             break  // it runs and is not going to be suspended: it is told, and no budget runs
         case .background(var background):
@@ -53,9 +62,22 @@ extension Supervision {
     ) {
         hasThawedInTurn = true
         endOffloads(client, into: &actions)
-        guard !reasons.isDisjoint(with: [.socket, .clientMessage]) else {
-            return actions.append(.thaw(client))
+        let isOverLimit = noteTraffic(client, reasons, at: now, into: &actions)
+        // Nobody is ended for what others of the same uid did.
+        switch (isOverLimit, clients[client.id].wakeLimitPolicy) {
+        case (true, .terminate):
+            kill(client, .tooManyWakes, at: now, into: &actions)
+        case (false, .terminate), (true, .linger), (false, .linger):
+            actions.append(.thaw(client))
         }
+    }
+
+    /// Counts a wake by traffic; tells whether this client has had one too many.
+    @discardableResult
+    private mutating func noteTraffic(
+        _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
+    ) -> Bool {
+        guard !reasons.isDisjoint(with: [.socket, .clientMessage]) else { return false }
         let isUserOverLimit =
             users[clients[client.id].user, default: UserUsage()].countWake(
                 limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now)
@@ -66,13 +88,7 @@ extension Supervision {
             count(client) { $0.wakeLimitExceeded += 1 }
             actions.append(.trace(client, .tooManyWakes))
         }
-        // Nobody is ended for what others of the same uid did.
-        switch (isOverLimit, clients[client.id].wakeLimitPolicy) {
-        case (true, .terminate):
-            kill(client, .tooManyWakes, at: now, into: &actions)
-        case (false, .terminate), (true, .linger), (false, .linger):
-            actions.append(.thaw(client))
-        }
+        return isOverLimit
     }
 
     /// Adds the sleep that ends now to the counters.
@@ -86,7 +102,11 @@ extension Supervision {
 
     /// Tells a client of the wake that this turn decided.
     mutating func tellWake(_ client: ClientID, into actions: inout ActionBuffer) {
-        guard let pending = clients[client.id].pendingWake.take(), !isTerminating(client) else { return }
+        guard let pending = clients[client.id].pendingWake.take() else { return }
+        guard !isTerminating(client) else {
+            // Nobody hears of it: should the client come back, its wakes go on without a gap.
+            return clients[client.id].lastWakeID -= 1
+        }
         let start = actions.firedSockets.count
         actions.firedSockets.append(contentsOf: clients[client.id].fired)
         clients[client.id].fired.removeAll(keepingCapacity: true)
@@ -105,7 +125,8 @@ extension Supervision {
     mutating func finishWake(_ client: ClientID, wakeID: UInt64, at now: Instant) {
         switch clients[client.id].lifecycle {
         case .background(var background):
-            // Nobody can have finished what has not been told yet, whatever number a client sends.
+            // Nobody can have finished what has not been told yet, whatever number a client sends; and whom somebody who
+            // is gone has told may hear of more when it is told again.
             guard let open = background.wake, open.wakeID <= wakeID,
                 clients[client.id].pendingWake == nil || mutated(.believesUntoldWakeDone)
             else { return }
@@ -116,7 +137,7 @@ extension Supervision {
             let linger = now + clients[client.id].limiter.linger(settings.wakes)
             background.holdUntil = max(background.holdUntil ?? linger, linger)
             clients[client.id].lifecycle = .background(background)
-        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating:
+        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating, .dormant, .launching:
             break  // the wake was overtaken by something else
         }
     }
@@ -126,7 +147,7 @@ extension Supervision {
     /// The window of the next run of a client's keep-alive handler, if it has one and is in the background.
     func keepAliveWindow(_ client: ClientID) -> Window? {
         switch clients[client.id].lifecycle {
-        case .notRunning, .inactive, .active, .terminating:
+        case .notRunning, .inactive, .active, .terminating, .dormant, .launching:
             nil
         case .background, .suspending, .suspended:
             clients[client.id].keepAlive?.window(

@@ -87,12 +87,13 @@ extension Supervision {
         return offloads[token.slot].found
     }
 
-    /// After it was decided how a client goes on: so do its pings if it sleeps, otherwise they end before it runs.
+    /// After it was decided how a client goes on: so do its pings if it sleeps or has no process, otherwise they end
+    /// before it runs.
     mutating func goOnOffloading(
         _ client: ClientID, from start: Int, into actions: inout ActionBuffer
     ) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
-        guard clients[client.id].lifecycle.mayBeFrozen else {
+        guard clients[client.id].lifecycle.permitsOffload else {
             endOffloads(client, into: &actions)
             return actions.moveEndsOfOffloads(to: start)
         }

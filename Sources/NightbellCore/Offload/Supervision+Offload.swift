@@ -45,16 +45,47 @@ extension Supervision {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
         for token in tokens where offloads[token.slot].isActive {
             if mutated(.pingsWhileAwake) { continue }
-            offloads[token.slot].isActive = false
-            offloads[token.slot].awaited = nil
-            if offloads[token.slot].partialUntil.take() != nil {
-                offloads[token.slot].hasLeftBeginning = true
-            }
-            offloadSchedule.set(token.slot, to: nil)
-            offloadDeadlines.set(token.slot, to: nil)
-            touchOffload(token)
-            actions.append(.endOffload(token))
+            endOffload(token, into: &actions)
         }
+    }
+
+    private mutating func endOffload(_ token: SocketToken, into actions: inout ActionBuffer) {
+        offloads[token.slot].isActive = false
+        offloads[token.slot].awaited = nil
+        if offloads[token.slot].partialUntil.take() != nil { offloads[token.slot].hasLeftBeginning = true }
+        offloadSchedule.set(token.slot, to: nil)
+        offloadDeadlines.set(token.slot, to: nil)
+        touchOffload(token)
+        actions.append(.endOffload(token))
+    }
+
+    // MARK: The owner has no process
+
+    /// What has happened to this socket is for the next process of its owner. The pings of the others go on until that
+    /// is launched.
+    mutating func leaveToNextProcess(
+        _ token: SocketToken, of client: ClientID, into actions: inout ActionBuffer
+    ) {
+        guard clients[client.id].lifecycle.isDormant, isOffloading(token) else { return }
+        endOffload(token, into: &actions)
+    }
+
+    /// Its process is over. What came due when that was dying comes due now.
+    mutating func goOnOffloading(_ client: ClientID, at now: Instant) {
+        guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
+        for token in tokens where offloads[token.slot].isActive { scheduleOffload(token, at: now) }
+    }
+
+    /// What its owner was to be told with the next wake, and the kernel does not tell again.
+    mutating func noteFound(again client: ClientID) -> WakeReasons {
+        var reasons: WakeReasons = []
+        for token in offloadedSockets(of: client) {
+            let found = found(token, inWake: nextWakeID(of: client))
+            guard !found.isEmpty else { continue }
+            noteFired(token, found, of: client)
+            reasons.formUnion(found.wakeReasons)
+        }
+        return reasons
     }
 
     /// Has the beginnings of messages looked at again that an owner may have left unread: the kernel has told of them,
@@ -225,6 +256,9 @@ extension Supervision {
         by token: SocketToken, _ conditions: Conditions, at now: Instant, into actions: inout ActionBuffer
     ) {
         let owner = sockets[token.id].owner
+        // Who is dying cannot be told, and what comes after it looks again.
+        guard clients[owner.id].lifecycle.state != .terminating else { return }
+        leaveToNextProcess(token, of: owner, into: &actions)
         noteFired(token, conditions, of: owner)
         wake(owner, conditions.wakeReasons, at: now, into: &actions)
         settle(owner, at: now, into: &actions)

@@ -19,9 +19,17 @@ public struct Counters: Sendable, Equatable {
     public var overrunsWake: UInt64 = 0
     public var overrunsBackgroundTasks: UInt64 = 0
     public var overrunsTermination: UInt64 = 0
+    public var overrunsLaunch: UInt64 = 0
     public var wakeLimitExceeded: UInt64 = 0
     public var socketsAdopted: UInt64 = 0
     public var socketsRefused: UInt64 = 0
+    public var launches: UInt64 = 0
+    /// It ended badly.
+    public var crashes: UInt64 = 0
+    /// It was not launched again after it had ended badly too often in a row.
+    public var gaveUp: UInt64 = 0
+    public var endedUnderPressure: UInt64 = 0
+    public var hibernations: UInt64 = 0
     /// The time spent suspended, in nanoseconds; of finished sleeps only.
     public var asleepNanoseconds: UInt64 = 0
 
@@ -45,6 +53,12 @@ public struct Counters: Sendable, Equatable {
         left.overrunsWake += right.overrunsWake
         left.overrunsBackgroundTasks += right.overrunsBackgroundTasks
         left.overrunsTermination += right.overrunsTermination
+        left.overrunsLaunch += right.overrunsLaunch
+        left.launches += right.launches
+        left.crashes += right.crashes
+        left.gaveUp += right.gaveUp
+        left.endedUnderPressure += right.endedUnderPressure
+        left.hibernations += right.hibernations
         left.wakeLimitExceeded += right.wakeLimitExceeded
         left.socketsAdopted += right.socketsAdopted
         left.socketsRefused += right.socketsRefused
@@ -68,6 +82,7 @@ public struct Counters: Sendable, Equatable {
         case .wake: overrunsWake += 1
         case .backgroundTasks: overrunsBackgroundTasks += 1
         case .termination: overrunsTermination += 1
+        case .launch: overrunsLaunch += 1
         }
     }
 }
@@ -76,6 +91,7 @@ public struct Counters: Sendable, Equatable {
 public struct UserUsage: Sendable, Equatable {
     public var clients = 0
     public var sockets = 0
+    public var stateBytes = 0
     /// Identifiers that belong to this uid, in use or not.
     public var identifiers = 0
     public var wakes: UInt64 = 0

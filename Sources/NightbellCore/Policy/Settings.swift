@@ -62,12 +62,46 @@ public struct Settings: Sendable, Equatable {
         public init() {}
     }
 
+    /// Launching clients, and launching them again.
+    public struct Launches: Sendable, Equatable {
+        /// From the launch to `Hello`; who has not said it by then is killed.
+        public var budget: Duration = .seconds(20)
+        /// So many at a time that somebody waits for: because of traffic, or on request …
+        public var concurrent: Int = 32
+        /// … and so many others: with the supervisor, or because they ended badly.
+        public var concurrentInBackground: Int = 4
+        /// How often in a row a client is launched again because it ended badly.
+        public var relaunches: Int = 5
+        /// Who has run this long, or has been suspended, has been launched with success.
+        public var settled: Duration = .seconds(10)
+        /// The pause before a client that ended badly is launched again; doubles each time in a row, up to
+        /// `retryMaximum`.
+        public var retry: Duration = .milliseconds(250)
+        public var retryMaximum: Duration = .seconds(30)
+
+        public init() {}
+    }
+
+    /// What is done when memory is short.
+    public struct MemoryPressure: Sendable, Equatable {
+        /// So many suspended clients are ended each time, the largest first.
+        public var endsAtOnce: Int = 8
+        /// For this long nobody is launched that nobody waits for.
+        public var pause: Duration = .seconds(30)
+
+        public init() {}
+    }
+
     /// Limits that keep one user from taking what others need.
     public struct Quotas: Sendable, Equatable {
         public var clientsPerUser: Int = 4_096
         public var socketsPerClient: Int = 1_024
         public var socketsPerUser: Int = 16_384
         public var backgroundTasksPerClient: Int = 64
+        /// The size of the state that a client may leave for its next process …
+        public var stateBytesPerClient: Int = 65_536
+        /// … and of what all clients of one uid may leave together.
+        public var stateBytesPerUser: Int = 67_108_864
 
         public init() {}
     }
@@ -89,6 +123,8 @@ public struct Settings: Sendable, Equatable {
     public var offload = Offload()
     public var suspension = Suspension()
     public var wakes = Wakes()
+    public var launches = Launches()
+    public var memoryPressure = MemoryPressure()
     public var quotas = Quotas()
 
     public init() {}

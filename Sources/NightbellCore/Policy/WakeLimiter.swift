@@ -72,7 +72,7 @@ package struct Backoff: Sendable, Equatable {
 }
 
 /// `base` doubled `times` times, but not over `maximum` (or `base`, if that is larger).
-private func doubled(_ base: Duration, times: Int, maximum: Duration) -> Duration {
+func doubled(_ base: Duration, times: Int, maximum: Duration) -> Duration {
     var result = base
     for _ in 0..<times where result < maximum {
         result = min(result * 2, max(base, maximum))

@@ -10,6 +10,10 @@ public struct Legacy: Sendable {
         /// Of the wakes that were decided, those up to this number are known to have been told.
         public var toldWakeID: UInt64 = 0
         public var execution = Execution.running
+        /// What there is of its process.
+        public var presence = Presence.registered
+        /// The size of the state that is kept for it.
+        public var stateBytes = 0
 
         /// Whether it was asleep, or on its way there, as far as was written down.
         public var wasStopped: Bool {
@@ -33,6 +37,18 @@ public struct Legacy: Sendable {
             self.registration = registration
             self.registeredAt = registeredAt
         }
+    }
+
+    /// What is known of a client's process.
+    public enum Presence: Sendable, Hashable {
+        /// It has said who it is, and is served.
+        case registered
+        /// It was launched, and has not been welcomed.
+        case launched
+        /// It was launched, and may have been welcomed.
+        case welcomed
+        /// There is none.
+        case absent
     }
 
     /// What the kernel does with a process at this moment, as far as it is our doing.
@@ -63,6 +79,7 @@ public struct Legacy: Sendable {
         /// The request with which it was handed over, and its place there.
         public var request: UInt64
         public var index: UInt16
+        public var survives: Bool
         /// The wake that told its end; 0: none did.
         public var endedInWake: UInt32 = 0
         /// What is true of it at this moment.
@@ -72,8 +89,9 @@ public struct Legacy: Sendable {
 
         public init(
             token: SocketToken, owner: ClientID, tag: SocketTag, isStream: Bool, request: UInt64,
-            index: UInt16
+            index: UInt16, survives: Bool
         ) {
+            self.survives = survives
             self.token = token
             self.owner = owner
             self.tag = tag
@@ -91,9 +109,14 @@ public struct Legacy: Sendable {
         public var number: UInt64
         /// The more, the later it was given up; 0 while it is in use.
         public var givenUp: UInt64
+        /// Its user has quit it, and nobody has started it since.
+        public var isQuit: Bool
 
-        public init(identifier: ClientIdentifier, user: UserID, number: UInt64, givenUp: UInt64) {
+        public init(
+            identifier: ClientIdentifier, user: UserID, number: UInt64, givenUp: UInt64, isQuit: Bool
+        ) {
             self.identifier = identifier
+            self.isQuit = isQuit
             self.user = user
             self.number = number
             self.givenUp = givenUp
@@ -104,7 +127,7 @@ public struct Legacy: Sendable {
     public var sockets: [Socket] = []
     public var owners: [Owner] = []
     /// `Supervision.figuresOfGone`.
-    public var gone = InlineArray<11, UInt64>(repeating: 0)
+    public var gone = Progress.CounterWords(repeating: 0)
     /// The highest generations of names that were ever given.
     public var clientGeneration: UInt32 = 0
     public var socketGeneration: UInt32 = 0
@@ -140,7 +163,7 @@ extension Supervision {
         counters = goneCounters
         let forgetsNames = mutated(.restoresNames)
         clients = SlotMap(
-            try legacy.clients.map { (old) throws(LegacyError) in (old.id.id, try restored(old)) },
+            try legacy.clients.map { (old) throws(LegacyError) in (old.id.id, try restored(old, at: now)) },
             after: forgetsNames ? 0 : legacy.clientGeneration)
         for old in legacy.clients { take(old) }
         sockets = SlotMap(
@@ -160,7 +183,8 @@ extension Supervision {
         for owner in old.sorted(by: { $0.givenUp < $1.givenUp }) {
             // One that is in use is given up anew if its client turns out to be gone.
             let givenUp = max(owner.givenUp, 1)
-            owners[owner.identifier] = Ownership(user: owner.user, number: owner.number, givenUp: givenUp)
+            owners[owner.identifier] = Ownership(
+                user: owner.user, isQuit: owner.isQuit, number: owner.number, givenUp: givenUp)
             users[owner.user, default: UserUsage()].identifiers += 1
             users[owner.user]?.givenUp.append(.init(identifier: owner.identifier, number: givenUp))
             lastOwnership = max(lastOwnership, owner.number)
@@ -168,7 +192,7 @@ extension Supervision {
         }
     }
 
-    private func restored(_ old: Legacy.Client) throws(LegacyError) -> Client {
+    private func restored(_ old: Legacy.Client, at now: Instant) throws(LegacyError) -> Client {
         var client = Client(old.registration, at: old.registeredAt)
         client.lifecycle = .inactive
         if let progress = old.progress {
@@ -176,6 +200,10 @@ extension Supervision {
             guard client.take(progress.words, progress.figures, tasks: tasks, settings.wakes) else {
                 throw .unintelligible(old.id)
             }
+        }
+        client.launches.stateBytes = Int32(clamping: old.stateBytes)
+        if !mutated(.restoresWelcome) || old.presence != .welcomed {
+            client.settle(old, at: now, settings.launches)
         }
         return client
     }
@@ -190,21 +218,24 @@ extension Supervision {
         owners[identifier]?.client = old.id
         owners[identifier]?.givenUp = 0
         users[old.registration.user, default: UserUsage()].clients += 1
+        users[old.registration.user]?.stateBytes += old.stateBytes
         counters += clients[old.id.id].counters
         inherited[old.id] = InheritedRequests(last: clients[old.id.id].lastRequest)
     }
 
     private func restored(_ old: Legacy.Socket) throws(LegacyError) -> ParkedSocket {
         guard clients.contains(old.owner.id) else { throw .withoutOwner(old.token) }
+        // The next process has not been told of any end.
+        let isEnded = old.endedInWake != 0 && clients[old.owner.id].launches.isRejoined
         return ParkedSocket(
-            owner: old.owner, tag: old.tag, isStream: old.isStream,
-            condition: old.endedInWake == 0 ? .held : .ended, index: 0)
+            owner: old.owner, tag: old.tag, isStream: old.isStream, survives: old.survives,
+            condition: isEnded ? .ended : .held, index: 0)
     }
 
     private mutating func take(_ old: Legacy.Socket, of client: ClientID) {
         sockets[old.token.id].index = Int32(clients[client.id].sockets.count)
         clients[client.id].sockets.append(old.token)
-        if old.endedInWake == 0 { clients[client.id].unarmed.append(old.token) }
+        if sockets[old.token.id].condition == .held { clients[client.id].unarmed.append(old.token) }
         inherited[client]?.adoptions[.init(request: old.request, index: old.index)] = old.token
         users[clients[client.id].user]?.sockets += 1
         if let offload = old.offload { take(offload, old.token, of: client) }
@@ -232,10 +263,14 @@ extension Supervision {
         case .suspended:
             goOnSleeping(old, waiting, at: now, into: &actions)
         case .terminating(.noticed(let until, let reason)):
+            forgetUntoldWake(old)
             let budget = max(.zero, until.since(now))
             actions.append(.notify(client, .willTerminate(budget: budget, reason)))
         case .terminating(.killed(let reason)):
+            forgetUntoldWake(old)
             actions.append(.kill(client, reason))
+        case .dormant, .launching:
+            goOnWithoutProcess(client, into: &actions)
         }
         // The kernel knows better than the records who is stopped.
         let mayStay = clients[client.id].lifecycle.mayBeFrozen
@@ -246,6 +281,11 @@ extension Supervision {
         if clients[client.id].pendingWake == .repeated { tellWake(client, into: &actions) }
         scheduleKeepAlive(client)
         settle(client, at: now, into: &actions)
+    }
+
+    /// Nobody hears of it any more: should the client come back, its wakes go on without a gap.
+    private mutating func forgetUntoldWake(_ old: Legacy.Client) {
+        clients[old.id.id].lastWakeID = min(clients[old.id.id].lastWakeID, old.toldWakeID)
     }
 
     private mutating func goOn(

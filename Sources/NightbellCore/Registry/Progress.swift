@@ -4,12 +4,13 @@ public enum Progress {
     public typealias Words = InlineArray<16, UInt64>
     /// Numbers that each stand for themselves: counters and the latest wakes. All but the first are zero until the
     /// first wake.
-    public typealias Figures = InlineArray<27, UInt64>
+    public typealias Figures = InlineArray<30, UInt64>
+    public typealias CounterWords = InlineArray<14, UInt64>
 
     /// Of the layout below.
-    static let version: UInt64 = 1
+    static let version: UInt64 = 3
     static let wakeCount = 16
-    static let counterWords = 11
+    static let counterWords = 14
 
     /// Written where there is no instant.
     static let never = UInt64(bitPattern: .min)
@@ -25,6 +26,15 @@ public enum Progress {
     static func duration(_ word: UInt64) -> Duration { .nanoseconds(Int64(bitPattern: word)) }
 
     static func word(_ duration: Duration) -> UInt64 { UInt64(bitPattern: duration.nanoseconds) }
+
+    /// Reasons are nine bits, of which the last has a place of its own.
+    static func bits(of reasons: WakeReasons, at place: UInt64, last: UInt64) -> UInt64 {
+        UInt64(reasons.rawValue & 0xFF) << place | UInt64(reasons.rawValue >> 8 & 1) << last
+    }
+
+    static func reasons(in head: UInt64, at place: UInt64, last: UInt64) -> WakeReasons {
+        WakeReasons(rawValue: UInt16(head >> place & 0xFF) | UInt16(head >> last & 1) << 8)
+    }
 
     /// Whether the words are about this client, and not about one before it in the same slot.
     public static func words(_ words: Words, areAbout client: ClientID) -> Bool {
@@ -50,12 +60,19 @@ extension Supervision {
     /// What is to be known of an ownership to go on with it.
     public func owner(of identifier: ClientIdentifier) -> Legacy.Owner? {
         owners[identifier].map {
-            Legacy.Owner(identifier: identifier, user: $0.user, number: $0.number, givenUp: $0.givenUp)
+            Legacy.Owner(
+                identifier: identifier, user: $0.user, number: $0.number, givenUp: $0.givenUp,
+                isQuit: $0.isQuit)
         }
     }
 
     /// What has happened to the clients that are gone, all together.
-    public var figuresOfGone: InlineArray<11, UInt64> { goneCounters.words }
+    public var figuresOfGone: Progress.CounterWords { goneCounters.words }
+
+    /// The number of the last wake that was told, if all that were decided before this turn were.
+    public func toldWakeID(of client: ClientID) -> UInt64 {
+        clients[client.id].lastWakeID - (clients[client.id].pendingWake == nil ? 0 : 1)
+    }
 }
 
 extension Client {
@@ -63,7 +80,7 @@ extension Client {
         let (state, details) = lifecycle.words
         var head = Progress.version | UInt64(state) << 8
         head |= UInt64(min(backoff.failures, 255)) << 16
-        head |= UInt64(lastWakeReasons.rawValue) << 24
+        head |= Progress.bits(of: lastWakeReasons, at: 24, last: 14)
         head |= UInt64(min(limiter.excessWakes, 255)) << 40
         let timeUntil: Instant?
         switch assertions.time {
@@ -73,6 +90,7 @@ extension Client {
             head |= notified ? 1 << 48 : 0
         }
         if keepAlive != nil { head |= 1 << 49 }
+        head |= launches.headBits | (hibernates ? 1 << 53 : 0)
         let names = UInt64(id.id.generation) << 32 | UInt64(UInt32(clamping: assertions.nextTask))
         return [
             head, names, lastEpoch, lastWakeID, Progress.word(lastAsleepFor), Progress.word(enteredStateAt),
@@ -101,16 +119,19 @@ extension Client {
         let head = words[0]
         guard head & 0xFF == Progress.version,
             let lifecycle = Lifecycle(
-                UInt8(head >> 8 & 0xFF), [words[7], words[8], words[9], words[10]])
+                UInt8(head >> 8 & 0x3F), [words[7], words[8], words[9], words[10]])
         else { return false }
         self.lifecycle = lifecycle
         backoff = Backoff(failures: Int(head >> 16 & 0xFF))
-        lastWakeReasons = WakeReasons(rawValue: UInt8(head >> 24 & 0xFF))
+        lastWakeReasons = Progress.reasons(in: head, at: 24, last: 14)
+        launches.take(head)
+        hibernates = head & 1 << 53 != 0
         lastEpoch = words[2]
         lastWakeID = words[3]
         lastAsleepFor = Progress.duration(words[4])
         enteredStateAt = Progress.instant(words[5]) ?? registeredAt
         backgroundSince = Progress.instant(words[6]) ?? registeredAt
+        keepAlive = nil
         if head & 1 << 49 != 0, let base = Progress.instant(words[12]) {
             keepAlive = KeepAlive(timeout: Progress.duration(words[11]), base: base)
         }
@@ -127,6 +148,26 @@ extension Client {
         }
         limiter = WakeLimiter(recent: wakes, excess: Int(head >> 40 & 0xFF), settings)
         return true
+    }
+}
+
+extension Client.Launches {
+    /// What is only of use together with the state.
+    fileprivate var headBits: UInt64 {
+        var bits = Progress.bits(of: reasons, at: 32, last: 15)
+        if isRejoined { bits |= 1 << 50 }
+        if isUrgent { bits |= 1 << 51 }
+        if hasSettled { bits |= 1 << 52 }
+        return bits | UInt64(inRow) << 54 | UInt64(min(failuresAtStart, 3)) << 62
+    }
+
+    fileprivate mutating func take(_ head: UInt64) {
+        reasons = Progress.reasons(in: head, at: 32, last: 15)
+        isRejoined = head & 1 << 50 != 0
+        isUrgent = head & 1 << 51 != 0
+        hasSettled = head & 1 << 52 != 0
+        inRow = UInt8(head >> 54 & 0xFF)
+        failuresAtStart = UInt8(head >> 62)
     }
 }
 
@@ -169,6 +210,14 @@ extension Lifecycle {
         case .terminating(.killed(let reason)):
             details[1] = reason.number
             return (8, details)
+        case .dormant(.resting): return (9, details)
+        case .dormant(.waiting(let until)):
+            details[0] = Progress.word(until)
+            return (10, details)
+        case .dormant(.queued): return (11, details)
+        case .launching(let until):
+            details[0] = Progress.word(until)
+            return (12, details)
         }
     }
 
@@ -198,6 +247,10 @@ extension Lifecycle {
         case (8, _):
             guard let reason = TerminationReason(number: details[1]) else { return nil }
             self = .terminating(.killed(reason))
+        case (9, _): self = .dormant(.resting)
+        case (10, let until?): self = .dormant(.waiting(until: until))
+        case (11, _): self = .dormant(.queued)
+        case (12, let until?): self = .launching(until: until)
         default: return nil
         }
     }
@@ -209,6 +262,10 @@ extension TerminationReason {
         case .quitByUser: 1
         case .backgroundTasksOverran: 2
         case .tooManyWakes: 3
+        case .memoryPressure: 4
+        case .hibernation: 5
+        case .exitsOnSuspend: 6
+        case .launchOverran: 7
         }
     }
 
@@ -217,6 +274,10 @@ extension TerminationReason {
         case 1: self = .quitByUser
         case 2: self = .backgroundTasksOverran
         case 3: self = .tooManyWakes
+        case 4: self = .memoryPressure
+        case 5: self = .hibernation
+        case 6: self = .exitsOnSuspend
+        case 7: self = .launchOverran
         default: return nil
         }
     }
@@ -224,7 +285,7 @@ extension TerminationReason {
 
 /// Counters in little more than half the room.
 struct PackedCounters: Sendable, Equatable {
-    let words: InlineArray<11, UInt64>
+    let words: Progress.CounterWords
 
     init(_ counters: Counters) {
         words = counters.words
@@ -240,14 +301,16 @@ struct PackedCounters: Sendable, Equatable {
 extension Counters {
     /// Two counters a word, each of which stops at its end; the last is nanoseconds. The first is what also those have
     /// who fall asleep once and for all.
-    fileprivate var words: InlineArray<11, UInt64> {
+    fileprivate var words: Progress.CounterWords {
         [
             Self.pack(suspensions, socketsAdopted), Self.pack(wakes, wakesSocket),
             Self.pack(wakesKeepAlive, wakesRequest), Self.pack(wakesClientMessage, suspensionsForced),
             Self.pack(suspensionsCancelled, suspensionsFailed), Self.pack(keepAliveRuns, keepAliveLate),
             Self.pack(overrunsEnteringBackground, overrunsPrepare),
             Self.pack(overrunsWake, overrunsBackgroundTasks),
-            Self.pack(overrunsTermination, wakeLimitExceeded), Self.pack(socketsRefused, wakesPathLost),
+            Self.pack(overrunsTermination, wakeLimitExceeded), Self.pack(socketsRefused, overrunsLaunch),
+            Self.pack(launches, crashes), Self.pack(gaveUp, endedUnderPressure),
+            Self.pack(hibernations, wakesPathLost),
             asleepNanoseconds,
         ]
     }
@@ -257,11 +320,11 @@ extension Counters {
     }
 
     fileprivate init(words: Progress.Figures) {
-        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[10])
+        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[13])
     }
 
-    init(words: InlineArray<11, UInt64>) {
-        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[10])
+    init(words: Progress.CounterWords) {
+        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[13])
     }
 
     private init(low: (Int) -> UInt64, high: (Int) -> UInt64, asleep: UInt64) {
@@ -274,7 +337,10 @@ extension Counters {
         (overrunsEnteringBackground, overrunsPrepare) = (low(6), high(6))
         (overrunsWake, overrunsBackgroundTasks) = (low(7), high(7))
         (overrunsTermination, wakeLimitExceeded) = (low(8), high(8))
-        (socketsRefused, wakesPathLost) = (low(9), high(9))
+        (socketsRefused, overrunsLaunch) = (low(9), high(9))
+        (launches, crashes) = (low(10), high(10))
+        (gaveUp, endedUnderPressure) = (low(11), high(11))
+        (hibernations, wakesPathLost) = (low(12), high(12))
         asleepNanoseconds = asleep
     }
 }

@@ -47,6 +47,8 @@ public struct SocketOffer: Sendable, Equatable {
     public var isListening: Bool
     public var isConnected: Bool
     public var hasPendingError: Bool
+    /// It stays parked when its owner's process is gone, and launches it again.
+    public var survives = false
     /// It comes with a keep-alive profile, and that fits.
     public var hasProfile = false
     /// It comes with one that does not.
@@ -100,6 +102,7 @@ struct ParkedSocket: Sendable, Equatable {
     let owner: ClientID
     let tag: SocketTag
     let isStream: Bool
+    let survives: Bool
     var condition: SocketCondition = .held
     /// There is more about it in `Supervision.offloads`.
     var hasProfile = false

@@ -26,6 +26,7 @@ extension Supervision {
     private func refusal(of offer: SocketOffer, _ client: ClientID) -> Refusal? {
         if offer.tag == .voip, !clients[client.id].modes.contains(.voip) { return .modeRequired(.voip) }
         if let refusal = offer.refusal { return refusal }
+        if offer.survives, !clients[client.id].isLaunchable { return .cannotLaunch }
         guard clients[client.id].sockets.count < settings.quotas.socketsPerClient || mutated(.exceedsQuota),
             users[clients[client.id].user, default: UserUsage()].sockets < settings.quotas.socketsPerUser
         else { return .tooManySockets }
@@ -37,7 +38,8 @@ extension Supervision {
     ) -> SocketToken {
         let index = clients[client.id].sockets.count
         let socket = ParkedSocket(
-            owner: client, tag: offer.tag, isStream: offer.isStream, index: Int32(index))
+            owner: client, tag: offer.tag, isStream: offer.isStream, survives: offer.survives,
+            index: Int32(index))
         let token = SocketToken(sockets.insert(socket))
         clients[client.id].sockets.append(token)
         clients[client.id].unarmed.append(token)
@@ -57,23 +59,29 @@ extension Supervision {
         let isStrangers = mutated(.releasesForAnybody) && sockets.contains(token.id)
         let client = isStrangers ? sockets[token.id].owner : client
         guard owns(client, token) else { return .refused(.invalidToken) }
-        removeOffload(token, of: client)
-        guard let removed = sockets.remove(token.id) else { return .refused(.invalidToken) }
-        let last = clients[client.id].sockets.removeLast()
-        if last != token {
-            clients[client.id].sockets[Int(removed.index)] = last
-            sockets[last.id].index = removed.index
-        }
+        remove(token, client)
         if !mutated(.tellsOfReleased) { clients[client.id].fired.removeAll { $0.token == token } }
         // A client that takes and releases sockets without ever sleeping must not make this list grow.
         if clients[client.id].unarmed.count > 2 * clients[client.id].sockets.count + 16 {
             let sockets = sockets
             clients[client.id].unarmed.removeAll { !sockets.contains($0.id) }
         }
-        users[clients[client.id].user]?.sockets -= 1
         actions.append(.trace(client, .released(token)))
         actions.append(.close(token))
         return .done
+    }
+
+    /// Takes a socket of this client out of the tables.
+    mutating func remove(_ token: SocketToken, _ client: ClientID) {
+        guard sockets.contains(token.id) else { return }
+        removeOffload(token, of: client)
+        guard let removed = sockets.remove(token.id) else { return }
+        let last = clients[client.id].sockets.removeLast()
+        if last != token {
+            clients[client.id].sockets[Int(removed.index)] = last
+            sockets[last.id].index = removed.index
+        }
+        users[clients[client.id].user]?.sockets -= 1
     }
 
     /// Arms what is not armed yet. Those that did not fire since the last time still are.
@@ -102,6 +110,8 @@ extension Supervision {
         case .background:
             // Part of a wake of this turn that the client has not been told of yet.
             wakes = clients[client.id].pendingWake != nil
+        case .dormant, .launching:
+            wakes = true
         case .notRunning, .inactive, .active, .terminating:
             wakes = false
         }
@@ -122,6 +132,7 @@ extension Supervision {
             sockets[token.id].condition = .held
             clients[client.id].unarmed.append(token)
         }
+        leaveToNextProcess(token, of: client, into: &actions)
         noteFired(token, conditions, of: client)
         wake(client, conditions.wakeReasons, at: now, into: &actions)
     }

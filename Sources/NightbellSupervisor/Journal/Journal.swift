@@ -22,9 +22,10 @@ final class Journal {
         static let startedAt = 1
         static let clientGeneration = 2
         static let socketGeneration = 3
-        static let gone = 4
+        static let hasBegun = 4
         /// No mark lies at it or beyond it.
-        static let marksEnd = 15
+        static let marksEnd = 5
+        static let gone = 8
     }
 
     private enum Plain {
@@ -48,6 +49,12 @@ final class Journal {
     /// When the first of the workers started.
     var startedAt: Instant {
         Instant(nanoseconds: Int64(bitPattern: ledger.general(General.startedAt)))
+    }
+
+    /// Whether whoever was to be launched with the supervisor is.
+    var hasBegun: Bool {
+        get { ledger.general(General.hasBegun) != 0 }
+        set { ledger.setGeneral(General.hasBegun, to: newValue ? 1 : 0) }
     }
 
     // MARK: What often changes
@@ -94,29 +101,42 @@ final class Journal {
 
     // MARK: What comes and goes
 
+    /// - Parameter connection: nil if it has no process.
     func keep(
-        _ client: ClientID, _ record: ClientRecordBytes, connection: CInt, _ supervision: inout Supervision
+        _ client: ClientID, _ record: ClientRecordBytes, connection: CInt?, _ supervision: inout Supervision
     ) {
-        ledger.setPlain(Int(client.slot), Plain.told, to: 0)
+        ledger.setPlain(Int(client.slot), Plain.told, to: supervision.toldWakeID(of: client))
         raise(General.clientGeneration, to: client.rawValue >> 32)
         store(client, supervision)
-        for number in supervision.takeEndedOwnerships() { link.remove(.owner(number)) }
+        forgetEndedOwnerships(&supervision)
         keepOwner(of: record.registration.identifier, supervision)
         link.put(.client(client), record.bytes, descriptor: connection)
         link.flush()
     }
 
-    private func keepOwner(of identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
+    func update(_ client: ClientID, _ record: ClientRecordBytes) {
+        link.update(.client(client), record.bytes)
+    }
+
+    func forgetEndedOwnerships(_ supervision: inout Supervision) {
+        for number in supervision.takeEndedOwnerships() { link.remove(.owner(number)) }
+    }
+
+    func keepOwner(of identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
         guard let owner = supervision.owner(of: identifier) else { return }
         link.put(.owner(owner.number), OwnerRecordBytes.bytes(of: owner))
     }
 
     /// `flush` before the descriptor is given to anybody else.
     func keep(_ socket: Legacy.Socket, name: String, descriptor: CInt) {
-        if marked.remove(Int(socket.token.slot)) != nil { ledger.setMark(Int(socket.token.slot), to: 0) }
+        unmark(socket.token)
         raise(General.socketGeneration, to: socket.token.rawValue >> 32)
         let record = SocketRecordBytes(socket: socket, name: name)
         link.put(.socket(socket.token), record.bytes, descriptor: descriptor)
+    }
+
+    private func unmark(_ token: SocketToken) {
+        if marked.remove(Int(token.slot)) != nil { ledger.setMark(Int(token.slot), to: 0) }
     }
 
     func forget(_ token: SocketToken) { link.remove(.socket(token)) }
@@ -127,7 +147,59 @@ final class Journal {
         ledger.clear(Int(client.slot))
         keepOwner(of: identifier, supervision)
         link.remove(.tasks(client))
+        link.remove(.process(client))
+        link.remove(.gate(client))
+        link.remove(.state(client))
         link.remove(.client(client))
+    }
+
+    // MARK: Clients without a process
+
+    /// Its process is gone, and it is not.
+    func park(_ client: ClientID, _ record: ClientRecordBytes, _ supervision: borrowing Supervision) {
+        ledger.setPlain(Int(client.slot), Plain.told, to: supervision.toldWakeID(of: client))
+        link.remove(.tasks(client))
+        link.put(.client(client), record.bytes)
+        link.remove(.process(client))
+        link.remove(.gate(client))
+        noteEnds(client, supervision)
+    }
+
+    /// There is a process for it, which runs its program once this was said.
+    func noteLaunch(
+        _ client: ClientID, _ record: ClientRecordBytes, connection: CInt, process: CInt, gate: CInt
+    ) {
+        link.put(.process(client), [], descriptor: process)
+        link.put(.gate(client), [], descriptor: gate)
+        link.put(.client(client), record.bytes, descriptor: connection)
+        FaultInjection.point("before a launch is said")
+        link.flush()
+        FaultInjection.point("after a launch is said")
+    }
+
+    /// It is known whether its program runs.
+    func forgetGate(_ client: ClientID) { link.remove(.gate(client)) }
+
+    /// Its process did not come from us.
+    func forgetProcess(_ client: ClientID) { link.remove(.process(client)) }
+
+    /// The requests with which its sockets were handed over are not those of its new process.
+    func forgetRequests(of sockets: [(socket: Legacy.Socket, name: String)]) {
+        for (socket, name) in sockets {
+            link.update(.socket(socket.token), SocketRecordBytes(socket: socket, name: name).bytes)
+        }
+    }
+
+    func keepState(_ client: ClientID, _ state: [UInt8]) { link.put(.state(client), state) }
+
+    func dropState(_ client: ClientID) { link.remove(.state(client)) }
+
+    /// The ends of its sockets that its process is told, or was, and no others.
+    func noteEnds(_ client: ClientID, _ supervision: borrowing Supervision) {
+        for token in supervision.sockets(of: client) {
+            unmark(token)
+            noteEnd(of: token, supervision)
+        }
     }
 
     private func raise(_ index: Int, to value: UInt64) {
@@ -143,6 +215,13 @@ final class Journal {
             var client = Legacy.Client(
                 id: id, registration: record.registration, registeredAt: record.registeredAt)
             client.tasks = records.tasks[id] ?? []
+            client.stateBytes = records.stateSizes[id] ?? 0
+            switch record.presence {
+            case .registered: client.presence = .registered
+            case .absent: client.presence = .absent
+            case .launched: client.presence = .launched
+            case .welcomed: client.presence = .welcomed
+            }
             if let words = ledger.read(Int(id.slot)), Progress.words(words, areAbout: id) {
                 var figures = Progress.Figures(repeating: 0)
                 for index in figures.indices {
@@ -178,6 +257,7 @@ final class Journal {
         /// Profiles, and socket options to be set back.
         var profiles: [SocketToken: [UInt8]] = [:]
         var formerOptions: [SocketToken: TCPKeepAlive] = [:]
+        var stateSizes: [ClientID: Int] = [:]
 
         init() {}
 
@@ -187,6 +267,9 @@ final class Journal {
                 clients.append((id, try ClientRecordBytes(key, store.record(key) ?? [])))
                 guard let held = store.record(.tasks(id)) else { continue }
                 tasks[id] = try TaskRecordBytes.tasks(.tasks(id), held)
+            }
+            for key in store.keys(ofKind: RecordKey.states) {
+                stateSizes[ClientID(rawValue: key.id)] = store.record(key)?.count
             }
             for key in store.keys(ofKind: RecordKey.sockets) {
                 sockets.append(try SocketRecordBytes(key, store.record(key) ?? []))

@@ -40,9 +40,11 @@ struct RecordReader {
         self.key = key
         self.record = record
         let found: UInt8 = try read()
-        guard found <= version else {
+        guard found == version else {
+            let which =
+                found > version ? "older than what wrote it" : "newer, and does not read that any more"
             throw RecordError(
-                key: key, problem: "is of version \(found), this program knows \(version): it is older")
+                key: key, problem: "is of version \(found), this program knows \(version): it is \(which)")
         }
     }
 

@@ -7,59 +7,20 @@ extension RecordKey {
     static let tasks: UInt8 = 17
     static let sockets: UInt8 = 18
     static let owners: UInt8 = 19
+    /// The processes that were launched, for as long as they live: their pidfds.
+    static let processes: UInt8 = 20
+    /// Where those that wait to run their program are told to.
+    static let gates: UInt8 = 22
+    /// What clients have saved for their next process.
+    static let states: UInt8 = 21
 
     static func client(_ id: ClientID) -> RecordKey { RecordKey(kind: clients, id: id.rawValue) }
     static func tasks(_ id: ClientID) -> RecordKey { RecordKey(kind: tasks, id: id.rawValue) }
     static func socket(_ token: SocketToken) -> RecordKey { RecordKey(kind: sockets, id: token.rawValue) }
+    static func process(_ id: ClientID) -> RecordKey { RecordKey(kind: processes, id: id.rawValue) }
+    static func gate(_ id: ClientID) -> RecordKey { RecordKey(kind: gates, id: id.rawValue) }
+    static func state(_ id: ClientID) -> RecordKey { RecordKey(kind: states, id: id.rawValue) }
     static func owner(_ number: UInt64) -> RecordKey { RecordKey(kind: owners, id: number) }
-}
-
-/// Who a client is: what does not change while it lives. Kept with its control connection.
-struct ClientRecordBytes {
-    private static let version: UInt8 = 1
-
-    var registration: Registration
-    var registeredAt: Instant
-    var wantsWakeWord: Bool
-    /// Encoded as on the wire; empty: none.
-    var launch: [UInt8]
-
-    var bytes: [UInt8] {
-        var writer = RecordWriter(version: Self.version)
-        writer.write(registration.identifier.description)
-        writer.write(registration.user)
-        writer.write(registration.modes.rawValue)
-        writer.write(registration.wakeLimitPolicy == .terminate)
-        writer.write(UInt64(bitPattern: registeredAt.nanoseconds))
-        writer.write(wantsWakeWord)
-        writer.write(launch)
-        return writer.bytes
-    }
-
-    init(registration: Registration, registeredAt: Instant, wantsWakeWord: Bool, launch: [UInt8]) {
-        self.registration = registration
-        self.registeredAt = registeredAt
-        self.wantsWakeWord = wantsWakeWord
-        self.launch = launch
-    }
-
-    init(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) {
-        var reader = try RecordReader(key, record, version: Self.version)
-        guard let identifier = ClientIdentifier(try reader.read()) else {
-            throw reader.problem("has no identifier")
-        }
-        let user: UInt32 = try reader.read()
-        let modes = Modes(rawValue: try reader.read())
-        let terminates: Bool = try reader.read()
-        let registeredAt: UInt64 = try reader.read()
-        wantsWakeWord = try reader.read()
-        launch = try reader.read()
-        try reader.end()
-        registration = Registration(
-            identifier: identifier, user: user, modes: modes,
-            wakeLimitPolicy: terminates ? .terminate : .linger)
-        self.registeredAt = Instant(nanoseconds: Int64(bitPattern: registeredAt))
-    }
 }
 
 /// The background tasks that a client holds, with the requests that began them.
@@ -92,7 +53,7 @@ enum TaskRecordBytes {
 
 /// What an adopted socket is. Kept with the duplicate itself.
 struct SocketRecordBytes {
-    private static let version: UInt8 = 1
+    private static let version: UInt8 = 2
 
     var socket: Legacy.Socket
     var name: String
@@ -104,6 +65,7 @@ struct SocketRecordBytes {
         writer.write(socket.isStream)
         writer.write(socket.request)
         writer.write(socket.index)
+        writer.write(socket.survives)
         writer.write(name)
         return writer.bytes
     }
@@ -119,7 +81,7 @@ struct SocketRecordBytes {
         guard let tag = SocketTag(number: try reader.read()) else { throw reader.problem("has no tag") }
         socket = Legacy.Socket(
             token: SocketToken(rawValue: key.id), owner: owner, tag: tag, isStream: try reader.read(),
-            request: try reader.read(), index: try reader.read())
+            request: try reader.read(), index: try reader.read(), survives: try reader.read())
         name = try reader.read()
         try reader.end()
     }
@@ -127,12 +89,13 @@ struct SocketRecordBytes {
 
 /// Whom an identifier belongs to.
 enum OwnerRecordBytes {
-    private static let version: UInt8 = 1
+    private static let version: UInt8 = 2
 
     static func bytes(of owner: Legacy.Owner) -> [UInt8] {
         var writer = RecordWriter(version: version)
         writer.write(owner.user)
         writer.write(owner.givenUp)
+        writer.write(owner.isQuit)
         writer.write(owner.identifier.description)
         return writer.bytes
     }
@@ -141,11 +104,13 @@ enum OwnerRecordBytes {
         var reader = try RecordReader(key, record, version: version)
         let user: UInt32 = try reader.read()
         let givenUp: UInt64 = try reader.read()
+        let isQuit: Bool = try reader.read()
         guard let identifier = ClientIdentifier(try reader.read()) else {
             throw reader.problem("has no identifier")
         }
         try reader.end()
-        return Legacy.Owner(identifier: identifier, user: user, number: key.id, givenUp: givenUp)
+        return Legacy.Owner(
+            identifier: identifier, user: user, number: key.id, givenUp: givenUp, isQuit: isQuit)
     }
 }
 

@@ -30,6 +30,7 @@ extension World {
             mix(6, id.rawValue)
             guard let client = client(id) else { return violate(.answers, "notice to a stranger") }
             client.isTouched = true
+            noteWelcome(id)
             if fault == .wakeLost, case .wake = notice, random.once(in: 16) { return }
             told(client, notice)
             if case .wake(let wake) = notice, !isLastMoment() { held.clients[id]?.toldWakeID = wake.wakeID }
@@ -68,6 +69,26 @@ extension World {
         case .forget(let id):
             mix(13, id.rawValue)
             forget(id)
+        case .park(let id):
+            mix(15, id.rawValue)
+            park(id)
+        case .launch(let id):
+            mix(16, id.rawValue)
+            launch(id)
+        case .rejoined(let id, let key):
+            mix(17, id.rawValue)
+            answered(key, nil, isRegistration: true)
+            registrations[key] = nil
+            rejoined(id)
+        case .declared(let id):
+            mix(18, id.rawValue)
+            declare(id)
+        case .keepState(let id):
+            mix(19, id.rawValue)
+            keepState(id)
+        case .dropState(let id):
+            mix(20, id.rawValue)
+            dropState(id)
         case .trace(let id, let trace):
             mix(14, id.rawValue)
             client(id)?.isTouched = true
@@ -126,6 +147,7 @@ extension World {
     /// What may be adopted, quotas aside.
     private func isAcceptable(_ offer: SocketOffer, _ client: SimulatedClient) -> Bool {
         guard offer.isPollable, !offer.isListening, offer.profileRefusal == nil else { return false }
+        guard !offer.survives || client.registration.isLaunchable else { return false }
         guard offer.tag == .voip else { return offer.tag == .device }
         return client.registration.modes.contains(.voip) && !offer.hasPendingError
             && (offer.isConnected || !offer.isStream)
@@ -147,7 +169,8 @@ extension World {
         require(.tokens, isFresh, "\(Wording.name(token)) is given twice")
         generations[slot] = token.rawValue
         let socket = SimulatedSocket(
-            token, of: client, isStream: offer.isStream, hasProfile: offer.hasProfile)
+            token, of: client, isStream: offer.isStream, survives: offer.survives,
+            hasProfile: offer.hasProfile)
         // It may have been readable before it was handed over.
         if random.once(in: 3) { if offer.hasProfile { socket.inbox = [.news] } else { socket.unread = 1 } }
         if offer.hasProfile { giveTerms(socket) }
@@ -207,6 +230,7 @@ extension World {
         socketCount -= 1
         if formerTokens.count == 16 { formerTokens.removeFirst() }
         formerTokens.append(token)
+        socket.owner.owed.removeAll { $0 == token }
         mustBeTold.removeAll { $0.token == token }
     }
 
@@ -217,6 +241,8 @@ extension World {
         client.isTouched = true
         require(.frozen, client.execution == .running, "\(Wording.name(id)) is frozen twice")
         require(.stop, !core.isStopping, "\(Wording.name(id)) is frozen by a supervisor that stops")
+        let isToEnd = client.hibernates && client.readyAtStep == steps
+        require(.launches, !isToEnd, "\(Wording.name(id)) is frozen, and asked to be ended")
         require(.tokens, epoch == client.lastEpoch, "epoch \(epoch) is frozen")
         client.execution = .stopping
         client.freezing = .init(number: epoch, until: now + settings.suspension.confirmation)
@@ -260,11 +286,12 @@ extension World {
     private mutating func kill(_ id: ClientID, _ reason: TerminationReason) {
         guard let client = client(id) else { return violate(.answers, "kill a stranger") }
         client.isTouched = true
-        if isTakingOver { return takeUpKill(client) }
+        if isTakingOver { return takeUpKill(client, reason) }
         require(.budgets, !client.isKilled, "\(Wording.name(id)) is killed twice")
         client.isKilled = true
         coverage.kills += 1
-        queue.append((.gone(id), now))
+        if client.ending != .quitByUser { client.ending = reason }
+        queue.append((.ended(id, .failed), now))
         switch reason {
         case .backgroundTasksOverran:
             expect(client) { $0.overrunsBackgroundTasks += 1 }
@@ -272,7 +299,24 @@ extension World {
         case .tooManyWakes:
             let isDue = endSleep(client, isEnd: false)
             require(.wakeLimit, isDue, "\(Wording.name(id)) is killed for wakes it did not have")
-        case .quitByUser:
+        case .memoryPressure:
+            expect(client) { $0.endedUnderPressure += 1 }
+            let isRight = mustBeEnded.first === client
+            require(.launches, isRight, "\(Wording.name(id)) is ended before larger ones, or without need")
+            mustBeEnded.removeAll { $0 === client }
+            endSleep(client, isEnd: true)
+        case .hibernation:
+            expect(client) { $0.hibernations += 1 }
+            let wasReady = client.isAttempted && client.preparing == nil
+            require(
+                .launches, client.hibernates && (wasReady || client.asleepSince != nil),
+                "\(Wording.name(id)) is ended and did not ask for it")
+            endSleep(client, isEnd: true)
+        case .launchOverran:
+            let isOver = client.launchUntil.map { now >= $0 } ?? false
+            require(.launches, isOver, "\(Wording.name(id)) is ended before its launch is over")
+        case .quitByUser, .exitsOnSuspend:
+            if client.launchUntil != nil { break }
             let isOver = client.terminating.map { now >= $0.until } ?? (client.execution != .running)
             require(.budgets, isOver, "\(Wording.name(id)) is killed before its notice is over")
             endSleep(client, isEnd: true)
@@ -288,6 +332,7 @@ extension World {
             require(.tokens, client.sockets.isEmpty, "\(Wording.name(id)) left sockets behind")
         }
         isUsageTouched = true
+        require(.launches, client.fate != .parked, "\(Wording.name(id)) is forgotten, and should come back")
         endSleep(client, isEnd: true)
         client.isGone = true
         identifiersGivenUp += 1
@@ -303,6 +348,11 @@ extension World {
             return violate(.answers, "nobody asked for \(Wording.name(id))")
         }
         require(.stop, !core.isStopping, "a client is let in by a supervisor that stops")
+        let client = add(id, registration)
+        note("\(Wording.name(id)) is \(client.behaviour), uid \(registration.user)")
+    }
+
+    mutating func add(_ id: ClientID, _ registration: Registration) -> SimulatedClient {
         isUsageTouched = true
         coverage.clients += 1
         let behaviour = random.pick(climate.behaviours) ?? .wellBehaved
@@ -316,7 +366,11 @@ extension World {
         own(registration)
         let namesakes = clients.count { $0.registration.identifier == registration.identifier }
         require(.counters, namesakes == 1, "two clients of one name")
-        note("\(Wording.name(id)) is \(behaviour), uid \(registration.user)")
+        let timeout = registration.keepAliveTimeout
+        client.timeout = timeout.map { max($0, settings.keepAlive.minimumTimeout) }
+        client.lastRun = now
+        client.setWindow(climate)
+        return client
     }
 
     /// A name that is new to a uid which has as many as it may takes the place of the one unused for longest.
@@ -350,8 +404,10 @@ extension World {
             isRight = own >= settings.quotas.clientsPerUser
         case .modeRequired, .timeoutTooShort, .invalidToken, .invalidTask, .illegalState, .notPollable,
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
-            .tooManyTasks, .noSuchClient, .invalidProfile, .opaqueSocket, .profileNotForThis:
+            .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis:
             isRight = false
+        case .noSuchClient:
+            isRight = true
         }
         require(.answers, isRight, "a registration is refused because of \(refusal)")
     }

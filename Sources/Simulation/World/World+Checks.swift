@@ -10,6 +10,7 @@ extension World {
         }
         held.counted = core.counters
         if isUsageTouched { checkUsage() }
+        checkLaunches()
         for client in clients {
             checkExecution(client)
             checkTime(client)
@@ -25,6 +26,8 @@ extension World {
         for (user, usage) in core.usage {
             let own = clients.filter { $0.user == user }
             let sockets = own.map(\.sockets.count).reduce(0, +)
+            let state = own.map(\.stateBytes).reduce(0, +)
+            require(.counters, usage.stateBytes == state, "the state of uid \(user) does not add up")
             require(.counters, usage.clients == own.count, "clients of uid \(user) do not add up")
             require(.counters, usage.sockets == sockets, "sockets of uid \(user) do not add up")
             let names = owners.values.count { $0.user == user }
@@ -42,6 +45,10 @@ extension World {
             require(.stop, !core.isStopping, "\(client.name) sleeps while the supervisor stops")
         case .notRunning, .inactive, .active, .background:
             require(.frozen, client.execution == .running, "\(client.name) is believed to run and is stopped")
+        case .dormant:
+            require(.frozen, client.execution == .absent, "\(client.name) is believed to have ended")
+        case .launching:
+            require(.frozen, client.execution == .running, "\(client.name) is believed to be launched")
         case .suspending:
             require(
                 .frozen, client.execution == .running || client.freezing != nil,
@@ -53,14 +60,15 @@ extension World {
         guard client.execution != .running, !client.isKilled else { return }
         for socket in client.sockets where !socket.isEnded {
             let token = Wording.name(socket.token)
+            let isWatched = socket.isWatched || socket.isQueued || client.owed.contains(socket.token)
             require(
-                .wakeBound, socket.isWatched || socket.isQueued, "nobody watches \(token) of \(client.name)")
+                .wakeBound, isWatched, "nobody watches \(token) of \(client.name)")
             // An answer that came before its ping was nothing to wait for.
             guard socket.mustWake else {
                 socket.waitingSince = nil
                 continue
             }
-            guard let since = socket.waitingSince else { continue }
+            guard client.execution != .absent, let since = socket.waitingSince else { continue }
             require(
                 .wakeBound, now.since(since) <= Self.wakeBound,
                 "something waits in \(token) of \(client.name) since \(Wording.time(since))")
@@ -106,7 +114,7 @@ extension World {
             require(
                 .keepAlive, !hasThawed || now <= window.earliest + .microseconds(1),
                 "\(client.name) is inside its window and did not run along")
-        case .notRunning, .inactive, .active, .terminating:
+        case .notRunning, .inactive, .active, .terminating, .dormant, .launching:
             break
         }
     }

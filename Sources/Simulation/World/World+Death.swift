@@ -7,7 +7,7 @@ struct Held {
     var offloads: [SocketToken: Legacy.Offload] = [:]
     /// By their numbers.
     var owners: [UInt64: Legacy.Owner] = [:]
-    var gone = InlineArray<11, UInt64>(repeating: 0)
+    var gone = Progress.CounterWords(repeating: 0)
     var clientGeneration: UInt32 = 0
     var socketGeneration: UInt32 = 0
     /// Requests that had been carried out when the supervisor died, and not been answered.
@@ -55,7 +55,7 @@ extension World {
         swap(&held, &self.held)
     }
 
-    private func noteEnd(of token: SocketToken, _ held: inout Held) {
+    func noteEnd(of token: SocketToken, _ held: inout Held) {
         guard core.condition(of: token) == .ended, let socket = held.sockets[token], socket.endedInWake == 0
         else { return }
         held.sockets[token]?.endedInWake = SocketToken.mark(of: core.wakeID(of: socket.owner))
@@ -77,13 +77,15 @@ extension World {
             if let client = held.clients[id] { keepOwner(of: client.registration.identifier) }
             held.clients[id] = nil
             held.gone = core.figuresOfGone
+        case .park, .launch, .rejoined, .declared, .keepState, .dropState:
+            keepLaunch(action)
         case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .freeze, .checkFreeze,
             .thaw, .kill, .trace, .beginOffload, .endOffload, .ping, .lookForAnswer:
             break
         }
     }
 
-    private mutating func keepOwner(of identifier: ClientIdentifier) {
+    mutating func keepOwner(of identifier: ClientIdentifier) {
         for number in core.takeEndedOwnerships() { held.owners[number] = nil }
         if let owner = core.owner(of: identifier) { held.owners[owner.number] = owner }
     }
@@ -93,7 +95,7 @@ extension World {
     ) {
         held.sockets[token] = Legacy.Socket(
             token: token, owner: owner, tag: offer.tag, isStream: offer.isStream, request: key.request,
-            index: UInt16(index))
+            index: UInt16(index), survives: offer.survives)
         held.socketGeneration = max(held.socketGeneration, UInt32(token.rawValue >> 32))
     }
 
@@ -124,12 +126,20 @@ extension World {
             socket.isDealtWith = wasActive
             socket.partialSince = nil
         }
-        queue.removeAll { if case .gone = $0.event { false } else { true } }
+        queue.removeAll { event, _ in
+            switch event {
+            case .gone, .ended: false
+            default: true
+            }
+        }
         for case .gone(let id) in events where client(id) != nil { queue.append((.gone(id), now)) }
+        noteUnheard(before: index)
         for client in lateThaws { client.execution = .running }
         lateThaws.removeAll()
         releasing = nil
         isTraffic = false
+        pressedUntil = Instant(nanoseconds: .min)
+        mustBeEnded.removeAll()
 
         let outage = random.duration(upTo: random.once(in: 4) ? .milliseconds(200) : .milliseconds(5))
         for client in clients { client.untoldSince = now }
@@ -167,7 +177,8 @@ extension World {
     private mutating func noteRepetition(
         _ message: ClientMessage, _ sender: ClientID, _ key: RequestKey, isUnread: Bool
     ) {
-        guard let client = client(sender) else { return }
+        // Who has no process repeats nothing; another one of its has nothing to repeat.
+        guard let client = client(sender), client.execution != .absent else { return }
         switch message {
         case .readyToSuspend, .mediaActivity, .restartNoted: return
         default: break
@@ -178,8 +189,11 @@ extension World {
 
     /// Once a client runs and has heard of it, it repeats what was not answered, before anything new.
     mutating func repeatRequests(_ client: SimulatedClient) {
-        guard client.execution == .running, !client.isKilled, !client.toRepeat.isEmpty else { return }
+        guard client.execution == .running, !client.isKilled, !client.toRepeat.isEmpty || client.isToRejoin
+        else { return }
         var said: [Event] = []
+        if client.isToRejoin { said.append(.rejoined(client.id, client.registration, nextKey())) }
+        client.isToRejoin = false
         for repetition in client.toRepeat where repetition.isUnread {
             held.unread.insert(repetition.request)
             said.append(.message(repetition.message, from: client.id, key(repetition.request, false)))
@@ -225,6 +239,10 @@ extension World {
         carryOutActions()
         isTakingOver = false
         takeInFollowUps()
+        // Nobody came to write down that it was given up.
+        for (identifier, owner) in disowned where core.ownership(of: identifier) != nil {
+            owners[identifier] = owner
+        }
         foresee(.timer)
         if let deadline = core.nextDeadline, deadline <= now {
             core.handle(.timer, at: now, into: &actions)
@@ -263,7 +281,7 @@ extension World {
         legacy.clients = held.clients.values.sorted { $0.id.rawValue < $1.id.rawValue }
         for index in legacy.clients.indices {
             switch client(legacy.clients[index].id)?.execution {
-            case .running, nil: legacy.clients[index].execution = .running
+            case .running, .absent, nil: legacy.clients[index].execution = .running
             case .stopping: legacy.clients[index].execution = .stopping
             case .stopped: legacy.clients[index].execution = .stopped
             }
@@ -290,6 +308,7 @@ extension World {
         client.busyAt = now
         guard let view = core.view(of: client.id, at: now), let progress = held.clients[client.id]?.progress
         else { return violate(.restart, "\(client.name) is lost") }
+        believeLaunches(client, view)
         if client.execution == .running {
             client.freezing = nil
             client.asleepSince = nil
@@ -302,6 +321,9 @@ extension World {
         }
         for socket in client.sockets where socket.hasProfile {
             socket.expectedOffload = core.offload(of: socket.token, at: now)?.counters ?? OffloadCounters()
+            let mark = SocketToken.mark(of: core.wakeID(of: client.id) + 1)
+            let known = core.offloadLegacy(of: socket.token)
+            socket.found = known?.foundInWake == mark ? known?.found ?? [] : []
             guard client.execution != .running, !client.isKilled, state != .terminating else { continue }
             let wasActive = held.offloads[socket.token]?.wasActive ?? false
             require(
@@ -320,7 +342,7 @@ extension World {
         if let since = client.asleepSince {
             client.expected.asleepNanoseconds -= UInt64(now.since(since).nanoseconds)
         }
-        if state != .terminating {
+        if state != .terminating, state != .launching {
             let wakeID = core.wakeID(of: client.id)
             require(.restart, client.lastWakeID == wakeID, "\(client.name) was not told of wake \(wakeID)")
         }
@@ -345,12 +367,13 @@ extension World {
     }
 
     /// One that was killed is killed again, in case it was not.
-    mutating func takeUpKill(_ client: SimulatedClient) {
+    mutating func takeUpKill(_ client: SimulatedClient, _ reason: TerminationReason) {
         client.terminating = nil
+        if client.ending != .quitByUser { client.ending = reason }
         guard !client.isKilled else { return }
         endSleep(client, isEnd: true)
         client.isKilled = true
         coverage.kills += 1
-        queue.append((.gone(client.id), now))
+        queue.append((.ended(client.id, .failed), now))
     }
 }

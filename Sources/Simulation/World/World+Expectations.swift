@@ -10,6 +10,7 @@ extension World {
         case .registration(let registration, let key):
             unanswered.append((key, nil))
             registrations[key] = registration
+            declared = registration
         case .message(let message, let id, let key):
             guard let client = client(id) else { return }
             if key.isRepeated { coverage.repetitions += 1 }
@@ -17,8 +18,10 @@ extension World {
             sent[key] = message
             client.isTouched = true
             noteTime(client)
+            guard client.hasSpoken else { return }
             if case .release = message { releasing = client }
             if case .handOver(let offers) = message { offered = offers }
+            if case .saveState(let byteCount) = message { saved = byteCount }
         case .command(let command, let id, let key):
             unanswered.append((key, nil))
             guard let client = client(id) else { return }
@@ -26,6 +29,13 @@ extension World {
             noteTime(client)
             // Administrators may cut lingering short.
             if command == .suspend { client.lingerUntil = Instant(nanoseconds: .min) }
+            if command == .wake || (command == .launch && client.execution == .absent) {
+                foreseeWish(client, .request)
+            }
+            if command == .quit {
+                client.ending = .quitByUser
+                if client.execution == .absent { client.fate = .forgotten }
+            }
         case .fired(let token, let conditions):
             guard let socket = socket(token) else { return }
             socket.isQueued = false
@@ -33,6 +43,13 @@ extension World {
             socket.isWatched = false
             let client = socket.owner
             client.isTouched = true
+            if client.execution == .absent || client.launchUntil != nil, !client.isKilled {
+                noteTime(client)
+                let isWaitedFor = client.execution == .absent || client.isBeingLaunched(at: now)
+                guard !conditions.isEmpty, isWaitedFor else { return }
+                foreseeWish(client, .socket)
+                return client.owed.append(token)
+            }
             let wasPreparing = client.preparing != nil
             noteTime(client)
             // Its time to prepare may be over at this moment: then it is stopped first.
@@ -71,8 +88,40 @@ extension World {
             foreseePingFailed(token)
         case .answerLookedFor(let token):
             foreseeAnswerLookedFor(token)
-        case .notFrozenYet(let id, _), .gone(let id):
+        case .notFrozenYet(let id, _):
             client(id)?.isTouched = true
+        case .gone(let id):
+            client(id)?.isTouched = true
+            client(id)?.fate = .forgotten
+        case .ended(let id, let ending):
+            if let client = client(id) { foreseeEnd(client, ending) }
+        case .rejoined(let id, let registration, let key):
+            unanswered.append((key, nil))
+            registrations[key] = registration
+            declared = registration
+            if let client = client(id) { noteTime(client) }
+        case .launch(let registration, let key):
+            if let key { unanswered.append((key, nil)) }
+            declared = registration
+            declaredReasons = key == nil ? .launched : .request
+            let namesake = clients.first {
+                $0.registration.identifier == registration.identifier && $0.user == registration.user
+            }
+            if let namesake, namesake.execution == .absent { foreseeWish(namesake, declaredReasons) }
+        case .disown(let identifier, let key):
+            unanswered.append((key, nil))
+            let client = clients.first { $0.registration.identifier == identifier }
+            if let client {
+                guard client.execution == .absent else { return }
+                client.isTouched = true
+                client.fate = .forgotten
+            }
+            if let owner = owners.removeValue(forKey: identifier) {
+                disowned[identifier] = owner
+                coverage.disowned += 1
+            }
+        case .memoryPressure(let sizes):
+            foreseePressure(sizes)
         case .timer:
             foreseePartial()
             for client in clients { noteTime(client) }
@@ -121,6 +170,9 @@ extension World {
         {
             fail(client)
         }
+        if let until = client.launchUntil, now >= until, !client.isKilled {
+            expect(client) { $0.overrunsLaunch += 1 }
+        }
         if let terminating = client.terminating, now >= terminating.until, !client.isKilled {
             expect(client) { $0.overrunsTermination += 1 }
         }
@@ -134,10 +186,12 @@ extension World {
         case .stop:
             for client in clients { client.wokenAtStep = steps }
         case .registration, .message, .command, .fired, .judged, .offloadBegan, .pingFailed,
-            .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .timer:
+            .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .timer, .ended,
+            .rejoined, .launch, .disown, .memoryPressure:
             break
         }
-        guard case .message(let message, let id, let key) = event, let client = client(id), isAnswerDue(key)
+        guard case .message(let message, let id, let key) = event, let client = client(id), isAnswerDue(key),
+            client.hasSpoken
         else { return }
         switch message {
         case .wakeDone(let number):
@@ -148,10 +202,10 @@ extension World {
         case .backgroundEntered:
             client.entering = nil
         case .readyToSuspend(let epoch, let notIdle):
-            if client.preparing?.number == epoch {
-                client.preparing = nil
-                if notIdle.isEmpty { client.vouchedEpoch = epoch }
-            }
+            guard client.preparing?.number == epoch else { break }
+            client.preparing = nil
+            client.readyAtStep = steps
+            if notIdle.isEmpty { client.vouchedEpoch = epoch }
         case .endBackgroundTask(let task):
             client.tasks.removeAll { $0 == task }
         case .mediaActivity where client.registration.modes.contains(.audio):
@@ -166,11 +220,13 @@ extension World {
             client.timeout = timeout
             client.lastRun = now
             client.setWindow(climate)
+        case .hibernate:
+            if client.registration.isLaunchable { client.hibernates = true }
         case .clearKeepAliveTimeout:
             client.timeout = nil
             client.setWindow(climate)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
-            .beginBackgroundTask, .backgroundTimeRemaining, .restartNoted:
+            .beginBackgroundTask, .backgroundTimeRemaining, .saveState, .restartNoted:
             break
         }
     }
@@ -245,7 +301,11 @@ extension World {
         case .inactive, .active:
             cancelAttempt(client)
             leaveBackground(client)
-        case .notRunning, .suspended, .terminating:
+        case .suspended:
+            client.hasSettled = true
+            client.isAttempted = false
+            leaveBackground(client)
+        case .notRunning, .terminating, .dormant, .launching:
             client.isAttempted = false
             leaveBackground(client)
         }

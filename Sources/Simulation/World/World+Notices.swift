@@ -26,14 +26,22 @@ extension World {
         case .backgroundTimeExpiring:
             client.warnedAt = now
             for task in client.tasks { plan(client, .say(.endBackgroundTask(task)), .seconds(5)) }
-        case .willTerminate(let budget, _):
+        case .willTerminate(let budget, let reason):
+            let isRight =
+                reason == .quitByUser || (reason == .exitsOnSuspend && client.registration.exitsOnSuspend)
+            require(.budgets, isRight, "\(client.name) is to end because of \(reason)")
+            if client.ending == nil { client.ending = reason }
             require(
                 .budgets, budget == settings.budgets.termination || isTakingOver,
                 "\(client.name) has another budget")
             client.terminating = .init(number: 0, until: now + budget)
             plan(client, .exit, budget)
         }
-        require(.frozen, client.execution == .running, "\(client.name) is told something before it is thawed")
+        // Nobody hears what is said to a process whose end nobody has heard of.
+        let isToNobody = isTakingOver && client.execution == .absent
+        require(
+            .frozen, client.execution == .running || isToNobody,
+            "\(client.name) is told something before it is thawed")
     }
 
     private mutating func prepare(_ client: SimulatedClient, _ epoch: UInt64, _ budget: Duration) {
@@ -58,17 +66,26 @@ extension World {
     private mutating func woken(_ client: SimulatedClient, _ wake: Wake) {
         if wake.isRepeated {
             coverage.wakesToldAgain += 1
-            require(.restart, isRestoring, "wake \(wake.wakeID) of \(client.name) is repeated without reason")
-            if wake.wakeID <= client.lastWakeID {
+            require(
+                .restart, isRestoring || client.mayHearAgain,
+                "wake \(wake.wakeID) of \(client.name) is repeated without reason")
+            if wake.wakeID <= client.lastWakeID, !client.mayHearAgain {
                 // It knows. Its time begins anew, if it has not said that it is done.
                 client.openWake?.until = now + wake.budget
                 return
             }
         }
+        let isNext = wake.wakeID == client.lastWakeID + 1
+        let isSame = wake.wakeID == client.lastWakeID && wake.isRepeated && client.mayHearAgain
+        client.mayHearAgain = false
         require(
-            .budgets, wake.wakeID == client.lastWakeID + 1,
+            .budgets, isNext || isSame,
             "wake \(wake.wakeID) of \(client.name) is out of order")
         require(.budgets, !wake.reasons.isEmpty, "\(client.name) is woken without a reason")
+        require(
+            .launches, client.mustHear.isSubset(of: wake.reasons),
+            "\(client.name) is not told why it was launched")
+        client.mustHear = []
         client.lastWakeID = wake.wakeID
         client.preparing = nil
         expect(client) { counters in
@@ -118,6 +135,7 @@ extension World {
         require(
             .wakeBound, !socket.isEnded,
             "\(client.name) is told of the end of \(Wording.name(fired.token)) twice")
+        socket.found = []
         let isEnd =
             !fired.conditions.isDisjoint(with: [.peerClosed, .hangUp])
             || (socket.isStream && fired.conditions.contains(.error))
@@ -139,7 +157,7 @@ extension World {
         client.setWindow(climate)
     }
 
-    private mutating func plan(_ client: SimulatedClient, _ deed: SimulatedClient.Deed, _ budget: Duration) {
+    mutating func plan(_ client: SimulatedClient, _ deed: SimulatedClient.Deed, _ budget: Duration) {
         let delay: Duration
         switch client.behaviour {
         case .wellBehaved, .chattering:

@@ -33,7 +33,8 @@ extension World {
         }
         socket.owner.isTouched = true
         require(
-            .offload, socket.owner.execution != .running || socket.owner.freezing != nil,
+            .offload,
+            socket.owner.execution != .running || socket.owner.freezing != nil || socket.owner.isKilled,
             "\(socket.owner.name) runs, and a ping is sent for it")
         require(.offload, socket.isAwaiting == again, "a ping is sent while an answer is awaited, or none is")
         guard !again else { return }
@@ -64,7 +65,7 @@ extension World {
     /// The event of a socket with a profile, as the edge finds it when it comes to it.
     func lookedAt(_ event: Event) -> SimulatedSocket? {
         guard case .fired(let token, _) = event, let socket = socket(token), socket.isDealtWith,
-            core.isOffloading(token), socket.owner.execution != .running
+            core.isOffloading(token), socket.owner.execution != .running || socket.owner.isKilled
         else { return nil }
         return socket
     }
@@ -143,15 +144,36 @@ extension World {
         case .significant(let conditions):
             socket.isWatched = false
             isTraffic = !conditions.contains(.pathLost)
-            mustBeTold.append((client, token))
+            mustTell(socket, conditions.intersection(.pathLost))
         case .noise:
             socket.isWatched = false
             coverage.floods += 1
-            mustBeTold.append((client, token))
+            mustTell(socket, .flooded)
         case .unanswerable:
             socket.isWatched = false
-            mustBeTold.append((client, token))
+            mustTell(socket, .unanswerable)
         }
+    }
+
+    /// Its owner is woken, or launched if it has no process, and told; and of what the kernel does not tell, too.
+    private mutating func mustTell(_ socket: SimulatedSocket, _ found: Conditions) {
+        let client = socket.owner
+        guard !client.isKilled else { return }
+        socket.found.formUnion(found)
+        guard client.execution == .absent else { return mustBeTold.append((client, socket.token)) }
+        coverage.foundForAbsent += 1
+        foreseeWish(client, found.reasons)
+        client.owed.append(socket.token)
+    }
+
+    /// Whoever parks it looks again whether its last process was told everything.
+    mutating func parkOffload(_ client: SimulatedClient) {
+        client.parkedAtStep = steps
+        for socket in client.sockets where !socket.found.isEmpty {
+            client.launchReasons.formUnion(socket.found.reasons)
+            client.owed.append(socket.token)
+        }
+        coverage.parkedOffloads += client.sockets.contains(where: \.isDealtWith) ? 1 : 0
     }
 
     /// Judged before its owner was woken, and fed after.
@@ -175,7 +197,7 @@ extension World {
         isTraffic = true
         socket.expectedOffload.sent -= min(1, socket.expectedOffload.sent)
         socket.expectedOffload.wakesAvoided -= min(1, socket.expectedOffload.wakesAvoided)
-        mustBeTold.append((socket.owner, token))
+        mustTell(socket, .unanswerable)
     }
 
     mutating func foreseeAnswerLookedFor(_ token: SocketToken) {
@@ -185,7 +207,7 @@ extension World {
         noteTime(socket.owner)
         if socket.owner.isFailing { return }
         coverage.unanswered += 1
-        mustBeTold.append((socket.owner, token))
+        mustTell(socket, .unanswered)
     }
 
     /// What began and was not completed in time.
@@ -195,8 +217,12 @@ extension World {
                 guard let since = socket.partialSince, now >= since + settings.offload.partialTimeout else {
                     continue
                 }
-                mayBeTold.insert(socket.token)
-                isTraffic = true
+                if client.execution == .absent {
+                    mustTell(socket, [])
+                } else {
+                    mayBeTold.insert(socket.token)
+                    isTraffic = true
+                }
             }
         }
     }
@@ -257,6 +283,8 @@ extension World {
             require(
                 .offload, socket.partialSince != nil, "nobody waits for the rest of a message in \(token)")
         }
+        // What came due when its owner was dying is done in the next step.
+        guard client.parkedAtStep != steps else { return }
         if let since = socket.partialSince {
             let end = since + settings.offload.partialTimeout
             require(.offload, now < end, "the rest of a message in \(token) is waited for too long")
@@ -270,6 +298,13 @@ extension World {
         require(.offload, now <= latest, "\(token) was not pinged in its window")
         let earliest = max(socket.pingedAt + terms.earliest, socket.restedAt) + .microseconds(1)
         require(.offload, !hasThawed || now <= earliest, "\(token) is inside its window and was not pinged")
+    }
+}
+
+extension Conditions {
+    /// Why somebody is woken for what was found out.
+    var reasons: WakeReasons {
+        contains(.unanswered) ? .unanswered : contains(.pathLost) ? .pathLost : .socket
     }
 }
 

@@ -83,7 +83,7 @@ extension World {
     // MARK: What the edge hears of
 
     /// Puts an event somewhere into this turn.
-    private mutating func emit(_ event: Event) {
+    mutating func emit(_ event: Event) {
         events.insert(event, at: random.below(events.count + 1))
     }
 
@@ -121,10 +121,12 @@ extension World {
                 say(message, client)
             case .exit where client.execution == .running:
                 coverage.crashes += 1
-                emit(.gone(client.id))
+                emit(.ended(client.id, random.once(in: 2) ? .failed : .succeeded))
+            case .rejoin where client.launchUntil != nil && !client.isKilled:
+                emit(.rejoined(client.id, client.registration, nextKey()))
             case .read where client.execution == .running:
                 for socket in client.sockets { socket.read() }
-            case .exit, .read:
+            case .exit, .read, .rejoin:
                 break
             }
         }
@@ -178,10 +180,13 @@ extension World {
         case 5, 6:
             if let client = random.pick(clients), !client.isKilled { coincide(client) }
         case 7:
-            guard let client = random.pick(clients), random.once(in: 4) else { return }
+            guard let client = random.pick(clients), random.once(in: 4), client.execution != .absent else {
+                return
+            }
             coverage.crashes += 1
-            emit(.gone(client.id))
+            emit(.ended(client.id, random.once(in: 3) ? .succeeded : .failed))
         case 8:
+            if random.once(in: 2) { return happenToLaunches() }
             // Somebody else lets it run; or it does anyway, and nothing comes of it.
             if let client = random.pick(clients) { emit(.foundRunning(client.id)) }
         case 9:
@@ -190,6 +195,32 @@ extension World {
             for client in clients where client.behaviour == .chattering && client.execution != .stopped {
                 speak(client)
             }
+        }
+    }
+
+    /// What only concerns clients that come back.
+    private mutating func happenToLaunches() {
+        switch random.below(8) {
+        case 0:
+            // It closes its connection and lives on.
+            guard let client = random.pick(clients), client.execution != .absent, client.launchUntil == nil
+            else { return }
+            emit(.gone(client.id))
+        case 1:
+            guard let identifier = ClientIdentifier("client.\(random.below(16))") else { return }
+            emit(.disown(identifier, nextKey()))
+        case 2, 3:
+            guard case .registration(let registration, let key) = registration() else { return }
+            emit(.launch(registration, random.once(in: 2) ? key : nil))
+        case 4, 5:
+            var sizes = clients.map { ClientSize($0.id, bytes: random.below(8)) }
+            if random.once(in: 4) { sizes.append(ClientSize(ClientID(rawValue: random.next()), bytes: 9)) }
+            emit(.memoryPressure(sizes))
+        default:
+            guard let client = random.pick(clients),
+                let command = random.pick([Command.wake, .launch, .quit])
+            else { return }
+            emit(.command(command, client.id, nextKey()))
         }
     }
 
@@ -265,7 +296,9 @@ extension World {
     }
 
     private mutating func request(_ client: SimulatedClient) -> ClientMessage {
-        switch random.below(14) {
+        switch random.below(17) {
+        case 14: return .hibernate
+        case 15, 16: return .saveState(byteCount: random.below(1_200))
         case 0, 1:
             return .handOver((0...random.below(3)).map { _ in offer() })
         case 2:
@@ -305,6 +338,7 @@ extension World {
         case 8: offer.profileRefusal = .invalidProfile
         default: break
         }
+        offer.survives = random.once(in: 2)
         if offer.tag == .voip, offer.profileRefusal == nil { offer.hasProfile = random.once(in: 2) }
         return offer
     }
@@ -313,9 +347,13 @@ extension World {
         let number = random.below(16)
         guard let identifier = ClientIdentifier("client.\(number)") else { return .timer }
         let user = random.once(in: 16) ? 7 : UserID(number % 3)
-        let registration = Registration(
+        var registration = Registration(
             identifier: identifier, user: user, modes: number == 11 ? [] : [.voip, .audio],
             wakeLimitPolicy: number % 5 == 0 ? .terminate : .linger)
+        registration.isLaunchable = number % 4 != 3
+        registration.exitsOnSuspend = number == 6
+        if number == 4 { registration.keepAliveTimeout = .seconds(5) }
+        if number == 14 { registration.modes = .audio }
         return .registration(registration, nextKey())
     }
 
@@ -324,7 +362,8 @@ extension World {
         let raw = random.once(in: 2) ? random.next() : UInt64(random.below(40)) | 9 << 40
         let client = ClientID(rawValue: raw)
         let token = SocketToken(rawValue: raw)
-        switch random.below(10) {
+        switch random.below(11) {
+        case 9: return .ended(client, .failed)
         case 0: return .message(.release(token), from: client, nextKey())
         case 1: return .message(.enterBackground, from: client, nextKey())
         case 2: return .command(.wake, client, nextKey())
@@ -336,44 +375,5 @@ extension World {
         case 8: return .foundRunning(client)
         default: return .timer
         }
-    }
-
-    // MARK: The supervisor's own life
-
-    private mutating func stopSupervisor() {
-        emit(.stop)
-        endOfLife = steps + 1 + random.below(30)
-    }
-
-    /// Everybody leaves, and another supervisor takes over with empty hands.
-    private mutating func endLife() {
-        let left = clients.filter { $0.execution != .running && !$0.isKilled }
-        for client in left { violate(.stop, "\(client.name) is left asleep") }
-        events.removeAll(keepingCapacity: true)
-        for client in clients { events.append(.gone(client.id)) }
-        turn()
-        require(.counters, core.socketCount == 0 && socketCount == 0, "sockets are left")
-        require(
-            .counters, core.usage.allSatisfy { $0.usage.clients == 0 && $0.usage.sockets == 0 },
-            "usage is left")
-        require(.replay, replay == core, "the same events gave another state")
-        coverage.lives += 1
-        totals += core.counters
-        core = Supervision(settings: settings, mutation: mutation)
-        core.notesChanges = true
-        replay = core
-        held = Held()
-        adoptedFor.removeAll()
-        expected = Counters()
-        clientsBySlot.removeAll()
-        socketsBySlot.removeAll()
-        generations.removeAll()
-        formerTokens.removeAll()
-        owners.removeAll()
-        identifiersGivenUp = 0
-        traffic.removeAll()
-        registrations.removeAll()
-        queue.removeAll()
-        endOfLife = nil
     }
 }

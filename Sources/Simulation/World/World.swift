@@ -65,12 +65,25 @@ package struct World {
     /// Thaws that `Fault.thawAfterWake` puts off.
     var lateThaws: [SimulatedClient] = []
     var isUsageTouched = true
+    /// Memory is short until then.
+    var pressedUntil = Instant(nanoseconds: .min)
+    /// Who must be ended because memory is short.
+    var mustBeEnded: [SimulatedClient] = []
+    /// What is being declared, or said by a process that takes over.
+    var declared: Registration?
+    var declaredReasons: WakeReasons = []
+    /// The size of the state that is being saved.
+    var saved = 0
     /// What this life of the supervisor must have counted.
     var expected = Counters()
     var socketCount = 0
     /// Who an identifier belongs to.
     var owners: [ClientIdentifier: Ownership] = [:]
     var identifiersGivenUp = 0
+    /// Those that were forgotten on request in this turn.
+    var disowned: [ClientIdentifier: Ownership] = [:]
+    /// Clients whose welcome is on its way.
+    var welcomedInTurn: [ClientID] = []
     /// What outlives the supervisor.
     var held = Held()
     /// How many more moments this turn has before the supervisor dies.
@@ -148,6 +161,8 @@ package struct World {
         mustBeTold.removeAll(keepingCapacity: true)
         unanswered.removeAll(keepingCapacity: true)
         sent.removeAll(keepingCapacity: true)
+        disowned.removeAll(keepingCapacity: true)
+        welcomedInTurn.removeAll(keepingCapacity: true)
         hasThawed = false
         mayBeTold.removeAll()
         isGathering = true
@@ -176,7 +191,8 @@ package struct World {
         writeThrough(nil)
         carryOutActions()
         if momentsLeft != nil { return die(before: events.count) }
-        for client in lateThaws { client.execution = .running }
+        for id in welcomedInTurn { noteWelcome(id) }
+        for client in lateThaws where client.execution != .absent { client.execution = .running }
         lateThaws.removeAll()
         keepUp(isTimer: false)
         for (client, token) in mustBeTold where !client.isKilled && !client.isGone {
@@ -203,7 +219,9 @@ package struct World {
         require(
             .replay,
             replayed.actions == actions.actions && replayed.adoptions == actions.adoptions
-                && replayed.firedSockets == actions.firedSockets, "the same events gave other actions")
+                && replayed.firedSockets == actions.firedSockets
+                && replayed.changedOwnership == actions.changedOwnership, "the same events gave other actions"
+        )
         require(.replay, replay.nextDeadline == core.nextDeadline, "the same events gave another deadline")
         if steps % 64 == 0 { require(.replay, replay == core, "the same events gave another state") }
     }
@@ -225,6 +243,7 @@ package struct World {
             carryOut(action)
             keep(action)
         }
+        for identifier in actions.changedOwnership { keepOwner(of: identifier) }
     }
 }
 
@@ -239,6 +258,11 @@ package struct Coverage: Sendable, Equatable {
     package var resets: UInt64 = 0
     package var stalls: UInt64 = 0
     package var refusals: UInt64 = 0
+    package var parked: UInt64 = 0
+    package var rejoined: UInt64 = 0
+    package var takenOver: UInt64 = 0
+    package var statesDropped: UInt64 = 0
+    package var disowned: UInt64 = 0
     /// Deaths of the supervisor, and what came of them.
     package var deaths: UInt64 = 0
     package var repetitions: UInt64 = 0
@@ -248,6 +272,9 @@ package struct Coverage: Sendable, Equatable {
     package var noise: UInt64 = 0
     package var floods: UInt64 = 0
     package var unanswered: UInt64 = 0
+    /// Pings that are dealt with for who has no process, and what was found then.
+    package var parkedOffloads: UInt64 = 0
+    package var foundForAbsent: UInt64 = 0
 
     package init() {}
 
@@ -261,6 +288,11 @@ package struct Coverage: Sendable, Equatable {
         left.resets += right.resets
         left.stalls += right.stalls
         left.refusals += right.refusals
+        left.parked += right.parked
+        left.rejoined += right.rejoined
+        left.takenOver += right.takenOver
+        left.statesDropped += right.statesDropped
+        left.disowned += right.disowned
         left.deaths += right.deaths
         left.repetitions += right.repetitions
         left.wakesToldAgain += right.wakesToldAgain
@@ -268,6 +300,8 @@ package struct Coverage: Sendable, Equatable {
         left.noise += right.noise
         left.floods += right.floods
         left.unanswered += right.unanswered
+        left.parkedOffloads += right.parkedOffloads
+        left.foundForAbsent += right.foundForAbsent
     }
 }
 
@@ -294,7 +328,8 @@ extension Event {
         // What was begun and not completed was traffic.
         case .timer: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
-            .offloadBegan, .pingFailed, .answerLookedFor:
+            .ended, .rejoined, .launch, .disown, .memoryPressure, .offloadBegan, .pingFailed,
+            .answerLookedFor:
             false
         }
     }

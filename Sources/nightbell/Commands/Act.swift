@@ -43,6 +43,58 @@ struct QuitCommand: ParsableCommand {
     }
 }
 
+struct LaunchCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "launch", abstract: "Launches a client that has no process.",
+        discussion: """
+            That is one that is dormant, or one that a manifest declares. Nothing happens if it runs.
+            """)
+
+    @OptionGroup var target: Target
+
+    func run() throws {
+        try target.act("launch") { administration, client throws(NightbellError) in
+            try administration.launch(client)
+        }
+    }
+}
+
+struct ForgetCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "forget", abstract: "Forgets a client that has no process.",
+        discussion: """
+            Its parked sockets are closed, the state that it has left is dropped, and its identifier may belong to \
+            another user from now on.
+            """)
+
+    @OptionGroup var target: Target
+
+    func run() throws {
+        try target.act("forget") { administration, client throws(NightbellError) in
+            try administration.forget(client)
+        }
+    }
+}
+
+struct RelieveCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "relieve",
+        abstract: "Ends a few of the largest suspended clients that can be launched again.",
+        discussion: """
+            As the supervisor does by itself when memory is short (memoryPressure.endsAtOnce at a time). What happens \
+            to their surviving sockets launches them again.
+            """)
+
+    @OptionGroup var options: SupervisorOptions
+
+    func run() throws {
+        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
+            try administration.relieveMemory()
+        }
+        if options.json { emit(["request": "relieve", "done": true]) }
+    }
+}
+
 struct UpgradeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "upgrade",

@@ -15,6 +15,11 @@ enum Phase: String, CaseIterable {
     case suspended
     case noticed
     case killed
+    // Without a process.
+    case resting
+    case pausing
+    case queued
+    case launching
 }
 
 /// Everything that can happen to a client: the rows.
@@ -33,6 +38,9 @@ enum Happening: String, CaseIterable {
     case frozen, frozenStale, notFrozenYet, notFrozenYetStale, freezeFailed, freezeFailedStale
     case foundRunning
     case exit
+    case endedWell, endedBadly, rejoin
+    // What concerns its coming back.
+    case saveState, hibernate, launch, declare, disown, memoryPressure
     // What concerns everybody.
     case timer, stop, registerAgain
 }
@@ -45,8 +53,8 @@ struct Cell {
     private var task: UInt64 = 1
 
     init(_ phase: Phase) throws {
-        client = try bench.register("the.client")
-        socket = try bench.handOver(from: client)
+        client = try bench.register("the.client", isLaunchable: true)
+        socket = try bench.handOver(from: client, survives: true)
         try go(to: phase)
     }
 
@@ -90,6 +98,21 @@ struct Cell {
         case .killed:
             try go(to: .suspended)
             bench.command(.quit, client)
+        case .resting:
+            try go(to: .suspended)
+            bench.turn(.memoryPressure([ClientSize(client, bytes: 1)]))
+            bench.turn(.ended(client, .failed))
+        case .pausing:
+            try go(to: .active)
+            bench.turn(.ended(client, .failed))
+        case .queued:
+            // While memory is short nobody is launched that nobody waits for.
+            try go(to: .pausing)
+            bench.turn(.memoryPressure([]))
+            bench.pass(.seconds(1))
+        case .launching:
+            try go(to: .resting)
+            bench.command(.launch, client)
         }
     }
 
@@ -130,6 +153,15 @@ struct Cell {
         case .freezeFailedStale: .freezeFailed(client, epoch: bench.lastEpoch &- 1)
         case .foundRunning: .foundRunning(client)
         case .exit: .gone(client)
+        case .endedWell: .ended(client, .succeeded)
+        case .endedBadly: .ended(client, .failed)
+        case .rejoin: rejoining
+        case .saveState: said(.saveState(byteCount: 1_000))
+        case .hibernate: said(.hibernate)
+        case .launch: .command(.launch, client, Bench.key)
+        case .declare: declaration
+        case .disown: disowning
+        case .memoryPressure: .memoryPressure([ClientSize(client, bytes: 1)])
         case .timer: .timer
         case .stop: .stop
         case .registerAgain: registration
@@ -148,9 +180,15 @@ struct Cell {
         .message(message, from: client, Bench.key)
     }
 
-    private var registration: Event {
-        guard let identifier = ClientIdentifier("the.client") else { return .timer }
-        return .registration(
-            Registration(identifier: identifier, user: 1_000, modes: .voip), Bench.key)
+    private var theClient: Registration? {
+        guard let identifier = ClientIdentifier("the.client") else { return nil }
+        var registration = Registration(identifier: identifier, user: 1_000, modes: .voip)
+        registration.isLaunchable = true
+        return registration
     }
+
+    private var registration: Event { theClient.map { .registration($0, Bench.key) } ?? .timer }
+    private var rejoining: Event { theClient.map { .rejoined(client, $0, Bench.key) } ?? .timer }
+    private var declaration: Event { theClient.map { .launch($0, Bench.key) } ?? .timer }
+    private var disowning: Event { theClient.map { .disown($0.identifier, Bench.key) } ?? .timer }
 }

@@ -35,7 +35,8 @@ struct TakingOverTests {
         legacy.clients = [old]
         legacy.sockets = zip(sockets, conditions).map { token, conditions in
             var socket = Legacy.Socket(
-                token: token, owner: client, tag: .voip, isStream: true, request: 1, index: 0)
+                token: token, owner: client, tag: .voip, isStream: true, request: 1, index: 0, survives: false
+            )
             socket.conditions = conditions
             socket.endedInWake =
                 bench.core.condition(of: token) == .ended

@@ -28,6 +28,8 @@ struct TransitionTests {
         (.lingering, "background(linger)"), (.heldByTask, "background(task)"),
         (.heldByMedia, "background(media)"), (.preparing, "suspending"), (.freezing, "suspending"),
         (.suspended, "suspended"), (.noticed, "terminating"), (.killed, "terminating"),
+        (.resting, "dormant"), (.pausing, "dormant(pausing)"), (.queued, "dormant(queued)"),
+        (.launching, "launching"),
     ])
     func cellsStartWhereTheySay(_ pair: (phase: Phase, words: String)) throws {
         let cell = try Cell(pair.phase)
@@ -39,15 +41,18 @@ struct TransitionTests {
     func actionsNameTheRightClientAndRequest(_ phase: Phase, _ happening: Happening) throws {
         var cell = try Cell(phase)
         _ = cell.happens(happening)
-        let again: Set<Happening> = [.registerAgain]
+        let again: Set<Happening> = [.registerAgain, .declare]
         for action in cell.bench.actions.actions {
             switch action {
-            case .answer(_, let client, let key), .handedOver(_, let client, let key):
+            case .answer(_, let client, let key), .handedOver(_, let client, let key),
+                .rejoined(let client, let key):
                 #expect(client == cell.client && key == Bench.key)
             case .registered(_, let key), .refuseRegistration(_, let key), .commandAnswer(_, let key):
                 #expect(key == Bench.key)
             case .notify(let client, _), .freeze(let client, _), .checkFreeze(let client, _),
-                .thaw(let client), .kill(let client, _), .forget(let client), .trace(let client, _):
+                .thaw(let client), .kill(let client, _), .forget(let client), .trace(let client, _),
+                .park(let client), .launch(let client), .declared(let client), .keepState(let client),
+                .dropState(let client):
                 #expect(client == cell.client || again.contains(happening))
             case .arm(let token), .close(let token), .beginOffload(let token), .endOffload(let token),
                 .ping(let token, _), .lookForAnswer(let token):

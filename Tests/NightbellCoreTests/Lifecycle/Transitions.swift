@@ -8,6 +8,9 @@ enum Transitions {
     /// May be stopped.
     private static let asleep: [Phase] = [.freezing, .suspended]
     private static let ending: [Phase] = [.noticed, .killed]
+    /// Without a process, or with one that has not said who it is.
+    private static let dormant: [Phase] = [.resting, .pausing, .queued]
+    private static let absent: [Phase] = dormant + [.launching]
 
     typealias Row = [(phases: [Phase], outcome: String)]
 
@@ -15,6 +18,8 @@ enum Transitions {
         switch happening {
         case .handOver:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + ending, "= handedOver:2"),
                 ([.preparing], "background(linger) cancelled handedOver:2"),
@@ -22,6 +27,8 @@ enum Transitions {
             ]
         case .releaseOwn:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + ending, "= close done"),
                 ([.preparing], "background(linger) cancelled close done"),
@@ -29,6 +36,8 @@ enum Transitions {
             ]
         case .releaseStale:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + ending, "= refused:invalidToken"),
                 ([.preparing], "background(linger) cancelled refused:invalidToken"),
@@ -36,6 +45,8 @@ enum Transitions {
             ]
         case .enterBackground:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 ([.inactive, .active], "background(entering) done didEnterBackground"),
                 ([.entering, .openWake, .lingering, .heldByTask, .heldByMedia], "= done"),
@@ -45,6 +56,8 @@ enum Transitions {
             ]
         case .backgroundEntered:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (
                     asleep + ending + [
@@ -56,6 +69,8 @@ enum Transitions {
             ]
         case .enterForeground:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 ([.inactive, .entering, .openWake, .lingering, .heldByTask, .heldByMedia], "active done"),
                 ([.active], "= done"),
@@ -65,6 +80,8 @@ enum Transitions {
             ]
         case .setKeepAlive:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + ending, "= done"),
                 ([.preparing], "background(linger) cancelled done"),
@@ -72,6 +89,8 @@ enum Transitions {
             ]
         case .setKeepAliveTooShort:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + ending, "= refused:timeoutTooShort"),
                 ([.preparing], "background(linger) cancelled refused:timeoutTooShort"),
@@ -79,6 +98,8 @@ enum Transitions {
             ]
         case .clearKeepAlive:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + ending, "= done"),
                 ([.preparing], "background(linger) cancelled done"),
@@ -86,6 +107,8 @@ enum Transitions {
             ]
         case .beginTask:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 ([.inactive, .active, .heldByTask], "= task"),
                 ([.entering], "background(entering+task) task"),
@@ -98,6 +121,8 @@ enum Transitions {
             ]
         case .endTask:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (
                     ending + [.inactive, .active, .entering, .openWake, .lingering, .heldByMedia],
@@ -109,6 +134,8 @@ enum Transitions {
             ]
         case .endUnknownTask:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + ending, "= refused:invalidTask"),
                 ([.preparing], "background(linger) cancelled refused:invalidTask"),
@@ -116,6 +143,8 @@ enum Transitions {
             ]
         case .timeRemaining:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 ([.inactive, .active, .heldByMedia], "= unlimited"),
                 ([.entering, .openWake, .lingering], "= left:180"),
@@ -126,6 +155,8 @@ enum Transitions {
             ]
         case .media:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (ending + [.inactive, .active, .heldByMedia], "= done"),
                 ([.entering], "background(entering+media) done"),
@@ -137,23 +168,31 @@ enum Transitions {
             ]
         case .ready:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + asleep + ending, "= done"),
                 ([.preparing], "= freeze done"),
             ]
         case .readyStale:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + asleep + ending + [.preparing], "= done"),
             ]
         case .readyNotIdle:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + asleep + ending, "= done"),
                 ([.preparing], "background(linger) cancelled done"),
             ]
         case .wakeDone:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (
                     asleep + ending + [
@@ -165,11 +204,15 @@ enum Transitions {
             ]
         case .wakeDoneStale:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "="),
                 (runs + asleep + ending + [.preparing], "= done"),
             ]
         case .wake:
             [
+                (dormant, "launching ok launch"),
+                ([.launching], "= ok"),
                 ([.gone], "= refused:noSuchClient"),
                 ([.inactive, .active, .openWake], "= ok wake:request"),
                 ([.entering], "background(entering+wake) ok wake:request"),
@@ -182,6 +225,8 @@ enum Transitions {
             ]
         case .suspend:
             [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
                 ([.gone], "= refused:noSuchClient"),
                 ([.inactive], "= refused:illegalState(inactive)"),
                 ([.active], "= refused:illegalState(active)"),
@@ -192,6 +237,8 @@ enum Transitions {
             ]
         case .quit:
             [
+                (dormant, "notRunning close forget ok"),
+                ([.launching], "terminating kill:quitByUser ok"),
                 ([.gone], "= refused:noSuchClient"),
                 (runs + [.preparing], "terminating willTerminate ok"),
                 (asleep, "terminating kill:quitByUser ok"),
@@ -199,31 +246,41 @@ enum Transitions {
             ]
         case .readable:
             [
+                ([.resting, .queued], "launching launch"),
+                ([.pausing, .launching], "="),
                 (runs + ending + [.gone, .preparing], "="),
                 (asleep, "background(wake) thaw wake:socket"),
             ]
         case .peerClosed:
             [
+                ([.resting, .queued], "launching launch"),
+                ([.pausing, .launching], "="),
                 (runs + ending + [.gone, .preparing], "="),
                 (asleep, "background(wake) thaw wake:socket"),
             ]
         case .hangUp:
             [
+                ([.resting, .queued], "launching launch"),
+                ([.pausing, .launching], "="),
                 (runs + ending + [.gone, .preparing], "="),
                 (asleep, "background(wake) thaw wake:socket"),
             ]
         case .error:
             [
+                ([.resting, .queued], "launching launch"),
+                ([.pausing, .launching], "="),
                 (runs + ending + [.gone, .preparing], "="),
                 (asleep, "background(wake) thaw wake:socket"),
             ]
         case .nothing:
             [
+                (absent, "= arm"),
                 (runs + ending + [.gone, .preparing], "="),
                 (asleep, "= arm"),
             ]
         case .frozen:
             [
+                (absent, "="),
                 (runs + ending + [.gone, .preparing, .suspended], "="),
                 ([.freezing], "suspended"),
             ]
@@ -241,6 +298,7 @@ enum Transitions {
             ]
         case .freezeFailed:
             [
+                (absent, "="),
                 (runs + ending + [.gone, .preparing, .suspended], "="),
                 ([.freezing], "background(linger) failed thaw cancelled"),
             ]
@@ -250,16 +308,93 @@ enum Transitions {
             ]
         case .foundRunning:
             [
+                (absent, "="),
                 (runs + ending + [.gone, .preparing, .freezing], "="),
                 ([.suspended], "background(linger) thaw cancelled"),
             ]
         case .exit:
             [
+                (absent, "notRunning close forget"),
                 ([.gone], "="),
                 (runs + asleep + ending + [.preparing], "notRunning close forget"),
             ]
+        case .endedWell:
+            [
+                ([.gone] + dormant, "="),
+                (runs + asleep + ending + [.preparing], "notRunning close forget"),
+                ([.launching], "dormant(pausing) crashed park"),
+            ]
+        case .endedBadly:
+            [
+                ([.gone] + dormant, "="),
+                ([.inactive], "dormant(pausing) crashed park arm"),
+                (
+                    asleep + [
+                        .active, .entering, .openWake, .lingering, .heldByTask, .heldByMedia, .preparing,
+                        .launching,
+                    ], "dormant(pausing) crashed park"
+                ),
+                (ending, "notRunning close forget"),
+            ]
+        case .rejoin:
+            [
+                ([.gone], "= refused:noSuchClient"),
+                (runs + asleep + ending + dormant + [.preparing], "= refused:identifierInUse"),
+                ([.launching], "background(wake) rejoined wake:request"),
+            ]
+        case .saveState:
+            [
+                ([.gone], "="),
+                (runs + asleep + ending + [.preparing], "= keep done"),
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
+            ]
+        case .hibernate:
+            [
+                ([.gone], "="),
+                (runs + ending + [.preparing], "= done"),
+                (asleep, "terminating done kill:hibernation"),
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
+            ]
+        case .launch:
+            [
+                ([.gone], "= refused:noSuchClient"),
+                (runs + asleep + [.preparing, .launching], "= ok"),
+                (ending, "= refused:illegalState(terminating)"),
+                (dormant, "launching ok launch"),
+            ]
+        case .declare:
+            [
+                ([.gone], "= declared ok launch"),
+                (runs + asleep + ending + [.preparing, .launching], "= ok"),
+                (dormant, "launching ok launch"),
+            ]
+        case .disown:
+            [
+                ([.gone], "= ok"),
+                ([.inactive], "= refused:illegalState(inactive)"),
+                ([.active], "= refused:illegalState(active)"),
+                (
+                    [.entering, .openWake, .lingering, .heldByTask, .heldByMedia],
+                    "= refused:illegalState(background)"
+                ),
+                ([.preparing, .freezing], "= refused:illegalState(suspending)"),
+                ([.suspended], "= refused:illegalState(suspended)"),
+                (ending, "= refused:illegalState(terminating)"),
+                (dormant, "notRunning close forget ok"),
+                ([.launching], "= refused:illegalState(launching)"),
+            ]
+        case .memoryPressure:
+            [
+                ([.suspended], "terminating kill:memoryPressure"),
+                (Phase.allCases.filter { $0 != .suspended }, "="),
+            ]
         case .timer:
             [
+                ([.resting], "="),
+                ([.pausing, .queued], "launching launch"),
+                ([.launching], "terminating overran:launch kill:launchOverran"),
                 ([.gone, .inactive, .active, .suspended, .killed], "="),
                 ([.entering], "suspending overran:enteringBackground prepare"),
                 ([.openWake], "suspending overran:wake prepare"),
@@ -271,6 +406,8 @@ enum Transitions {
             ]
         case .stop:
             [
+                (dormant, "notRunning close forget"),
+                ([.launching], "="),
                 (ending + [.gone], "="),
                 ([.inactive, .active, .openWake], "= wake:stopping"),
                 ([.entering], "background(entering+wake) wake:stopping"),
@@ -282,6 +419,9 @@ enum Transitions {
             ]
         case .registerAgain:
             [
+                ([.resting], "inactive rejoined"),
+                ([.pausing, .queued], "inactive rejoined wake:relaunched"),
+                ([.launching], "= refused:identifierInUse"),
                 ([.gone], "= registered"),
                 (runs + asleep + ending + [.preparing], "= refused:identifierInUse"),
             ]

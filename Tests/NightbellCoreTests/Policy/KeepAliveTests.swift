@@ -53,6 +53,26 @@ struct KeepAliveTests {
         #expect(actions.contains(.trace(client, .keepAliveLate(by: late))) == (moment == .after))
     }
 
+    @Test func runsBeforeASilenceThatWouldMakeItLate() throws {
+        var (bench, first) = try sleeper()
+        let second = try bench.register()
+        bench.say(.enterBackground, from: second)
+        bench.say(.setKeepAliveTimeout(.seconds(650)), from: second)
+        let third = try bench.register()
+        bench.say(.enterBackground, from: third)
+        bench.say(.setKeepAliveTimeout(.seconds(700)), from: third)
+        bench.pass(.seconds(589))
+        bench.core.prepareForSilence(of: .seconds(10), at: bench.now)
+        #expect(bench.turn().wakes.isEmpty, "it has time")
+        bench.pass(.seconds(1))
+        bench.core.prepareForSilence(of: .seconds(10), at: bench.now)
+        bench.turn()
+        // The window of the third has not begun.
+        #expect([first, second, third].map { bench.counters($0).keepAliveRuns } == [1, 1, 0])
+        bench.core.prepareForSilence(of: .seconds(10), at: bench.now)
+        #expect(bench.turn().wakes.isEmpty, "they have run")
+    }
+
     @Test func settingItAgainReplacesIt() throws {
         var (bench, client) = try sleeper()
         bench.pass(.seconds(300))

@@ -59,14 +59,16 @@ struct Bench {
 
     mutating func register(
         _ name: String? = nil, user: UserID = 1_000, modes: Modes = [.voip, .audio],
-        policy: WakeLimitPolicy = .linger
+        policy: WakeLimitPolicy = .linger, isLaunchable: Bool = false, exitsOnSuspend: Bool = false
     ) throws(Unexpected) -> ClientID {
         registrations += 1
         guard let identifier = ClientIdentifier(name ?? "client.\(registrations)") else {
             throw .noIdentifier
         }
-        let registration = Registration(
+        var registration = Registration(
             identifier: identifier, user: user, modes: modes, wakeLimitPolicy: policy)
+        registration.isLaunchable = isLaunchable
+        registration.exitsOnSuspend = exitsOnSuspend
         for case .registered(let client, _) in turn(.registration(registration, Self.key)) { return client }
         throw .notRegistered
     }
@@ -77,8 +79,10 @@ struct Bench {
         return actions.adoptions.first
     }
 
-    mutating func handOver(from client: ClientID) throws(Unexpected) -> SocketToken {
-        guard case .success(let token) = handOver(SocketOffer(tag: .voip), from: client) else {
+    mutating func handOver(from client: ClientID, survives: Bool = false) throws(Unexpected) -> SocketToken {
+        var offer = SocketOffer(tag: .voip)
+        offer.survives = survives
+        guard case .success(let token) = handOver(offer, from: client) else {
             throw .notAdopted
         }
         return token

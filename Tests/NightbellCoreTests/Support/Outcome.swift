@@ -11,7 +11,12 @@ func outcome(of client: ClientID, before: String, in bench: Bench) -> String {
 /// The state of a client with what can be seen of its sub-phase.
 func phase(of client: ClientID, in bench: Bench) -> String {
     let state = bench.core.state(of: client)
-    guard state == .background, let view = bench.core.view(of: client, at: bench.now) else {
+    let view = bench.core.view(of: client, at: bench.now)
+    if state == .dormant, let launches = view?.launches {
+        return launches.notBefore != nil
+            ? "dormant(pausing)" : launches.reasons.isEmpty ? "dormant" : "dormant(queued)"
+    }
+    guard state == .background, let view else {
         return "\(state)"
     }
     let holds = [
@@ -43,6 +48,12 @@ private func words(_ action: Action) -> String? {
     case .thaw: "thaw"
     case .kill(_, let reason): "kill:\(reason)"
     case .forget: "forget"
+    case .park: "park"
+    case .launch: "launch"
+    case .rejoined: "rejoined"
+    case .declared: "declared"
+    case .keepState: "keep"
+    case .dropState: "drop"
     case .trace(_, let trace): words(trace)
     }
 }
@@ -82,8 +93,10 @@ private func words(_ trace: Trace) -> String? {
     case .suspensionFailed: "failed"
     case .keepAliveLate: "LATE"
     case .tooManyWakes: "tooMany"
+    case .crashed: "crashed"
+    case .gaveUp: "gaveUp"
     case .registered, .gone, .state, .woken, .suspensionCancelled, .foundRunning, .adopted, .refusedSocket,
-        .released, .terminated:
+        .released, .terminated, .parked, .launching, .rejoined, .stateDropped:
         nil
     }
 }
@@ -92,8 +105,8 @@ extension WakeReasons {
     var words: String {
         let names: [(WakeReasons, String)] = [
             (.socket, "socket"), (.keepAlive, "keepAlive"), (.request, "request"),
-            (.clientMessage, "clientMessage"), (.supervisorStopping, "stopping"),
-            (.unanswered, "unanswered"), (.pathLost, "pathLost"),
+            (.clientMessage, "clientMessage"), (.supervisorStopping, "stopping"), (.launched, "launched"),
+            (.relaunched, "relaunched"), (.unanswered, "unanswered"), (.pathLost, "pathLost"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }

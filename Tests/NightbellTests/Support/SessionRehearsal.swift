@@ -81,6 +81,7 @@ struct SessionRehearsal {
         case .connectionLost(let error): "lost \(error.code)"
         case .reconnected: "reconnected"
         case .socketLost(_, let error): "socket lost \(error.code)"
+        case .restored(let context): "restored \(context.sockets.count)"
         case .keepAliveLost(let error): "keep-alive lost \(error.code)"
         }
     }

@@ -1,0 +1,41 @@
+package import ArgumentParser
+
+package struct RelaunchCommand: ParsableCommand {
+    package static let configuration = CommandConfiguration(
+        commandName: "relaunch",
+        abstract: "Calls dormant clients, which have no process: packet → first byte read by a new one.")
+
+    @Option(help: "How clients would be stopped.")
+    package var suspend = SuspensionMethod.cgroup
+
+    @Option(help: "Dormant clients, each with a parked TCP connection; the floor gets as many.")
+    package var clients = 1_000
+
+    @Option(help: "A first population, to tell growth from what is there anyway.")
+    package var firstClients = 100
+
+    @Option(help: "Calls to each side in a round.")
+    package var calls = 200
+
+    @Option(help: "Rounds; the figures are medians of theirs.")
+    package var rounds = 5
+
+    @OptionGroup package var common: CommonOptions
+
+    package init() {}
+
+    package func validate() throws {
+        guard (2...8_000).contains(clients), (1..<clients).contains(firstClients) else {
+            throw ValidationError("--clients: from 2 to 8000, and more than --first-clients")
+        }
+        guard calls > 0, rounds > 0 else { throw ValidationError("--calls and --rounds are at least 1") }
+    }
+
+    package func run() throws {
+        let bench = try common.bench()
+        let settings = RelaunchRun.Settings(
+            suspension: suspend, clients: clients, firstClients: firstClients, calls: calls, rounds: rounds,
+            seed: common.seed)
+        try common.tell(try RelaunchRun(settings: settings, bench: bench).run())
+    }
+}

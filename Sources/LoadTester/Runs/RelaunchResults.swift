@@ -1,0 +1,130 @@
+import Presentation
+
+/// What a `relaunch` run showed.
+struct RelaunchResults {
+    struct Round {
+        var ours = Latencies()
+        var floor = Latencies()
+        var lost = 0
+        var lostByFloor = 0
+
+        mutating func note(_ nanoseconds: Int64, isOurs: Bool) {
+            if isOurs {
+                ours.record(nanoseconds: nanoseconds)
+            } else {
+                floor.record(nanoseconds: nanoseconds)
+            }
+        }
+
+        mutating func noteLoss(isOurs: Bool) {
+            if isOurs { lost += 1 } else { lostByFloor += 1 }
+        }
+
+        func line(_ number: Int) -> String {
+            let (a, b) = (ours.percentile(50), floor.percentile(50))
+            return "round \(number): p50 \(figure(a)) µs, floor \(figure(b))"
+        }
+    }
+
+    let settings: RelaunchRun.Settings
+    var rounds: [Round] = []
+    var memoryEmpty = 0
+    var memoryFirst = 0
+    var memoryAll = 0
+    var answered = 0
+    var everybodySeconds = 0.0
+    var machine = Machine()
+
+    init(settings: RelaunchRun.Settings) {
+        self.settings = settings
+    }
+
+    var lost: Int { rounds.reduce(0) { $0 + $1.lost } }
+    var figures: LatencyFigures { LatencyFigures(rounds: rounds.map(\.ours)) }
+    var floorFigures: LatencyFigures { LatencyFigures(rounds: rounds.map(\.floor)) }
+
+    func ratio(_ percentile: Double) -> Double {
+        medianRatio(
+            rounds.map { $0.ours.percentile(percentile) },
+            over: rounds.map { $0.floor.percentile(percentile) })
+    }
+
+    var bytesPerClient: Double {
+        Double(memoryAll - memoryFirst) / Double(settings.clients - settings.firstClients)
+    }
+}
+
+extension RelaunchResults: Reportable {
+    var command: String { "relaunch" }
+
+    var json: JSON {
+        [
+            "command": "relaunch",
+            "suspend": .string(settings.suspension.rawValue),
+            "clients": .integer(Int64(settings.clients)),
+            "rounds": .integer(Int64(settings.rounds)),
+            "calls": .integer(Int64(settings.calls * settings.rounds)),
+            "seed": .unsigned(settings.seed),
+            "lost": .integer(Int64(lost)),
+            "latency_us": figures.json,
+            "floor": [
+                "lost": .integer(Int64(rounds.reduce(0) { $0 + $1.lostByFloor })),
+                "latency_us": floorFigures.json,
+            ],
+            "ratio": ["p50": .rounded(ratio(50)), "p90": .rounded(ratio(90)), "p99": .rounded(ratio(99))],
+            "memory": [
+                "bytes_empty": .integer(Int64(memoryEmpty)),
+                "bytes_per_dormant_client": .rounded(bytesPerClient, digits: 0),
+            ],
+            "everybody": [
+                "called": .integer(Int64(settings.clients)), "answered": .integer(Int64(answered)),
+                "seconds": .rounded(everybodySeconds),
+            ],
+            "machine": machine.json,
+        ]
+    }
+
+    var tables: [ReportTable] {
+        let (a, b) = (figures, floorFigures)
+        var latency = ReportTable(
+            title: "Packet → first byte read by a new process",
+            columns: ["", "Nightbell, µs", "floor, µs", "ratio"])
+        let rows = [("p50", a.p50, b.p50, 50.0), ("p90", a.p90, b.p90, 90), ("p99", a.p99, b.p99, 99)]
+        for (name, ours, floor, percentile) in rows {
+            latency.rows.append([name, figure(ours), figure(floor), figure(ratio(percentile), digits: 2)])
+        }
+        latency.rows.append(["max", figure(a.max), figure(b.max), ""])
+        latency.note =
+            "the floor spawns the same program with the socket; medians of \(settings.rounds) rounds"
+        return [
+            latency,
+            ReportTable(
+                title: "\(settings.clients) dormant phones", columns: ["", ""],
+                rows: [
+                    ["bytes a phone", figure(bytesPerClient, digits: 0)],
+                    ["all called at once: answered", "\(answered)"],
+                    ["within seconds", figure(everybodySeconds, digits: 2)],
+                ]),
+        ]
+    }
+
+    var verdicts: [Verdict] {
+        [
+            Verdict("p50 over floor", ratio(50), atMost: 1.5),
+            Verdict("lost", Double(lost), atMost: 0),
+            Verdict("bytes of a dormant client", bytesPerClient, atMost: 1_024),
+            Verdict("not answered", Double(settings.clients - answered), atMost: 0),
+        ]
+    }
+
+    var charts: [Chart] {
+        var (ours, floor) = (Latencies(), Latencies())
+        for round in rounds {
+            ours.add(round.ours)
+            floor.add(round.floor)
+        }
+        return [
+            .percentiles(title: "Latency by percentile", [("Nightbell", ours.curve), ("floor", floor.curve)])
+        ]
+    }
+}

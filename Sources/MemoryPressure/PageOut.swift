@@ -1,0 +1,137 @@
+package import CLinux
+package import Descriptors
+import Glibc
+
+/// Writes the memory of sleeping processes to swap (`process_madvise(2)`, `MADV_PAGEOUT`), on a thread of its own that
+/// exists only while there is something to write: it waits for the disk.
+@safe
+package final class PageOut: @unchecked Sendable {
+    // Sendable: what may change is touched with the lock held only.
+
+    /// Enough for one call of the system, and little enough to be interrupted between two.
+    private static let rangesPerCall = 64
+
+    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+    private var waiting: [(id: UInt64, pidfd: CInt, pid: pid_t)] = []
+    /// Whose memory is being written; nil once it is awake again.
+    private var current: UInt64?
+    private var isRunning = false
+
+    package init() {
+        unsafe mutex = .allocate(capacity: 1)
+        unsafe pthread_mutex_init(mutex, nil)
+    }
+
+    deinit {
+        unsafe pthread_mutex_destroy(mutex)
+        unsafe mutex.deallocate()
+    }
+
+    /// Whether there is anything to write to.
+    package static var hasSwap: Bool {
+        guard let text = try? SmallFile.readText("/proc/swaps") else { return false }
+        return text.split(separator: "\n").count > 1
+    }
+
+    /// A process sleeps.
+    package func begin(_ id: UInt64, _ process: borrowing ProcessHandle) throws(SystemError) {
+        let pidfd = try OwnedDescriptor(duplicating: process.rawValue)
+        let pid = process.pid
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        waiting.append((id, pidfd.take(), pid))
+        if !isRunning { isRunning = startThread() }
+    }
+
+    /// It is awake: what is not written yet stays where it is.
+    package func cancel(_ id: UInt64) {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        if current == id { current = nil }
+        for index in waiting.indices.reversed() where waiting[index].id == id {
+            OwnedDescriptor(adopting: waiting.remove(at: index).pidfd).close()
+        }
+    }
+
+    // MARK: The thread
+
+    private func startThread() -> Bool {
+        var attributes = pthread_attr_t()
+        unsafe pthread_attr_init(&attributes)
+        unsafe pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
+        unsafe pthread_attr_setstacksize(&attributes, 256 * 1_024)
+        defer { unsafe pthread_attr_destroy(&attributes) }
+        var thread = pthread_t()
+        let context = unsafe Unmanaged.passRetained(self)
+        let code = unsafe pthread_create(
+            &thread, &attributes,
+            { context in
+                guard let context = unsafe context else { return nil }
+                unsafe Unmanaged<PageOut>.fromOpaque(context).takeRetainedValue().work()
+                return nil
+            }, context.toOpaque())
+        if code != 0 { unsafe context.release() }
+        return code == 0
+    }
+
+    private func work() {
+        while let (id, pidfd, pid) = next() {
+            let descriptor = OwnedDescriptor(adopting: pidfd)
+            _ = Self.pageOut(descriptor.rawValue, pid) { self.isCurrent(id) }
+            descriptor.close()
+        }
+    }
+
+    private func next() -> (id: UInt64, pidfd: CInt, pid: pid_t)? {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        guard !waiting.isEmpty else {
+            isRunning = false
+            current = nil
+            return nil
+        }
+        let job = waiting.removeFirst()
+        current = job.id
+        return job
+    }
+
+    private func isCurrent(_ id: UInt64) -> Bool {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        return current == id
+    }
+
+    // MARK: One process
+
+    /// Writes the memory of a process as long as `goesOn` says so. Returns how much of it was advised on, in bytes; an
+    /// error ends it.
+    @discardableResult
+    package static func pageOut(
+        _ pidfd: CInt, _ pid: pid_t, while goesOn: () -> Bool
+    ) -> Result<Int, SystemError> {
+        guard let maps = try? SmallFile.readText("/proc/\(pid)/maps") else {
+            return .failure(SystemError(code: ESRCH, call: "read maps"))
+        }
+        let ranges = maps.split(separator: "\n").compactMap(range)
+        var total = 0
+        for start in stride(from: 0, to: ranges.count, by: rangesPerCall) where goesOn() {
+            var part = unsafe ranges[start..<min(start + rangesPerCall, ranges.count)].map { range in
+                unsafe iovec(
+                    iov_base: UnsafeMutableRawPointer(bitPattern: range.lowerBound), iov_len: range.count)
+            }
+            let count = unsafe clinux_page_out(pidfd, &part, CUnsignedLong(part.count))
+            guard count >= 0 else { return .failure(SystemError("process_madvise")) }
+            total += Int(count)
+        }
+        return .success(total)
+    }
+
+    /// Memory that can be written: not the kernel's own pages, nor what no page is behind.
+    private static func range(_ line: Substring) -> Range<UInt>? {
+        let fields = line.split(separator: " ", omittingEmptySubsequences: true)
+        guard fields.count >= 5, fields.count < 6 || !fields[5].hasPrefix("[v") else { return nil }
+        let bounds = fields[0].split(separator: "-").compactMap { UInt($0, radix: 16) }
+        guard bounds.count == 2, bounds[0] < bounds[1] else { return nil }
+        return bounds[0]..<bounds[1]
+    }
+}

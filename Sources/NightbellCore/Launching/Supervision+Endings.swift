@@ -1,0 +1,135 @@
+/// What becomes of a client whose process has ended.
+extension Supervision {
+    mutating func processEnded(
+        _ client: ClientID, _ ending: Ending, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        guard !isStopping else { return forget(client, at: now, into: &actions) }
+        switch clients[client.id].lifecycle {
+        case .notRunning, .dormant:
+            break  // that was another process, which is over already
+        case .terminating(let terminating):
+            ended(client, terminating.reason, at: now, into: &actions)
+        case .launching where ending == .succeeded && clients[client.id].launches.mayHaveBeenTold:
+            // It had been welcomed, by somebody who is gone.
+            forget(client, at: now, into: &actions)
+        case .launching:
+            crashed(client, at: now, into: &actions)
+        case .inactive, .active, .background, .suspending, .suspended:
+            switch ending {
+            case .succeeded where !mutated(.relaunchesAfterSuccess):
+                forget(client, at: now, into: &actions)
+            case .succeeded: crashed(client, at: now, into: &actions)
+            case .failed: crashed(client, at: now, into: &actions)
+            }
+        }
+    }
+
+    /// It was we who ended it.
+    private mutating func ended(
+        _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        switch reason {
+        case .quitByUser:
+            guard mutated(.relaunchesQuit), hasSurvivors(client) else {
+                return forget(client, at: now, into: &actions)
+            }
+            park(client, .resting, at: now, into: &actions)
+        case .launchOverran:
+            crashed(client, at: now, into: &actions)
+        case .backgroundTasksOverran, .tooManyWakes:
+            guard clients[client.id].isLaunchable, hasSurvivors(client) else {
+                return forget(client, at: now, into: &actions)
+            }
+            park(client, .resting, at: now, into: &actions)
+        case .memoryPressure, .hibernation, .exitsOnSuspend:
+            guard clients[client.id].isLaunchable else { return forget(client, at: now, into: &actions) }
+            park(client, .resting, at: now, into: &actions)
+        }
+    }
+
+    /// It ended badly: it is launched again a few times, later and later, if it has to be reachable.
+    private mutating func crashed(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        count(client) { $0.crashes += 1 }
+        actions.append(.trace(client, .crashed))
+        let launches = clients[client.id].launches
+        if launches.hasSettled || hasRunLongEnough(client, at: now) {
+            clients[client.id].launches.inRow = 0
+            clients[client.id].launches.failuresAtStart = 0
+        } else {
+            clients[client.id].launches.failuresAtStart = min(launches.failuresAtStart, .max - 1) + 1
+        }
+        // What makes it stumble may be what it has saved.
+        if clients[client.id].launches.failuresAtStart >= 2, !mutated(.keepsBadState) {
+            dropState(client, into: &actions)
+        }
+
+        let isReachable = clients[client.id].modes.contains(.voip)
+        guard clients[client.id].isLaunchable, isReachable || hasSurvivors(client) else {
+            return forget(client, at: now, into: &actions)
+        }
+        let inRow = Int(clients[client.id].launches.inRow)
+        guard inRow < settings.launches.relaunches || mutated(.relaunchesForEver) else {
+            count(client) { $0.gaveUp += 1 }
+            actions.append(.trace(client, .gaveUp))
+            return forget(client, at: now, into: &actions)
+        }
+        clients[client.id].launches.inRow = UInt8(clamping: inRow + 1)
+        if isReachable, !mutated(.neverRelaunches) { clients[client.id].launches.reasons.insert(.relaunched) }
+        let pause =
+            mutated(.relaunchesAtOnce)
+            ? .zero
+            : doubled(settings.launches.retry, times: inRow, maximum: settings.launches.retryMaximum)
+        park(client, .waiting(until: now + pause), at: now, into: &actions)
+    }
+
+    /// Whether its process has said who it is, and lived on for long enough to be called sound.
+    private func hasRunLongEnough(_ client: ClientID, at now: Instant) -> Bool {
+        switch clients[client.id].lifecycle {
+        case .launching, .terminating(.killed(.launchOverran)), .terminating(.noticed(_, .launchOverran)):
+            false
+        case .notRunning, .inactive, .active, .background, .suspending, .suspended, .terminating, .dormant:
+            now >= clients[client.id].registeredAt + settings.launches.settled
+        }
+    }
+
+    private func hasSurvivors(_ client: ClientID) -> Bool {
+        clients[client.id].sockets.contains { sockets[$0.id].survives }
+    }
+
+    /// Its process is gone; what survives that is kept, and watched.
+    private mutating func park(
+        _ client: ClientID, _ dormant: Lifecycle.Dormant, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        for token in clients[client.id].sockets
+        where !sockets[token.id].survives && !mutated(.keepsAllSockets) {
+            remove(token, client)
+            actions.append(.close(token))
+        }
+        // The next process has not been told of any end. What it was told of fires again if it is still there.
+        for token in clients[client.id].sockets where sockets[token.id].condition == .ended {
+            sockets[token.id].condition = .held
+            clients[client.id].unarmed.append(token)
+        }
+        clients[client.id].fired.removeAll()
+        // Nobody has heard of it.
+        if clients[client.id].pendingWake.take() != nil { clients[client.id].lastWakeID -= 1 }
+        clients[client.id].launches.reasons.formUnion(noteFound(again: client))
+        clients[client.id].keepAlive = nil
+        clients[client.id].hibernates = false
+        clients[client.id].launches.isRejoined = false
+        clients[client.id].assertions = Assertions()
+        noteEndOfSleep(client, at: now)
+        enter(.dormant(dormant), client, at: now, into: &actions)
+        scheduleKeepAlive(client)
+        actions.append(.park(client))
+        actions.append(.trace(client, .parked))
+        goOnOffloading(client, at: now)
+        watchBeginnings(client)
+        if !mutated(.parksUnwatched) { armSockets(client, into: &actions) }
+        // A wish from before, such as a launch that came to nothing.
+        let reasons = clients[client.id].launches.reasons
+        if !reasons.isEmpty { requestLaunch(client, reasons.subtracting(.request), at: now, into: &actions) }
+    }
+}

@@ -1,0 +1,57 @@
+/// Clients without a process, when one supervisor takes over from another.
+extension Client {
+    /// Brings what was stored last in line with what had been done about it by then.
+    mutating func settle(_ old: Legacy.Client, at now: Instant, _ settings: Settings.Launches) {
+        guard old.progress != nil else {
+            // It was declared, and that is all.
+            guard old.presence != .registered else { return }
+            lifecycle = .dormant(.resting)
+            return launches.isRejoined = false
+        }
+        launches.mayHaveBeenTold = old.presence == .welcomed
+        let isThere = old.presence == .launched || old.presence == .welcomed
+        switch lifecycle {
+        case .launching:
+            // It was decided, and nobody came to do it.
+            if !isThere { lifecycle = .dormant(.queued) }
+        case .dormant, .terminating:
+            break
+        case .notRunning, .inactive, .active, .background, .suspending, .suspended:
+            guard isThere else { return }
+            // It has said who it is, and nobody came to welcome it: it says so again.
+            lifecycle = .launching(until: now + settings.budget)
+            enteredStateAt = now
+            launches.isRejoined = false
+            // Why it was launched is told again, as the same wake.
+            lastWakeID -= 1
+            launches.reasons.formUnion(lastWakeReasons)
+        }
+    }
+}
+
+extension Supervision {
+    /// It is in line again, or its launch goes on; its sockets are watched as before.
+    mutating func goOnWithoutProcess(_ client: ClientID, into actions: inout ActionBuffer) {
+        // Whoever parked it may not have come to close those that do not stay.
+        let stale = clients[client.id].sockets.filter {
+            !sockets[$0.id].survives && !mutated(.restoresAllSockets)
+        }
+        for token in stale {
+            remove(token, client)
+            actions.append(.close(token))
+        }
+        clients[client.id].assertions = Assertions()
+        _ = noteFound(again: client)
+        switch clients[client.id].lifecycle {
+        case .dormant(.queued):
+            if mutated(.restoresUnqueued) { break }
+            launchQueue.append(client, isUrgent: clients[client.id].launches.isUrgent)
+        case .launching:
+            if !mutated(.launchesAll) { launchQueue.begin(isUrgent: clients[client.id].launches.isUrgent) }
+        case .dormant(.resting), .dormant(.waiting), .notRunning, .inactive, .active, .background,
+            .suspending, .suspended, .terminating:
+            break
+        }
+        if !mutated(.restoresUnarmed) { armSockets(client, into: &actions) }
+    }
+}

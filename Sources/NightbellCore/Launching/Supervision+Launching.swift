@@ -1,0 +1,198 @@
+/// Launching clients: when it is time to, and what comes of it.
+extension Supervision {
+    /// Has a client without a process launched, as soon as it may be.
+    mutating func requestLaunch(
+        _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        guard case .dormant(let dormant) = clients[client.id].lifecycle else { return }
+        clients[client.id].launches.reasons.formUnion(reasons)
+        switch dormant {
+        case .resting:
+            enqueue(client, isUrgent: reasons.isUrgent)
+        case .waiting:
+            // A request does not wait. Traffic does: it may be what the program stumbles over.
+            if reasons.contains(.request) { enqueue(client, isUrgent: true) }
+        case .queued:
+            // Those behind it do not wait for its old place in line.
+            if reasons.isUrgent, !clients[client.id].launches.isUrgent { enqueue(client, isUrgent: true) }
+        }
+    }
+
+    private mutating func enqueue(_ client: ClientID, isUrgent: Bool) {
+        clients[client.id].lifecycle = .dormant(.queued)
+        clients[client.id].launches.isUrgent = isUrgent
+        launchQueue.append(client, isUrgent: isUrgent)
+    }
+
+    /// The pause of a client that has ended badly is over.
+    mutating func endPause(_ client: ClientID) {
+        let reasons = clients[client.id].launches.reasons
+        if reasons.isEmpty {
+            clients[client.id].lifecycle = .dormant(.resting)
+        } else {
+            enqueue(client, isUrgent: reasons.isUrgent)
+        }
+    }
+
+    /// Ends a turn: launches as many as may be at a time.
+    mutating func startLaunches(at now: Instant, into actions: inout ActionBuffer) {
+        if now >= pressedUntil { pressedUntil = Self.unpressed }
+        while let (client, isUrgent) = launchQueue.next(settings.launches, isPressed: now < pressedUntil) {
+            guard clients.contains(client.id), clients[client.id].launches.isUrgent == isUrgent,
+                case .dormant(.queued) = clients[client.id].lifecycle
+            else { continue }
+            let until = now + settings.launches.budget
+            if !mutated(.launchesAll) { launchQueue.begin(isUrgent: isUrgent) }
+            clients[client.id].launches.hasSettled = false
+            count(client) { $0.launches += 1 }
+            enter(.launching(until: until), client, at: now, into: &actions)
+            actions.append(.trace(client, .launching(clients[client.id].launches.reasons)))
+            endOffloads(client, into: &actions)
+            actions.append(.launch(client))
+            settle(client, at: now, into: &actions)
+        }
+    }
+
+    /// When those who wait only for memory may be launched again.
+    var launchDeadline: Instant? {
+        launchQueue.hasOthers && pressedUntil != Self.unpressed ? pressedUntil : nil
+    }
+
+    /// Memory has not been short lately.
+    static var unpressed: Instant { Instant(nanoseconds: .min) }
+
+    // MARK: Declared clients
+
+    /// A client that was declared in advance is to run.
+    mutating func launch(
+        _ registration: Registration, _ key: RequestKey?, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let refusal = prepareLaunch(registration, isRequested: key != nil, at: now, into: &actions)
+        if let key { actions.append(.commandAnswer(refusal, key)) }
+    }
+
+    private mutating func prepareLaunch(
+        _ registration: Registration, isRequested: Bool, at now: Instant, into actions: inout ActionBuffer
+    ) -> Refusal? {
+        let reasons: WakeReasons = isRequested ? .request : .launched
+        if let client = owners[registration.identifier]?.client,
+            owners[registration.identifier]?.user == registration.user
+        {
+            requestLaunch(client, reasons, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
+            return nil  // it runs, or will
+        }
+        guard registration.isLaunchable else { return .cannotLaunch }
+        if let refusal = refusal(of: registration) { return refusal }
+        let client = insert(registration, at: now, into: &actions)
+        clients[client.id].launches.isRejoined = false
+        actions.append(.declared(client))
+        actions.append(.trace(client, .registered))
+        enter(.dormant(.resting), client, at: now, into: &actions)
+        requestLaunch(client, reasons, at: now, into: &actions)
+        settle(client, at: now, into: &actions)
+        return nil
+    }
+
+    // MARK: The new process
+
+    /// The process that was launched says who it is. It is in the background, where it hears why it was launched.
+    mutating func rejoin(
+        _ client: ClientID, _ registration: Registration, _ key: RequestKey, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        guard !isStopping else { return actions.append(.refuseRegistration(.shuttingDown, key)) }
+        guard case .launching = clients[client.id].lifecycle,
+            clients[client.id].identifier == registration.identifier,
+            clients[client.id].user == registration.user
+        else { return actions.append(.refuseRegistration(.identifierInUse, key)) }
+        takeOver(client, registration, key, .background(.init()), at: now, into: &actions)
+    }
+
+    /// A process takes over what was kept of the last one's: launched by us, or started by its user.
+    mutating func takeOver(
+        _ client: ClientID, _ registration: Registration, _ key: RequestKey, _ lifecycle: Lifecycle,
+        at now: Instant, into actions: inout ActionBuffer
+    ) {
+        endOffloads(client, into: &actions)
+        clients[client.id].takeOver(permitted(registration), at: now)
+        let reasons = clients[client.id].launches.reasons
+        clients[client.id].launches.reasons = []
+        clients[client.id].lastRequest = key.request
+        // Who may have been welcomed may have asked for something since.
+        inherited[client] = clients[client.id].launches.mayHaveBeenTold ? InheritedRequests(last: 0) : nil
+        setQuit(false, registration.identifier, into: &actions)
+        actions.append(.rejoined(client, key))
+        actions.append(.trace(client, .rejoined))
+        enter(lifecycle, client, at: now, into: &actions)
+        if mutated(.forgetsWhatLaunched) { clients[client.id].fired.removeAll() }
+        if !reasons.isEmpty { wake(client, reasons, at: now, into: &actions) }
+        if clients[client.id].launches.mayHaveBeenTold, clients[client.id].pendingWake != nil {
+            clients[client.id].pendingWake = .repeated
+        }
+        clients[client.id].launches.mayHaveBeenTold = false
+        scheduleKeepAlive(client)
+    }
+
+    // MARK: State
+
+    mutating func saveState(_ byteCount: Int, _ client: ClientID, into actions: inout ActionBuffer) -> Answer
+    {
+        guard clients[client.id].isLaunchable else { return .refused(.cannotLaunch) }
+        let user = clients[client.id].user
+        let before = Int(clients[client.id].launches.stateBytes)
+        guard byteCount <= settings.quotas.stateBytesPerClient else {
+            return .refused(.stateTooLarge(limit: settings.quotas.stateBytesPerClient))
+        }
+        let left = settings.quotas.stateBytesPerUser - (users[user]?.stateBytes ?? 0) + before
+        guard byteCount <= left else { return .refused(.stateTooLarge(limit: max(0, left))) }
+        setStateSize(byteCount, client)
+        actions.append(byteCount == 0 ? .dropState(client) : .keepState(client))
+        return .done
+    }
+
+    mutating func dropState(_ client: ClientID, into actions: inout ActionBuffer) {
+        guard clients[client.id].launches.stateBytes > 0 else { return }
+        setStateSize(0, client)
+        actions.append(.trace(client, .stateDropped))
+        actions.append(.dropState(client))
+    }
+
+    private mutating func setStateSize(_ byteCount: Int, _ client: ClientID) {
+        let before = Int(clients[client.id].launches.stateBytes)
+        clients[client.id].launches.stateBytes = Int32(clamping: byteCount)
+        users[clients[client.id].user]?.stateBytes += Int(Int32(clamping: byteCount)) - before
+    }
+
+    // MARK: Memory
+
+    /// Ends suspended clients that can be launched again, the largest first.
+    mutating func relieve(
+        _ sizes: [ClientSize], at now: Instant, into actions: inout ActionBuffer
+    ) {
+        guard !isStopping else { return }
+        pressedUntil = now + settings.memoryPressure.pause
+        let candidates = sizes.filter { size in
+            guard clients.contains(size.client.id), clients[size.client.id].isLaunchable,
+                case .suspended = clients[size.client.id].lifecycle
+            else { return false }
+            return true
+        }
+        var largest = candidates.sorted {
+            ($1.bytes, $0.client.slot) < ($0.bytes, $1.client.slot)
+        }
+        if mutated(.endsSmallest) { largest.reverse() }
+        for size in largest.prefix(max(0, settings.memoryPressure.endsAtOnce)) {
+            guard case .suspended = clients[size.client.id].lifecycle else { continue }
+            count(size.client) { $0.endedUnderPressure += 1 }
+            noteEndOfSleep(size.client, at: now)
+            kill(size.client, .memoryPressure, at: now, into: &actions)
+            settle(size.client, at: now, into: &actions)
+        }
+    }
+}
+
+extension WakeReasons {
+    /// Whether somebody waits for the client.
+    var isUrgent: Bool { !isDisjoint(with: [.socket, .request, .unanswered, .pathLost]) }
+}

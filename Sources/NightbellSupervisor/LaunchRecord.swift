@@ -1,0 +1,154 @@
+import Descriptors
+import EventLoop
+import Glibc
+import Launching
+import NightbellCore
+import NightbellWire
+import SwiftProtobuf
+
+/// What the edge keeps of a client that can be launched, as long as the core knows the client.
+final class LaunchRecord {
+    let client: ClientID
+    let identifier: String
+    /// How, and as whom.
+    let recipe: LaunchRecipe
+    /// What its last process has left.
+    var state: [UInt8] = []
+    /// Its launch, while it is under way.
+    var attempt: LaunchAttempt?
+    /// Why it was found to be wrong, for people to read.
+    var problem: String?
+
+    init(_ client: ClientID, identifier: String, _ recipe: LaunchRecipe) {
+        self.client = client
+        self.identifier = identifier
+        self.recipe = recipe
+    }
+}
+
+/// How a client is started.
+enum LaunchRecipe {
+    /// As it was declared.
+    case declared(LaunchSpecification, ProcessIdentity?)
+    /// As a process of this client said that it was started itself. It runs as whoever that was: that is the kernel's
+    /// word. Encoded, because it is seldom needed and takes less room like that.
+    case recorded([UInt8], limits: [ResourceLimit], ProcessIdentity)
+
+    /// As it is shown.
+    var wire: WireLaunchSpecification {
+        switch self {
+        case .declared(let launch, _):
+            return WireLaunchSpecification.with {
+                $0.arguments = launch.arguments
+                $0.directory = launch.directory
+                $0.environment = launch.environment
+            }
+        case .recorded(let bytes, _, _):
+            do {
+                return try WireLaunchSpecification(serializedBytes: bytes)
+            } catch {
+                preconditionFailure("we have encoded it ourselves: \(error)")
+            }
+        }
+    }
+
+    /// What is to be launched, without what it takes over.
+    func order() throws(SystemError) -> LaunchOrder {
+        switch self {
+        case .declared(let launch, let identity):
+            if let identity { return LaunchOrder(launch, as: identity) }
+            return LaunchOrder(launch, as: try .own())
+        case .recorded(_, let limits, let identity):
+            var specification = LaunchSpecification(wire)
+            specification.limits = limits
+            return LaunchOrder(specification, as: identity)
+        }
+    }
+}
+
+extension LaunchSpecification {
+    init(_ wire: WireLaunchSpecification) {
+        self.init(arguments: wire.arguments, directory: wire.directory, environment: wire.environment)
+    }
+}
+
+/// A launch that is under way: from the making of the process until it says who it is.
+final class LaunchAttempt {
+    /// nil: another worker has made the process.
+    private var launch: Launch?
+    let process: ProcessHandle
+    private let report: Watch?
+    private let exit: Watch
+    /// The connection that was made for it.
+    let connection: UInt64
+    /// The sockets that it takes over, in the order of their descriptors.
+    let sockets: [SocketToken]
+    /// What it has said of itself to another worker, who may have welcomed it.
+    let introduction: Introduction?
+
+    struct Introduction {
+        var registration: Registration
+        var wantsWakeWord: Bool
+    }
+
+    /// The process is there, and waits.
+    init(
+        _ launch: consuming Launch, client: ClientID, connection: UInt64, sockets: [SocketToken],
+        loop: LoopExecutor
+    ) throws {
+        let process = try launch.process.duplicate()
+        report = try loop.watch(
+            launch.reportDescriptor, .read, .oneShot,
+            token: WatchToken(.launchReport, id: client.rawValue).rawValue)
+        exit = try Self.watchExit(process, client, loop)
+        self.launch = consume launch
+        self.process = process
+        self.connection = connection
+        self.sockets = sockets
+        introduction = nil
+        try self.report?.arm()
+    }
+
+    /// The process was made by another worker, and runs.
+    init(
+        _ process: consuming ProcessHandle, client: ClientID, connection: UInt64, sockets: [SocketToken],
+        _ introduction: Introduction?, loop: LoopExecutor
+    ) throws {
+        exit = try Self.watchExit(process, client, loop)
+        self.process = process
+        report = nil
+        self.connection = connection
+        self.sockets = sockets
+        self.introduction = introduction
+    }
+
+    private static func watchExit(
+        _ process: borrowing ProcessHandle, _ client: ClientID, _ loop: LoopExecutor
+    ) throws(LoopError) -> Watch {
+        let exit = try loop.watch(
+            process.rawValue, .read, .oneShot, token: WatchToken(.launchExit, id: client.rawValue).rawValue)
+        try exit.arm()
+        return exit
+    }
+
+    var pid: pid_t { process.pid }
+
+    /// Lets its program run.
+    func go() { launch?.go() }
+
+    var reportDescriptor: CInt? { launch?.reportDescriptor }
+
+    func outcome() -> Launch.Outcome? { launch?.outcome() }
+
+    func kill() throws(SystemError) { try process.signal(SIGKILL) }
+
+    func exitStatus() throws(SystemError) -> ExitStatus? { try process.exitStatus() }
+
+    /// The process goes on without us.
+    func end() {
+        report?.disarm()
+        exit.disarm()
+        // It has run its program if it has said who it is; else it has ended. Asked, the launch is over either way.
+        _ = launch?.outcome()
+    }
+}

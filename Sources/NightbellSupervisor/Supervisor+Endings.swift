@@ -1,0 +1,139 @@
+import Descriptors
+import Durability
+import Glibc
+import Launching
+import Logging
+import NightbellCore
+import NightbellWire
+import Suspension
+
+/// How clients end.
+extension Supervisor {
+    /// A client that can be launched, and whose connection has ended, has this long to end as well. The kernel closes
+    /// what a process has open before it tells that the process has ended.
+    private static let patience: Duration = .seconds(1)
+
+    /// The client's process has ended.
+    func processEnded(_ connection: Connection) {
+        guard case .client(let record) = connection.role else { return }
+        // What it said before that counts, and it has said it all.
+        if !connection.hasEnded { receiveMessages(connection) }
+        guard connections[connection.key] === connection, case .client = connection.role else { return }
+        let ending = Self.ending(of: record.process)
+        logger.debug("\(record.identifier) has \(ending)")
+        feed(.ended(record.id, ending))
+    }
+
+    /// Whether a process ended as it should. Those signals ask a process to end: whoever sends them means it.
+    static func ending(of process: borrowing ProcessHandle) -> Ending {
+        let status: ExitStatus?
+        do throws(SystemError) {
+            status = try process.exitStatus()
+        } catch {
+            return .failed
+        }
+        switch status {
+        case .exited(0), .signalled(SIGHUP), .signalled(SIGINT), .signalled(SIGTERM): return .succeeded
+        case .exited, .signalled, .unknown, nil: return .failed
+        }
+    }
+
+    // MARK: Connections that end first
+
+    /// A client has hung up. Whether it crashed or only wants to be none any more is known when its process has ended,
+    /// or has not for a while.
+    func hungUp(_ connection: Connection) {
+        guard case .client(let record) = connection.role else { return closeConnection(connection) }
+        guard !record.process.hasExited else {
+            connection.hasEnded = true
+            return processEnded(connection)
+        }
+        guard launches[record.id] != nil, !supervision.isStopping else {
+            return feed(.gone(record.id))
+        }
+        waitForEnd(of: connection)
+    }
+
+    /// The same, while the core's actions are carried out.
+    func hungUpLater(_ connection: Connection) {
+        guard case .client(let record) = connection.role, launches[record.id] != nil, !supervision.isStopping
+        else { return dropLater(connection) }
+        if !connection.isHungUp { waitForEnd(of: connection) }
+    }
+
+    private func waitForEnd(of connection: Connection) {
+        connection.hangUp()
+        hungUpConnections.append((connection.key, now + Self.patience))
+    }
+
+    /// Those that go on living without us are clients no more.
+    func forgetHungUp() {
+        while let first = hungUpConnections.first {
+            let connection = connections[first.key]
+            guard connection == nil || first.until <= now else { return }
+            hungUpConnections.removeFirst()
+            guard let connection, case .client(let record) = connection.role else { continue }
+            if record.process.hasExited { processEnded(connection) } else { feed(.gone(record.id)) }
+        }
+    }
+
+    // MARK: Those who are back already
+
+    /// Somebody says Hello. Who has this identifier, or was a client in the same process, may have ended without our
+    /// having come to it: a service manager starts a program again as soon as it has ended, and what has happened at
+    /// two descriptors is heard of in any order.
+    func noticeEnd(before hello: WireHello, _ newcomer: Connection) {
+        let client = ClientIdentifier(hello.identifier).flatMap { supervision.client(named: $0) }
+        if let client, let last = connection(of: client) {
+            noticeEnd(of: last, before: newcomer)
+        } else if let client, let record = launches[client], let attempt = record.attempt,
+            newcomer.launched != client, newcomer.credentials.pid != attempt.pid, attempt.process.hasExited
+        {
+            launchEnded(record)
+        }
+        let pid = newcomer.credentials.pid
+        guard clientProcesses.contains(pid),
+            let other = connections.all.first(where: { $0.client?.process.pid == pid })
+        else { return }
+        noticeEnd(of: other, before: newcomer)
+    }
+
+    private func noticeEnd(of last: Connection, before newcomer: Connection) {
+        guard last !== newcomer, let record = last.client else { return }
+        guard !record.process.hasExited else { return processEnded(last) }
+        if !last.isHungUp, !Poll.now(last.socket.rawValue).isDisjoint(with: [.peerClosed, .hangUp]) {
+            receiveMessages(last)
+        }
+        // It lives, and only wanted to be this client no more.
+        guard last.isHungUp, record.process.pid == newcomer.credentials.pid else { return }
+        feed(.gone(record.id))
+    }
+
+    // MARK: What stays
+
+    /// The process is gone, or is not there yet; the client stays.
+    func park(_ client: ClientID) {
+        detach(client)
+        if let user = supervision.user(of: client) { unsafe earlyWaker.remove(client.slot, user: user) }
+        if let journal, var bytes = recordBytes(of: client) {
+            bytes.presence = .absent
+            journal.park(client, bytes, supervision)
+        }
+        if let connection = connection(of: client) { closeConnection(connection) }
+    }
+
+    /// Keeps what must outlive us: whom identifiers belong to, and who was quit.
+    func rememberOwnership(_ identifiers: [ClientIdentifier]) {
+        guard !identifiers.isEmpty else { return }
+        journal?.forgetEndedOwnerships(&supervision)
+        for identifier in identifiers { journal?.keepOwner(of: identifier, supervision) }
+        guard let identifierStore else { return }
+        identifierStore.update { table in
+            for identifier in identifiers {
+                table.entries[identifier.description] = supervision.ownership(of: identifier).map {
+                    .init(user: $0.user, isQuit: $0.isQuit)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+import Descriptors
+import Glibc
+import Keeper
+import Launching
+import Logging
+import NightbellCore
+import NightbellWire
+import SwiftProtobuf
+
+/// Who there still is of the clients that the worker before has left.
+struct Heirs {
+    var clients: Set<ClientID> = []
+    /// Their processes ended while nobody was there to hear of it.
+    var ended: [(ClientID, Ending)] = []
+}
+
+/// One client after the other is taken over: with its connection, without a process, or on its way to have one.
+extension Supervisor {
+    func take(
+        _ client: ClientID, _ record: ClientRecordBytes, _ store: inout RecordStore, _ heirs: inout Heirs
+    ) {
+        let descriptor = store.take(.client(client))?.takeDescriptor()
+        let process = store.take(.process(client))?.takeDescriptor()
+        // It may still wait for the word of the worker that has made it.
+        switch store.take(.gate(client))?.takeDescriptor() {
+        case .some(let gate):
+            Launch.go(gate.rawValue)
+            gate.close()
+            journal?.forgetGate(client)
+        case .none: break
+        }
+        if let recipe = record.recipe {
+            let launch = LaunchRecord(
+                client, identifier: record.registration.identifier.description, launches.shared(recipe))
+            launch.state = store.take(.state(client))?.record ?? []
+            launches.insert(launch)
+        }
+        switch record.presence {
+        case .absent:
+            heirs.clients.insert(client)
+        case .launched, .welcomed:
+            heirs.clients.insert(client)
+            takeLaunched(client, record, descriptor, process, &heirs)
+        case .registered:
+            takeRegistered(client, record, descriptor, process, &heirs)
+        }
+    }
+
+    private func takeRegistered(
+        _ client: ClientID, _ record: ClientRecordBytes, _ descriptor: consuming OwnedDescriptor?,
+        _ made: consuming OwnedDescriptor?, _ heirs: inout Heirs
+    ) {
+        var ending = Ending.failed
+        do {
+            guard let descriptor else { throw SystemError(code: EBADF, call: "connection") }
+            let socket = SeqPacketSocket(adopting: descriptor)
+            let process = try Self.process(of: socket, record, made)
+            let credentials = try Self.credentials(of: socket, record)
+            guard !process.hasExited else {
+                ending = Self.ending(of: process)
+                throw SystemError(code: ESRCH, call: "process")
+            }
+            let connection = try Connection(
+                key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
+            connection.hasSpoken = true
+            if record.madeProcess != 0 { connection.launched = client }
+            let launch =
+                record.launch.isEmpty
+                ? nil : try WireLaunchSpecification(serializedBytes: record.launch)
+            let known = try ClientRecord(
+                id: client, identifier: record.registration.identifier.description, process: process,
+                launch: launch, wantsWakeWord: record.wantsWakeWord, connection: connection.key, loop: loop)
+            known.bequest = record.bequest
+            connections.insert(connection)
+            connection.role = .client(known)
+            note(connection, of: client, known)
+            heirs.clients.insert(client)
+        } catch {
+            logger.debug("\(record.registration.identifier) is gone: \(error)")
+            guard record.recipe != nil else {
+                journal?.forget(client, record.registration.identifier, supervision)
+                return
+            }
+            heirs.clients.insert(client)
+            heirs.ended.append((client, ending))
+        }
+    }
+
+    private func takeLaunched(
+        _ client: ClientID, _ record: ClientRecordBytes, _ descriptor: consuming OwnedDescriptor?,
+        _ made: consuming OwnedDescriptor?, _ heirs: inout Heirs
+    ) {
+        do {
+            guard let descriptor, let made else { throw SystemError(code: EBADF, call: "connection") }
+            let process = ProcessHandle(pidfd: made, pid: pid_t(record.madeProcess))
+            let socket = SeqPacketSocket(adopting: descriptor)
+            let credentials = try Self.credentials(of: socket, record)
+            let connection = try Connection(
+                key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
+            connection.hasSpoken = true
+            connection.launched = client
+            connections.insert(connection)
+            let introduction: LaunchAttempt.Introduction? =
+                record.presence == .welcomed
+                ? .init(registration: record.registration, wantsWakeWord: record.wantsWakeWord) : nil
+            launches[client]?.attempt = try LaunchAttempt(
+                process, client: client, connection: connection.key, sockets: record.bequest?.sockets ?? [],
+                introduction, loop: loop)
+        } catch {
+            log(.launches, .error, "cannot go on launching \(record.registration.identifier): \(error)")
+            heirs.ended.append((client, .failed))
+        }
+    }
+
+    /// One that we have made is not the process that the connection came from.
+    private static func process(
+        of socket: borrowing SeqPacketSocket, _ record: ClientRecordBytes,
+        _ made: consuming OwnedDescriptor?
+    ) throws(SystemError) -> ProcessHandle {
+        if record.madeProcess != 0, let made {
+            return ProcessHandle(pidfd: made, pid: pid_t(record.madeProcess))
+        }
+        return ProcessHandle(pidfd: try socket.peerProcess(), pid: try socket.peerCredentials().pid)
+    }
+
+    private static func credentials(
+        of socket: borrowing SeqPacketSocket, _ record: ClientRecordBytes
+    ) throws(SystemError) -> PeerCredentials {
+        guard record.madeProcess != 0 else { return try socket.peerCredentials() }
+        let group: gid_t =
+            switch record.recipe {
+            case .declared(_, let identity): identity?.group ?? getegid()
+            case .recorded(_, _, let identity): identity.group
+            case nil: getegid()
+            }
+        return PeerCredentials(
+            pid: pid_t(record.madeProcess), uid: record.registration.user, gid: group)
+    }
+
+    /// Who was launched says again who it is, if it has said so to somebody who is gone.
+    func tellLaunchedOfRestart(_ client: ClientID) {
+        guard let journal, let attempt = launches[client]?.attempt,
+            let connection = connections[attempt.connection]
+        else { return }
+        var message = WireSupervisorRestarted()
+        message.restart = journal.restarts
+        send(WireSupervisorMessage(.supervisorRestarted(message)), to: connection)
+    }
+
+    /// What happened while nobody was there.
+    func tellOfEnds(_ heirs: Heirs) {
+        for (client, ending) in heirs.ended { feed(.ended(client, ending)) }
+    }
+}

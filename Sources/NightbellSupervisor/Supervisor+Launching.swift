@@ -1,0 +1,272 @@
+import Descriptors
+import EventLoop
+import Glibc
+import Keeper
+import Launching
+import Logging
+import NightbellCore
+import NightbellWire
+import SwiftProtobuf
+
+/// Starting clients, and letting them in again.
+extension Supervisor {
+    // MARK: How clients are started
+
+    /// How this client can be started again; nil if nobody may say so.
+    func recipe(_ hello: WireHello, _ identifier: ClientIdentifier, _ connection: Connection) -> LaunchRecipe?
+    {
+        let credentials = connection.credentials
+        if let declaration = launches.declarations[identifier],
+            declaration.registration.user == credentials.uid
+        {
+            return .declared(declaration.launch, declaration.identity)
+        }
+        guard hello.hasLaunch, LaunchSpecification(hello.launch).problem == nil,
+            geteuid() == 0 || credentials.uid == geteuid()
+        else { return nil }
+        if let reason = Confinement.reason(credentials.pid) {
+            log(.connections, .info, "\(identifier) cannot be launched by what it says: \(reason)")
+            return nil
+        }
+        do {
+            let groups = try connection.socket.peerGroups()
+            let identity = launches.shared(
+                ProcessIdentity(user: credentials.uid, group: credentials.gid, otherGroups: groups))
+            let limits = try ResourceLimit.differing(of: credentials.pid)
+            return .recorded(try hello.launch.serializedBytes(), limits: limits, identity)
+        } catch {
+            log(.connections, .notice, "\(identifier) cannot be launched again: \(error)")
+            return nil
+        }
+    }
+
+    // MARK: What was declared
+
+    /// Once, when the supervisor begins to serve.
+    func launchDeclared() {
+        for declaration in configuration.declarations where declaration.startsWithSupervisor {
+            let registration = declaration.registration
+            guard registration.modes.contains(.voip) else { continue }
+            declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
+        }
+    }
+
+    func declare(_ declaration: Declaration, _ key: RequestKey, isRequested: Bool) {
+        let identifier = declaration.registration.identifier
+        if let owner = supervision.ownership(of: identifier)?.user, owner != declaration.registration.user {
+            logger.error(
+                "\(identifier) is declared for uid \(declaration.registration.user), but is uid \(owner)'s")
+        }
+        declaring = declaration
+        feed(.launch(declaration.registration, isRequested ? key : nil))
+        declaring = nil
+    }
+
+    /// The core knows a client now that was declared.
+    func declared(_ client: ClientID) {
+        guard let declaration = declaring else { preconditionFailure("it is being declared") }
+        launches.insert(
+            LaunchRecord(
+                client, identifier: declaration.registration.identifier.description,
+                .declared(declaration.launch, declaration.identity)))
+        guard let journal, var bytes = recordBytes(of: client) else { return }
+        bytes.presence = .absent
+        journal.keep(client, bytes, connection: nil, &supervision)
+    }
+
+    // MARK: A launch
+
+    func launch(_ client: ClientID) {
+        guard let record = launches[client] else {
+            preconditionFailure("only clients with a recipe are launched")
+        }
+        do {
+            let sockets = supervision.survivors(of: client).filter { parked.contains($0) }
+            var order = try record.recipe.order()
+            order.additions = [
+                "NIGHTBELL_IDENTIFIER": record.identifier, "NIGHTBELL_SOCKET": configuration.socketPath,
+            ]
+            order.sockets = sockets.compactMap { token in
+                parked.descriptor(of: token).map { .init($0, name: parked.name(of: token)) }
+            }
+            FaultInjection.point("before a launch")
+            let attempt = try begin(order, client, sockets)
+            record.attempt = attempt
+            record.problem = nil
+            keep(attempt, client)
+            attempt.go()
+            FaultInjection.point("after a launch")
+        } catch {
+            record.problem = "\(error)"
+            log(.launches, .error, "cannot launch \(record.identifier): \(error)")
+            followUps.append(.ended(client, .failed))
+        }
+    }
+
+    /// Makes the process, with a connection that it need not ask for.
+    private func begin(
+        _ order: LaunchOrder, _ client: ClientID, _ sockets: [SocketToken]
+    ) throws -> LaunchAttempt {
+        let pair = try SeqPacketSocket.pair()
+        return try pair.separate { (ours, theirs) throws -> LaunchAttempt in
+            var order = order
+            order.connection = theirs.rawValue
+            let launch = try Launch.prepare(order)
+            let credentials = PeerCredentials(
+                pid: launch.process.pid, uid: order.identity.user, gid: order.identity.group)
+            let connection = try Connection(
+                key: connections.nextKey, socket: ours, credentials: credentials, loop: loop)
+            connection.launched = client
+            connections.insert(connection)
+            do {
+                return try LaunchAttempt(
+                    launch, client: client, connection: connection.key, sockets: sockets, loop: loop)
+            } catch {
+                closeConnection(connection)
+                throw error
+            }
+        }
+    }
+
+    /// Has the keeper keep a process before it is any.
+    private func keep(_ attempt: LaunchAttempt, _ client: ClientID) {
+        guard let journal, var bytes = recordBytes(of: client),
+            let connection = connections[attempt.connection], let gate = attempt.reportDescriptor
+        else { return }
+        bytes.presence = .launched
+        bytes.madeProcess = UInt32(attempt.pid)
+        bytes.bequest = Bequest(wasLaunched: true, sockets: attempt.sockets)
+        journal.noteLaunch(
+            client, bytes, connection: connection.socket.rawValue, process: attempt.process.rawValue,
+            gate: gate)
+    }
+
+    /// It is known whether its program runs.
+    func launchReported(_ record: LaunchRecord) {
+        switch record.attempt?.outcome() {
+        case .failed(let error):
+            record.problem = "\(error)"
+            log(.launches, .error, "cannot launch \(record.identifier): \(error)")
+        case .runs:
+            journal?.forgetGate(record.client)
+            logger.debug("\(record.identifier) runs as pid \(record.attempt?.pid ?? 0)")
+        case nil:
+            break
+        }
+    }
+
+    /// Its process has ended before it said who it is.
+    func launchEnded(_ record: LaunchRecord) {
+        launchReported(record)
+        do throws(SystemError) {
+            _ = try record.attempt?.exitStatus()
+        } catch {
+            log(.launches, .error, "cannot wait for \(record.identifier): \(error)")
+        }
+        // One that another worker has let in may have had nothing more to do.
+        let ending = record.attempt.flatMap { $0.introduction == nil ? nil : Self.ending(of: $0.process) }
+        endAttempt(record)
+        feed(.ended(record.client, ending ?? .failed))
+    }
+
+    private func endAttempt(_ record: LaunchRecord) {
+        if let attempt = record.attempt.take() { end(attempt) }
+    }
+
+    func end(_ attempt: LaunchAttempt) {
+        attempt.end()
+        if let connection = connections[attempt.connection], connection.client == nil {
+            closeConnection(connection)
+        }
+    }
+
+    // MARK: The new process
+
+    /// The client that this process was launched as; nil: it was not, or is somebody else.
+    func launchedClient(_ identifier: ClientIdentifier, _ connection: Connection) -> ClientID? {
+        guard let client = supervision.client(named: identifier), let attempt = launches[client]?.attempt,
+            connection.launched == client || connection.credentials.pid == attempt.pid
+        else { return nil }
+        return client
+    }
+
+    /// The process that has said Hello on this connection. One that we made is known by the launch.
+    func process(of connection: Connection) throws(SystemError) -> ProcessHandle {
+        if let client = connection.launched, let attempt = launches[client]?.attempt {
+            return try attempt.process.duplicate()
+        }
+        return ProcessHandle(pidfd: try connection.socket.peerProcess(), pid: connection.credentials.pid)
+    }
+
+    /// The client is there again: it gets what its last process has left.
+    func rejoined(_ client: ClientID, _ key: RequestKey) {
+        guard let connection = connections[key.connection], let candidate = candidate.take(),
+            let record = launches[client]
+        else { preconditionFailure("a registration is answered while it is being handled") }
+        let takesBack = candidate.takesSocketsBack
+        let attempt = record.attempt.take()
+        attempt?.end()
+        if let attempt, attempt.connection != connection.key, let unused = connections[attempt.connection] {
+            closeConnection(unused)
+        }
+        // Whoever takes over by itself may have been started in another way.
+        if let recipe = candidate.recipe, attempt == nil {
+            let successor = LaunchRecord(client, identifier: record.identifier, recipe)
+            successor.state = record.state
+            launches.insert(successor)
+        }
+        let sockets = attempt?.sockets ?? supervision.survivors(of: client).filter { parked.contains($0) }
+        let given = attempt != nil ? sockets[...] : takesBack ? sockets.prefix(Self.socketsGivenBack) : []
+        let bequest = Bequest(wasLaunched: attempt != nil, sockets: Array(given))
+        guard letIn(client, candidate, connection, key, bequest) else { return }
+        // What it cannot be given is nobody's.
+        for token in sockets.dropFirst(given.count) {
+            log(
+                .sockets, .notice,
+                "a parked socket of \(record.identifier) is closed: its new process does not take it")
+            followUps.append(
+                .message(.release(token), from: client, RequestKey(connection: key.connection, request: 0)))
+        }
+    }
+
+    /// Beside the wake word's descriptor.
+    private static let socketsGivenBack = SeqPacketSocket.maximumDescriptors - 1
+
+    /// One that another worker may have welcomed says something else than Hello: so it was.
+    func rejoinSilently(_ connection: Connection) {
+        guard connection.client == nil, let client = connection.launched,
+            let introduction = launches[client]?.attempt?.introduction
+        else { return }
+        do {
+            candidate = Candidate(
+                process: try process(of: connection),
+                identifier: introduction.registration.identifier.description,
+                launch: nil, recipe: nil, wantsWakeWord: introduction.wantsWakeWord, takesSocketsBack: true,
+                isWelcome: true)
+        } catch {
+            return breach(connection, WireError(.processGone, "its process cannot be told: \(error)"))
+        }
+        feed(.rejoined(client, introduction.registration, RequestKey(connection: connection.key, request: 0)))
+        candidate = nil
+    }
+
+    /// The client that says something, other than Hello.
+    func speaker(_ connection: Connection) -> ClientRecord? {
+        rejoinSilently(connection)
+        guard let record = connection.client else { return nil }
+        confirmBequest(record, connection)
+        return record
+    }
+
+    // MARK: State
+
+    func keepState(_ client: ClientID) {
+        launches[client]?.state = offeredState
+        journal?.keepState(client, offeredState)
+    }
+
+    func dropState(_ client: ClientID) {
+        launches[client]?.state = []
+        journal?.dropState(client)
+    }
+}

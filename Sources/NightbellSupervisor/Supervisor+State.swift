@@ -1,0 +1,40 @@
+import Descriptors
+import Durability
+import Glibc
+import Logging
+import NightbellCore
+
+/// What outlives the supervisor.
+extension Supervisor {
+    static func openIdentifiers(
+        _ configuration: SupervisorConfiguration, _ logger: Logger
+    ) throws(SupervisorError) -> IdentifierStore? {
+        guard let directory = configuration.stateDirectory else { return nil }
+        do {
+            let store = try IdentifierStore(path: directory + "/identifiers") { error in
+                logger.error("cannot write down whom identifiers belong to: \(error)")
+            }
+            for warning in store.warnings { logger.error("\(warning)") }
+            return store
+        } catch {
+            // A table of a later version is not ours to lose. A place that cannot be used is no reason not to serve.
+            guard error.code != 0 else { throw SupervisorError(.state, error) }
+            logger.warning("whom identifiers belong to is not kept beyond the end of this supervisor: \(error)")
+            return nil
+        }
+    }
+
+    /// What an earlier supervisor knew, and what was declared.
+    func recallOwnership() {
+        for (name, entry) in (identifierStore?.table.entries ?? [:]).sorted(by: { $0.key < $1.key }) {
+            guard let identifier = ClientIdentifier(name) else { continue }
+            supervision.remember(identifier, of: entry.user, isQuit: entry.isQuit)
+        }
+        for declaration in configuration.declarations {
+            supervision.remember(
+                declaration.registration.identifier, of: declaration.registration.user, isQuit: false)
+        }
+        // The worker before may not have come to write down what it knew.
+        rememberOwnership(supervision.identifiers)
+    }
+}

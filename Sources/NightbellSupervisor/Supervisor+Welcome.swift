@@ -1,0 +1,181 @@
+import Descriptors
+import Logging
+import NightbellCore
+import NightbellWire
+import Suspension
+import SwiftProtobuf
+
+/// Connections become clients'.
+extension Supervisor {
+    func registered(_ client: ClientID, _ key: RequestKey) {
+        guard let connection = connections[key.connection], let candidate = candidate.take() else {
+            preconditionFailure("a registration is answered while it is being handled")
+        }
+        if let recipe = candidate.recipe {
+            launches.insert(LaunchRecord(client, identifier: candidate.identifier, recipe))
+        }
+        letIn(client, candidate, connection, key, nil)
+    }
+
+    /// Makes a connection a client's, and welcomes it.
+    ///
+    /// - Returns: whether it could be.
+    @discardableResult
+    func letIn(
+        _ client: ClientID, _ candidate: consuming Candidate, _ connection: Connection, _ key: RequestKey,
+        _ bequest: Bequest?
+    ) -> Bool {
+        let isWelcome = candidate.isWelcome
+        let record: ClientRecord
+        do {
+            record = try ClientRecord(
+                id: client, identifier: candidate.identifier, process: candidate.process,
+                launch: candidate.launch, wantsWakeWord: candidate.wantsWakeWord,
+                connection: connection.key, loop: loop)
+        } catch {
+            log(.connections, .error, "cannot watch the process of \(name(of: connection)): \(error)")
+            followUps.append(.gone(client))
+            expel(connection, WireError(.processGone, "\(error)"), request: key.request)
+            return false
+        }
+        record.bequest = bequest
+        connection.role = .client(record)
+        note(connection, of: client, record)
+        lookForObstacle(client, connection)
+        keep(client, record, connection)
+        addWakeWord(record, connection)
+        if isWelcome || welcome(client, record, connection, key.request) {
+            confirmBequest(record, connection)
+        }
+        return true
+    }
+
+    func addWakeWord(_ record: ClientRecord, _ connection: Connection) {
+        do {
+            record.wakeWord = try unsafe earlyWaker.add(
+                record.id.slot, user: connection.credentials.uid, wantsWord: record.wantsWakeWord)
+        } catch {
+            // It waits for messages then, which is slower, and no reason to refuse it.
+            log(.connections, .notice, "no wake word for \(record.identifier): \(error)")
+        }
+    }
+
+    func note(_ connection: Connection, of client: ClientID, _ record: ClientRecord) {
+        while clientConnections.count <= Int(client.slot) { clientConnections.append(nil) }
+        clientConnections[Int(client.slot)] = connection
+        clientProcesses.insert(record.process.pid)
+    }
+
+    func forget(_ client: ClientID) {
+        let name = connection(of: client)?.client?.identifier ?? launches[client]?.identifier
+        if let identifier = name.flatMap({ ClientIdentifier($0) }) {
+            journal?.forget(client, identifier, supervision)
+        }
+        if let attempt = launches[client]?.attempt { end(attempt) }
+        launches.remove(client)
+    }
+
+    // MARK: What the keeper knows of it
+
+    /// What there is to be known of a client that has no process.
+    func recordBytes(of client: ClientID) -> ClientRecordBytes? {
+        guard let registration = supervision.registration(of: client),
+            let registeredAt = supervision.registeredAt(client)
+        else { return nil }
+        var bytes = ClientRecordBytes(registration: registration, registeredAt: registeredAt)
+        bytes.recipe = launches[client]?.recipe
+        return bytes
+    }
+
+    private func recordBytes(
+        of client: ClientID, _ record: ClientRecord, _ connection: Connection
+    ) -> ClientRecordBytes? {
+        guard var bytes = recordBytes(of: client) else { return nil }
+        bytes.wantsWakeWord = record.wantsWakeWord
+        bytes.launch = record.launch?.bytes ?? []
+        bytes.bequest = record.bequest
+        if connection.launched != nil { bytes.madeProcess = UInt32(record.process.pid) }
+        // Known by the connection that we have made for it, it can say again who it is.
+        let mayNotKnow = record.bequest?.wasLaunched == true && connection.launched != nil
+        bytes.presence = mayNotKnow ? .welcomed : .registered
+        return bytes
+    }
+
+    /// Has the keeper keep a client before the client hears that it is one.
+    private func keep(_ client: ClientID, _ record: ClientRecord, _ connection: Connection) {
+        guard let journal, let bytes = recordBytes(of: client, record, connection) else { return }
+        if connection.launched == nil { journal.forgetProcess(client) }
+        let sockets = record.bequest == nil ? [] : supervision.sockets(of: client)
+        journal.forgetRequests(of: sockets.compactMap { token in keptSocket(token, client) })
+        journal.noteEnds(client, supervision)
+        journal.keep(client, bytes, connection: connection.socket.rawValue, &supervision)
+    }
+
+    private func keptSocket(_ token: SocketToken, _ client: ClientID) -> (Legacy.Socket, String)? {
+        guard let tag = supervision.tag(of: token) else { return nil }
+        let socket = Legacy.Socket(
+            token: token, owner: client, tag: tag, isStream: supervision.isStream(token), request: 0,
+            index: 0,
+            survives: supervision.survives(token))
+        return (socket, parked.name(of: token))
+    }
+
+    /// It knows that it is welcome, and what it was given, or will: it lies in its queue, whatever becomes of us.
+    ///
+    /// Who is taken for one that may not know is told again why it was launched. So this is said before any other wake.
+    func confirmBequest(_ record: ClientRecord, _ connection: Connection) {
+        guard record.bequest != nil else { return }
+        record.bequest = nil
+        guard let journal, let bytes = recordBytes(of: record.id, record, connection) else { return }
+        journal.update(record.id, bytes)
+    }
+
+    // MARK: Welcome
+
+    /// Returns whether the welcome is on its way.
+    private func welcome(
+        _ client: ClientID, _ record: ClientRecord, _ connection: Connection, _ request: UInt64
+    ) -> Bool {
+        var welcome = WireWelcome()
+        welcome.version = 1
+        welcome.clientID = Self.text(of: client)
+        welcome.minimumKeepAliveTimeoutMs = supervision.settings.keepAlive.minimumTimeout.wireMilliseconds
+        welcome.suspension = suspensionMethod(of: client, record).rawValue
+        welcome.wakeBudgetMs = supervision.settings.budgets.wake.wireMilliseconds
+        var descriptors: [CInt] = []
+        if let word = record.wakeWord {
+            welcome.wakeWord = UInt32(word.index)
+            descriptors.append(word.descriptor)
+        }
+        if let bequest = record.bequest {
+            welcome.legacy = legacy(bequest, of: client)
+            if !bequest.wasLaunched {
+                descriptors += bequest.sockets.compactMap { parked.descriptor(of: $0) }
+            }
+        }
+        let message = WireSupervisorMessage(request: request, .welcome(welcome))
+        guard !descriptors.isEmpty else { return send(message, to: connection) }
+        do {
+            // It is the first that the connection is sent: there is room for it.
+            if try trySending(message, to: connection, descriptors: descriptors) { return true }
+            dropLater(connection)
+        } catch {
+            hungUpLater(connection)
+        }
+        return false
+    }
+
+    private func legacy(_ bequest: Bequest, of client: ClientID) -> WireLegacy {
+        var legacy = WireLegacy()
+        if let state = launches[client]?.state, !state.isEmpty { legacy.state = WireState(state) }
+        legacy.launched = bequest.wasLaunched
+        legacy.sockets = bequest.sockets.map { token in
+            WireLegacy.Socket.with {
+                $0.token = token.rawValue
+                $0.name = parked.name(of: token)
+                if let tag = supervision.tag(of: token) { $0.tag = tag.wire }
+            }
+        }
+        return legacy
+    }
+}

@@ -1,0 +1,16 @@
+/// State as bytes.
+extension WireState {
+    package init(_ bytes: [UInt8]) {
+        self.init()
+        size = UInt32(bytes.count)
+        words = stride(from: 0, to: bytes.count, by: 8).map { start in
+            bytes[start..<min(start + 8, bytes.count)].reversed().reduce(0) { $0 << 8 | UInt64($1) }
+        }
+    }
+
+    /// Nil if it says more than it has.
+    package var bytes: [UInt8]? {
+        guard words.count == (Int(size) + 7) / 8 else { return nil }
+        return (0..<Int(size)).map { UInt8(truncatingIfNeeded: words[$0 / 8] >> UInt64($0 % 8 * 8)) }
+    }
+}

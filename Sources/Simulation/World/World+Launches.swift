@@ -1,0 +1,245 @@
+import NightbellCore
+
+/// Clients whose process has ended, and those that are launched: what must come of it, from the rules.
+extension World {
+    // MARK: Before an event
+
+    /// The process of a client has ended, or could not be started.
+    mutating func foreseeEnd(_ client: SimulatedClient, _ ending: Ending) {
+        client.isTouched = true
+        guard client.execution != .absent else { return }
+        client.fate = fate(of: client, ending)
+        client.execution = .absent
+        client.isKilled = false
+    }
+
+    private mutating func fate(of client: SimulatedClient, _ ending: Ending) -> SimulatedClient.Fate {
+        guard !core.isStopping else { return .forgotten }
+        switch client.ending {
+        case .quitByUser: return .forgotten
+        case .launchOverran: return fateOfCrash(client)
+        case .backgroundTasksOverran, .tooManyWakes:
+            return client.registration.isLaunchable && client.hasSurvivors ? .parked : .forgotten
+        case .memoryPressure, .hibernation, .exitsOnSuspend:
+            return client.registration.isLaunchable ? .parked : .forgotten
+        case nil:
+            let wasUnheard = client.launchUntil != nil && !client.mayHearAgain
+            return ending == .failed || wasUnheard ? fateOfCrash(client) : .forgotten
+        }
+    }
+
+    private mutating func fateOfCrash(_ client: SimulatedClient) -> SimulatedClient.Fate {
+        expect(client) { $0.crashes += 1 }
+        if client.hasSettled
+            || (client.launchUntil == nil && now >= client.runsSince + settings.launches.settled)
+        {
+            client.inRow = 0
+            client.failuresAtStart = 0
+        } else {
+            client.failuresAtStart += 1
+        }
+        client.mustDropState = client.failuresAtStart >= 2 && client.stateBytes > 0
+        guard client.registration.isLaunchable, client.isReachable || client.hasSurvivors else {
+            return .forgotten
+        }
+        guard client.inRow < settings.launches.relaunches else {
+            expect(client) { $0.gaveUp += 1 }
+            return .forgotten
+        }
+        var pause = settings.launches.retry
+        for _ in 0..<client.inRow {
+            pause = min(pause * 2, max(settings.launches.retry, settings.launches.retryMaximum))
+        }
+        client.inRow += 1
+        client.launchNotBefore = now + pause
+        if client.isReachable { client.launchReasons.insert(.relaunched) }
+        return .parked
+    }
+
+    /// Somebody asks for a client, or something happens to it.
+    mutating func foreseeWish(_ client: SimulatedClient, _ reasons: WakeReasons) {
+        guard client.execution == .absent || client.isBeingLaunched(at: now) else { return }
+        client.isTouched = true
+        if client.execution == .absent {
+            if reasons.contains(.socket), !client.launchReasons.contains(.socket) {
+                let isUserOverLimit = traffic[client.user, default: UserTraffic()].note(
+                    at: now, settings.wakes)
+                let isOverLimit = client.traffic.note(
+                    at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
+                if isOverLimit || isUserOverLimit { expect(client) { $0.wakeLimitExceeded += 1 } }
+            }
+            if reasons.contains(.request) { client.launchNotBefore = now }
+        }
+        client.launchReasons.formUnion(reasons)
+    }
+
+    mutating func foreseePressure(_ sizes: [ClientSize]) {
+        guard !core.isStopping else { return }
+        pressedUntil = now + settings.memoryPressure.pause
+        let asleep = sizes.compactMap { size -> (client: SimulatedClient, bytes: Int)? in
+            guard let client = client(size.client), client.asleepSince != nil, !client.isKilled,
+                client.registration.isLaunchable, core.state(of: client.id) == .suspended
+            else { return nil }
+            return (client, size.bytes)
+        }
+        let sorted = asleep.sorted { ($1.bytes, $0.client.id.slot) < ($0.bytes, $1.client.id.slot) }
+        mustBeEnded = sorted.prefix(settings.memoryPressure.endsAtOnce).map(\.client)
+    }
+
+    // MARK: Actions
+
+    mutating func park(_ id: ClientID) {
+        guard let client = client(id) else { return violate(.launches, "park a stranger") }
+        client.isTouched = true
+        require(.launches, client.fate == .parked, "\(client.name) is parked, and should not be")
+        require(
+            .launches, client.sockets.allSatisfy { $0.survives },
+            "\(client.name) keeps sockets of its process")
+        coverage.parked += 1
+        endSleep(client, isEnd: true)
+        client.fate = nil
+        client.ending = nil
+        client.isAttempted = false
+        client.dropPlans()
+        client.entering = nil
+        client.openWake = nil
+        client.preparing = nil
+        client.terminating = nil
+        client.launchUntil = nil
+        client.hibernates = false
+        client.tasks = []
+        client.tasksSince = nil
+        client.mediaUntil = Instant(nanoseconds: .min)
+        client.timeout = nil
+        client.setWindow(climate)
+        client.owed = []
+        mustBeTold.removeAll { $0.client === client }
+        client.toRepeat.removeAll()
+        client.isToRejoin = false
+        for socket in client.sockets { socket.isEnded = false }
+        parkOffload(client)
+    }
+
+    mutating func launch(_ id: ClientID) {
+        guard let client = client(id) else { return violate(.launches, "launch a stranger") }
+        client.isTouched = true
+        let name = client.name
+        require(.launches, client.execution == .absent, "\(name) is launched and runs")
+        require(.launches, !core.isStopping, "\(name) is launched by a supervisor that stops")
+        require(.launches, !client.launchReasons.isEmpty, "\(name) is launched without a reason")
+        require(.launches, now >= client.launchNotBefore, "\(name) is launched before its pause is over")
+        require(
+            .offload, !client.sockets.contains(where: \.isDealtWith),
+            "\(name) is launched while its pings are dealt with")
+        expect(client) { $0.launches += 1 }
+        client.execution = .running
+        client.launchUntil = now + settings.launches.budget
+        client.launchesUrgently = client.wantsUrgently
+        client.runsSince = now
+        client.hasSettled = false
+        let urgent = clients.count { $0.launchUntil != nil && $0.launchesUrgently && !$0.isKilled }
+        let others = clients.count { $0.launchUntil != nil && !$0.launchesUrgently && !$0.isKilled }
+        require(
+            .launches,
+            urgent <= settings.launches.concurrent && others <= settings.launches.concurrentInBackground,
+            "\(name) is launched while enough others are")
+        require(
+            .launches, client.launchesUrgently || now >= pressedUntil,
+            "\(name) is launched while memory is short")
+        // What comes of it: it says who it is, soon, late or never; or there is no such program.
+        if random.once(in: 8) {
+            queue.append((.ended(id, .failed), now))
+        } else {
+            plan(client, .rejoin, settings.launches.budget)
+        }
+    }
+
+    /// A process has taken over what was kept.
+    mutating func rejoined(_ id: ClientID) {
+        guard let client = client(id), let registration = declared else {
+            return violate(.launches, "nobody was to take over")
+        }
+        client.isTouched = true
+        require(
+            .launches, client.launchUntil != nil || client.execution == .absent,
+            "\(client.name) is taken over and runs")
+        require(
+            .offload, !client.sockets.contains(where: \.isDealtWith),
+            "\(client.name) is taken over while its pings are dealt with")
+        if client.execution == .absent {
+            coverage.takenOver += 1
+            client.hasSettled = false
+            client.execution = .running
+        } else {
+            coverage.rejoined += 1
+        }
+        client.runsSince = now
+        client.launchUntil = nil
+        client.launchNotBefore = Instant(nanoseconds: .min)
+        client.registration = registration
+        client.backgroundSince = now
+        client.timeout = registration.keepAliveTimeout.map { max($0, settings.keepAlive.minimumTimeout) }
+        client.lastRun = now
+        client.setWindow(climate)
+        client.wokenAtStep = steps
+        client.mustHear = client.launchReasons
+        client.launchReasons = []
+        for token in client.owed { mustBeTold.append((client, token)) }
+        client.owed = []
+    }
+
+    mutating func declare(_ id: ClientID) {
+        guard let registration = declared else { return violate(.launches, "nobody was declared") }
+        let client = add(id, registration)
+        client.execution = .absent
+        client.launchReasons = declaredReasons
+    }
+
+    mutating func keepState(_ id: ClientID) {
+        guard let client = client(id) else { return violate(.counters, "state of a stranger") }
+        let others = clients.filter { $0.user == client.user && $0 !== client }.map(\.stateBytes).reduce(0, +)
+        require(
+            .counters,
+            saved > 0 && saved <= settings.quotas.stateBytesPerClient
+                && saved + others <= settings.quotas.stateBytesPerUser,
+            "\(client.name) leaves more than it may")
+        client.stateBytes = saved
+        isUsageTouched = true
+    }
+
+    mutating func dropState(_ id: ClientID) {
+        guard let client = client(id) else { return violate(.counters, "no state of a stranger") }
+        if client.mustDropState {
+            coverage.statesDropped += 1
+        } else {
+            require(.counters, saved == 0, "lost state")
+        }
+        client.mustDropState = false
+        client.stateBytes = 0
+        isUsageTouched = true
+    }
+
+    // MARK: After a turn
+
+    mutating func checkLaunches() {
+        guard !core.isStopping else { return }
+        let urgent = clients.count { $0.launchUntil != nil && $0.launchesUrgently && !$0.isKilled }
+        let others = clients.count { $0.launchUntil != nil && !$0.launchesUrgently && !$0.isKilled }
+        for client in clients {
+            require(.launches, client.fate == nil, "nothing became of \(client.name)")
+            require(.launches, !client.mustDropState, "\(client.name) stumbles over its state again")
+            if let until = client.launchUntil, !client.isKilled {
+                require(.launches, now < until, "\(client.name) takes too long to say who it is")
+            }
+            guard client.execution == .absent, !client.launchReasons.isEmpty, now >= client.launchNotBefore
+            else { continue }
+            let hasRoom =
+                client.wantsUrgently
+                ? urgent < settings.launches.concurrent
+                : others < settings.launches.concurrentInBackground && now >= pressedUntil
+            require(.launches, !hasRoom, "\(client.name) waits to be launched, and nobody goes before it")
+        }
+        require(.launches, mustBeEnded.isEmpty, "not enough are ended while memory is short")
+        mustBeEnded.removeAll()
+    }
+}

@@ -1,0 +1,30 @@
+// The load tester's phone: see CPhone.h.
+//
+//   nightbell-phone PORT INDEX    a phone; PHONE_HELLO in its environment, in hexadecimal digits, is what it says first
+//   nightbell-phone floor         answers the call in descriptor 3, and ends
+#include "CPhone.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int count, char **arguments) {
+    // Before anything else: this is what is measured.
+    if (getenv("LISTEN_FDS") || count == 2) {
+        int error = cphone_answer_call(3);
+        if (count == 2) return error == 0 ? 0 : 1;
+    }
+    if (count != 3) return 64;
+    const char *digits = getenv("PHONE_HELLO");
+    static char hello[4096];
+    unsigned length = 0;
+    for (; digits && digits[2 * length] && length < sizeof hello; length++) {
+        unsigned byte;
+        if (sscanf(digits + 2 * length, "%2x", &byte) != 1) return 64;
+        hello[length] = (char)byte;
+    }
+    int error = cphone_live(
+        digits ? hello : NULL, length, (unsigned short)atoi(arguments[1]), strtoull(arguments[2], NULL, 10));
+    fprintf(stderr, "nightbell-phone %s: %d\n", arguments[2], error);
+    return 1;
+}

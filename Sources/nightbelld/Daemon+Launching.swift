@@ -1,0 +1,48 @@
+import DaemonConfiguration
+import Glibc
+import Launching
+import Logging
+import Manifests
+import NightbellCore
+import NightbellSupervisor
+
+/// What the configuration says of clients that are launched, and of those that are ended.
+extension Daemon {
+    var pressureTrigger: SupervisorConfiguration.MemoryPressureTrigger? {
+        let settings = loaded.settings
+        guard !settings.pressureFile.isEmpty else { return nil }
+        var trigger = SupervisorConfiguration.MemoryPressureTrigger()
+        trigger.file = settings.pressureFile
+        trigger.isFull = settings.pressureShare == .full
+        trigger.stall = settings.pressureStall
+        trigger.window = settings.pressureWindow
+        return trigger
+    }
+
+    /// What manifests declare. A mistake in one is told, and keeps nobody else's client from running.
+    func readManifests() -> [Declaration] {
+        guard !loaded.settings.manifestDirectory.isEmpty else { return [] }
+        let directory = ManifestDirectory(
+            path: loaded.settings.manifestDirectory, accounts: SystemAccounts(), owner: geteuid())
+        for problem in directory.problems { logger.error("\(problem)") }
+        return directory.manifests.map { manifest in
+            let user = manifest.identity?.user ?? geteuid()
+            if let keepAlive = manifest.keepAlive,
+                keepAlive < loaded.settings.supervision.keepAlive.minimumTimeout
+            {
+                let minimum = loaded.settings.supervision.keepAlive.minimumTimeout
+                logger.warning(
+                    "\(manifest.file): keepAlive of \(manifest.identifier) is raised to \(minimum)")
+            }
+            var registration = Registration(
+                identifier: manifest.identifier, user: user, modes: manifest.modes,
+                wakeLimitPolicy: manifest.wakeLimitPolicy)
+            registration.isLaunchable = true
+            registration.exitsOnSuspend = manifest.exitsOnSuspend
+            registration.keepAliveTimeout = manifest.keepAlive
+            return Declaration(
+                registration, launch: manifest.launch, identity: manifest.identity,
+                startsWithSupervisor: manifest.startsWithSupervisor)
+        }
+    }
+}

@@ -1,0 +1,174 @@
+import EdgeTestSupport
+import Foundation
+import Glibc
+import Testing
+
+@Suite("Declared clients, with a real supervisor", .serialized)
+struct DeclaredClientTests {
+    /// A registrar that phones connect to; each says a number first.
+    private final class Registrar {
+        let port: UInt16
+        private let listener: CInt
+        private(set) var lines: [UInt64: CInt] = [:]
+
+        init() throws {
+            listener = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+            var address = sockaddr_in()
+            address.sin_family = sa_family_t(AF_INET)
+            address.sin_addr.s_addr = inet_addr("127.0.0.1")
+            var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+            let listener = listener
+            let isBound = withUnsafeMutablePointer(to: &address) { pointer in
+                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    bind(listener, $0, length) == 0 && listen(listener, 64) == 0
+                        && getsockname(listener, $0, &length) == 0
+                }
+            }
+            guard isBound else { throw Program.Failure(description: "no port") }
+            port = UInt16(bigEndian: address.sin_port)
+        }
+
+        deinit {
+            for line in lines.values { close(line) }
+            close(listener)
+        }
+
+        func take(_ count: Int) throws {
+            for _ in 0..<count {
+                var entry = pollfd(fd: listener, events: Int16(POLLIN), revents: 0)
+                guard poll(&entry, 1, 30_000) == 1 else {
+                    throw Program.Failure(description: "nobody registers")
+                }
+                let line = accept(listener, nil, nil)
+                var index: UInt64 = 0
+                guard recv(line, &index, 8, CInt(MSG_WAITALL)) == 8 else {
+                    throw Program.Failure(description: "no registration")
+                }
+                lines[index] = line
+            }
+        }
+
+        /// Calls a phone, and waits for its answer: gives the process that answered.
+        func call(_ index: UInt64) throws -> Int64 {
+            var number = index &* 7 &+ 1
+            guard let line = lines[index], send(line, &number, 8, CInt(MSG_NOSIGNAL)) == 8 else {
+                throw Program.Failure(description: "phone \(index) has no line")
+            }
+            var entry = pollfd(fd: line, events: Int16(POLLIN), revents: 0)
+            var answer: [Int64] = [0, 0, 0]
+            guard poll(&entry, 1, 30_000) == 1, recv(line, &answer, 24, CInt(MSG_WAITALL)) == 24 else {
+                throw Program.Failure(description: "phone \(index) does not answer")
+            }
+            #expect(answer[0] == Int64(number))
+            return answer[2]
+        }
+    }
+
+    private func manifest(_ index: Int, _ registrar: Registrar, more: String = "") -> String {
+        """
+        identifier: org.example.phone.\(index)
+        command: [\(Program.product("nightbell-phone")), '\(registrar.port)', '\(index)']
+        \(more)
+        """
+    }
+
+    private func write(_ text: String, _ path: String) throws {
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+        chmod(path, 0o644)
+    }
+
+    @Test("They are launched with the supervisor, sleep without a process, and answer calls")
+    func boot() throws {
+        let manifests = try TemporaryDirectory()
+        let registrar = try Registrar()
+        for index in 0..<12 { try write(manifest(index, registrar), manifests.file("phone-\(index).yaml")) }
+        try write("identifier: broken\n", manifests.file("broken.yaml"))
+        try write(
+            manifest(99, registrar, more: "startsWithSupervisor: false"), manifests.file("later.yaml"))
+        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        try registrar.take(12)
+        for index in 0..<12 { try stage.reaches("dormant", "org.example.phone.\(index)") }
+        #expect(stage.daemon.errors.contains("broken.yaml:1: command is missing"))
+        var processes: Set<Int64> = []
+        for round in 0..<3 {
+            for index in 0..<12 as Range<UInt64> { processes.insert(try registrar.call(index)) }
+            #expect(processes.count == 12 * (round + 1), "each call is answered by a process of its own")
+            for index in 0..<12 { try stage.reaches("dormant", "org.example.phone.\(index)") }
+        }
+        let show = try stage.nightbell("show", "org.example.phone.3")
+        #expect(show.output.contains("dormant") && show.output.contains("nightbell-phone"), "\(show.output)")
+
+        #expect(try stage.nightbell("show", "org.example.phone.99").code == 4)
+        #expect(try stage.nightbell("launch", "org.example.phone.99").code == 0)
+        try registrar.take(1)
+        _ = try registrar.call(99)
+        #expect(try stage.nightbell("quit", "org.example.phone.3").code == 0)
+        #expect(try stage.nightbell("show", "org.example.phone.3").code == 4)
+        #expect(try stage.nightbell("forget", "org.example.phone.4").code == 0)
+        #expect(try stage.nightbell("show", "org.example.phone.4").code == 4)
+        #expect(try stage.nightbell("launch", "org.example.phone.3").code == 0)
+        try registrar.take(1)
+        _ = try registrar.call(3)
+        #expect(try stage.nightbell("launch", "nobody").code == 4)
+    }
+
+    @Test(
+        "They run as the users that they are declared for",
+        .enabled(if: geteuid() == 0, "needs root"))
+    func users() throws {
+        let manifests = try TemporaryDirectory()
+        let registrar = try Registrar()
+        try write(manifest(1, registrar, more: "user: nobody\ndirectory: /"), manifests.file("a.yaml"))
+        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        chmod(stage.directory.path, 0o755)
+        try registrar.take(1)
+        try stage.reaches("dormant", "org.example.phone.1")
+        let object = try JSONSerialization.jsonObject(
+            with: Data(stage.nightbell("show", "org.example.phone.1", "--json").output.utf8))
+        let info = try #require(object as? [String: Any])
+        #expect(info["uid"] as? Int == 65_534)
+        #expect(info["can_launch"] as? Bool == true)
+        _ = try registrar.call(1)
+    }
+
+    @Test(
+        "Whom an identifier belongs to is known to the next supervisor",
+        .enabled(if: geteuid() == 0, "needs root"))
+    func ownership() throws {
+        let state = try TemporaryDirectory()
+        let arguments = ["--set", "stateDirectory=\(state.path)"]
+        do {
+            let stage = try Stage(arguments)
+            chmod(stage.directory.path, 0o755)
+            let drop = [
+                "--reuid", "4711", "--regid", "4711", "--clear-groups", "--", Program.product("puppet"),
+            ]
+            let puppet = try Program("/usr/bin/setpriv", drop)
+            try puppet.say("hello org.example.taken voip socket=\(stage.socket)")
+            try puppet.wrote("ok suspension")
+            stage.daemon.send(signal: SIGTERM)
+            #expect(try stage.daemon.outcome().code == 0)
+        }
+        let stage = try Stage(arguments)
+        let thief = try Program(Program.product("puppet"), [])
+        try thief.say("hello org.example.taken voip socket=\(stage.socket)")
+        try thief.wrote("error identifierOfOtherUser")
+        #expect(try stage.nightbell("forget", "org.example.taken").code == 0)
+        try thief.say("hello org.example.taken voip socket=\(stage.socket)")
+        try thief.wrote("ok suspension")
+    }
+
+    @Test("A table of a later version keeps the supervisor from starting, and is left as it is")
+    func laterVersion() throws {
+        let state = try TemporaryDirectory()
+        let text = "nightbell-identifiers 2\nsomething else\nsum 6e57a7d5\n"
+        try write(text, state.file("identifiers"))
+        let directory = try TemporaryDirectory()
+        let outcome = try Program.run(
+            "nightbelld",
+            ["--system", "--runtime-directory", directory.path, "--set", "stateDirectory=\(state.path)"])
+        #expect(outcome.code != 0)
+        #expect(outcome.errors.contains("version 2"), "\(outcome.errors)")
+        #expect(try String(contentsOfFile: state.file("identifiers"), encoding: .utf8) == text)
+    }
+}

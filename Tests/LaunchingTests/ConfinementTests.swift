@@ -1,0 +1,48 @@
+import Descriptors
+import EdgeTestSupport
+import Glibc
+import Launching
+import Testing
+
+@Suite("Who is confined more than we are")
+struct ConfinementTests {
+    @Test("A child like any other is not")
+    func free() throws {
+        let child = try Child.echo()
+        #expect(Confinement.reason(child.pid) == nil)
+        #expect(Confinement.reason(getpid()) == nil)
+    }
+
+    @Test(
+        "Another namespace, no new privileges, fewer capabilities",
+        .enabled(if: geteuid() == 0, "needs root"),
+        arguments: [
+            (["/usr/bin/unshare", "--mount"], "mnt namespace"),
+            (["/usr/bin/unshare", "--net"], "net namespace"),
+            (["/usr/bin/setpriv", "--no-new-privs"], "no privileges"),
+            (["/usr/bin/setpriv", "--bounding-set", "-chown"], "all of our capabilities"),
+            (["/usr/sbin/chroot", "/"], nil),
+        ] as [([String], String?)])
+    func confined(_ example: (command: [String], reason: String?)) throws {
+        let child = try Child(example.command[0], Array(example.command.dropFirst()) + ["/bin/cat"])
+        // It answers once it is what it was to be.
+        let channel = child.channel.rawValue
+        var bytes: [UInt8] = [1]
+        _ = try systemCall("write") { write(channel, bytes, 1) }
+        #expect(!Poll.wait(channel, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+        _ = try systemCall("read") { read(channel, &bytes, 1) }
+        let reason = Confinement.reason(child.pid)
+        if let expected = example.reason {
+            #expect(reason?.contains(expected) == true, "\(reason ?? "it is not")")
+        } else {
+            #expect(reason == nil)
+        }
+    }
+
+    @Test("Who is gone is not believed")
+    func gone() throws {
+        let child = try Child.echo()
+        child.end()
+        #expect(Confinement.reason(child.pid)?.contains("cannot be looked at") == true)
+    }
+}

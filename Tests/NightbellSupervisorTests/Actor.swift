@@ -1,0 +1,199 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import SwiftProtobuf
+
+/// A part that is played by one process after the other: the puppets of one client, each of which connects to the
+/// test when it starts, whoever has started it.
+final class Actor {
+    let identifier: String
+    let socketPath: String
+    private let directory: TemporaryDirectory
+    private let listener: Int32
+    private let environment: [String: String]
+    /// What the supervisor is told to launch.
+    var program = PuppetProcess.program("puppet")
+    /// The first process, which the test itself has started.
+    private(set) var first: Child?
+    private var launched: Launched?
+
+    init(
+        _ identifier: String, socketPath: String, environment: [String: String] = [:]
+    ) throws {
+        self.identifier = identifier
+        self.socketPath = socketPath
+        directory = try TemporaryDirectory()
+        chmod(directory.path, 0o755)
+        let path = directory.file("control")
+        let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        self.listener = listener
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+        let length = socklen_t(MemoryLayout<sockaddr_un>.size)
+        let bound = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(listener, $0, length) }
+        }
+        guard bound == 0, listen(listener, 16) == 0 else { throw Pair.failure("listen") }
+        chmod(path, 0o777)
+        // Looking for where it crashed takes longer than anybody waits.
+        let own = ["PUPPET_CONTROL": path, "SWIFT_BACKTRACE": "enable=no"]
+        self.environment = environment.merging(own) { $1 }
+    }
+
+    convenience init(
+        _ identifier: String, of supervisor: TestSupervisor, environment: [String: String] = [:]
+    ) throws {
+        try self.init(identifier, socketPath: supervisor.socketPath, environment: environment)
+        launched = supervisor.launched
+    }
+
+    deinit { close(listener) }
+
+    /// How the supervisor is told that this program is started.
+    var specification: WireLaunchSpecification {
+        .with {
+            $0.arguments = [program]
+            $0.directory = "/"
+            $0.environment = environment
+        }
+    }
+
+    /// Starts the first process as `nightbell run` would, or as another user.
+    func start(_ words: String = "voip", as user: uid_t? = nil) throws -> Performance {
+        var environment = environment
+        environment["NIGHTBELL_LAUNCH"] = Data(try specification.serializedBytes() as [UInt8])
+            .base64EncodedString()
+        let program = PuppetProcess.program("puppet")
+        if let user {
+            let drop = ["--reuid", "\(user)", "--regid", "\(user)", "--clear-groups", "--", program]
+            first = try Child("/usr/bin/setpriv", drop, environment: environment)
+        } else {
+            first = try Child(program, [], environment: environment)
+        }
+        let performance = try appears()
+        try performance.command("hello \(identifier) \(words) socket=\(socketPath)")
+        return performance
+    }
+
+    /// Waits for the next process.
+    func appears() throws -> Performance {
+        guard !Poll.wait(listener, for: .readable, timeoutMilliseconds: 20_000).isEmpty else {
+            throw TestFailure("nobody appears as \(identifier)")
+        }
+        let connection = accept(listener, nil, nil)
+        guard connection >= 0 else { throw Pair.failure("accept") }
+        return try Performance(OwnedDescriptor(adopting: connection))
+    }
+
+    /// Waits for a process that the supervisor has launched, and has it say who it is.
+    func returns(_ words: String = "voip") throws -> Performance {
+        let performance = try appears()
+        launched?.note(performance.pid)
+        try performance.command("hello \(identifier) \(words)")
+        return performance
+    }
+
+    /// Nobody appears for a while.
+    func staysAway(milliseconds: Int32 = 400) -> Bool {
+        Poll.wait(listener, for: .readable, timeoutMilliseconds: milliseconds).isEmpty
+    }
+}
+
+/// One process of an actor's.
+final class Performance {
+    let channel: OwnedDescriptor
+    private(set) var pid: pid_t = 0
+    private var pending = ""
+    private var lines: [String] = []
+
+    init(_ channel: consuming OwnedDescriptor) throws {
+        self.channel = channel
+        pid = pid_t(try event("ready").split(separator: "=").last ?? "") ?? 0
+    }
+
+    func say(_ text: String) throws {
+        let rawValue = channel.rawValue
+        let bytes = Array((text + "\n").utf8)
+        _ = try systemCall("send") { send(rawValue, bytes, bytes.count, Int32(MSG_NOSIGNAL)) }
+    }
+
+    /// Gives a command and waits until it was carried out; gives back what followed `ok`.
+    @discardableResult
+    func command(_ text: String) throws -> String {
+        try say(text)
+        let answer = try event { $0 == "ok" || $0.hasPrefix("ok ") || $0.hasPrefix("error ") }
+        guard answer.hasPrefix("ok") else { throw TestFailure("\(text): \(answer)") }
+        return String(answer.dropFirst(3))
+    }
+
+    /// Connects to a listener of the test's and hands the connection over to survive; gives the test's end.
+    func park(_ name: String, _ words: String = "survives") throws -> Int32 {
+        let (listener, address) = try Pair.listener()
+        defer { close(listener) }
+        try command("connect-tcp \(UInt16(bigEndian: address.sin_port)) \(name)")
+        let peer = accept(listener, nil, nil)
+        guard peer >= 0 else { throw Pair.failure("accept") }
+        try command("handover \(name) voip \(words)")
+        return peer
+    }
+
+    /// The next line that begins with this word; those before it are kept for others.
+    @discardableResult
+    func event(_ word: String) throws -> String {
+        try event { $0 == word || $0.hasPrefix(word + " ") }
+    }
+
+    private func event(_ matches: (String) -> Bool) throws -> String {
+        var next = 0
+        while true {
+            while next < lines.count {
+                if matches(lines[next]) { return lines.remove(at: next) }
+                next += 1
+            }
+            guard !Poll.wait(channel.rawValue, for: .readable, timeoutMilliseconds: 20_000).isEmpty else {
+                throw TestFailure("it says nothing more; last: \(lines.suffix(5))")
+            }
+            var bytes = [UInt8](repeating: 0, count: 4_096)
+            let rawValue = channel.rawValue
+            let count = try systemCall("read") { read(rawValue, &bytes, bytes.count) }
+            guard count > 0 else { throw TestFailure("it is gone; last: \(lines.suffix(5))") }
+            pending += String(decoding: bytes.prefix(count), as: UTF8.self)
+            while let end = pending.firstIndex(of: "\n") {
+                lines.append(String(pending[..<end]))
+                pending.removeSubrange(...end)
+            }
+        }
+    }
+}
+
+extension TestSupervisor {
+    /// What the supervisor knows of a client; nil if it knows none.
+    func show(_ identifier: String) throws -> WireClientInfo? {
+        let client = try WireClient(self)
+        switch try client.ask(.show(.with { $0.identifier = identifier })) {
+        case .clientInfo(let info): return info
+        case .error(let error) where error.code == .noSuchClient: return nil
+        case let other: throw TestFailure("show \(identifier): \(other)")
+        }
+    }
+
+    func reaches(_ state: WireClientState, _ identifier: String) throws {
+        let reached = try eventually(within: 20_000) { try self.show(identifier)?.state == state }
+        guard reached else {
+            throw TestFailure("\(identifier) is not \(state): \(String(describing: try show(identifier)))")
+        }
+    }
+
+    func forgets(_ identifier: String) throws {
+        guard try eventually(within: 20_000, { try self.show(identifier) == nil }) else {
+            throw TestFailure("\(identifier) is \(String(describing: try show(identifier)?.state))")
+        }
+    }
+
+    @discardableResult
+    func administrate(_ body: WireClientMessage.OneOf_Body) throws -> WireSupervisorMessage.OneOf_Body {
+        try WireClient(self).ask(body)
+    }
+}

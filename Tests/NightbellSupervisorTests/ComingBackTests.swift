@@ -1,0 +1,373 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellCore
+import NightbellSupervisor
+import NightbellWire
+import SwiftProtobuf
+import Testing
+
+/// Clients whose process is gone, and the processes that take over from them. All of them are real.
+@Suite(.serialized) struct ComingBackTests {
+    private let name = "org.example.phone"
+
+    private func supervisor(
+        _ suspension: SupervisorConfiguration.Suspension = .none,
+        _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
+    ) throws -> TestSupervisor {
+        try TestSupervisor(suspension: suspension) {
+            $0.settings.launches.retry = .milliseconds(20)
+            $0.settings.launches.retryMaximum = .milliseconds(80)
+            configure(&$0)
+        }
+    }
+
+    /// Everything that a peer is sent, and that nothing else comes.
+    private func expect(_ peer: Int32, _ text: String) throws {
+        var bytes = [UInt8](repeating: 0, count: 256)
+        #expect(!Poll.wait(peer, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
+        let count = recv(peer, &bytes, bytes.count, Int32(MSG_DONTWAIT))
+        #expect(String(decoding: bytes.prefix(max(0, count)), as: UTF8.self) == text)
+    }
+
+    private func isClosed(_ peer: Int32) -> Bool {
+        var bytes: [UInt8] = [0]
+        return !Poll.wait(peer, for: [.readable, .peerClosed], timeoutMilliseconds: 10_000).isEmpty
+            && recv(peer, &bytes, 1, Int32(MSG_DONTWAIT | MSG_PEEK)) <= 0
+            && Poll.now(peer).contains(.peerClosed)
+    }
+
+    // MARK: Crashes
+
+    @Test func trafficOfAClientThatCrashedReachesItsNextProcess() throws {
+        let supervisor = try supervisor()
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start("audio")
+        // Without the mode voip nothing but traffic launches it.
+        let device = try first.pipe("wire")
+        kill(first.pid, SIGKILL)
+        try supervisor.reaches(.dormant, name)
+        #expect(actor.staysAway())
+        try device.say("ring")
+        let second = try actor.returns("audio")
+        #expect(second.pid != first.pid)
+        #expect(try second.event("restored").hasPrefix("restored launched=true sockets=wire:3 state="))
+        #expect(try second.event("wake").contains("reasons=socket sockets=wire:readable"))
+        try second.command("read wire")
+        #expect(try second.event("read").hasPrefix("read wire 4 "))
+        let info = try #require(try supervisor.show(name))
+        #expect(
+            info.processID == UInt32(second.pid) && info.counters.crashes == 1 && info.counters.launches == 1)
+        try supervisor.stop()
+    }
+
+    @Test func aPhoneThatCrashesIsLaunchedAgainAndItsConnectionLivesOn() throws {
+        let supervisor = try supervisor()
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        let other = try first.park("other", "")
+        kill(first.pid, SIGSEGV)
+        let second = try actor.returns()
+        #expect(isClosed(other), "it was not handed over to survive")
+        #expect(try second.event("restored").contains("sockets=registration:3 "))
+        #expect(try second.event("wake").contains("reasons=relaunched sockets=-"))
+        try peer.say("hello")
+        #expect(try second.command("read registration") == "")
+        try second.command("write registration there")
+        try expect(peer, "there")
+        // It can hand over more, and lose its life again.
+        let third = try second.park("third")
+        kill(second.pid, SIGKILL)
+        let last = try actor.returns()
+        #expect(try last.event("restored").contains("sockets=registration:3,third:4 "))
+        try third.say("x")
+        try last.command("read third")
+        #expect(try last.event("read").hasPrefix("read third 1 "))
+        try supervisor.stop()
+    }
+
+    @Test func whoEndsWellOrIsAskedToEndIsForgotten() throws {
+        let supervisor = try supervisor()
+        for way in ["exit 0", "SIGTERM", "SIGINT", "SIGHUP"] {
+            let actor = try Actor(name, of: supervisor)
+            let first = try actor.start()
+            let peer = try first.park("s")
+            switch way {
+            case "SIGTERM": kill(first.pid, SIGTERM)
+            case "SIGINT": kill(first.pid, SIGINT)
+            case "SIGHUP": kill(first.pid, SIGHUP)
+            default: try first.say(way)
+            }
+            try supervisor.forgets(name)
+            #expect(isClosed(peer), "\(way)")
+            #expect(actor.staysAway(milliseconds: 200), "\(way)")
+        }
+        try supervisor.stop()
+    }
+
+    @Test func exitWithAnotherStatusIsACrash() throws {
+        let supervisor = try supervisor()
+        let actor = try Actor(name, of: supervisor)
+        try actor.start().say("exit 3")
+        _ = try actor.returns()
+        #expect(try supervisor.show(name)?.counters.crashes == 1)
+        try supervisor.stop()
+    }
+
+    @Test func whoCrashesAgainAndAgainIsGivenUpAndItsStateWithIt() throws {
+        let supervisor = try supervisor { $0.settings.launches.relaunches = 3 }
+        let actor = try Actor(name, of: supervisor)
+        var process = try actor.start()
+        let peer = try process.park("s")
+        try process.command("save-state poison")
+        try process.command("begin work")
+        for crash in 1...3 {
+            kill(process.pid, SIGKILL)
+            process = try actor.returns()
+            // Suspended, it would be taken for sound.
+            try process.command("begin work")
+            // Twice in a row at its start, and what it had saved is dropped.
+            #expect(try process.event("restored").hasSuffix(crash == 1 ? "state=poison" : "state="))
+            #expect(try supervisor.show(name)?.launchesInRow == UInt64(crash))
+        }
+        kill(process.pid, SIGKILL)
+        try supervisor.forgets(name)
+        #expect(isClosed(peer))
+        #expect(actor.staysAway())
+        try supervisor.stop()
+    }
+
+    @Test func successMakesEarlierCrashesForgotten() throws {
+        let supervisor = try supervisor { $0.settings.launches.relaunches = 2 }
+        let actor = try Actor(name, of: supervisor)
+        var process = try actor.start()
+        for _ in 0..<6 {
+            // Who has been suspended has been launched with success.
+            try process.say("background")
+            try supervisor.reaches(.suspended, name)
+            kill(process.pid, SIGKILL)
+            process = try actor.returns()
+            try supervisor.reaches(.suspended, name)
+        }
+        #expect(try supervisor.show(name)?.counters.crashes == 6)
+        try supervisor.stop()
+    }
+
+    @Test func aProgramThatIsNotThereAnyMoreIsGivenUp() throws {
+        let supervisor = try supervisor { $0.settings.launches.relaunches = 2 }
+        let actor = try Actor(name, of: supervisor)
+        actor.program = "/nonexistent/phone"
+        let first = try actor.start()
+        let peer = try first.park("s")
+        kill(first.pid, SIGKILL)
+        try supervisor.forgets(name)
+        #expect(isClosed(peer))
+        try supervisor.stop()
+    }
+
+    // MARK: Ended by the supervisor
+
+    @Test(arguments: [SupervisorConfiguration.Suspension.none, .signal, .cgroup])
+    func whoHibernatesIsWokenByTrafficAsAnotherProcess(
+        _ suspension: SupervisorConfiguration.Suspension
+    ) throws {
+        guard suspension != .cgroup || geteuid() == 0 else { return }
+        // Stopped, it could not be told what to do.
+        let supervisor = try supervisor(suspension) { $0.settings.wakes.linger = .seconds(1) }
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        try first.command("save-state cseq=17")
+        try first.say("hibernate")
+        try first.say("background")
+        try supervisor.reaches(.dormant, name)
+        #expect(kill(first.pid, 0) == -1 || ProcFS.state(first.pid) == "Z")
+        let info = try #require(try supervisor.show(name))
+        #expect(info.processID == 0 && info.stateBytes == 7 && info.canLaunch)
+        #expect(info.sockets.map(\.survives) == [true] && info.sockets.map(\.condition) == ["armed"])
+        #expect(info.counters.hibernations == 1 && info.counters.crashes == 0)
+        for round in 0..<3 {
+            try peer.say("INVITE\(round)")
+            let next = try actor.returns()
+            #expect(
+                try next.event("restored") == "restored launched=true sockets=registration:3 state=cseq=17")
+            #expect(try next.event("wake").contains("reasons=socket sockets=registration:readable"))
+            try next.command("read registration")
+            #expect(try next.event("read").hasPrefix("read registration 7 "))
+            try next.command("write registration OK")
+            try expect(peer, "OK")
+            try next.say("hibernate")
+            try supervisor.reaches(.dormant, name)
+        }
+        try supervisor.stop()
+    }
+
+    @Test func whatIsUnreadWhenItHibernatesBringsItBackAtOnce() throws {
+        let supervisor = try supervisor()
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        let peer = try first.park("s")
+        try first.say("hibernate")
+        try peer.say("early")
+        try first.say("background")
+        let second = try actor.returns()
+        #expect(try second.event("wake").contains("sockets=s:readable"))
+        try supervisor.stop()
+    }
+
+    @Test func memoryPressureEndsTheLargestSleeperFirst() throws {
+        let supervisor = try supervisor(.signal) { $0.settings.memoryPressure.endsAtOnce = 1 }
+        let small = try Actor("org.example.small", of: supervisor)
+        let large = try Actor("org.example.large", of: supervisor)
+        let unknown = try PuppetProcess(supervisor, "org.example.unknown")
+        var processes: [Performance] = []
+        for actor in [small, large] {
+            let process = try actor.start()
+            _ = try process.park("s")
+            if actor === large { try process.command("grow 64") }
+            try process.say("background")
+            processes.append(process)
+        }
+        try unknown.enterBackground()
+        for identifier in ["org.example.small", "org.example.large", "org.example.unknown"] {
+            try supervisor.reaches(.suspended, identifier)
+        }
+        supervisor.pretendMemoryIsShort()
+        try supervisor.reaches(.dormant, "org.example.large")
+        #expect(try supervisor.show("org.example.small")?.state == .suspended)
+        supervisor.pretendMemoryIsShort()
+        try supervisor.reaches(.dormant, "org.example.small")
+        supervisor.pretendMemoryIsShort()
+        #expect(
+            try supervisor.show("org.example.unknown")?.state == .suspended, "nobody could launch it again")
+        #expect(try supervisor.show("org.example.large")?.counters.endedUnderPressure == 1)
+        try supervisor.stop()
+    }
+
+    @Test func whoDoesNotWantToBeInTheBackgroundIsToldToEnd() throws {
+        let supervisor = try supervisor()
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start("voip exits-on-suspend")
+        let peer = try first.park("s")
+        try first.say("background")
+        try first.event("will-terminate")
+        try first.say("exit 0")
+        try supervisor.reaches(.dormant, name)
+        try peer.say("ring")
+        // Launched in the background, it handles its wake and ends again.
+        let second = try actor.returns("voip exits-on-suspend")
+        try second.event("wake")
+        try second.event("will-terminate")
+        try second.say("exit 0")
+        // What it has not read brings it back.
+        try actor.returns("voip exits-on-suspend").event("wake")
+        try supervisor.stop()
+    }
+
+    @Test func whoWasQuitStaysAway() throws {
+        let supervisor = try supervisor()
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        let peer = try first.park("s")
+        try first.command("save-state x")
+        try first.say("hibernate")
+        try first.say("background")
+        try supervisor.reaches(.dormant, name)
+        try supervisor.administrate(.quitClient(.with { $0.identifier = name }))
+        try supervisor.forgets(name)
+        #expect(isClosed(peer))
+        #expect(actor.staysAway())
+        try supervisor.stop()
+    }
+
+    // MARK: On request
+
+    @Test func aDormantClientIsLaunchedOnRequestAndForgottenOnRequest() throws {
+        let supervisor = try supervisor()
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        let peer = try first.park("s")
+        try first.say("hibernate")
+        try first.say("background")
+        try supervisor.reaches(.dormant, name)
+        let running = try supervisor.administrate(.forgetClient(.with { $0.identifier = "nobody" }))
+        guard case .error(let error) = running, error.code == .noSuchClient else {
+            throw TestFailure("\(running)")
+        }
+        try supervisor.administrate(.launchClient(.with { $0.identifier = name }))
+        let second = try actor.returns()
+        #expect(try second.event("wake").contains("reasons=request"))
+        guard
+            case .error(let refusal) = try supervisor.administrate(
+                .forgetClient(.with { $0.identifier = name })),
+            refusal.code == .illegalState
+        else { throw TestFailure("a running client was forgotten") }
+        try second.say("hibernate")
+        try supervisor.reaches(.dormant, name)
+        try supervisor.administrate(.forgetClient(.with { $0.identifier = name }))
+        try supervisor.forgets(name)
+        #expect(isClosed(peer))
+        try supervisor.stop()
+    }
+
+    @Test func aProcessThatItsUserStartsTakesOverFromADormantClient() throws {
+        let supervisor = try supervisor()
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        let peers = try (0..<5).map { try first.park("s\($0)") }
+        try first.command("save-state kept")
+        try first.say("hibernate")
+        try first.say("background")
+        try supervisor.reaches(.dormant, name)
+        let second = try actor.start()
+        let restored = try second.event("restored")
+        #expect(restored.hasPrefix("restored launched=false sockets=s0:") && restored.hasSuffix("state=kept"))
+        for (index, peer) in peers.enumerated() {
+            try peer.say("\(index)")
+            try second.command("read s\(index)")
+            try second.command("write s\(index) back\(index)")
+            try expect(peer, "back\(index)")
+        }
+        #expect(try supervisor.show(name)?.state == .inactive)
+        try supervisor.stop()
+    }
+
+    @Test func aProcessThatDoesNotSayWhoItIsIsEnded() throws {
+        let supervisor = try supervisor {
+            $0.settings.launches.budget = .milliseconds(300)
+            $0.settings.launches.relaunches = 1
+        }
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        kill(first.pid, SIGKILL)
+        let silent = try actor.appears()
+        let handle = try ProcessHandle(opening: silent.pid)
+        #expect(!Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
+        try supervisor.forgets(name)
+        try supervisor.stop()
+    }
+}
+
+extension Performance {
+    /// A pipe that is handed over to survive; gives the test's end.
+    fileprivate func pipe(_ name: String) throws -> Int32 {
+        let path = NSTemporaryDirectory() + "nightbell-\(UUID().uuidString)"
+        let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        defer {
+            close(listener)
+            unlink(path)
+        }
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+        let length = socklen_t(MemoryLayout<sockaddr_un>.size)
+        let bound = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(listener, $0, length) }
+        }
+        guard bound == 0, listen(listener, 1) == 0 else { throw Pair.failure("bind") }
+        try command("connect-unix \(path) \(name)")
+        try command("handover \(name) device survives")
+        return accept(listener, nil, nil)
+    }
+}

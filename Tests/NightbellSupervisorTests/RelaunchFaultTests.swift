@@ -1,0 +1,109 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import SwiftProtobuf
+import Testing
+
+/// The worker dies at each single step of ending a client, keeping what it leaves, and launching it again: its sockets
+/// and its state are there for the next process, of which there is one.
+@Suite(.serialized, .timeLimit(.minutes(10))) struct RelaunchFaultTests {
+    private let name = "org.example.phone"
+
+    @Test func deathAtEveryStep() throws {
+        var step = 1
+        var deaths = 0
+        while try live(dyingAt: step) || step == 1 {
+            deaths += 1
+            step += 1
+        }
+        // Fewer would mean that the places are not reached any more.
+        #expect(deaths > 60, "only \(deaths) steps")
+    }
+
+    /// A life of four processes; tells whether the worker died in it.
+    private func live(dyingAt step: Int) throws -> Bool {
+        let flags = "--set launches.retry=30ms --set launches.retryMaximum=30ms"
+        // Stopped, a client could not be directed by this test.
+        let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
+        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let comment = Comment("step \(step)")
+        do {
+            let first = try actor.start()
+            let peer = try first.park("registration")
+            let other = try first.park("other", "")
+            defer {
+                close(peer)
+                close(other)
+            }
+            try first.command("save-state cseq=17")
+            try first.say("hibernate")
+            try first.say("background")
+            try waitUntil(.dormant, daemon)
+            #expect(Poll.wait(other, for: .peerClosed, timeoutMilliseconds: 10_000) != [], comment)
+            try call(peer, actor, "INVITE", comment, state: "cseq=17") { process in
+                try process.command("save-state cseq=18")
+                kill(process.pid, SIGKILL)
+            }
+            // It has crashed: it comes by itself.
+            let third = try actor.returns()
+            #expect(try third.event("restored").hasSuffix("sockets=registration:3 state=cseq=18"), comment)
+            #expect(try third.event("wake").contains("relaunched"), comment)
+            try third.say("hibernate")
+            try waitUntil(.dormant, daemon)
+            try call(peer, actor, "CANCEL", comment, state: "cseq=18") { process in
+                try process.say("exit 0")
+            }
+            #expect(Poll.wait(peer, for: .peerClosed, timeoutMilliseconds: 10_000) != [], comment)
+            #expect(actor.staysAway(milliseconds: 80), comment)
+            let left = try ask(daemon) { try $0.status() }
+            #expect(left.sockets == 0 && left.restarts < 2, comment)
+            return left.restarts > 0
+        } catch {
+            let info = try? ask(daemon) { try $0.show(self.name) }
+            throw TestFailure("step \(step): \(error), \(info.map { "\($0)" } ?? "nobody")")
+        }
+    }
+
+    /// Calls who has no process: one is made, which is told, reads and answers.
+    private func call(
+        _ peer: Int32, _ actor: Actor, _ words: String, _ comment: Comment, state: String,
+        _ end: (Performance) throws -> Void
+    ) throws {
+        try peer.say(words)
+        let process = try actor.returns()
+        let restored = try process.event("restored")
+        #expect(restored == "restored launched=true sockets=registration:3 state=\(state)", comment)
+        #expect(try process.event("wake").contains("reasons=socket sockets=registration:readable"), comment)
+        try process.command("read registration")
+        #expect(try process.event("read").hasPrefix("read registration \(words.utf8.count) "), comment)
+        try process.command("write registration OK")
+        var bytes: [UInt8] = [0, 0]
+        #expect(Poll.wait(peer, for: .readable, timeoutMilliseconds: 10_000) != [], comment)
+        #expect(recv(peer, &bytes, 2, Int32(MSG_DONTWAIT)) == 2 && bytes == Array("OK".utf8), comment)
+        #expect(actor.staysAway(milliseconds: 0), "two processes, \(comment)")
+        try end(process)
+    }
+
+    private func waitUntil(_ state: WireClientState, _ daemon: DaemonProcess) throws {
+        let isReached = try eventually { try ask(daemon) { try $0.show(self.name).state } == state }
+        guard isReached else {
+            throw TestFailure("not \(state): \(try ask(daemon) { try $0.show(self.name) })")
+        }
+    }
+
+    /// Whoever asks may be cut short by the death of whom it asks: then it asks the next.
+    private func ask<Answer>(_ daemon: DaemonProcess, _ body: (WireClient) throws -> Answer) throws -> Answer
+    {
+        for _ in 0..<3 {
+            do {
+                return try body(try WireClient(path: daemon.socketPath))
+            } catch is WireClient.EndOfConnection {
+                continue
+            } catch let error as SystemError where error.code == EPIPE || error.code == ECONNRESET {
+                continue
+            }
+        }
+        throw TestFailure("nobody answers")
+    }
+}
