@@ -135,7 +135,7 @@ final class SimulatedClient {
     func isBeingLaunched(at now: Instant) -> Bool { !isKilled && launchUntil.map { now < $0 } ?? false }
     var hasSurvivors: Bool { sockets.contains { $0.survives } }
     var isReachable: Bool { registration.modes.contains(.voip) }
-    var wantsUrgently: Bool { !launchReasons.isDisjoint(with: [.socket, .request]) }
+    var wantsUrgently: Bool { !launchReasons.isDisjoint(with: [.socket, .request, .unanswered, .pathLost]) }
 
     /// What must have been counted of it.
     var expected = Counters()

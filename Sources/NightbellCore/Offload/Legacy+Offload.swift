@@ -90,10 +90,10 @@ extension Supervision {
     /// After it was decided how a client goes on: so do its pings if it sleeps or has no process, otherwise they end
     /// before it runs.
     mutating func goOnOffloading(
-        _ client: ClientID, from start: Int, into actions: inout ActionBuffer
+        _ client: ClientID, isThawed: Bool, from start: Int, into actions: inout ActionBuffer
     ) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
-        guard clients[client.id].lifecycle.permitsOffload else {
+        guard clients[client.id].lifecycle.permitsOffload, !isThawed else {
             endOffloads(client, into: &actions)
             return actions.moveEndsOfOffloads(to: start)
         }

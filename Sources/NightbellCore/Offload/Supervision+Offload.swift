@@ -208,6 +208,9 @@ extension Supervision {
         guard isOffloading(token) else { return }
         offloads[token.slot].counters.sent -= min(1, offloads[token.slot].counters.sent)
         offloads[token.slot].counters.wakesAvoided -= min(1, offloads[token.slot].counters.wakesAvoided)
+        // For whoever is dying, the next one shows whether it was only this one.
+        offloads[token.slot].awaited = nil
+        scheduleOffload(token, at: now)
         wake(by: token, .unanswerable, at: now, into: &actions)
     }
 

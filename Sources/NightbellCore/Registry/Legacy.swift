@@ -17,7 +17,7 @@ public struct Legacy: Sendable {
 
         /// Whether it was asleep, or on its way there, as far as was written down.
         public var wasStopped: Bool {
-            switch progress.map({ $0.words[0] >> 8 & 0xFF }) {
+            switch progress.map({ $0.words[0] >> 8 & 0x3F }) {
             case Lifecycle.freezingNumber, Lifecycle.suspendedNumber: true
             default: false
             }
@@ -275,8 +275,9 @@ extension Supervision {
         // The kernel knows better than the records who is stopped.
         let mayStay = clients[client.id].lifecycle.mayBeFrozen
         actions.removeThaws(of: client, from: start)
-        if old.execution != .running, !mayStay { actions.actions.insert(.thaw(client), at: start) }
-        goOnOffloading(client, from: start, into: &actions)
+        let isThawed = old.execution != .running && !mayStay
+        if isThawed { actions.actions.insert(.thaw(client), at: start) }
+        goOnOffloading(client, isThawed: isThawed, from: start, into: &actions)
         // At once: what comes to it in this turn is another wake, which is not to be passed over with this one.
         if clients[client.id].pendingWake == .repeated { tellWake(client, into: &actions) }
         scheduleKeepAlive(client)

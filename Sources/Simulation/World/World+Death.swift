@@ -324,6 +324,8 @@ extension World {
             let mark = SocketToken.mark(of: core.wakeID(of: client.id) + 1)
             let known = core.offloadLegacy(of: socket.token)
             socket.found = known?.foundInWake == mark ? known?.found ?? [] : []
+            let isOwed = state == .dormant || state == .launching
+            if isOwed, !socket.found.isEmpty { client.owed.append(socket.token) }
             guard client.execution != .running, !client.isKilled, state != .terminating else { continue }
             let wasActive = held.offloads[socket.token]?.wasActive ?? false
             require(

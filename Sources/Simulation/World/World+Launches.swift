@@ -181,7 +181,7 @@ extension World {
         client.timeout = registration.keepAliveTimeout.map { max($0, settings.keepAlive.minimumTimeout) }
         client.lastRun = now
         client.setWindow(climate)
-        client.wokenAtStep = steps
+        if !client.launchReasons.isEmpty { client.wokenAtStep = steps }
         client.mustHear = client.launchReasons
         client.launchReasons = []
         for token in client.owed { mustBeTold.append((client, token)) }
