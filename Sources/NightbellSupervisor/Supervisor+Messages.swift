@@ -92,7 +92,8 @@ extension Supervisor {
         switch body {
         case .hello(let hello):
             if whole.isRepeated, let record = connection.client {
-                return welcome(record.id, record, connection, request)
+                welcome(record.id, record, connection, request)
+                return
             }
             takeHello(hello, connection, request)
         case .restartNoted(let message):

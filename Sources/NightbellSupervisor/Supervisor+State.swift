@@ -19,7 +19,8 @@ extension Supervisor {
         } catch {
             // A table of a later version is not ours to lose. A place that cannot be used is no reason not to serve.
             guard error.code != 0 else { throw SupervisorError(.state, error) }
-            logger.warning("whom identifiers belong to is not kept beyond the end of this supervisor: \(error)")
+            logger.warning(
+                "whom identifiers belong to is not kept beyond the end of this supervisor: \(error)")
             return nil
         }
     }

@@ -133,7 +133,8 @@ extension Supervisor {
     // MARK: Welcome
 
     /// Returns whether the welcome is on its way.
-    private func welcome(
+    @discardableResult
+    func welcome(
         _ client: ClientID, _ record: ClientRecord, _ connection: Connection, _ request: UInt64
     ) -> Bool {
         var welcome = WireWelcome()

@@ -68,7 +68,8 @@ struct StartingTests {
         // What cannot be kept beyond its end is no reason not to serve.
         let closedState = try startAndStop(directory, home: home.path, state: home.file("state"))
         #expect(closedState.code == 0)
-        #expect(closedState.errors.contains("warning whom identifiers belong to is not kept"), "\(closedState)")
+        #expect(
+            closedState.errors.contains("warning whom identifiers belong to is not kept"), "\(closedState)")
     }
 
     @Test("What it may not do ends it with 77", .enabled(if: geteuid() == 0, "needs root"))

@@ -12,7 +12,9 @@ struct TriggerTests {
 
     /// Where we are, if we may make a cgroup there.
     private static var ownCgroup: String? {
-        guard let path = CgroupMount.find()?.directory(of: getpid()), access(path, W_OK) == 0 else { return nil }
+        guard let path = CgroupMount.find()?.directory(of: getpid()), access(path, W_OK) == 0 else {
+            return nil
+        }
         return path
     }
 

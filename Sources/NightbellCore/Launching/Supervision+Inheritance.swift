@@ -17,6 +17,7 @@ extension Client {
         case .dormant, .terminating:
             break
         case .notRunning, .inactive, .active, .background, .suspending, .suspended:
+            guard old.presence != .absent else { return settleUnwelcomed(old, at: now, settings) }
             guard isThere else { return }
             // It has said who it is, and nobody came to welcome it: it says so again.
             lifecycle = .launching(until: now + settings.budget)
@@ -26,6 +27,22 @@ extension Client {
             lastWakeID -= 1
             launches.reasons.formUnion(lastWakeReasons)
         }
+    }
+
+    /// Somebody had begun to take it over by itself, and nobody came to welcome it. It will say again who it is: it
+    /// has time for that before another process is made, and so has whatever made the last one end badly.
+    private mutating func settleUnwelcomed(
+        _ old: Legacy.Client, at now: Instant, _ settings: Settings.Launches
+    ) {
+        if lastWakeID > old.toldWakeID {
+            lastWakeID = old.toldWakeID
+            launches.reasons.formUnion(lastWakeReasons)
+        }
+        launches.isRejoined = false
+        keepAlive = nil
+        let pause = doubled(
+            settings.retry, times: max(0, Int(launches.inRow) - 1), maximum: settings.retryMaximum)
+        lifecycle = .dormant(launches.reasons.isEmpty ? .resting : .waiting(until: now + pause))
     }
 }
 

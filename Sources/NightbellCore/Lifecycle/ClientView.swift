@@ -23,6 +23,8 @@ public struct ClientView: Sendable {
         public var reasons: WakeReasons
         /// The earliest moment of a launch that is held back.
         public var notBefore: Instant?
+        /// By when a process that was launched must have said who it is.
+        public var until: Instant?
         /// How often in a row because it had ended badly.
         public var inRow: Int
         public var stateBytes: Int
@@ -95,9 +97,12 @@ extension Supervision {
 
     private func launches(_ record: Client) -> ClientView.Launches {
         var notBefore: Instant?
-        if case .dormant(.waiting(let until)) = record.lifecycle { notBefore = until }
+        if case .dormant(.waiting(let instant)) = record.lifecycle { notBefore = instant }
+        var until: Instant?
+        if case .launching(let instant) = record.lifecycle { until = instant }
         return ClientView.Launches(
             isPossible: record.isLaunchable, reasons: record.launches.reasons, notBefore: notBefore,
+            until: until,
             inRow: Int(record.launches.inRow), stateBytes: Int(record.launches.stateBytes),
             hibernates: record.hibernates, exitsOnSuspend: record.exitsOnSuspend)
     }

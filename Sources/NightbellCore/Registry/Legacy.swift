@@ -202,7 +202,7 @@ extension Supervision {
             }
         }
         client.launches.stateBytes = Int32(clamping: old.stateBytes)
-        if !mutated(.restoresWelcome) || old.presence != .welcomed {
+        if !mutated(.restoresWelcome) || old.presence == .registered || old.presence == .absent {
             client.settle(old, at: now, settings.launches)
         }
         return client

@@ -94,9 +94,14 @@ extension World {
             if client.fate == .parked || client.execution != .absent { settleParked(client) }
         case .launching:
             client.execution = .running
-            guard client.launchUntil == nil else { break }
+            let wasLaunching = client.launchUntil != nil
+            let until = view.launches.until ?? Instant(nanoseconds: .max)
+            require(
+                .restart, until <= now + settings.launches.budget,
+                "\(client.name) has too long to say who it is")
+            client.launchUntil = until
+            guard !wasLaunching else { break }
             // It has been welcomed, but nobody knows.
-            client.launchUntil = now + settings.launches.budget
             client.launchesUrgently = client.wantsUrgently
             client.isToRejoin = true
             client.mayHearAgain = true

@@ -137,8 +137,9 @@ extension World {
         client.launchesUrgently = client.wantsUrgently
         client.runsSince = now
         client.hasSettled = false
-        let urgent = clients.count { $0.launchUntil != nil && $0.launchesUrgently && !$0.isKilled }
-        let others = clients.count { $0.launchUntil != nil && !$0.launchesUrgently && !$0.isKilled }
+        let underWay = clients.filter { $0.launchUntil != nil && !$0.isKilled && $0.execution != .absent }
+        let urgent = underWay.count { $0.launchesUrgently }
+        let others = underWay.count - urgent
         require(
             .launches,
             urgent <= settings.launches.concurrent && others <= settings.launches.concurrentInBackground,
@@ -223,8 +224,9 @@ extension World {
 
     mutating func checkLaunches() {
         guard !core.isStopping else { return }
-        let urgent = clients.count { $0.launchUntil != nil && $0.launchesUrgently && !$0.isKilled }
-        let others = clients.count { $0.launchUntil != nil && !$0.launchesUrgently && !$0.isKilled }
+        let underWay = clients.filter { $0.launchUntil != nil && !$0.isKilled && $0.execution != .absent }
+        let urgent = underWay.count { $0.launchesUrgently }
+        let others = underWay.count - urgent
         for client in clients {
             require(.launches, client.fate == nil, "nothing became of \(client.name)")
             require(.launches, !client.mustDropState, "\(client.name) stumbles over its state again")

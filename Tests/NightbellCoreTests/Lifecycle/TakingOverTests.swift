@@ -123,4 +123,56 @@ struct TakingOverTests {
         bench.turn(.fired(sockets[0], .readable))
         #expect(try takeOver(legacy([.readable, []], told: 1)).wakes.isEmpty)
     }
+
+    // MARK: Without a process, or not yet welcome
+
+    private var registration: Registration {
+        get throws {
+            var registration = Registration(
+                identifier: try #require(ClientIdentifier("org.example.phone")), user: 1_000,
+                modes: [.voip, .audio])
+            registration.isLaunchable = true
+            return registration
+        }
+    }
+
+    /// It was being taken over by a process that came by itself, and nobody came to say that it is welcome.
+    @Test mutating func whoWasNotWelcomedHasNoProcess() throws {
+        bench.turn(.command(.wake, client, Bench.key))
+        var old = try legacy([[], []], told: 0)
+        old.clients[0].registration = try registration
+        old.clients[0].presence = .absent
+        _ = try takeOver(old)
+        #expect(bench.core.state(of: client) == .dormant)
+        bench.say(.enterBackground, from: client)
+        #expect(bench.answer == .refused(.illegalState(.dormant)))
+        // What it had been going to hear launches it, once it has had time to come back by itself.
+        let pause = bench.core.settings.launches.retry
+        let early = bench.pass(pause - .nanoseconds(1))
+        #expect(!early.contains(.launch(client)))
+        #expect(bench.pass(.nanoseconds(1)).contains(.launch(client)))
+        #expect(bench.turn(.rejoined(client, try registration, Bench.key)).wakes.map(\.wakeID) == [1])
+    }
+
+    @Test mutating func whatIsNotToldToWhoIsEndedLeavesNoGap() throws {
+        bench.core.handle(.command(.wake, client, Bench.key), at: bench.now, into: &bench.actions)
+        bench.core.handle(.command(.quit, client, Bench.key), at: bench.now, into: &bench.actions)
+        #expect(bench.core.state(of: client) == .terminating && bench.core.wakeID(of: client) == 1)
+        #expect(try takeOver(legacy([[], []], told: 0)).wakes.isEmpty)
+        #expect(bench.core.wakeID(of: client) == 0)
+    }
+
+    @Test mutating func whatIsAboutToBeToldAgainIsNotDoneWith() throws {
+        bench.turn(.command(.wake, client, Bench.key))
+        var old = try legacy([[], []], told: 1)
+        old.clients[0].registration = try registration
+        old.clients[0].presence = .welcomed
+        _ = try takeOver(old)
+        let wakes = bench.turn(
+            .rejoined(client, try registration, Bench.key),
+            .message(.wakeDone(wakeID: .max), from: client, Bench.key)
+        ).wakes
+        #expect(wakes.map(\.wakeID) == [1] && wakes.map(\.isRepeated) == [true])
+        #expect(bench.core.view(of: client, at: bench.now)?.holds.contains(.openWake) == true)
+    }
 }
