@@ -1169,8 +1169,6 @@ package nonisolated struct WireLegacy: Sendable {
     /// Clears the value of `profile`. Subsequent reads from it will return its default value.
     package mutating func clearProfile() {self._profile = nil}
 
-    package var encrypted: Bool = false
-
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -3982,7 +3980,7 @@ nonisolated extension WireLegacy: SwiftProtobuf.Message, SwiftProtobuf._MessageI
 
 nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireLegacy.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}profile\0\u{1}encrypted\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}profile\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3994,7 +3992,6 @@ nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._M
       case 2: try { try decoder.decodeSingularEnumField(value: &self.tag) }()
       case 3: try { try decoder.decodeSingularStringField(value: &self.name) }()
       case 4: try { try decoder.decodeSingularMessageField(value: &self._profile) }()
-      case 5: try { try decoder.decodeSingularBoolField(value: &self.encrypted) }()
       default: break
       }
     }
@@ -4017,9 +4014,6 @@ nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._M
     try { if let v = self._profile {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
     } }()
-    if self.encrypted != false {
-      try visitor.visitSingularBoolField(value: self.encrypted, fieldNumber: 5)
-    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -4028,7 +4022,6 @@ nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._M
     if lhs.tag != rhs.tag {return false}
     if lhs.name != rhs.name {return false}
     if lhs._profile != rhs._profile {return false}
-    if lhs.encrypted != rhs.encrypted {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

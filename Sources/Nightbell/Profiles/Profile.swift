@@ -15,6 +15,8 @@ import SwiftProtobuf
 public struct Profile: Sendable, Hashable {
     package let wire: WireProfile
 
+    package init(wire: WireProfile) { self.wire = wire }
+
     package init(_ kind: WireProfile.OneOf_Kind, interval: Duration? = nil, answerWithin: Duration? = nil) {
         var wire = WireProfile()
         wire.kind = kind

@@ -125,7 +125,7 @@ extension Supervision {
         scheduleKeepAlive(client)
         actions.append(.park(client))
         actions.append(.trace(client, .parked))
-        goOnOffloading(client, at: now)
+        goOnOffloading(client)
         watchBeginnings(client)
         if !mutated(.parksUnwatched) { armSockets(client, into: &actions) }
         // A wish from before, such as a launch that came to nothing.

@@ -119,8 +119,11 @@ extension Supervision {
         let reasons = clients[client.id].launches.reasons
         clients[client.id].launches.reasons = []
         clients[client.id].lastRequest = key.request
-        // Who may have been welcomed may have asked for something since.
-        inherited[client] = clients[client.id].launches.mayHaveBeenTold ? InheritedRequests(last: 0) : nil
+        // Who may have been welcomed may have asked for something since. Only what it has handed over was kept.
+        let adoptions = inherited.removeValue(forKey: client)?.adoptions ?? [:]
+        if clients[client.id].launches.mayHaveBeenTold {
+            inherited[client] = InheritedRequests(last: 0, adoptions: adoptions)
+        }
         setQuit(false, registration.identifier, into: &actions)
         actions.append(.rejoined(client, key))
         actions.append(.trace(client, .rejoined))

@@ -71,9 +71,11 @@ extension Supervision {
     }
 
     /// Its process is over. What came due when that was dying comes due now.
-    mutating func goOnOffloading(_ client: ClientID, at now: Instant) {
+    mutating func goOnOffloading(_ client: ClientID) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
-        for token in tokens where offloads[token.slot].isActive { scheduleOffload(token, at: now) }
+        for token in tokens where offloads[token.slot].isActive {
+            offloadDeadlines.set(token.slot, to: offloads[token.slot].nextDeadline)
+        }
     }
 
     /// What its owner was to be told with the next wake, and the kernel does not tell again.

@@ -22,6 +22,8 @@ struct OffloadedSocket: Sendable {
     var formerKeepAlive: TCPKeepAlive?
     /// What the ping under way was made of.
     var pingRandom: UInt128 = 0
+    /// The profile as it came, for the next process of an owner whose socket survives.
+    var bytes: [UInt8] = []
 
     init(_ settings: ProfileSettings, _ transport: Transport) throws(SettingsError) {
         self.settings = settings

@@ -42,6 +42,7 @@ extension Supervisor {
         } catch {
             preconditionFailure("a profile that was made once can be made again: \(error)")
         }
+        if supervision.survives(token) { offload[token].bytes = profile.bytes }
         journal?.keepOffload(token, profile.bytes, at: now)
     }
 
@@ -73,6 +74,16 @@ extension Supervisor {
             })
     }
 
+    /// The profile of a socket that a process has left to the next one.
+    func bequeathedProfile(_ token: SocketToken) -> WireProfile? {
+        guard offload.contains(token), !offload[token].bytes.isEmpty else { return nil }
+        do {
+            return try WireProfile(serializedBytes: offload[token].bytes)
+        } catch {
+            preconditionFailure("what was encoded can be decoded: \(error)")
+        }
+    }
+
     // MARK: Taking over
 
     /// Goes on with a socket's profile. False: this version of the program does not understand it.
@@ -81,6 +92,7 @@ extension Supervisor {
         do {
             let settings = try offload.settings(for: WireProfile(serializedBytes: bytes), over: transport)
             var taken = try OffloadedSocket(settings, transport)
+            if socket.survives { taken.bytes = bytes }
             if socket.offload?.wasActive == true {
                 taken.formerKeepAlive = former
                 goOn(&taken, socket)

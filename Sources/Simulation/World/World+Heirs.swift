@@ -69,6 +69,7 @@ extension World {
             for socket in client(id)?.sockets ?? [] { socket.isEnded = false }
         }
         for client in clients where client.fate == .parked {
+            parkOffload(client)
             for socket in client.sockets { socket.isEnded = false }
         }
         for case .rejoined(let id, _, _) in events where client(id)?.launchUntil != nil {

@@ -38,7 +38,7 @@ extension World {
             plan(client, .exit, budget)
         }
         // Nobody hears what is said to a process whose end nobody has heard of.
-        let isToNobody = isTakingOver && client.execution == .absent
+        let isToNobody = isRestoring && client.execution == .absent
         require(
             .frozen, client.execution == .running || isToNobody,
             "\(client.name) is told something before it is thawed")
