@@ -58,7 +58,11 @@ struct OptionTests {
             "park --idle-seconds 99999999999", "park --sockets 99999999960", "park --seed 3",
             "adopt --seed 3",
             "adopt --sockets 99999999960", "adopt --rounds 99999999999", "chaos --kills 99999999999",
-            "chaos --clients 0", "wake --calls 99999999999", "storm --second-user 0",
+            "chaos --clients 0", "chaos --sockets 100", "chaos --clients 1 --sockets 251",
+            "chaos --clients 99999999999", "relaunch --clients 1", "relaunch --clients 99999999999",
+            "relaunch --clients 20 --first-clients 20", "relaunch --first-clients 0",
+            "relaunch --calls 99999999999", "relaunch --rounds 99999999999",
+            "wake --calls 99999999999", "storm --second-user 0",
         ])
     func refusals(arguments: String) {
         #expect(throws: (any Error).self) {
