@@ -125,7 +125,7 @@ let package = Package(
         .executableTarget(
             name: "nightbell-sim",
             dependencies: [
-                "NightbellCore", "Simulation",
+                "NightbellCore", "Presentation", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
@@ -133,13 +133,15 @@ let package = Package(
         // The load tester, and the floors that everything is measured against.
         .target(name: "CFloors"),
         .target(name: "CPhone"),
-        .executableTarget(name: "nightbell-phone", dependencies: ["CPhone"]),
+        // Nothing of Swift's runtime: loading it takes longer than all that is measured with it.
+        .executableTarget(
+            name: "nightbell-phone", dependencies: ["CPhone"],
+            linkerSettings: [.unsafeFlags(["-nostartfiles", "-static-executable"])]),
         .target(
             name: "LoadTester",
             dependencies: [
                 "CFloors", "CPhone", "Descriptors", "Nightbell", "NightbellCore", "NightbellWire",
-                "Presentation",
-                "SIPKit",
+                "Presentation", "SIPKit", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
@@ -154,7 +156,7 @@ let package = Package(
         .testTarget(
             name: "LoadTests",
             dependencies: [
-                "CFloors", "Descriptors", "LoadTester", "Presentation",
+                "CFloors", "Descriptors", "LoadTester", "Presentation", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),

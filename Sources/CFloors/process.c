@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -14,6 +15,14 @@
 int cfloors_die_with(pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     return getppid() == parent;
+}
+
+int cfloors_die_with_pipe(int reading) {
+    if (fcntl(reading, F_SETOWN, getpid()) != 0 || fcntl(reading, F_SETSIG, SIGKILL) != 0) return 0;
+    if (fcntl(reading, F_SETFL, O_ASYNC | O_NONBLOCK) != 0) return 0;
+    // What happened before is not told again.
+    struct pollfd ending = {.fd = reading, .events = POLLIN};
+    return poll(&ending, 1, 0) == 0;
 }
 
 pid_t cfloors_fork(void) {

@@ -57,7 +57,8 @@ package enum ProcFS {
             return nil
         }
         let fields = text[text.index(after: end)...].split { $0 == " " || $0 == "\n" }
-        guard fields.count > 49, fields[0] == "Z" else { return nil }
+        // `X`: at this moment its parent is being told.
+        guard fields.count > 49, fields[0] == "Z" || fields[0] == "X" else { return nil }
         return CInt(fields[49])
     }
 

@@ -38,7 +38,8 @@ extension ProcessHandle {
         return nil
     }
 
-    private static var looks: Int { 10 }
+    /// On a machine with much to do, whoever has just been told may not run for a while, and it is not over before.
+    private static var looks: Int { 50 }
 
     /// Whether the number is still its own: nobody has waited for it.
     private var isThere: Bool { clinux_pidfd_send_signal(rawValue, 0) == 0 || errno == EPERM }

@@ -1,4 +1,5 @@
 import NightbellCore
+import Presentation
 import Simulation
 
 /// What came of all worlds, for people and for scripts.
@@ -44,31 +45,23 @@ struct Report {
         return lines.joined(separator: "\n")
     }
 
-    var json: String {
+    var json: JSON {
         let failures = tally.failures.compactMap { run in
-            run.violation.map { violation in
-                """
-                {"seed":\(run.seed),"step":\(violation.step),"invariant":"\(violation.invariant.rawValue)",\
-                "message":"\(Self.escaped(violation.message))","replay":"\(replay(run))"}
-                """
+            run.violation.map { violation -> JSON in
+                [
+                    "seed": .unsigned(run.seed), "step": .integer(Int64(violation.step)),
+                    "invariant": .string(violation.invariant.rawValue), "message": .string(violation.message),
+                    "replay": .string(replay(run)),
+                ]
             }
         }
-        let counts = tally.counts.map { "\"\($0.name)\":\($0.count)" }
-        return """
-            {"worlds":\(tally.worlds),"steps":\(tally.steps),"seconds":\(seconds),\
-            "steps_per_s":\(Self.perSecond(tally.steps, elapsed)),"jobs":\(command.jobs),\
-            "digest":"\(String(tally.digest, radix: 16))","failures":[\(failures.joined(separator: ","))],\
-            "counts":{\(counts.joined(separator: ","))}}
-            """
-    }
-
-    private static func escaped(_ text: String) -> String {
-        text.reduce(into: "") { result, character in
-            switch character {
-            case "\"", "\\": result += "\\\(character)"
-            case "\n": result += "\\n"
-            default: result.append(character)
-            }
-        }
+        return [
+            "worlds": .integer(Int64(tally.worlds)), "steps": .integer(Int64(tally.steps)),
+            "seconds": .number(seconds),
+            "steps_per_s": .integer(Int64(Self.perSecond(tally.steps, elapsed))),
+            "jobs": .integer(Int64(command.jobs)), "digest": .string(String(tally.digest, radix: 16)),
+            "failures": .array(failures),
+            "counts": .object(tally.counts.map { .init(name: $0.name, value: .integer(Int64($0.count))) }),
+        ]
     }
 }

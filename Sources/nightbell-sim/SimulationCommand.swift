@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import NightbellCore
+import Presentation
 import Simulation
 
 @main
@@ -75,7 +76,7 @@ struct SimulationCommand: AsyncParsableCommand {
             tally = await Worlds(command: self).run()
         }
         let report = Report(tally: tally, elapsed: start.duration(to: .now), command: self)
-        try tell(json ? report.json : report.text)
+        try tell(json ? report.json.text : report.text)
         if !tally.failures.isEmpty { throw ExitCode.failure }
     }
 

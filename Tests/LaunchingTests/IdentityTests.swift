@@ -65,6 +65,7 @@ struct IdentityTests {
             guard ctest_become(4_711) == 0, var launch = try? Launch.begin(order),
                 case .failed(let error)? = try? Launched.outcome(of: &launch)
             else { return outcome.finish(nil) }
+            _ = try? Launched.exitStatus(of: launch.process)
             outcome.finish(error)
         }
         thread.start()

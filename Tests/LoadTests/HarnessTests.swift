@@ -109,13 +109,13 @@ struct HarnessTests {
         defer { close(silent) }
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = in_port_t(try #require(UInt16(callers.place))).bigEndian
+        address.sin_port = in_port_t(try #require(UInt16(callers.places[0]))).bigEndian
         address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
         let connected = withUnsafeBytes(of: &address) {
             connect(silent, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), 16)
         }
         #expect(connected == 0)
-        let real = try Transport.tcp.connect(to: callers.place, as: 0)
+        let real = try Transport.tcp.connect(to: callers.places[0], as: 0)
         defer { close(real) }
         try wait(for: "the other", atMost: .seconds(20)) {
             try callers.takeIn()
@@ -125,14 +125,14 @@ struct HarnessTests {
 
     @Test("A run that would run out of descriptors is refused before it begins")
     func descriptors() throws {
-        try DescriptorNeeds.parked(800, clients: 10).check(limit: 1_024)
-        try DescriptorNeeds.pinged(800, clients: 5).check(limit: 1_024)
-        try DescriptorNeeds().check(limit: 10)
+        #expect(try DescriptorNeeds.parked(800, clients: 10).peerProcesses(limit: 1_024) == 0)
+        #expect(try DescriptorNeeds.pinged(800, clients: 5).peerProcesses(limit: 1_024) == 0)
+        #expect(try DescriptorNeeds().peerProcesses(limit: 10) == 0)
         for needs in [
             DescriptorNeeds.parked(3_000, clients: 20), .called(400, .tcp, .signal),
             .called(400, .udp, .cgroup), .pinged(1_000, clients: 5),
         ] {
-            #expect(throws: LoadError.self) { try needs.check(limit: 1_024) }
+            #expect(throws: LoadError.self) { try needs.peerProcesses(limit: 1_024) }
         }
     }
 

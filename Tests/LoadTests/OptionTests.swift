@@ -63,7 +63,12 @@ struct OptionTests {
             "offload --sockets 15001", "offload --interval 30m", "offload --interval 0s",
             "offload --interval 9223372036854775807", "offload --intervals 99999999999",
             "offload --interval 7200s --intervals 13", "offload --sockets 99999999995", "offload --seed 3",
-            "offload --clients 0", "chaos --clients 0", "wake --calls 99999999999", "storm --second-user 0",
+            "offload --clients 0", "chaos --clients 0", "chaos --sockets 100",
+            "chaos --clients 1 --sockets 251",
+            "chaos --clients 99999999999", "relaunch --clients 1", "relaunch --clients 99999999999",
+            "relaunch --clients 20 --first-clients 20", "relaunch --first-clients 0",
+            "relaunch --calls 99999999999", "relaunch --rounds 99999999999",
+            "wake --calls 99999999999", "storm --second-user 0",
         ])
     func refusals(arguments: String) {
         #expect(throws: (any Error).self) {

@@ -1,5 +1,6 @@
 import LoadTester
 import Presentation
+import Simulation
 import Testing
 
 @Suite("Figures of load runs")
@@ -78,7 +79,7 @@ struct StatisticsTests {
 
     @Test("The same seed gives the same moments, and their mean is right")
     func arrivals() {
-        var (one, other) = (SeededRandom(seed: 7), SeededRandom(seed: 7))
+        var (one, other) = (SplitMix64(seed: 7), SplitMix64(seed: 7))
         let times = (0..<10_000).map { _ in one.exponential(perSecond: 20) }
         #expect(times == (0..<10_000).map { _ in other.exponential(perSecond: 20) })
         #expect(abs(times.reduce(0, +) / 10_000 - 0.05) < 0.002)

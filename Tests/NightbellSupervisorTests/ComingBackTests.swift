@@ -110,8 +110,10 @@ import Testing
         let supervisor = try supervisor()
         let actor = try Actor(name, of: supervisor)
         try actor.start().say("exit 3")
-        _ = try actor.returns()
+        // It ends when nobody directs it any more.
+        let second = try actor.returns()
         #expect(try supervisor.show(name)?.counters.crashes == 1)
+        withExtendedLifetime(second) {}
         try supervisor.stop()
     }
 

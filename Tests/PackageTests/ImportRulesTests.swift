@@ -30,10 +30,10 @@ struct ImportRulesTests {
         "Presentation": ["Nightbell"],
         "LoadTester": edge.union([
             "ArgumentParser", "CFloors", "CPhone", "Descriptors", "Histogram", "Nightbell", "NightbellCore",
-            "NightbellWire", "Presentation", "SIPKit", "SwiftProtobuf",
+            "NightbellWire", "Presentation", "SIPKit", "Simulation", "SwiftProtobuf",
         ]),
         "nightbell-load": ["ArgumentParser", "LoadTester"],
-        "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Simulation"],
+        "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Presentation", "Simulation"],
         "nightbelld": [
             "ArgumentParser", "CLinux", "DaemonConfiguration", "Descriptors", "Glibc", "Keeper", "Launching",
             "Logging", "Manifests", "NightbellCore", "NightbellSupervisor",

@@ -42,6 +42,12 @@ struct WorldTests {
         #expect(tally.failures.map(\.seed) == Array(expected) && expected.count == 2)
     }
 
+    @Test("No two counts have one name: they are members of one object")
+    func names() {
+        let names = Tally().counts.map(\.name)
+        #expect(Set(names).count == names.count)
+    }
+
     @Test("The trace of a world tells the same world")
     func trace() {
         var lines: [String] = []

@@ -83,6 +83,10 @@ pid_t cfloors_fork(void);
 // Ends this process when the one that started it ends. False: that has happened already.
 int cfloors_die_with(pid_t parent);
 
+// Has the kernel kill this process when nobody has the writing end of this pipe any more, whoever its parent is, and
+// also while it is stopped or frozen. False: that has happened already.
+int cfloors_die_with_pipe(int reading);
+
 // Children that stop or end are nobody's business: no SIGCHLD, no zombies.
 void cfloors_ignore_children(void);
 

@@ -16,5 +16,8 @@ enum Bounds {
     /// What the supervisor of a run lets one user, and one client, have.
     static let sockets = 2...1_000_000
     static let socketsOfOne = 2...100_000
+    /// Clients without a process.
+    static let dormant = 2...100_000
+    static let kills = 1...1_000_000
     static let seconds = 1...86_400
 }

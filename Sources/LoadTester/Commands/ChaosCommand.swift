@@ -26,12 +26,11 @@ package struct ChaosCommand: ParsableCommand {
     package init() {}
 
     package func validate() throws {
-        try require("--clients", clients, 1...2_000)
-        try require("--kills", kills, 1...1_000_000)
+        try require("--clients", clients, Bounds.processes)
+        try require("--kills", kills, Bounds.kills)
         guard transport.isStream else { throw ValidationError("--transport: unix or tcp") }
-        guard sockets >= clients, sockets / clients <= 250 else {
-            throw ValidationError("--sockets: from 1 to 250 for each client")
-        }
+        // A client hands all of its own over in one packet, and inherits them from its last process.
+        try require("--sockets, for each client", sockets / clients, 1...250)
     }
 
     package func run() throws {

@@ -75,7 +75,7 @@ package struct KeepAliveCommand: ParsableCommand {
                 suspension: suspend, clients: clients, seconds: seconds,
                 shortest: .seconds(timeouts.shortest),
                 longest: .seconds(timeouts.longest), seed: common.seed)
-            let bench = try common.bench(.called(clients, .unix, suspend))
+            let bench = try common.bench(.called(clients, .unix, suspend, hasFloor: false))
             outcome = try RealKeepAlive(settings: settings, bench: bench).run()
         }
         machine.finish()

@@ -55,9 +55,11 @@ package struct CommonOptions: ParsableArguments {
     /// - Parameter needs: what would be in vain if a process may not have so many descriptors.
     func bench(_ needs: DescriptorNeeds = DescriptorNeeds()) throws -> Workbench {
         cfloors_catch_interrupts()
-        try needs.check(limit: Int(clamping: cfloors_raise_descriptor_limit()))
+        let peers = try needs.peerProcesses(limit: Int(clamping: cfloors_raise_descriptor_limit()))
         try checkReport()
-        return try Workbench(programs: programs, progress: Progress(quiet: quiet))
+        let progress = Progress(quiet: quiet)
+        if peers > 0 { progress.say("descriptors are few: the callers have \(peers) further processes") }
+        return try Workbench(programs: programs, peerProcesses: peers, progress: progress)
     }
 
     /// A report that cannot be written is noticed before the run, not after it.

@@ -25,14 +25,14 @@ package struct RelaunchCommand: ParsableCommand {
     package init() {}
 
     package func validate() throws {
-        guard (2...8_000).contains(clients), (1..<clients).contains(firstClients) else {
-            throw ValidationError("--clients: from 2 to 8000, and more than --first-clients")
-        }
-        guard calls > 0, rounds > 0 else { throw ValidationError("--calls and --rounds are at least 1") }
+        try require("--clients", clients, Bounds.dormant)
+        try require("--first-clients", firstClients, 1...clients - 1)
+        try require("--calls", calls, Bounds.calls)
+        try require("--rounds", rounds, Bounds.rounds)
     }
 
     package func run() throws {
-        let bench = try common.bench()
+        let bench = try common.bench(.dormant(clients, running: RelaunchRun.mostAtOnce))
         let settings = RelaunchRun.Settings(
             suspension: suspend, clients: clients, firstClients: firstClients, calls: calls, rounds: rounds,
             seed: common.seed)

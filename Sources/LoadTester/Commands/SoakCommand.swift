@@ -27,7 +27,8 @@ package struct SoakCommand: ParsableCommand {
     }
 
     package func run() throws {
-        let bench = try common.bench(.called(clients, transport, suspend))
+        let bench = try common.bench(
+            .called(clients, transport, suspend, hasFloor: false, passing: SoakRun.passingSockets))
         let settings = SoakRun.Settings(
             suspension: suspend, transport: transport, clients: clients, minutes: minutes, seed: common.seed)
         try common.tell(try SoakRun(settings: settings, bench: bench).run())

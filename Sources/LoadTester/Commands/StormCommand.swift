@@ -38,10 +38,11 @@ package struct StormCommand: ParsableCommand {
     }
 
     package func run() throws {
-        let bench = try common.bench(.called(clients, transport, suspend))
+        let others = geteuid() == 0 ? secondUser ?? 65_534 : nil
+        let bench = try common.bench(.called(clients, transport, suspend, areOthers: others != nil))
         let settings = StormRun.Settings(
             suspension: suspend, transport: transport, clients: clients, rounds: rounds, seed: common.seed,
-            secondUser: geteuid() == 0 ? secondUser ?? 65_534 : nil)
+            secondUser: others)
         try common.tell(try StormRun(settings: settings, bench: bench).run())
     }
 }

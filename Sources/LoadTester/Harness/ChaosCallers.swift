@@ -34,7 +34,9 @@ final class ChaosCallers {
         while let socket = try listener.accept() { greetings.await(socket) }
         while let (number, socket) = greetings.next() {
             let index = Int(number)
-            guard index < sockets.count else { throw .missing("a stranger has connected to the callers") }
+            guard number < UInt64(sockets.count) else {
+                throw .missing("a stranger has connected to the callers")
+            }
             if sockets[index] >= 0 { close(sockets[index]) } else { connected += 1 }
             sockets[index] = socket
             sent[index] = 0

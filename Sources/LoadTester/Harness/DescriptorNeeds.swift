@@ -1,37 +1,66 @@
 /// How many descriptors the processes of a run need at most. A run that cannot have them is refused before it
 /// begins: later somebody would run out of them and say something else, or nothing.
 ///
-/// The run's own processes are not spread further: the supervisor that is measured is one process, and needs about
-/// as many as the callers do, so that they never run out first.
+/// Other ends of sockets can lie with as many processes as are needed. The supervisor is one process, which is what is
+/// measured: all others are made such that it is the first to run out.
 package struct DescriptorNeeds: Sendable {
-    private var needs: [(process: String, count: Int)] = []
+    private struct Need {
+        var process: String
+        var count: Int
+        /// Clients of another user, for whom more is left unused: one for each of them, and the supervisor's last
+        /// eighth, at most 1,024.
+        var ofOthers = 0
+
+        func count(limit: Int) -> Int { count + (ofOthers > 0 ? ofOthers + min(1_024, limit / 8) : 0) }
+    }
+
+    private var needs: [Need] = []
+    /// What callers speak to sleepers from.
+    private var otherEnds = 0
     /// Logs, pipes, listeners, libraries.
     private static let reserve = 64
+    private static let loadTester = "the load tester"
     private static let supervisor = "the supervisor"
+    /// Its connection, its process, and what it is stopped with.
+    private static let ofEachClient = 3
 
     package init() {}
 
     private mutating func add(_ process: String, _ count: Int) {
-        needs.append((process, count + Self.reserve))
+        needs.append(Need(process: process, count: count + Self.reserve))
     }
 
-    /// Sleepers with a socket each, which callers send to, and as many of the floor's.
+    private mutating func addSupervisor(sockets: Int, clients: Int, areOthers: Bool = false) {
+        needs.append(
+            Need(
+                process: Self.supervisor, count: sockets + Self.ofEachClient * clients + Self.reserve,
+                ofOthers: areOthers ? clients : 0))
+    }
+
+    /// Sleepers with a socket each, which callers send to, and as many of the floor's if there is one.
+    ///
+    /// - Parameters:
+    ///   - passing: sockets that come and go beside them.
+    ///   - areOthers: some of them are another user's.
     package static func called(
-        _ clients: Int, _ transport: Transport, _ suspension: SuspensionMethod
+        _ clients: Int, _ transport: Transport, _ suspension: SuspensionMethod, hasFloor: Bool = true,
+        passing: Int = 0, areOthers: Bool = false
     ) -> DescriptorNeeds {
         var needs = DescriptorNeeds()
-        // The other ends, and what tells whether somebody is frozen and freezes the floor's sleepers.
-        let each = (transport.isStream ? 2 : 0) + (suspension == .cgroup ? 3 : 0)
-        needs.add("the load tester", each * clients)
-        needs.add("the floor", 2 * clients)
-        needs.addSupervisor(sockets: clients, clients: clients)
+        let sleepers = hasFloor ? 2 * clients : clients
+        // What tells whether somebody is frozen, and freezes the floor's sleepers.
+        let cgroups = suspension == .cgroup ? sleepers + (hasFloor ? clients : 0) : 0
+        needs.add(loadTester, cgroups + passing)
+        needs.otherEnds = transport.isStream ? sleepers : 0
+        if hasFloor { needs.add("the floor", 2 * clients) }
+        needs.addSupervisor(sockets: clients + passing, clients: clients, areOthers: areOthers)
         return needs
     }
 
     /// Many sockets of these clients.
     package static func parked(_ sockets: Int, clients: Int) -> DescriptorNeeds {
         var needs = DescriptorNeeds()
-        needs.add("the load tester", sockets)
+        needs.add(loadTester, sockets)
         needs.addSupervisor(sockets: sockets, clients: clients)
         return needs
     }
@@ -46,20 +75,27 @@ package struct DescriptorNeeds: Sendable {
         return needs
     }
 
-    private mutating func addSupervisor(sockets: Int, clients: Int) {
-        add(Self.supervisor, sockets + Self.ofEachClient * clients)
+    /// Clients with a socket each and no process, as many of the floor's, and a number of them that run at a time.
+    package static func dormant(_ clients: Int, running: Int) -> DescriptorNeeds {
+        var needs = DescriptorNeeds()
+        needs.add(loadTester, 0)
+        needs.otherEnds = 2 * clients
+        needs.add("the floor", clients)
+        needs.addSupervisor(sockets: clients, clients: min(clients, running))
+        return needs
     }
 
-    /// Its connection, its process, and what it is stopped with.
-    private static let ofEachClient = 3
-
-    package func check(limit: Int) throws(LoadError) {
-        // The supervisor takes no more sockets when only these are left.
-        let spare = min(1_024, limit / 8)
-        let needs = needs.map {
-            (process: $0.process, count: $0.count + ($0.process == Self.supervisor ? spare : 0))
+    /// How many further processes the callers are spread over; 0: none is needed.
+    package func peerProcesses(limit: Int) throws(LoadError) -> Int {
+        if let most = needs.max(by: { $0.count(limit: limit) < $1.count(limit: limit) }),
+            most.count(limit: limit) > limit
+        {
+            throw .tooFewDescriptors(need: most.count(limit: limit), limit: limit, process: most.process)
         }
-        guard let most = needs.max(by: { $0.count < $1.count }), most.count > limit else { return }
-        throw .tooFewDescriptors(need: most.count, limit: limit, process: most.process)
+        let own = needs.first { $0.process == Self.loadTester }?.count ?? 0
+        guard otherEnds > 0, own + otherEnds > limit else { return 0 }
+        // Two neighbours more than its share may lie with a process.
+        let each = limit - Self.reserve - 2
+        return (otherEnds + each - 1) / each
     }
 }

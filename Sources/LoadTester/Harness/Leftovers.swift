@@ -41,6 +41,7 @@ enum Leftovers {
             guard lstat(path, &status) == 0, status.st_uid == geteuid(), status.st_mode & S_IFMT == S_IFDIR,
                 let lock = openLock(path, 0), flock(lock.rawValue, LOCK_EX | LOCK_NB) == 0
             else { continue }
+            removeSupervisorCgroups(of: path)
             remove(path)
         }
     }
@@ -76,14 +77,28 @@ enum Leftovers {
     }
 
     /// Removes a cgroup and those in it, which can be done once their processes have ended.
-    static func removeCgroup(_ path: String) {
-        for name in (try? SmallFile.names(in: path)) ?? [] where name.hasPrefix(FloorCgroup.prefix) {
+    static func removeCgroup(_ path: String, with prefix: String = FloorCgroup.prefix) {
+        for name in (try? SmallFile.names(in: path)) ?? [] where name.hasPrefix(prefix) {
             removeWhenEmpty("\(path)/\(name)")
         }
         removeWhenEmpty(path)
     }
 
+    /// Removes those of the supervisors of a run, who removed them themselves if they could: they noted them in
+    /// their runtime directories.
+    static func removeSupervisorCgroups(of directory: String) {
+        for name in (try? SmallFile.names(in: directory)) ?? [] {
+            let noted = (try? SmallFile.readText("\(directory)/\(name)/cgroups")) ?? ""
+            for cgroup in noted.split(separator: "\n") where cgroup.contains("/nightbell-") {
+                removeCgroup(String(cgroup), with: "client-")
+            }
+        }
+    }
+
     private static func removeWhenEmpty(_ path: String) {
-        for _ in 0..<500 where rmdir(path) != 0 && errno == EBUSY { usleep(2_000) }
+        for _ in 0..<500 where rmdir(path) != 0 {
+            guard errno == EBUSY else { return }
+            usleep(2_000)
+        }
     }
 }

@@ -22,6 +22,9 @@ extension Population {
         }
     }
 
+    /// How long so many sleepers may take to start.
+    static func startingTime(_ count: Int) -> Duration { .seconds(60 + count / 20) }
+
     func waitUntilAllAsleep() throws {
         for index in range { try waitUntilAsleep(index) }
     }
@@ -30,7 +33,9 @@ extension Population {
     func requireAlive(_ index: Int) throws(LoadError) {
         let slot = area[index]
         // Nobody waits for the end of their nest's children: who has ended is gone.
-        guard slot.stage == .failed || (kill(slot.pid, 0) != 0 && errno == ESRCH) else { return }
+        guard slot.stage == .failed || (kill(slot.pid, 0) != 0 && errno == ESRCH) else {
+            return try callers.requireAllThere()
+        }
         throw .sleeperDied(name(of: index))
     }
 
@@ -77,14 +82,15 @@ final class SupervisedPopulation: Population {
             descriptors: [area.descriptor.rawValue, pipe.reading.rawValue])
         self.pipe = pipe
         let before = callers.connected
-        try wait(for: "\(range.count) sleepers to connect", atMost: .seconds(60), firstPause: 1_000_000) {
+        let limit = Self.startingTime(range.count)
+        try wait(for: "\(range.count) sleepers to connect", atMost: limit, firstPause: 1_000_000) {
             try bench.requireAllRunning()
             try checkFailures()
             try callers.takeIn()
             bench.progress.show("\(callers.connected - before) of \(range.count) sleepers connected")
             return callers.connected == before + range.count
         }
-        try supervisor.waitUntilAsleep(range.count, check: checkFailures)
+        try supervisor.waitUntilAsleep(range.count, atMost: limit, check: checkFailures)
         let tree = try method.tree()
         stopped = range.map { StoppedProcess(area[$0].pid, method, tree) }
     }
@@ -128,7 +134,8 @@ final class FloorPopulation: Population {
                 cgroup: cgroup),
             descriptors: [area.descriptor.rawValue, pipe.reading.rawValue])
         let before = callers.connected
-        try wait(for: "the floor's sleepers", atMost: .seconds(60), firstPause: 1_000_000) {
+        let limit = Self.startingTime(range.count)
+        try wait(for: "the floor's sleepers", atMost: limit, firstPause: 1_000_000) {
             try bench.requireAllRunning()
             try callers.takeIn()
             guard !range.contains(where: { area[$0].stage == .failed }) else {

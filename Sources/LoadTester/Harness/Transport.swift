@@ -8,7 +8,7 @@ package enum Transport: String, CaseIterable, Sendable {
 
     var isStream: Bool { self != .udp }
 
-    fileprivate func makeSocket() throws(LoadError) -> OwnedDescriptor {
+    func makeSocket() throws(LoadError) -> OwnedDescriptor {
         let type = isStream ? SOCK_STREAM : SOCK_DGRAM
         let family = self == .unix ? AF_UNIX : AF_INET
         let descriptor = socket(family, CInt(type.rawValue | SOCK_CLOEXEC.rawValue), 0)
@@ -55,8 +55,10 @@ package enum Transport: String, CaseIterable, Sendable {
             guard errno == EAGAIN || errno == EINTR else { throw LoadError(failed: "connect to the callers") }
             try pause(nanoseconds: 1_000_000)
         }
-        var greeting = UInt32(index)
-        guard send(rawValue, &greeting, 4, CInt(MSG_NOSIGNAL)) == 4 else { throw LoadError(failed: "send") }
+        var greeting = UInt64(index)
+        guard send(rawValue, &greeting, Greetings.length, CInt(MSG_NOSIGNAL)) == Greetings.length else {
+            throw LoadError(failed: "send")
+        }
         return socket.take()
     }
 
@@ -95,7 +97,7 @@ package enum Transport: String, CaseIterable, Sendable {
     }
 
     /// Returns the place by which it is reached.
-    fileprivate func bind(_ descriptor: CInt, _ place: String) throws(LoadError) -> String {
+    func bind(_ descriptor: CInt, _ place: String) throws(LoadError) -> String {
         guard try withAddress(place, { Glibc.bind(descriptor, $0, $1) }) == 0 else {
             throw LoadError(failed: "bind \(place)")
         }
@@ -108,97 +110,6 @@ package enum Transport: String, CaseIterable, Sendable {
         guard result == 0 else { throw LoadError(failed: "getsockname") }
         return String(UInt16(bigEndian: address.sin_port))
     }
-}
-
-/// The other ends of all sleepers' sockets.
-final class Callers {
-    let transport: Transport
-    /// For `Transport.connect`.
-    let place: String
-    private let listener: OwnedDescriptor
-    private var sockets: [CInt]
-    private var addresses: [sockaddr_in]
-    private var sequences: [UInt64]
-    private var greetings = Greetings()
-    private(set) var connected = 0
-
-    init(_ transport: Transport, slots count: Int, directory: String) throws(LoadError) {
-        self.transport = transport
-        listener = try transport.makeSocket()
-        place = try transport.bind(listener.rawValue, transport == .unix ? "\(directory)/callers" : "0")
-        if transport.isStream {
-            guard listen(listener.rawValue, 4_096) == 0 else { throw LoadError(failed: "listen") }
-        }
-        if transport == .unix { chmod(place, 0o777) }
-        guard fcntl(listener.rawValue, F_SETFL, O_NONBLOCK) == 0 else { throw LoadError(failed: "fcntl") }
-        sockets = Array(repeating: -1, count: count)
-        addresses = Array(repeating: sockaddr_in(), count: transport.isStream ? 0 : count)
-        sequences = Array(repeating: 0, count: count)
-    }
-
-    deinit { for socket in sockets where socket >= 0 && transport.isStream { close(socket) } }
-
-    /// Takes in whoever has connected.
-    func takeIn() throws(LoadError) {
-        if transport.isStream {
-            while true {
-                let socket = cfloors_accept(listener.rawValue)
-                guard socket >= 0 else { break }
-                greetings.await(socket)
-            }
-            try requireNothingThere("accept")
-            while let (index, socket) = greetings.next() {
-                try takeIn(index, socket)
-                var yes: CInt = 1
-                if transport == .tcp { setsockopt(socket, CInt(IPPROTO_TCP), TCP_NODELAY, &yes, 4) }
-            }
-            return
-        }
-        while true {
-            var index: UInt32 = .max
-            var address = sockaddr_in()
-            var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-            let received = withUnsafeMutableBytes(of: &address) {
-                recvfrom(
-                    listener.rawValue, &index, 4, 0, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self),
-                    &length)
-            }
-            guard received == 4 else { return try requireNothingThere("recvfrom") }
-            try takeIn(index, listener.rawValue)
-            addresses[Int(index)] = address
-        }
-    }
-
-    private func takeIn(_ index: UInt32, _ socket: CInt) throws(LoadError) {
-        guard Int(index) < sockets.count, sockets[Int(index)] == -1 else {
-            throw .missing("a stranger has connected to the callers")
-        }
-        sockets[Int(index)] = socket
-        connected += 1
-    }
-
-    private func requireNothingThere(_ call: String) throws(LoadError) {
-        guard errno == EAGAIN || errno == EINTR else { throw LoadError(failed: call) }
-    }
-
-    /// Sends the next packet to a sleeper; tells its number.
-    @discardableResult
-    func call(_ index: Int) throws(LoadError) -> UInt64 {
-        sequences[index] += 1
-        let code: CInt
-        if transport.isStream {
-            code = cfloors_send(sockets[index], sequences[index], nil, 0)
-        } else {
-            var address = addresses[index]
-            code = cfloors_send(
-                sockets[index], sequences[index], &address, UInt32(MemoryLayout<sockaddr_in>.size))
-        }
-        guard code == 0 else { throw LoadError("send to sleeper \(index)", code: code) }
-        return sequences[index]
-    }
-
-    /// How many packets were sent to a sleeper.
-    func sent(to index: Int) -> UInt64 { sequences[index] }
 }
 
 /// A socket that clients of their own accord connect to.
@@ -216,35 +127,6 @@ struct StreamListener: ~Copyable {
         let accepted = cfloors_accept(socket.rawValue)
         if accepted >= 0 { return accepted }
         guard errno == EAGAIN || errno == EINTR else { throw LoadError(failed: "accept") }
-        return nil
-    }
-}
-
-/// Connections that have not said yet whose they are. One that says nothing keeps nobody waiting.
-final class Greetings {
-    private var silent: [CInt] = []
-
-    deinit { for socket in silent { close(socket) } }
-
-    func await(_ socket: CInt) { silent.append(socket) }
-
-    /// One that has said it in the meantime.
-    func next() -> (index: UInt32, socket: CInt)? {
-        for place in silent.indices.reversed() {
-            let socket = silent[place]
-            var index: UInt32 = .max
-            let count = recv(socket, &index, 4, CInt(MSG_DONTWAIT | MSG_PEEK))
-            if count == 4 {
-                // The same bytes again, taken this time.
-                recv(socket, &index, 4, CInt(MSG_DONTWAIT))
-                silent.remove(at: place)
-                return (index, socket)
-            }
-            if count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR) {
-                close(socket)
-                silent.remove(at: place)
-            }
-        }
         return nil
     }
 }

@@ -9,22 +9,35 @@ final class Workbench {
     let programs: String
     let loadTester: String
     let progress: Progress
+    /// So many processes hold the other ends of sockets; 0: this one does.
+    let peerProcesses: Int
     private var children: [ChildProcess] = []
+    /// Closed when all children have ended, or with us: see `cfloors_die_with_pipe`.
+    private var lifeline: Pipe?
+    /// Where processes of the run that are nobody's children here find its reading end.
+    let lifelinePath: String
     private var floorCgroup: String?
 
     /// - Parameter programs: the directory of `nightbelld` and `nightbell-load`; nil: that of this program.
-    init(programs: String?, progress: Progress) throws(LoadError) {
+    init(programs: String?, peerProcesses: Int = 0, progress: Progress) throws(LoadError) {
         if let programs { self.programs = programs } else { self.programs = try Self.ownDirectory() }
+        self.peerProcesses = peerProcesses
         self.progress = progress
         loadTester = "\(self.programs)/nightbell-load"
         let asked = getenv("TMPDIR").map { String(cString: $0) } ?? ""
         let parent = asked.isEmpty ? "/tmp" : asked
         Leftovers.removeDirectories(in: parent)
         own = try Leftovers.makeDirectory(in: parent)
+        let lifeline = try Pipe()
+        lifelinePath = "/proc/\(getpid())/fd/\(lifeline.reading.rawValue)"
+        self.lifeline = consume lifeline
     }
 
     deinit {
         end()
+        // Not before: the supervisor would launch others in their place.
+        lifeline = nil
+        Leftovers.removeSupervisorCgroups(of: directory)
         if let floorCgroup { Leftovers.removeCgroup(floorCgroup) }
         Leftovers.remove(directory)
     }

@@ -1,6 +1,7 @@
 import Glibc
 import Nightbell
 import SIPKit
+import Simulation
 
 /// Callers ring sleeping softphones through a SIP proxy, at moments that know nothing of each other.
 @MainActor
@@ -79,7 +80,7 @@ final class CallsRun {
     }
 
     private func placeAll() throws {
-        var random = SeededRandom(seed: settings.seed)
+        var random = SplitMix64(seed: settings.seed)
         var due = ContinuousClock.now
         var count = 0
         let mean = settings.meanLength.inSeconds

@@ -2,6 +2,7 @@ import CFloors
 import Descriptors
 import Glibc
 import Nightbell
+import Simulation
 
 /// Traffic at every moment while the supervisor's worker is killed, stopped and upgraded, and clients crash.
 final class ChaosRun {
@@ -22,13 +23,13 @@ final class ChaosRun {
     private let area: ChaosArea
     private let callers: ChaosCallers
     private let supervisor: PrivateSupervisor
-    private var random: SeededRandom
+    private var random: SplitMix64
     private var results: ChaosResults
 
     init(settings: Settings, bench: Workbench) throws {
         self.settings = settings
         self.bench = bench
-        random = SeededRandom(seed: settings.seed)
+        random = SplitMix64(seed: settings.seed)
         results = ChaosResults(settings: settings)
         area = try ChaosArea(
             clients: settings.clients, socketsPerClient: settings.sockets / settings.clients)
@@ -50,7 +51,9 @@ final class ChaosRun {
         let pipe = try Pipe()
         for client in 0..<settings.clients { area[client, .wantedLife] = 1 }
         _ = try bench.start(
-            .chaos, ChaosNest.arguments(area, callers, supervisorSocket: supervisor.socketPath),
+            .chaos,
+            ChaosNest.arguments(
+                area, callers, supervisorSocket: supervisor.socketPath, lifelinePath: bench.lifelinePath),
             descriptors: [area.descriptor.rawValue, pipe.reading.rawValue])
         try until("all clients to be there", atMost: .seconds(120)) { isEverybodyThere }
         while results.kills < settings.kills { try act() }
@@ -218,11 +221,6 @@ final class ChaosRun {
         let pids = (0..<settings.clients).map { pid_t(area[$0, .pid]) }.filter { $0 > 0 }
         supervisor.end()
         let tree = try settings.suspension.tree()
-        defer {
-            for client in 0..<settings.clients where ChaosArea.comesBack(client) && area[client, .pid] != 0 {
-                kill(pid_t(area[client, .pid]), SIGKILL)
-            }
-        }
         results.stuckFrozen = pids.count { StoppedProcess($0, settings.suspension, tree).isStopped }
         results.machine.finish()
     }

@@ -26,7 +26,7 @@ struct RealKeepAlive {
                 suspension: settings.suspension, linger: .milliseconds(20),
                 keepAliveMinimum: settings.shortest))
         let area = try SharedArea(slots: settings.clients)
-        let callers = try Callers(.unix, slots: settings.clients, directory: bench.directory)
+        let callers = try Callers(.unix, slots: settings.clients, bench)
         let range = (
             Int(settings.shortest.wholeNanoseconds / 1_000_000),
             Int(settings.longest.wholeNanoseconds / 1_000_000)

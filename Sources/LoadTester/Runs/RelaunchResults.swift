@@ -26,11 +26,24 @@ struct RelaunchResults {
         }
     }
 
+    /// What worker and keeper have written, in bytes.
+    struct Memory {
+        var worker = 0
+        var keeper = 0
+    }
+
+    /// With nobody connected, with the first phones, and with all of them.
+    struct Memories {
+        var empty = Memory()
+        var first = Memory()
+        var all = Memory()
+    }
+
     let settings: RelaunchRun.Settings
     var rounds: [Round] = []
-    var memoryEmpty = 0
-    var memoryFirst = 0
-    var memoryAll = 0
+    /// Whose times do not count, but whose losses do.
+    var warmingUp = Round()
+    var memory = Memories()
     var answered = 0
     var everybodySeconds = 0.0
     var machine = Machine()
@@ -39,19 +52,29 @@ struct RelaunchResults {
         self.settings = settings
     }
 
-    var lost: Int { rounds.reduce(0) { $0 + $1.lost } }
+    var lost: Int { rounds.reduce(warmingUp.lost) { $0 + $1.lost } }
+    var lostByFloor: Int { rounds.reduce(warmingUp.lostByFloor) { $0 + $1.lostByFloor } }
     var figures: LatencyFigures { LatencyFigures(rounds: rounds.map(\.ours)) }
     var floorFigures: LatencyFigures { LatencyFigures(rounds: rounds.map(\.floor)) }
 
-    func ratio(_ percentile: Double) -> Double {
-        medianRatio(
+    /// nil when something was lost: what is left would look the faster for it.
+    func ratio(_ percentile: Double) -> Double? {
+        guard lost == 0, lostByFloor == 0 else { return nil }
+        return medianRatio(
             rounds.map { $0.ours.percentile(percentile) },
             over: rounds.map { $0.floor.percentile(percentile) })
     }
 
-    var bytesPerClient: Double {
-        Double(memoryAll - memoryFirst) / Double(settings.clients - settings.firstClients)
+    /// Growth from the first phones to all of them, for each that came; nil if it shrank: then something else was
+    /// measured.
+    private func growth(_ bytes: (Memory) -> Int) -> Double? {
+        let growth = bytes(memory.all) - bytes(memory.first)
+        return growth < 0 ? nil : Double(growth) / Double(settings.clients - settings.firstClients)
     }
+
+    var bytesPerClient: Double? { growth { $0.worker + $0.keeper } }
+    private var workerBytesPerClient: Double? { growth(\.worker) }
+    private var keeperBytesPerClient: Double? { growth(\.keeper) }
 }
 
 extension RelaunchResults: Reportable {
@@ -68,13 +91,15 @@ extension RelaunchResults: Reportable {
             "lost": .integer(Int64(lost)),
             "latency_us": figures.json,
             "floor": [
-                "lost": .integer(Int64(rounds.reduce(0) { $0 + $1.lostByFloor })),
+                "lost": .integer(Int64(lostByFloor)),
                 "latency_us": floorFigures.json,
             ],
             "ratio": ["p50": .rounded(ratio(50)), "p90": .rounded(ratio(90)), "p99": .rounded(ratio(99))],
             "memory": [
-                "bytes_empty": .integer(Int64(memoryEmpty)),
+                "bytes_empty": .integer(Int64(memory.empty.worker + memory.empty.keeper)),
                 "bytes_per_dormant_client": .rounded(bytesPerClient, digits: 0),
+                "worker_bytes_per_dormant_client": .rounded(workerBytesPerClient, digits: 0),
+                "keeper_bytes_per_dormant_client": .rounded(keeperBytesPerClient, digits: 0),
             ],
             "everybody": [
                 "called": .integer(Int64(settings.clients)), "answered": .integer(Int64(answered)),
@@ -91,20 +116,26 @@ extension RelaunchResults: Reportable {
             columns: ["", "Nightbell, µs", "floor, µs", "ratio"])
         let rows = [("p50", a.p50, b.p50, 50.0), ("p90", a.p90, b.p90, 90), ("p99", a.p99, b.p99, 99)]
         for (name, ours, floor, percentile) in rows {
-            latency.rows.append([name, figure(ours), figure(floor), figure(ratio(percentile), digits: 2)])
+            latency.rows.append([
+                name, figure(ours), figure(floor), ratio(percentile).map { figure($0, digits: 2) } ?? "–",
+            ])
         }
         latency.rows.append(["max", figure(a.max), figure(b.max), ""])
         latency.note =
             "the floor spawns the same program with the socket; medians of \(settings.rounds) rounds"
+        func bytes(_ value: Double?) -> String { value.map { figure($0, digits: 0) } ?? "–" }
         return [
             latency,
             ReportTable(
                 title: "\(settings.clients) dormant phones", columns: ["", ""],
                 rows: [
-                    ["bytes a phone", figure(bytesPerClient, digits: 0)],
+                    ["bytes a phone", bytes(bytesPerClient)],
+                    ["of them the worker's", bytes(workerBytesPerClient)],
+                    ["and the keeper's", bytes(keeperBytesPerClient)],
                     ["all called at once: answered", "\(answered)"],
                     ["within seconds", figure(everybodySeconds, digits: 2)],
-                ]),
+                ],
+                note: "growth of what worker and keeper have written (Pss_Anon and Pss_Shmem)"),
         ]
     }
 

@@ -1,9 +1,9 @@
 import CFloors
-import CPhone
 import Descriptors
 import Glibc
 import Nightbell
 import NightbellWire
+import Simulation
 import SwiftProtobuf
 
 /// Phones without a process are called: the supervisor starts each, and ends it again when it has answered.
@@ -18,7 +18,11 @@ struct RelaunchRun {
         var seed: UInt64
     }
 
-    static let patience: CInt = 10_000
+    /// How long an answer may take before the call counts as lost, in milliseconds.
+    private static let patience: CInt = 10_000
+    /// Phones that have a process at the same time, when all are called: the supervisor launches 32 at a time, and
+    /// those that have answered are ended soon.
+    static let mostAtOnce = 256
 
     let settings: Settings
     let bench: Workbench
@@ -26,13 +30,13 @@ struct RelaunchRun {
     func run() throws -> RelaunchResults {
         let supervisor = try PrivateSupervisor(
             bench, .init(suspension: settings.suspension, extra: ["memoryPressure.file="]))
-        let line = try PhoneLine(count: 2 * settings.clients)
+        let line = try Callers(.tcp, slots: 2 * settings.clients, bench)
         var results = RelaunchResults(settings: settings)
-        results.memoryEmpty = try memory(of: supervisor)
+        results.memory.empty = try memory(of: supervisor)
         try startPhones(0..<settings.firstClients, supervisor, line)
-        results.memoryFirst = try memory(of: supervisor)
+        results.memory.first = try memory(of: supervisor)
         try startPhones(settings.firstClients..<settings.clients, supervisor, line)
-        results.memoryAll = try memory(of: supervisor)
+        results.memory.all = try memory(of: supervisor)
         bench.progress.say("\(settings.clients) phones are dormant")
 
         var ends: [CInt] = [-1, -1]
@@ -40,11 +44,11 @@ struct RelaunchRun {
         defer { for end in ends { close(end) } }
         let phone = "\(bench.programs)/nightbell-phone"
         _ = try bench.start(
-            .floorLauncher, ["\(line.port)", "\(settings.clients)", "\(settings.clients)", phone],
+            .floorLauncher, [line.places.argument, "\(settings.clients)", "\(settings.clients)", phone],
             descriptors: [ends[0], ends[0]])
-        try line.take(settings.clients)
+        try waitUntilRegistered(2 * settings.clients, line)
 
-        var random = SeededRandom(seed: settings.seed)
+        var random = SplitMix64(seed: settings.seed)
         var number: UInt64 = 0
         for round in 0...settings.rounds {
             var measured = RelaunchResults.Round()
@@ -59,7 +63,10 @@ struct RelaunchRun {
                 }
             }
             // Whoever is first pays for pages that were never touched.
-            guard round > 0 else { continue }
+            guard round > 0 else {
+                results.warmingUp = measured
+                continue
+            }
             results.rounds.append(measured)
             bench.progress.say(measured.line(round))
         }
@@ -72,26 +79,21 @@ struct RelaunchRun {
 
     /// Starts phones, which register, ask to be ended instead of being suspended, and are.
     private func startPhones(
-        _ range: Range<Int>, _ supervisor: PrivateSupervisor, _ line: PhoneLine
+        _ range: Range<Int>, _ supervisor: PrivateSupervisor, _ line: Callers
     ) throws {
         for start in stride(from: range.lowerBound, to: range.upperBound, by: 16) {
             let part = start..<min(start + 16, range.upperBound)
             let phones = try part.map { try startPhone($0, supervisor, line) }
-            try line.take(part.count)
-            for phone in phones {
-                var status: CInt = 0
-                guard waitpid(phone, &status, 0) == phone, status & 0x7F == SIGKILL else {
-                    throw LoadError.childEnded("a phone", status: status)
-                }
-            }
+            try waitUntilRegistered(part.upperBound, line)
+            for phone in phones { try waitUntilEnded(phone) }
         }
         try waitUntilDormant(range.upperBound, supervisor)
     }
 
     private func startPhone(
-        _ index: Int, _ supervisor: PrivateSupervisor, _ line: PhoneLine
+        _ index: Int, _ supervisor: PrivateSupervisor, _ line: Callers
     ) throws -> pid_t {
-        let command = ["\(bench.programs)/nightbell-phone", "\(line.port)", "\(index)"]
+        let command = ["\(bench.programs)/nightbell-phone", line.places[index], "\(index)"]
         let hello = WireClientMessage.with {
             $0.request = 1
             $0.hello = .with {
@@ -121,6 +123,24 @@ struct RelaunchRun {
         return process
     }
 
+    private func waitUntilRegistered(_ count: Int, _ line: Callers) throws {
+        try wait(for: "phones to register", atMost: .seconds(30)) {
+            try bench.requireAllRunning()
+            try line.takeIn()
+            return line.connected == count
+        }
+    }
+
+    /// By the supervisor, as it has asked for.
+    private func waitUntilEnded(_ phone: pid_t) throws(LoadError) {
+        var status: CInt = 0
+        while waitpid(phone, &status, 0) != phone {
+            guard errno == EINTR else { throw LoadError(failed: "waitpid") }
+            try pause(nanoseconds: 0)
+        }
+        guard status & 0x7F == SIGKILL else { throw .childEnded("a phone", status: status) }
+    }
+
     private func waitUntilDormant(_ count: Int, _ supervisor: PrivateSupervisor) throws {
         try wait(for: "\(count) phones to be dormant", atMost: .seconds(60), firstPause: 5_000_000) {
             try bench.requireAllRunning()
@@ -128,23 +148,26 @@ struct RelaunchRun {
         }
     }
 
-    /// Of keeper and worker, each with its share of what they share.
-    private func memory(of supervisor: PrivateSupervisor) throws -> Int {
-        try ProcessFigures(supervisor.process.id).proportionalBytes
-            + ProcessFigures(supervisor.worker).proportionalBytes
+    /// Once the supervisor has nothing left to do.
+    private func memory(of supervisor: PrivateSupervisor) throws(LoadError) -> RelaunchResults.Memory {
+        try pause(nanoseconds: 200_000_000)
+        return .init(
+            worker: try ProcessFigures(supervisor.worker).writtenBytes,
+            keeper: try ProcessFigures(supervisor.process.id).writtenBytes)
     }
 
     // MARK: Calls
 
     private func call(
-        _ index: Int, _ number: UInt64, _ line: PhoneLine, _ measured: inout RelaunchResults.Round,
+        _ index: Int, _ number: UInt64, _ line: Callers, _ measured: inout RelaunchResults.Round,
         _ isOurs: Bool, _ supervisor: PrivateSupervisor
     ) throws {
-        let sentAt = try line.call(index, number: number)
-        guard let answer = try line.answer(index, number: number, within: Self.patience) else {
+        try line.ring(index, number: number)
+        guard let latency = try line.answer(index, number: number, within: Self.patience) else {
+            try bench.requireAllRunning()
             return measured.noteLoss(isOurs: isOurs)
         }
-        measured.note(answer.read_at - sentAt, isOurs: isOurs)
+        measured.note(latency, isOurs: isOurs)
         // What follows must not be in the way of the next call.
         if isOurs {
             var administration = try Administration(socketPath: supervisor.socketPath)
@@ -159,11 +182,11 @@ struct RelaunchRun {
 
     /// Each phone once, all at the same time.
     private func callEverybody(
-        _ results: inout RelaunchResults, _ line: PhoneLine, _ supervisor: PrivateSupervisor,
+        _ results: inout RelaunchResults, _ line: Callers, _ supervisor: PrivateSupervisor,
         from first: UInt64
     ) throws {
         let began = monotonicNow()
-        for index in 0..<settings.clients { _ = try line.call(index, number: first + UInt64(index)) }
+        for index in 0..<settings.clients { try line.ring(index, number: first + UInt64(index)) }
         for index in 0..<settings.clients
         where try line.answer(index, number: first + UInt64(index), within: Self.patience) != nil {
             results.answered += 1

@@ -2,6 +2,7 @@ import CFloors
 import Glibc
 import Nightbell
 import Presentation
+import Simulation
 
 /// Everything at once for a long time: single calls, storms, keep-alives, sockets coming and going. What grows?
 struct SoakRun {
@@ -15,7 +16,7 @@ struct SoakRun {
 
     /// In each cycle.
     private static let calls = 40
-    private static let sockets = 500
+    static let passingSockets = 500
 
     let settings: Settings
     let bench: Workbench
@@ -25,13 +26,14 @@ struct SoakRun {
             bench,
             .init(suspension: settings.suspension, linger: .milliseconds(5), keepAliveMinimum: .seconds(3)))
         let area = try SharedArea(slots: settings.clients)
-        let callers = try Callers(settings.transport, slots: settings.clients, directory: bench.directory)
+        let callers = try Callers(settings.transport, slots: settings.clients, bench)
         let population = try SupervisedPopulation(
             bench, supervisor, method: settings.suspension, range: 0..<settings.clients, area: area,
             callers: callers, options: SleeperOptions(keepAlive: (3_000, 9_000), seed: settings.seed))
         let adoption = AdoptRun(
-            settings: .init(transport: .unix, sockets: Self.sockets, batch: 1, rounds: 1), bench: bench)
-        var random = SeededRandom(seed: settings.seed)
+            settings: .init(transport: .unix, sockets: Self.passingSockets, batch: 1, rounds: 1), bench: bench
+        )
+        var random = SplitMix64(seed: settings.seed)
         var results = SoakResults(settings: settings)
         let start = monotonicNow()
         let end = start + Int64(settings.minutes * 6e10)
@@ -68,7 +70,7 @@ struct SoakRun {
     ) throws -> Int {
         let area = population.area
         let before = indices.map { area[$0].received }
-        for index in indices { try population.callers.call(index) }
+        try population.callers.call(indices)
         var lost = 0
         for (place, index) in indices.enumerated() {
             do {

@@ -2,6 +2,7 @@ import CFloors
 import Glibc
 import Nightbell
 import Presentation
+import Simulation
 
 /// Everybody is called at once.
 struct StormRun {
@@ -23,7 +24,7 @@ struct StormRun {
             bench, .init(suspension: settings.suspension, linger: .milliseconds(500)))
         let clients = settings.clients
         let area = try SharedArea(slots: 2 * clients)
-        let callers = try Callers(settings.transport, slots: 2 * clients, directory: bench.directory)
+        let callers = try Callers(settings.transport, slots: 2 * clients, bench)
         bench.progress.say("starting \(clients) sleepers, and as many for the floor")
         let floor = try FloorPopulation(
             bench, method: settings.suspension, range: clients..<2 * clients, area: area, callers: callers)
@@ -33,7 +34,7 @@ struct StormRun {
         bench.progress.say("all asleep by \(try supervisor.status().suspension)")
 
         var results = StormResults(settings: settings)
-        var random = SeededRandom(seed: settings.seed)
+        var random = SplitMix64(seed: settings.seed)
         for round in 0...settings.rounds {
             for isOurs in round % 2 == 0 ? [true, false] : [false, true] {
                 let population: any Population = isOurs ? ours : floor
@@ -53,14 +54,14 @@ struct StormRun {
         return results
     }
 
-    private func callAll(_ population: any Population, _ random: inout SeededRandom) throws
+    private func callAll(_ population: any Population, _ random: inout SplitMix64) throws
         -> StormResults.Storm
     {
         let order = population.range.shuffled(using: &random)
         let area = population.area
         let expected = order.map { area[$0].received + 1 }
         let start = monotonicNow()
-        for index in order { try population.callers.call(index) }
+        try population.callers.call(order)
         var missing = order.indices[...]
         do {
             try wait(for: "all to be woken", atMost: .seconds(20), firstPause: 5_000_000) {

@@ -1,4 +1,5 @@
 import NightbellCore
+import Simulation
 
 /// The supervisor's core under a clock of ours: a day of a thousand clients passes in seconds.
 ///
@@ -55,7 +56,7 @@ struct VirtualKeepAlive {
 
     /// Runs through all the hours.
     mutating func run(_ progress: Progress) throws(LoadError) -> Outcome {
-        var random = SeededRandom(seed: settings.seed)
+        var random = SplitMix64(seed: settings.seed)
         let end = Instant(nanoseconds: Int64(settings.hours * 3.6e12))
         // They start within the first ten minutes, as people do.
         let starts = (0..<settings.clients).map { _ in

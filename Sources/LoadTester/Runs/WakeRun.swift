@@ -1,6 +1,7 @@
 import CFloors
 import Glibc
 import Nightbell
+import Simulation
 
 /// Sleepers are called one at a time, at random moments, each when everybody is asleep: first one of ours, then
 /// one of the floor's, or the other way round.
@@ -27,7 +28,7 @@ struct WakeRun {
         let supervisor = try PrivateSupervisor(bench, .init(suspension: settings.suspension))
         let clients = settings.clients
         let area = try SharedArea(slots: 2 * clients)
-        let callers = try Callers(settings.transport, slots: 2 * clients, directory: bench.directory)
+        let callers = try Callers(settings.transport, slots: 2 * clients, bench)
         bench.progress.say("starting \(clients) sleepers, and as many for the floor")
         let floor = try FloorPopulation(
             bench, method: settings.suspension, range: clients..<2 * clients, area: area, callers: callers)
@@ -36,7 +37,7 @@ struct WakeRun {
         bench.progress.say("all asleep by \(try supervisor.status().suspension)")
 
         var results = WakeResults(settings: settings)
-        var random = SeededRandom(seed: settings.seed)
+        var random = SplitMix64(seed: settings.seed)
         // Whoever wakes for the first time pays for pages that were never touched.
         try callAll(ours)
         try callAll(floor)
@@ -65,7 +66,7 @@ struct WakeRun {
 
     private func call(
         _ index: Int, _ population: any Population, _ measured: inout WakeResults.Round,
-        _ random: inout SeededRandom
+        _ random: inout SplitMix64
     ) throws {
         try population.waitUntilAsleep(index)
         let pause = random.exponential(perSecond: 1 / settings.meanPause.inSeconds)

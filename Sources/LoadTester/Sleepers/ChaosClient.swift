@@ -1,6 +1,7 @@
 import CFloors
 import Glibc
 import Nightbell
+import Simulation
 
 /// A client with many sockets, which checks every byte that it reads.
 final class ChaosClient {
@@ -62,7 +63,7 @@ final class ChaosClient {
             }
             for result in try client.handOver(offers) { _ = try result.get() }
         }
-        var random = SeededRandom(seed: UInt64(index))
+        var random = SplitMix64(seed: UInt64(index))
         let timeout = Int64.random(in: 3_000...9_000, using: &random)
         area[index, .timeout] = UInt64(timeout) * 1_000_000
         area[index, .ranAt] = UInt64(monotonicNow())

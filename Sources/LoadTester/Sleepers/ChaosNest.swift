@@ -16,18 +16,21 @@ struct ChaosNest {
     private let place: String
     private let supervisorSocket: String
     private let area: ChaosArea
-    /// Where those who come back find the area.
+    /// Where those who come back find the area, and what they end with.
     private let areaPath: String
+    private let lifelinePath: String
 
-    static func arguments(_ area: ChaosArea, _ callers: ChaosCallers, supervisorSocket: String) -> [String] {
+    static func arguments(
+        _ area: ChaosArea, _ callers: ChaosCallers, supervisorSocket: String, lifelinePath: String
+    ) -> [String] {
         [
             "\(area.clients)", "\(area.socketsPerClient)", callers.transport.rawValue, callers.place,
-            supervisorSocket, "/proc/\(getpid())/fd/\(area.descriptor.rawValue)",
+            supervisorSocket, "/proc/\(getpid())/fd/\(area.descriptor.rawValue)", lifelinePath,
         ]
     }
 
     init(_ arguments: [String]) throws(LoadError) {
-        guard arguments.count == 6, let clients = Int(arguments[0]), let each = Int(arguments[1]),
+        guard arguments.count == 7, let clients = Int(arguments[0]), let each = Int(arguments[1]),
             let transport = Transport(rawValue: arguments[2])
         else { throw .missing("arguments") }
         self.clients = clients
@@ -36,6 +39,7 @@ struct ChaosNest {
         place = arguments[3]
         supervisorSocket = arguments[4]
         areaPath = arguments[5]
+        lifelinePath = arguments[6]
         area = try ChaosArea(clients: clients, socketsPerClient: each, inherited: 3)
     }
 
@@ -59,7 +63,7 @@ struct ChaosNest {
         let specification = WireLaunchSpecification.with {
             $0.arguments = [
                 CommandLine.arguments[0], Part.chaosHeir.rawValue, "0", "\(index)", "\(clients)",
-                "\(socketsPerClient)", areaPath,
+                "\(socketsPerClient)", areaPath, lifelinePath,
             ]
             $0.directory = "/"
         }

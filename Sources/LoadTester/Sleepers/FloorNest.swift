@@ -9,7 +9,7 @@ struct FloorNest {
     private let first: Int
     private let count: Int
     private let transport: Transport
-    private let place: String
+    private let places: Places
     /// Where the sleepers' cgroups are to be made; nil: they are stopped by signal.
     private let cgroup: String?
     private let area: SharedArea
@@ -17,7 +17,10 @@ struct FloorNest {
     static func arguments(
         first: Int, count: Int, slots: Int, callers: Callers, cgroup: String?
     ) -> [String] {
-        ["\(first)", "\(count)", "\(slots)", callers.transport.rawValue, callers.place, cgroup ?? "-"]
+        [
+            "\(first)", "\(count)", "\(slots)", callers.transport.rawValue, callers.places.argument,
+            cgroup ?? "-",
+        ]
     }
 
     init(_ arguments: [String]) throws(LoadError) {
@@ -27,7 +30,7 @@ struct FloorNest {
         self.first = first
         self.count = count
         self.transport = transport
-        place = arguments[4]
+        places = Places(argument: arguments[4])
         cgroup = arguments[5] == "-" ? nil : arguments[5]
         area = try SharedArea(inherited: 3, slots: slots)
     }
@@ -37,7 +40,7 @@ struct FloorNest {
         cfloors_ignore_children()
         var targets: [cfloors_target] = []
         for index in first..<first + count {
-            let socket = try transport.connect(to: place, as: index)
+            let socket = try transport.connect(to: places[index], as: index)
             let child = cfloors_fork()
             guard child >= 0 else { throw LoadError(failed: "fork") }
             if child == 0 {

@@ -10,6 +10,7 @@ package enum Part: String, CaseIterable {
     case floorAdopter = "part-floor-adopter"
     case floorLauncher = "part-floor-launcher"
     case holders = "part-holders"
+    case peers = "part-peers"
     case chaos = "part-chaos"
     case pingPeer = "part-ping-peer"
     case pinged = "part-pinged"
@@ -20,7 +21,7 @@ package enum Part: String, CaseIterable {
     package static func becomeOne(_ arguments: [String]) {
         guard arguments.count > 2, let part = Part(rawValue: arguments[1]), let parent = pid_t(arguments[2])
         else { return }
-        // An heir is the child of a supervisor's worker, of which there are many.
+        // An heir is a supervisor's child, and sees to it itself.
         guard part == .chaosHeir || cfloors_die_with(parent) != 0 else { exit(1) }
         let rest = Array(arguments.dropFirst(3))
         do {
@@ -31,6 +32,7 @@ package enum Part: String, CaseIterable {
             case .floorAdopter: try FloorAdopter.run(rest)
             case .floorLauncher: try FloorLauncher.run(rest)
             case .holders: try HolderNest(rest).run()
+            case .peers: try PeerPart(rest).run()
             case .chaos: try ChaosNest(rest).run()
             case .pingPeer: try PingArguments(rest).runPeer()
             case .pinged: try PingArguments(rest).runSleepers()

@@ -2,6 +2,7 @@ import CFloors
 import Descriptors
 import Glibc
 import Nightbell
+import Simulation
 
 /// A client that sleeps: one socket, one wake handler that reads from it.
 final class Sleeper {
@@ -97,7 +98,7 @@ struct SleeperNest {
     private let count: Int
     private let supervisorSocket: String
     private let transport: Transport
-    private let place: String
+    private let places: Places
     private let options: SleeperOptions
     private let area: SharedArea
 
@@ -106,7 +107,8 @@ struct SleeperNest {
         options: SleeperOptions
     ) -> [String] {
         [
-            "\(first)", "\(count)", "\(slots)", supervisorSocket, callers.transport.rawValue, callers.place,
+            "\(first)", "\(count)", "\(slots)", supervisorSocket, callers.transport.rawValue,
+            callers.places.argument,
             options.secondUser.map { "\($0)" } ?? "-", options.keepAlive.map { "\($0.0) \($0.1)" } ?? "-",
             "\(options.seed)",
         ]
@@ -121,7 +123,7 @@ struct SleeperNest {
         self.count = count
         supervisorSocket = arguments[3]
         self.transport = transport
-        place = arguments[5]
+        places = Places(argument: arguments[5])
         let range = arguments[7].split(separator: " ").compactMap { Int($0) }
         options = SleeperOptions(
             secondUser: uid_t(arguments[6]), keepAlive: range.count == 2 ? (range[0], range[1]) : nil,
@@ -152,11 +154,11 @@ struct SleeperNest {
             }
             var kept: [CInt] = [3]
             cfloors_close_all_but(&kept, 1)
-            let socket = try transport.connect(to: place, as: index)
+            let socket = try transport.connect(to: places[index], as: index)
             var settings = Sleeper.Settings(
                 identifier: "org.nightbell.load.s\(index)", supervisorSocket: supervisorSocket)
             if let (shortest, longest) = options.keepAlive {
-                var random = SeededRandom(seed: options.seed &* 1_000_003 &+ UInt64(index))
+                var random = SplitMix64(seed: options.seed &* 1_000_003 &+ UInt64(index))
                 let timeout = Int.random(in: shortest...longest, using: &random)
                 settings.keepAlive = (.milliseconds(timeout), area.runNoter(area[index]))
             }

@@ -175,6 +175,8 @@ extension World {
             coverage.rejoined += 1
         }
         client.runsSince = now
+        // What it said to a supervisor that is gone has to be said again, as it is all the time.
+        client.mediaUntil = Instant(nanoseconds: .min)
         client.launchUntil = nil
         client.launchNotBefore = Instant(nanoseconds: .min)
         client.registration = registration

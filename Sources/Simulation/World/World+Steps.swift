@@ -120,7 +120,7 @@ extension World {
             case .say(let message):
                 say(message, client)
             case .exit where client.execution == .running:
-                coverage.crashes += 1
+                coverage.clientCrashes += 1
                 emit(.ended(client.id, random.once(in: 2) ? .failed : .succeeded))
             case .rejoin where client.launchUntil != nil && !client.isKilled:
                 emit(.rejoined(client.id, client.registration, nextKey()))
@@ -183,7 +183,7 @@ extension World {
             guard let client = random.pick(clients), random.once(in: 4), client.execution != .absent else {
                 return
             }
-            coverage.crashes += 1
+            coverage.clientCrashes += 1
             emit(.ended(client.id, random.once(in: 3) ? .succeeded : .failed))
         case 8:
             if random.once(in: 2) { return happenToLaunches() }

@@ -253,7 +253,7 @@ package struct Coverage: Sendable, Equatable {
     package var events: UInt64 = 0
     package var actions: UInt64 = 0
     package var lives: UInt64 = 0
-    package var crashes: UInt64 = 0
+    package var clientCrashes: UInt64 = 0
     package var kills: UInt64 = 0
     package var resets: UInt64 = 0
     package var stalls: UInt64 = 0
@@ -283,7 +283,7 @@ package struct Coverage: Sendable, Equatable {
         left.events += right.events
         left.actions += right.actions
         left.lives += right.lives
-        left.crashes += right.crashes
+        left.clientCrashes += right.clientCrashes
         left.kills += right.kills
         left.resets += right.resets
         left.stalls += right.stalls

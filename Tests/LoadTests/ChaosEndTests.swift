@@ -1,0 +1,118 @@
+import Foundation
+import Testing
+
+@testable import LoadTester
+
+/// The clients that the supervisor launches are nobody's children when it is gone, and may be stopped or frozen.
+@Suite("The end of a chaos run", .serialized, .timeLimit(.minutes(10)))
+struct ChaosEndTests {
+    enum End: String, CaseIterable {
+        case byItself, terminated, interrupted, killed, keeperKilled
+    }
+
+    private let directory = FileManager.default.temporaryDirectory.appendingPathComponent(
+        "load-end-\(UUID().uuidString)"
+    ).path
+
+    @Test("Nothing of a run is left, however it ends", arguments: End.allCases)
+    func nothingLeft(end: End) throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let harness = try start(kills: end == .byItself ? 4 : 100_000)
+        defer {
+            // However the test went.
+            for pid in processes(of: harness) { kill(pid, SIGKILL) }
+        }
+        if end != .byItself {
+            try wait(for: "clients to be launched again", atMost: .seconds(120)) {
+                try #require(harness.isRunning)
+                return heirs(of: harness).count > 1
+            }
+        }
+        let cgroups = noted()
+        for heir in heirs(of: harness) { if end != .byItself { kill(heir, SIGSTOP) } }
+        switch end {
+        case .byItself: break
+        case .terminated: kill(harness.processIdentifier, SIGTERM)
+        case .interrupted: kill(harness.processIdentifier, SIGINT)
+        case .killed: kill(harness.processIdentifier, SIGKILL)
+        case .keeperKilled: kill(try #require(keeper(of: harness)), SIGKILL)
+        }
+        harness.waitUntilExit()
+        #expect((harness.terminationStatus == 0) == (end == .byItself))
+        try wait(for: "the end of \(processes(of: harness).map(arguments))", atMost: .seconds(20)) {
+            processes(of: harness).isEmpty
+        }
+        if end == .killed { Leftovers.removeDirectories(in: directory) }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory) == ["log"])
+        #expect(cgroups.filter { FileManager.default.fileExists(atPath: $0) } == [])
+        if geteuid() == 0, end != .byItself { #expect(!cgroups.isEmpty) }
+    }
+
+    private func start(kills: Int) throws -> Process {
+        let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: program).deletingLastPathComponent()
+            .appendingPathComponent("nightbell-load")
+        let method = geteuid() == 0 ? "cgroup" : "signal"
+        process.arguments =
+            ["chaos", "--clients", "8", "--sockets", "40", "--suspend", method, "--quiet"]
+            + ["--kills", "\(kills)"]
+        process.environment = ProcessInfo.processInfo.environment.merging(["TMPDIR": directory]) { $1 }
+        #expect(FileManager.default.createFile(atPath: "\(directory)/log", contents: nil))
+        let log = try #require(FileHandle(forWritingAtPath: "\(directory)/log"))
+        process.standardOutput = log
+        process.standardError = log
+        try process.run()
+        return process
+    }
+
+    // MARK: What there is
+
+    private func arguments(_ pid: pid_t) -> [String] {
+        let bytes = FileManager.default.contents(atPath: "/proc/\(pid)/cmdline") ?? Data()
+        return bytes.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private func all(_ isMeant: ([String]) -> Bool) -> [pid_t] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+        return names.compactMap { pid_t($0) }.filter { isMeant(arguments($0)) }
+    }
+
+    /// Everybody but the harness itself, whose arguments name nothing of these.
+    private func processes(of harness: Process) -> [pid_t] {
+        let area = "/proc/\(harness.processIdentifier)/fd/"
+        return all { $0.contains { $0.hasPrefix(area) || $0.hasPrefix(directory) } }
+    }
+
+    /// Those that have begun: nobody stops a client that is not known yet.
+    private func heirs(of harness: Process) -> [pid_t] {
+        let area = "/proc/\(harness.processIdentifier)/fd/"
+        return all { $0.contains(Part.chaosHeir.rawValue) && $0.contains { $0.hasPrefix(area) } }.filter {
+            let directory = "/proc/\($0)/fd"
+            let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+            return names.contains { name in
+                let file = try? FileManager.default.destinationOfSymbolicLink(atPath: "\(directory)/\(name)")
+                return file?.contains("nightbell-chaos") ?? false
+            }
+        }
+    }
+
+    private func keeper(of harness: Process) -> pid_t? {
+        processes(of: harness).first { pid in
+            guard arguments(pid).first?.hasSuffix("/nightbelld") == true else { return false }
+            let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""
+            return status.contains("PPid:\t\(harness.processIdentifier)\n")
+        }
+    }
+
+    /// Where the supervisor has noted its cgroups to be.
+    private func noted() -> [String] {
+        let runs = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+        return runs.flatMap { run in
+            let path = "\(directory)/\(run)/supervisor/cgroups"
+            let text = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
+            return text.split(separator: "\n").map(String.init)
+        }
+    }
+}
