@@ -8,7 +8,7 @@ import Testing
 
 /// What a client reads and what was taken out for it are together what was sent, byte for byte and in order: random
 /// messages of each protocol, cut and joined at random, with a client that sleeps and wakes in between.
-@Suite(.timeLimit(.minutes(60))) struct DifferentialTests {
+@Suite(.timeLimit(.minutes(120))) struct DifferentialTests {
     /// `NIGHTBELL_DIFFERENTIAL_BYTES` for each shape.
     private static let bytes =
         ProcessInfo.processInfo.environment["NIGHTBELL_DIFFERENTIAL_BYTES"].flatMap(Int.init) ?? 100_000
@@ -20,6 +20,8 @@ import Testing
             $0.settings.offload.partialTimeout = .seconds(60)
             $0.settings.wakes.linger = .zero
             $0.settings.wakes.limit = 1_000_000
+            // Who does not vouch in time is woken by everything.
+            $0.settings.budgets.prepareToSuspend = .seconds(600)
         }
         var random = SeededGenerator(state: 0x6e62 + UInt64(shape.hashValueOfName))
         var (sent, absorbed, wakes) = (0, 0, 0)
@@ -42,8 +44,11 @@ import Testing
             wakes += 1
             let left = Array(stream[noise...])
             let read = scene.pair.receivedBytes(left.count)
-            #expect(read == left, "after \(sent) bytes, wake \(wakes)")
-            guard read == left else { return }
+            guard read == left else {
+                let counters = try scene.info().counters
+                #expect(read == left, "after \(sent) bytes, wake \(wakes), \(wake), \(counters)")
+                return
+            }
             absorbed += noise
             try scene.client.finish(wake)
             try scene.client.ready(try scene.client.prepare(), lending: shape.lent(scene.token))

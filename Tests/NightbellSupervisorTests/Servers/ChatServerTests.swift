@@ -4,7 +4,7 @@ import NightbellWire
 import Testing
 
 /// Prosody, and coturn.
-@Suite(.serialized, .timeLimit(.minutes(30))) struct ChatServerTests {
+@Suite(.serialized, .timeLimit(.minutes(90))) struct ChatServerTests {
     private static let prosodyProgram = "/usr/bin/prosody"
     private static let coturnProgram = "/usr/bin/turnserver"
 

@@ -4,7 +4,7 @@ import NightbellWire
 import Testing
 
 /// Kamailio, which pings everybody who has registered.
-@Suite(.serialized, .timeLimit(.minutes(30))) struct SIPServerTests {
+@Suite(.serialized, .timeLimit(.minutes(90))) struct SIPServerTests {
     static let program = "/usr/sbin/kamailio"
 
     /// Over UDP the module nathelper pings, which can only do that; over TCP the location table itself.

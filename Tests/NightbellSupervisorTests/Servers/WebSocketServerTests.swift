@@ -4,7 +4,7 @@ import NightbellWire
 import Testing
 
 /// A WebSocket server on SwiftNIO, which pings.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct WebSocketServerTests {
+@Suite(.serialized, .timeLimit(.minutes(90))) struct WebSocketServerTests {
     /// What the server has counted.
     private struct Counts {
         private let words: String
@@ -48,7 +48,7 @@ import Testing
         let seconds = ServerScene.seconds(atLeast: 20)
         _ = try scene.staysAsleep(seconds: seconds)
         let sent = try order("pings/0", server)["pings"]
-        #expect(sent >= seconds / 2)
+        #expect(sent >= seconds / 3)
         // The last one may be under way.
         var counts = try order("counters", server)
         #expect(
