@@ -19,6 +19,8 @@ final class Demo {
     private var others: [ChildProcess] = []
     private let domain = "demo.nightbell.invalid"
     private let started = ContinuousClock.now
+    /// How many phones the kernel did not let run when all had fallen asleep last.
+    private var held = 0
     private var nextLookAtChildren = ContinuousClock.now
     private var progress: Progress?
 
@@ -213,11 +215,13 @@ final class Demo {
             return last?.suspended == users.count
         }
         guard let last else { throw DemoError.missing("there is no supervisor") }
-        say("\(last.states); the kernel holds \(heldByKernel())")
+        // Now: a keep-alive may be due in the next moment.
+        held = heldByKernel()
+        say("\(last.states); the kernel holds \(held)")
         return last
     }
 
-    /// How many phones the kernel does not let run.
+    /// How many phones the kernel does not let run at this moment.
     private func heldByKernel() -> Int {
         let kernel = KernelView()
         return phones.count { kernel.isHeld($0.id) }
@@ -307,7 +311,7 @@ final class Demo {
 
     /// Those that the supervisor calls suspended and the kernel really holds. With `none` nothing is held.
     private func asleepAtEnd(_ snapshot: SupervisorProcess.Snapshot) -> Int {
-        options.suspend == .none ? snapshot.suspended : min(snapshot.suspended, heldByKernel())
+        options.suspend == .none ? snapshot.suspended : min(snapshot.suspended, held)
     }
 
     // MARK: The end
