@@ -4,7 +4,8 @@ import NightbellCore
 /// All configuration keys, in the order in which they are documented.
 package enum Keys {
     package static let all: [Key] =
-        paths + keeper + budgets + keepAlive + offload + suspension + wakes + launches + memoryPressure + quotas
+        paths + keeper + budgets + keepAlive + offload + suspension + wakes + launches + memoryPressure
+        + quotas
         + rest
 
     /// Names the key, or nil if there is none of that name.

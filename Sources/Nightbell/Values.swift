@@ -53,8 +53,8 @@ public enum BackgroundTimeRemaining: Sendable, Hashable {
 
 /// Why a client was woken. One wake can have several reasons.
 public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertible {
-    public let rawValue: UInt8
-    public init(rawValue: UInt8) { self.rawValue = rawValue }
+    public let rawValue: UInt16
+    public init(rawValue: UInt16) { self.rawValue = rawValue }
 
     /// Something happened to a parked socket: ``Wake/sockets`` says what.
     public static let socket = WakeReasons(rawValue: 1 << 0)

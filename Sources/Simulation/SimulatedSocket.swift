@@ -57,7 +57,8 @@ final class SimulatedSocket {
     }
 
     init(
-        _ token: SocketToken, of owner: SimulatedClient, isStream: Bool, survives: Bool, hasProfile: Bool = false
+        _ token: SocketToken, of owner: SimulatedClient, isStream: Bool, survives: Bool,
+        hasProfile: Bool = false
     ) {
         self.token = token
         self.owner = owner

@@ -177,6 +177,7 @@ extension World {
         client.runsSince = now
         // What it said to a supervisor that is gone has to be said again, as it is all the time.
         client.mediaUntil = Instant(nanoseconds: .min)
+        client.hibernates = false
         client.launchUntil = nil
         client.launchNotBefore = Instant(nanoseconds: .min)
         client.registration = registration

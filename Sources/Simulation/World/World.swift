@@ -168,6 +168,10 @@ package struct World {
         isGathering = true
         var index = 0
         while index < events.count {
+            if isStale(events[index]) {
+                events.remove(at: index)
+                continue
+            }
             defer { index += 1 }
             undisturbed = nil
             if let socket = lookedAt(events[index]) { events[index] = .judged(socket.token, judge(socket)) }
@@ -201,6 +205,12 @@ package struct World {
         }
         compareWithReplay()
         check()
+    }
+
+    /// What a socket fired for was found by somebody who looked by himself, and the edge watches it no longer.
+    private func isStale(_ event: Event) -> Bool {
+        guard case .fired(let token, _) = event, let socket = socket(token) else { return false }
+        return !socket.isQueued
     }
 
     /// Feeds the events of this turn to a second core and compares what it does.
