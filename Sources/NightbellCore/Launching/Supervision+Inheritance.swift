@@ -23,7 +23,6 @@ extension Client {
             lifecycle = .launching(until: now + settings.budget)
             enteredStateAt = now
             launches.isRejoined = false
-            keepAlive = nil
             // Why it was launched is told again, as the same wake.
             lastWakeID -= 1
             launches.reasons.formUnion(lastWakeReasons)

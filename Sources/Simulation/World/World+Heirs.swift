@@ -95,6 +95,9 @@ extension World {
             if client.fate == .parked || client.execution != .absent { settleParked(client) }
         case .launching:
             client.execution = .running
+            // What it had by then holds until it is let in.
+            client.timeout = view.keepAliveTimeout
+            client.setWindow(climate)
             let wasLaunching = client.launchUntil != nil
             let until = view.launches.until ?? Instant(nanoseconds: .max)
             require(
