@@ -30,6 +30,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
+        // For a server that tests talk to.
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
     ],
@@ -65,8 +67,8 @@ let package = Package(
         .target(
             name: "NightbellSupervisor",
             dependencies: [
-                "CLinux", "NightbellCore", "NightbellWire", "Descriptors", "Durability", "EventLoop",
-                "Keeper", "Launching", "MemoryPressure", "Suspension",
+                "CLinux", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "Durability",
+                "EventLoop", "Keeper", "Launching", "MemoryPressure", "Suspension",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -198,6 +200,16 @@ let package = Package(
             dependencies: ["Nightbell", "Descriptors"],
             path: "Tests/Puppet",
             swiftSettings: settings),
+        .executableTarget(
+            name: "websocket-server",
+            dependencies: [
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOWebSocket", package: "swift-nio"),
+            ],
+            path: "Tests/WebSocketServer",
+            swiftSettings: settings),
 
         .testTarget(
             name: "NightbellCoreTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
@@ -231,7 +243,7 @@ let package = Package(
             name: "NightbellSupervisorTests",
             dependencies: [
                 "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "Keeper", "Launching",
-                "CTestSupport", "EdgeTestSupport", "nightbelld", "puppet",
+                "CTestSupport", "EdgeTestSupport", "nightbelld", "puppet", "websocket-server",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

@@ -30,7 +30,8 @@ let package = Package(
         .executableTarget(
             name: "fuzz-wire",
             dependencies: [
-                "NightbellWire", .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+                "NightbellProfiles", "NightbellWire",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings + [.unsafeFlags(["-parse-as-library"])]),
     ]

@@ -4,7 +4,9 @@ import NightbellCore
 /// All configuration keys, in the order in which they are documented.
 package enum Keys {
     package static let all: [Key] =
-        paths + keeper + budgets + keepAlive + suspension + wakes + launches + memoryPressure + quotas + rest
+        paths + keeper + budgets + keepAlive + offload + suspension + wakes + launches + memoryPressure
+        + quotas
+        + rest
 
     /// Names the key, or nil if there is none of that name.
     package static func named(_ name: String) -> Key? { all.first { $0.name == name } }
@@ -74,6 +76,18 @@ package enum Keys {
         .duration(
             "keepAlive.lead", \.supervision.keepAlive.lead,
             "The timer aims this long before the end of a window, so that scheduling does not make it late."),
+    ]
+
+    private static let offload: [Key] = [
+        .count(
+            "offload.noiseBurst", \.supervision.offload.noiseBurst, 1...1_000,
+            "So many pings of a peer in a row are dealt with while their owner sleeps; more wake it …"),
+        .duration(
+            "offload.noiseInterval", \.supervision.offload.noiseInterval, atLeast: .milliseconds(1),
+            "… unless there is at least this time between them."),
+        .duration(
+            "offload.partialTimeout", \.supervision.offload.partialTimeout, atLeast: .milliseconds(1),
+            "How long the rest of what begins like a ping may take, before its owner is woken."),
     ]
 
     private static let suspension: [Key] = [

@@ -27,7 +27,7 @@ package final class Ledger {
             self.marks = marks
         }
 
-        var byteCount: Int { wordCount * 8 + marks * 4 }
+        var byteCount: Int { (wordCount + marks * Ledger.wideCount) * 8 + marks * 4 }
 
         var wordCount: Int { headerWords + records * (nearWords + farCount) }
     }
@@ -36,6 +36,8 @@ package final class Ledger {
     package static let plainCount = nearCount + farCount
     /// Those with the record; the others are rarely anything but zero.
     package static let nearCount = 5
+    /// Single numbers of each thing that has a mark, for the few that need more than that.
+    package static let wideCount = 11
     /// Single numbers of the ledger as a whole.
     package static let generalCount = 40
 
@@ -55,6 +57,7 @@ package final class Ledger {
     package let shape: Shape
     private let words: UnsafeMutablePointer<UInt64>
     private let marks: UnsafeMutablePointer<UInt32>
+    private let wide: UnsafeMutablePointer<UInt64>
 
     /// A ledger with nothing in it.
     package static func create(_ shape: Shape) throws(SystemError) -> OwnedDescriptor {
@@ -86,7 +89,11 @@ package final class Ledger {
         self.shape = shape
         let wordCount = shape.wordCount
         unsafe words = memory.bindMemory(to: UInt64.self, capacity: wordCount)
-        unsafe marks = (memory + wordCount * 8).bindMemory(to: UInt32.self, capacity: shape.marks)
+        let wideStart = wordCount * 8
+        let wideWords = shape.marks * Self.wideCount
+        unsafe wide = (memory + wideStart).bindMemory(to: UInt64.self, capacity: wideWords)
+        unsafe marks = (memory + wideStart + wideWords * 8).bindMemory(
+            to: UInt32.self, capacity: shape.marks)
     }
 
     deinit { unsafe munmap(words, shape.byteCount) }
@@ -182,6 +189,18 @@ package final class Ledger {
     /// A small number for each of many things.
     package func mark(_ slot: Int) -> UInt32 {
         slot < shape.marks ? unsafe marks[slot] : 0
+    }
+
+    package func wide(_ slot: Int, _ index: Int) -> UInt64 {
+        guard slot < shape.marks else { return 0 }
+        precondition(index >= 0 && index < Self.wideCount, "no such number")
+        return unsafe wide[slot * Self.wideCount + index]
+    }
+
+    package func setWide(_ slot: Int, _ index: Int, to value: UInt64) {
+        guard slot < shape.marks else { return }
+        precondition(index >= 0 && index < Self.wideCount, "no such number")
+        unsafe clinux_store_release(wide + slot * Self.wideCount + index, value)
     }
 
     package func setMark(_ slot: Int, to value: UInt32) {

@@ -14,6 +14,7 @@ extension SupervisorStatus {
         sockets = Int(clamping: wire.sockets)
         connections = Int(clamping: wire.connections)
         counters = SupervisionCounters(wire.counters)
+        offload = OffloadCounters(wire.offload)
         users = wire.users.map(User.init)
         descriptorsOpen = Int(clamping: wire.descriptorsOpen)
         descriptorsLimit = Int(clamping: wire.descriptorsLimit)
@@ -39,6 +40,7 @@ extension SupervisionCounters {
         wakesKeepAlive = Int(clamping: wire.wakesKeepAlive)
         wakesRequest = Int(clamping: wire.wakesRequest)
         wakesClientMessage = Int(clamping: wire.wakesClientMessage)
+        wakesPathLost = Int(clamping: wire.wakesPathLost)
         suspensions = Int(clamping: wire.suspensions)
         suspensionsForced = Int(clamping: wire.suspensionsForced)
         suspensionsCancelled = Int(clamping: wire.suspensionsCancelled)
@@ -83,6 +85,7 @@ extension ClientInfo {
         backgroundTasks = wire.backgroundTasks
         isMediaActive = wire.mediaActive
         counters = SupervisionCounters(wire.counters)
+        offload = wire.hasOffload ? OffloadCounters(wire.offload) : nil
         launch = wire.hasLaunch ? Launch(wire.launch) : nil
         suspension = wire.suspension
         warnings = wire.warnings
@@ -119,7 +122,28 @@ extension ClientInfo.Socket {
         local = wire.local
         peer = wire.peer
         condition = wire.condition
+        offload = wire.hasOffload ? ClientInfo.Offload(wire.offload) : nil
         survives = wire.survives
+    }
+}
+
+extension OffloadCounters {
+    init(_ wire: WireOffloadCounters) {
+        sent = Int(clamping: wire.sent)
+        confirmed = Int(clamping: wire.confirmed)
+        answered = Int(clamping: wire.answered)
+        absorbed = Int(clamping: wire.absorbed)
+        wakesAvoided = Int(clamping: wire.wakesAvoided)
+    }
+}
+
+extension ClientInfo.Offload {
+    init(_ wire: WireClientInfo.Socket.Offload) {
+        profile = wire.profile
+        isActive = wire.active
+        counters = OffloadCounters(wire.counters)
+        isAwaitingAnswer = wire.awaitingAnswer
+        nextPing = wire.nextPingInMs == 0 ? nil : .milliseconds(Int64(clamping: wire.nextPingInMs))
     }
 }
 

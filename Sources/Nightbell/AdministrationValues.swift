@@ -21,6 +21,8 @@ public struct SupervisorStatus: Sendable, Hashable {
     /// Control connections, this one included.
     public var connections: Int
     public var counters: SupervisionCounters
+    /// What was done for sleepers whose sockets have a profile.
+    public var offload: OffloadCounters
     public var users: [User]
     public var descriptorsOpen: Int
     public var descriptorsLimit: Int
@@ -48,6 +50,8 @@ public struct SupervisionCounters: Sendable, Hashable {
     public var wakesKeepAlive = 0
     public var wakesRequest = 0
     public var wakesClientMessage = 0
+    /// A ping went unanswered, or the kernel gave a connection up.
+    public var wakesPathLost = 0
     public var suspensions = 0
     /// The client had not said in time that it was ready.
     public var suspensionsForced = 0
@@ -75,6 +79,20 @@ public struct SupervisionCounters: Sendable, Hashable {
     public var asleep: Duration = .zero
 }
 
+/// What was done for sleeping clients whose sockets have a profile.
+public struct OffloadCounters: Sendable, Hashable {
+    /// Pings sent for them.
+    public var sent = 0
+    /// Those of them that were answered.
+    public var confirmed = 0
+    /// Pings of peers, answered for them.
+    public var answered = 0
+    /// Noise that wanted no answer.
+    public var absorbed = 0
+    /// How often they would have been woken otherwise.
+    public var wakesAvoided = 0
+}
+
 /// One client, as the supervisor sees it.
 public struct ClientInfo: Sendable, Hashable {
     /// Where a client is in its life.
@@ -99,6 +117,19 @@ public struct ClientInfo: Sendable, Hashable {
         public var condition: String
         /// It stays parked when the client has no process.
         public var survives: Bool
+        /// Nil for a socket without a profile.
+        public var offload: Offload?
+    }
+
+    /// How the keep-alives of a socket are dealt with.
+    public struct Offload: Sendable, Hashable {
+        public var profile: String
+        /// The client sleeps, and they are.
+        public var isActive: Bool
+        public var counters: OffloadCounters
+        public var isAwaitingAnswer: Bool
+        /// Until the end of the window of the next ping; nil: none is planned.
+        public var nextPing: Duration?
     }
 
     /// How the program was started.
@@ -131,6 +162,8 @@ public struct ClientInfo: Sendable, Hashable {
     public var backgroundTasks: [String]
     public var isMediaActive: Bool
     public var counters: SupervisionCounters
+    /// Of all its sockets with a profile; nil if it has none.
+    public var offload: OffloadCounters?
     /// Only from ``Administration/show(_:)``, and only if the client told it.
     public var launch: Launch?
     /// How it is suspended: `cgroup`, `signal` or `none`.

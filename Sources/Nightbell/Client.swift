@@ -8,7 +8,7 @@ import Descriptors
 /// The client belongs to the process that made it: in a child made by fork(2) every request throws
 /// ``NightbellError/Code/forked``, and the parent's connection is left alone.
 public final class Client: Sendable {
-    private let session: Session
+    let session: Session
     private let driver: Configuration.Driver
     /// The identifier that was registered.
     public let identifier: String
@@ -77,14 +77,24 @@ public final class Client: Sendable {
         public var tag: SocketTag
         /// For people to read; at most 64 bytes.
         public var name: String
+        /// How its keep-alives are dealt with while the client sleeps; for ``SocketTag/voip`` only.
+        public var profile: Profile?
+        /// The bytes of the connection are encrypted. Profiles that read or write messages are refused then, unless
+        /// the kernel does the encryption.
+        public var isEncrypted: Bool
         /// It stays parked when this process is gone, however that came about short of its user's wish, and what
         /// happens to it launches the client again.
         public var survives: Bool
 
-        public init(_ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false) {
+        public init(
+            _ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false,
+            profile: Profile? = nil, isEncrypted: Bool = false
+        ) {
             self.descriptor = descriptor
             self.tag = tag
             self.name = name
+            self.profile = profile
+            self.isEncrypted = isEncrypted
             self.survives = survives
         }
     }
@@ -101,13 +111,18 @@ public final class Client: Sendable {
     ///   - name: for people to read, and for the next process to tell its sockets apart; at most 64 bytes.
     ///   - survives: whether the socket stays parked when this process is gone, and launches the client again. For
     ///     programs that the supervisor knows how to start: by `nightbell run`, or from a manifest.
+    ///   - profile: how its keep-alives are dealt with while the client sleeps, or is gone and the socket survives.
+    ///   - isEncrypted: its bytes are encrypted, see ``SocketToPark/isEncrypted``.
     /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
-    ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected`` or
-    ///   ``NightbellError/Code/tooManySockets``; ``NightbellError/Code/disconnected`` while no supervisor is there.
+    ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected``,
+    ///   ``NightbellError/Code/tooManySockets`` or ``NightbellError/Code/invalidProfile``;
+    ///   ``NightbellError/Code/disconnected`` while no supervisor is there.
     public func handOver(
-        _ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false
+        _ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false,
+        profile: Profile? = nil, isEncrypted: Bool = false
     ) throws(NightbellError) -> ParkedSocket {
-        let socket = SocketToPark(descriptor, as: tag, name: name, survives: survives)
+        let socket = SocketToPark(
+            descriptor, as: tag, name: name, survives: survives, profile: profile, isEncrypted: isEncrypted)
         guard let result = try handOver([socket]).first else {
             throw NightbellError(.malformedAnswer, "no adoption")
         }
@@ -277,7 +292,7 @@ extension Client.SocketToPark {
         do {
             return NewSocket(
                 descriptor: descriptor, tag: tag, name: name, file: try FileIdentity(of: descriptor),
-                survives: survives)
+                survives: survives, profile: profile, isEncrypted: isEncrypted)
         } catch {
             throw NightbellError(.system, error)
         }

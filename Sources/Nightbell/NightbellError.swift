@@ -3,7 +3,7 @@ package import NightbellWire
 
 /// What went wrong, as a code for programs and a sentence for people.
 ///
-/// Codes up to ``Code/upgradeFailed`` are the supervisor's answers; the others arise in this library.
+/// Codes up to ``Code/profileNotForThis`` are the supervisor's answers; the others arise in this library.
 /// ``errorNumber`` is the `errno` of the system call that failed, where one did.
 public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible {
     public enum Code: String, Sendable, Hashable, CaseIterable {
@@ -78,6 +78,12 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case truncatedDescriptors
         /// The supervisor's program was not replaced: everything goes on as it was.
         case upgradeFailed
+        /// A profile with settings that make no sense; the message says which.
+        case invalidProfile
+        /// A profile that needs to see messages, for a connection that is encrypted.
+        case opaqueSocket
+        /// A profile for streams on a datagram socket, or on what is no socket.
+        case profileNotForThis
 
         // Between this library and the supervisor.
 
@@ -97,6 +103,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case unrecognized
         /// A descriptor that was handed over had been closed, or its number used again, before its release.
         case descriptorGone
+        /// What was lent for a socket is not known any more.
+        case loanLost
         /// The client was made in another process: this one is a fork of it.
         case forked
         /// A system call failed; ``NightbellError/errorNumber`` says why.
@@ -173,6 +181,9 @@ extension NightbellError.Code {
         case .invalidArgument: self = .invalidArgument
         case .truncatedDescriptors: self = .truncatedDescriptors
         case .upgradeFailed: self = .upgradeFailed
+        case .invalidProfile: self = .invalidProfile
+        case .opaqueSocket: self = .opaqueSocket
+        case .profileNotForThis: self = .profileNotForThis
         case .unspecified, .UNRECOGNIZED: return nil
         }
     }
@@ -213,6 +224,9 @@ extension NightbellError.Code {
         case .invalidArgument: "An argument is not valid"
         case .truncatedDescriptors: "The kernel dropped descriptors"
         case .upgradeFailed: "The supervisor was not upgraded"
+        case .invalidProfile: "The profile is not valid"
+        case .opaqueSocket: "The connection is encrypted"
+        case .profileNotForThis: "The profile is not for this descriptor"
         case .cannotConnect: "No supervisor can be reached"
         case .connectionLost: "The connection to the supervisor ended"
         case .disconnected: "There is no connection to the supervisor now"
@@ -221,6 +235,7 @@ extension NightbellError.Code {
         case .malformedAnswer: "The supervisor sent something unintelligible"
         case .unrecognized: "The supervisor answered with an unknown error"
         case .descriptorGone: "The descriptor was closed before its release"
+        case .loanLost: "What was lent is not known any more"
         case .forked: "The client belongs to the parent process"
         case .system: "A system call failed"
         }

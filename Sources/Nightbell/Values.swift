@@ -53,8 +53,8 @@ public enum BackgroundTimeRemaining: Sendable, Hashable {
 
 /// Why a client was woken. One wake can have several reasons.
 public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertible {
-    public let rawValue: UInt8
-    public init(rawValue: UInt8) { self.rawValue = rawValue }
+    public let rawValue: UInt16
+    public init(rawValue: UInt16) { self.rawValue = rawValue }
 
     /// Something happened to a parked socket: ``Wake/sockets`` says what.
     public static let socket = WakeReasons(rawValue: 1 << 0)
@@ -70,12 +70,17 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
     public static let launched = WakeReasons(rawValue: 1 << 5)
     /// This process was launched because the last one had ended badly.
     public static let relaunched = WakeReasons(rawValue: 1 << 6)
+    /// A peer has not answered a ping that was sent for the client: ``Wake/sockets`` says which.
+    public static let unanswered = WakeReasons(rawValue: 1 << 7)
+    /// The kernel has given a connection up because nothing that was sent arrives: ``Wake/sockets`` says which.
+    public static let pathLost = WakeReasons(rawValue: 1 << 8)
 
     public var description: String {
         let names: [(WakeReasons, String)] = [
             (.socket, "socket"), (.keepAlive, "keep-alive"), (.request, "request"),
             (.clientMessage, "client-message"), (.supervisorStopping, "supervisor-stopping"),
             (.launched, "launched"), (.relaunched, "relaunched"),
+            (.unanswered, "unanswered"), (.pathLost, "path-lost"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }
@@ -94,10 +99,20 @@ public struct SocketConditions: OptionSet, Sendable, Hashable, CustomStringConve
     public static let hangUp = SocketConditions(rawValue: 1 << 2)
     /// The socket has an error; `SO_ERROR` still holds it.
     public static let error = SocketConditions(rawValue: 1 << 3)
+    /// A ping sent for the client was not answered in time.
+    public static let unanswered = SocketConditions(rawValue: 1 << 4)
+    /// The peer pings more often than the supervisor puts up with.
+    public static let flooded = SocketConditions(rawValue: 1 << 5)
+    /// A ping, or the answer to one, could not be sent: the peer takes nothing.
+    public static let unanswerable = SocketConditions(rawValue: 1 << 6)
+    /// The kernel has given the connection up.
+    public static let pathLost = SocketConditions(rawValue: 1 << 7)
 
     public var description: String {
         let names: [(SocketConditions, String)] = [
             (.readable, "readable"), (.peerClosed, "peerClosed"), (.hangUp, "hangUp"), (.error, "error"),
+            (.unanswered, "unanswered"), (.flooded, "flooded"), (.unanswerable, "unanswerable"),
+            (.pathLost, "pathLost"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }

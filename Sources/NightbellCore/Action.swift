@@ -18,6 +18,12 @@ public enum Refusal: Sendable, Hashable {
     case tooManySockets
     case tooManyTasks
     case noSuchClient
+    /// A keep-alive profile with settings that make no sense.
+    case invalidProfile
+    /// A profile of messages that only the owner can read: the connection is encrypted, and not by the kernel.
+    case opaqueSocket
+    /// A profile for streams on a datagram socket, or on what is no socket.
+    case profileNotForThis
     /// Nobody knows how to start the program again.
     case cannotLaunch
     case stateTooLarge(limit: Int)
@@ -35,9 +41,9 @@ public enum Answer: Sendable, Equatable {
 
 /// Why a client is woken.
 public struct WakeReasons: OptionSet, Sendable, Hashable {
-    public let rawValue: UInt8
+    public let rawValue: UInt16
 
-    public init(rawValue: UInt8) {
+    public init(rawValue: UInt16) {
         self.rawValue = rawValue
     }
 
@@ -51,6 +57,13 @@ public struct WakeReasons: OptionSet, Sendable, Hashable {
     public static let launched = WakeReasons(rawValue: 32)
     /// It was launched again because it had ended badly.
     public static let relaunched = WakeReasons(rawValue: 64)
+    /// A ping that was sent in the client's name was not answered in time.
+    public static let unanswered = WakeReasons(rawValue: 128)
+    /// The kernel has given a connection up, because nothing of what was sent arrives.
+    public static let pathLost = WakeReasons(rawValue: 256)
+
+    /// Those that come with sockets.
+    static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]
 }
 
 /// One wake, as the client is told of it.
@@ -89,6 +102,16 @@ public enum TerminationReason: Sendable, Hashable {
     case exitsOnSuspend
     /// It was launched, and did not say who it is in time.
     case launchOverran
+}
+
+extension TerminationReason {
+    /// Whether it is ended asleep, or when it was ready to sleep: it does nothing more.
+    var isInSleep: Bool {
+        switch self {
+        case .memoryPressure, .hibernation: true
+        case .quitByUser, .backgroundTasksOverran, .tooManyWakes, .exitsOnSuspend, .launchOverran: false
+        }
+    }
 }
 
 /// A step that a client may overrun.
@@ -141,6 +164,14 @@ public enum Action: Sendable, Equatable {
     case commandAnswer(Refusal?, RequestKey)
     case notify(ClientID, Notice)
     case arm(SocketToken)
+    /// From now on deal with the pings of this socket, and tell its terms.
+    case beginOffload(SocketToken)
+    /// Its owner is about to run again.
+    case endOffload(SocketToken)
+    /// Send a ping, or the last one once more. Only failure is told.
+    case ping(SocketToken, again: Bool)
+    /// The answer to a ping is due: look whether it is there, tell of it, and then that it was looked for.
+    case lookForAnswer(SocketToken)
     /// Stop watching it, close the duplicate.
     case close(SocketToken)
     case freeze(ClientID, epoch: UInt64)

@@ -117,6 +117,14 @@ public enum Event: Sendable {
     case fired(SocketToken, Conditions)
     /// The kernel confirmed the suspension of this epoch.
     case frozen(ClientID, epoch: UInt64)
+    /// What there was in a socket of a sleeper has been looked at with its profile.
+    case judged(SocketToken, Judgement)
+    /// The edge has begun to deal with the pings of a socket, and these are its terms; none: it sends no pings.
+    case offloadBegan(SocketToken, PingTerms?)
+    /// A ping could not be sent.
+    case pingFailed(SocketToken)
+    /// The edge has looked for an answer that is due; if there was one, it has told of it before.
+    case answerLookedFor(SocketToken)
     /// The kernel has not confirmed yet.
     case notFrozenYet(ClientID, epoch: UInt64)
     /// The suspension could not be carried out.

@@ -45,6 +45,16 @@ package enum Mutation: String, Sendable, CaseIterable {
     case sleepsThroughWindow
     /// A client is suspended as soon as it has finished a wake.
     case forgetsToLinger
+    /// Pings are dealt with for sockets of owners that have not vouched for them.
+    case offloadsUnasked
+    /// Pings go on being sent when the owner is awake.
+    case pingsWhileAwake
+    /// Nobody misses an answer.
+    case forgetsAnswers
+    /// A peer may ping as much as it likes.
+    case permitsAnyNoise
+    /// The beginning of a message that an owner left unread is never looked at again.
+    case forgetsBeginnings
     /// Sockets that were not handed over to survive do.
     case keepsAllSockets
     /// The sockets of who ended are not watched.
@@ -79,6 +89,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restoresBelieving
     /// … a wake that may not have been told is not told …
     case restoresWithoutWake
+    /// … nobody goes on with the pings of those who sleep …
+    case restoresWithoutPings
     /// … and names are given again that were given before.
     case restoresNames
     /// … who is in line to be launched is forgotten there …

@@ -17,6 +17,16 @@ public struct Supervision: Sendable, Equatable {
     var identifiersGivenUp: UInt64 = 0
     var deadlines = DeadlineQueue()
     var schedule: KeepAliveSchedule
+    /// Sockets whose pings are dealt with while their owner sleeps.
+    var offloads = SideTable<Offload>()
+    /// Those of each client that has any, by its slot.
+    var offloaded: [UInt32: [SocketToken]] = [:]
+    var offloadSchedule: KeepAliveSchedule
+    var offloadDeadlines = DeadlineQueue()
+    /// What was counted for sockets that are gone.
+    var goneOffloadCounters = OffloadCounters()
+    /// Sockets of which something has changed that outlives this supervisor.
+    var touchedOffloads: [SocketToken] = []
     /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
     var hasThawedInTurn = false
@@ -54,6 +64,7 @@ public struct Supervision: Sendable, Equatable {
     public init(settings: Settings) {
         self.settings = settings
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
+        offloadSchedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
     }
 
     /// When `Event.timer` must be fed at the latest; the loop's only timer is set to it.
@@ -61,7 +72,8 @@ public struct Supervision: Sendable, Equatable {
         guard !isStopping else { return nil }
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
-        return earlier(earlier(own, schedule.nextDeadline), launchDeadline)
+        let pings = earlier(offloadSchedule.nextDeadline, offloadDeadlines.first?.instant)
+        return earlier(earlier(own, schedule.nextDeadline), earlier(pings, launchDeadline))
     }
 
     /// Takes in one event. Wakes are gathered until `endTurn`.
@@ -92,6 +104,20 @@ public struct Supervision: Sendable, Equatable {
             catchUp(owner, at: now, into: &actions)
             socketFired(token, conditions, at: now, into: &actions)
             settle(owner, at: now, into: &actions)
+        case .judged(let token, let judgement):
+            guard sockets.contains(token.id) else { return }
+            let owner = sockets[token.id].owner
+            catchUp(owner, at: now, into: &actions)
+            judged(token, judgement, at: now, into: &actions)
+            settle(owner, at: now, into: &actions)
+        case .offloadBegan(let token, let terms):
+            offloadBegan(token, terms, at: now)
+        case .pingFailed(let token):
+            catchUp(ownerOf: token, at: now, into: &actions)
+            pingFailed(token, at: now, into: &actions)
+        case .answerLookedFor(let token):
+            catchUp(ownerOf: token, at: now, into: &actions)
+            answerMissing(token, at: now, into: &actions)
         case .frozen(let client, let epoch):
             guard clients.contains(client.id) else { return }
             freezeConfirmed(client, epoch: epoch, at: now, into: &actions)
@@ -139,9 +165,8 @@ public struct Supervision: Sendable, Equatable {
     /// that was woken in this turn is told of everything at once.
     public mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let runsAlong = hasThawedInTurn && !mutated(.sleepsThroughWindow)
-        if !isStopping, runsAlong || schedule.isDue(at: now) {
-            runKeepAlives(at: now, into: &actions)
-        }
+        let isDue = runsAlong || schedule.isDue(at: now) || offloadSchedule.isDue(at: now)
+        if !isStopping, isDue { runKeepAlives(at: now, into: &actions) }
         hasThawedInTurn = false
         if !isStopping { startLaunches(at: now, into: &actions) }
         for client in pendingWakes where clients.contains(client.id) {
@@ -149,6 +174,8 @@ public struct Supervision: Sendable, Equatable {
             touch(client)
         }
         pendingWakes.removeAll(keepingCapacity: true)
+        // Behind the wakes, which are in a hurry.
+        if !isStopping, isDue { runPings(at: now, into: &actions) }
     }
 
     /// From the end of this turn on nobody may serve for a while. If somebody's keep-alive handler were late by then,

@@ -143,6 +143,8 @@ package struct Idle: Sendable, Equatable {
             characters |= UInt128(range.count) << 120
         }
 
+        package var text: String { String(decoding: (0..<count).map { self[$0] }, as: UTF8.self) }
+
         static func isLegal(_ byte: UInt8) -> Bool {
             byte.isText && byte < 0x80 && !"(){ %*\"\\]+\t".utf8.contains(byte)
         }

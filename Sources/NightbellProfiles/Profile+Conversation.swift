@@ -117,7 +117,7 @@ extension Profile {
     }
 
     /// What the owner has lent, as it is now.
-    var lent: Lent { current.lent }
+    package var lent: Lent { current.lent }
 
     /// When pings are sent. None: this profile sends none, or what they take has not been lent.
     package var pinging: Pinging? { current.pinging }

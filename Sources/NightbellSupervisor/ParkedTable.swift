@@ -24,11 +24,15 @@ struct ParkedTable: ~Copyable {
 
     mutating func insert(
         _ descriptor: consuming OwnedDescriptor, as token: SocketToken, of owner: ClientID, name: String,
-        loop: LoopExecutor
+        isOffloaded: Bool = false, loop: LoopExecutor
     ) throws(LoopError) {
+        let watchToken =
+            isOffloaded
+            ? WatchToken(.offloadedSocket, id: token.rawValue)
+            : WatchToken(.socket, id: token.rawValue, owner: owner.slot)
         let watch = try loop.watch(
             descriptor.rawValue, [.read, .closed], .edge,
-            token: WatchToken(.socket, id: token.rawValue, owner: owner.slot).rawValue)
+            token: watchToken.rawValue)
         while slots.count <= Int(token.slot) { slots.append(nil) }
         slots[Int(token.slot)] = Held(watch: watch, descriptor: descriptor, generation: token.generation)
         if !name.isEmpty { names[token.slot] = name }
@@ -86,14 +90,14 @@ struct ParkedTable: ~Copyable {
 
     /// Watches a socket that `contains` knows.
     mutating func arm(_ token: SocketToken) throws(LoopError) {
-        if hasFired(token) {
-            // What it fired for may still be unread, and is told again only to a watch that is new.
-            mark(token, false)
-            disarm(token)
-        }
+        mark(token, false)
         switch slots[Int(token.slot)] {
-        case .some(let held): try held.watch.arm()
-        case .none: break
+        case .some(let held):
+            // What it fired for may still be unread, and is told again only to a watch that is new.
+            if held.watch.isArmed { held.watch.disarm() }
+            try held.watch.arm()
+        case .none:
+            break
         }
     }
 

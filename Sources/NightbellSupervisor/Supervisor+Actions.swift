@@ -39,9 +39,18 @@ extension Supervisor {
             tell(connection, client, notice, work)
         case .arm(let token):
             arm(token)
+        case .beginOffload(let token):
+            beginOffload(token)
+        case .endOffload(let token):
+            endOffload(token)
+        case .ping(let token, let again):
+            sendPing(token, again: again)
+        case .lookForAnswer(let token):
+            lookForAnswer(token)
         case .close(let token):
             parked.remove(token)
             journal?.forget(token)
+            if offload.contains(token) { forgetOffload(token) }
         case .freeze(let client, let epoch):
             freeze(client, epoch: epoch)
         case .checkFreeze(let client, let epoch):
@@ -90,10 +99,14 @@ extension Supervisor {
         _ connection: Connection, _ client: ClientID, _ notice: Notice, _ work: ActionBuffer
     ) {
         if case .wake(let wake) = notice {
-            let isSent = send(WakePacket.bytes(of: wake, work.firedSockets[wake.sockets]), to: connection)
+            let returned = takeReturned(client)
+            let isSent =
+                returned.isEmpty
+                ? send(WakePacket.bytes(of: wake, work.firedSockets[wake.sockets]), to: connection)
+                : send(WireSupervisorMessage(wake, work, returned), to: connection)
             if isSent { journal?.noteTold(client, wakeID: wake.wakeID) }
         } else {
-            send(WireSupervisorMessage(notice, work), to: connection)
+            send(WireSupervisorMessage(notice, work, takeReturned(client)), to: connection)
         }
         if connection.owesRestart { tellOfRestart(connection) }
     }
@@ -113,14 +126,15 @@ extension Supervisor {
     ) {
         var index: UInt16 = 0
         for outcome in outcomes {
-            offered.takeNext { descriptor, name in
+            offered.takeNext { descriptor, name, profile in
                 switch outcome {
                 case .success(let token) where parked.contains(token):
                     // Offered again, because nobody had said that it was adopted.
                     ForeignDescriptor.close(descriptor)
                 case .success(let token):
                     keep(token, client, key.request, index, name, descriptor.rawValue)
-                    park(descriptor, as: token, of: client, name: name)
+                    if let profile { keepOffload(token, profile) }
+                    park(descriptor, as: token, of: client, name: name, isOffloaded: profile != nil)
                 case .failure:
                     ForeignDescriptor.close(descriptor)
                 }
@@ -128,25 +142,32 @@ extension Supervisor {
             index += 1
         }
         guard let connection = connection(of: client) else { return }
-        send(Self.answer(outcomes, key.request), to: connection)
+        send(Self.answer(outcomes, key.request, offered.problems), to: connection)
     }
 
     private static func answer(
-        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ request: UInt64
+        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ request: UInt64, _ problems: [Int: String]
     ) -> [UInt8] {
         var packet = HandedOverPacket(capacity: outcomes.count)
         for outcome in outcomes {
-            guard case .success(let token) = outcome else { return generalAnswer(outcomes, request) }
+            guard case .success(let token) = outcome else {
+                return generalAnswer(outcomes, request, problems)
+            }
             packet.add(token: token.rawValue)
         }
         return packet.finish(request: request)
     }
 
     private static func generalAnswer(
-        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ request: UInt64
+        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ request: UInt64, _ problems: [Int: String]
     ) -> [UInt8] {
         var message = WireHandedOver()
         message.adoptions = outcomes.map { WireHandedOver.Adoption($0) }
+        for (index, problem) in problems where index < message.adoptions.count {
+            if case .error = message.adoptions[index].result {
+                message.adoptions[index].error.message = problem
+            }
+        }
         return encode(WireSupervisorMessage(request: request, .handedOver(message)))
     }
 
@@ -164,10 +185,12 @@ extension Supervisor {
     // MARK: Sockets
 
     func park(
-        _ descriptor: consuming OwnedDescriptor, as token: SocketToken, of client: ClientID, name: String
+        _ descriptor: consuming OwnedDescriptor, as token: SocketToken, of client: ClientID, name: String,
+        isOffloaded: Bool
     ) {
         do {
-            try parked.insert(descriptor, as: token, of: client, name: name, loop: loop)
+            try parked.insert(
+                descriptor, as: token, of: client, name: name, isOffloaded: isOffloaded, loop: loop)
         } catch {
             // `arm` finds nothing to watch, and wakes the owner instead of letting it sleep on.
             log(.sockets, .error, "cannot watch a socket: \(error)")

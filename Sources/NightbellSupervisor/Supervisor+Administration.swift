@@ -184,6 +184,7 @@ extension Supervisor {
         status.connections = UInt64(connections.count)
         status.counters = WireCounters(supervision.counters)
         status.counters.protocolErrors = protocolErrors
+        status.offload = WireOffloadCounters(supervision.offloadCounters)
         status.counters.asleepNs = supervision.clientIDs.reduce(into: status.counters.asleepNs) {
             sum, client in
             guard supervision.state(of: client) == .suspended,
@@ -238,6 +239,7 @@ extension Supervisor {
         info.canLaunch = view.launches.isPossible
         info.stateBytes = UInt64(view.launches.stateBytes)
         info.launchesInRow = UInt64(view.launches.inRow)
+        if let offload = offloadCounters(of: client) { info.offload = offload }
         guard inFull else { return info }
         info.sockets = view.sockets.map(describe)
         if let specification = launch?.recipe.wire ?? record?.launch { info.launch = specification }
@@ -254,6 +256,7 @@ extension Supervisor {
         socket.survives = supervision.survives(token)
         if let tag = supervision.tag(of: token) { socket.tag = tag.wire }
         if let condition = supervision.condition(of: token) { socket.condition = condition.name }
+        if let offload = describeOffload(token) { socket.offload = offload }
         guard let descriptor = parked.descriptor(of: token) else { return socket }
         do {
             let facts = try SocketFacts(inspecting: descriptor)

@@ -112,6 +112,7 @@ extension Supervisor {
             }
             let key = RequestKey(
                 connection: connection.key, request: request, isRepeated: whole.isRepeated)
+            if case .readyToSuspend(let ready) = body { takeLent(ready.lent, from: client.id) }
             if case .saveState(let message) = body { offeredState = message.state.bytes ?? [] }
             defer { offeredState = [] }
             switch ClientMessage.make(body, longestName: Self.longestName) {
@@ -258,6 +259,7 @@ extension Supervisor {
             do {
                 var offer = try SocketOffer(tag: tag, inspecting: descriptor.rawValue)
                 offer.survives = socket.survives
+                if socket.hasProfile { inspectProfile(of: socket, descriptor.rawValue, &offer) }
                 offers.append(offer)
                 offered.append(descriptor, name: socket.name)
             } catch {

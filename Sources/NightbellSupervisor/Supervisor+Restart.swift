@@ -106,9 +106,12 @@ extension Supervisor {
         legacy.sockets = zip(records.sockets, legacy.sockets).compactMap { record, socket in
             guard heirs.clients.contains(socket.owner) else {
                 journal.forget(socket.token)
+                if records.profiles[socket.token] != nil { journal.forgetOffload(socket.token) }
                 return nil
             }
-            return take(socket, record.name, store.take(.socket(socket.token))?.takeDescriptor(), waiting)
+            return take(
+                socket, record.name, store.take(.socket(socket.token))?.takeDescriptor(), waiting,
+                records.profiles[socket.token], records.formerOptions[socket.token])
         }
         do {
             supervision = try Supervision(
@@ -147,15 +150,22 @@ extension Supervisor {
     /// nil: it has lost its owner.
     private func take(
         _ socket: Legacy.Socket, _ name: String, _ descriptor: consuming OwnedDescriptor?,
-        _ waiting: Set<ClientID>
+        _ waiting: Set<ClientID>, _ profile: [UInt8]?, _ former: TCPKeepAlive?
     ) -> Legacy.Socket? {
         guard let descriptor else {
             journal?.forget(socket.token)
+            if profile != nil { journal?.forgetOffload(socket.token) }
             return nil
         }
         var socket = socket
+        if let profile, !takeProfile(profile, former, of: socket) { socket.offload = nil }
+        if let former, socket.offload?.wasActive != true {
+            // Whoever wanted it set back did not come to it.
+            former.apply(to: descriptor.rawValue)
+            journal?.keepFormer(nil, of: socket.token)
+        }
         if waiting.contains(socket.owner) { socket.conditions = Conditions(Poll.now(descriptor.rawValue)) }
-        park(descriptor, as: socket.token, of: socket.owner, name: name)
+        park(descriptor, as: socket.token, of: socket.owner, name: name, isOffloaded: socket.offload != nil)
         return socket
     }
 

@@ -175,6 +175,7 @@ extension Supervisor {
                 $0.token = token.rawValue
                 $0.name = parked.name(of: token)
                 if let tag = supervision.tag(of: token) { $0.tag = tag.wire }
+                if let profile = bequeathedProfile(token) { $0.profile = profile }
             }
         }
         return legacy

@@ -36,6 +36,7 @@ public actor Supervisor {
     var supervision: Supervision
     var connections = ConnectionTable()
     var parked = ParkedTable()
+    var offload = OffloadTable()
     /// The connections of clients, by the slot of their ID.
     var clientConnections: [Connection?] = []
     /// The clients' processes, while there is one client to a process.
@@ -305,6 +306,8 @@ public actor Supervisor {
                 suspender.noteThawed(slot: owner)
             }
             if let socket = parked.token(for: token) { socketFired(socket, ready) }
+        case .offloadedSocket:
+            if let socket = parked.token(for: token) { offloadedSocketFired(socket) }
         case .keeper:
             hearKeeper()
         case nil:

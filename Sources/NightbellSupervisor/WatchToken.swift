@@ -12,6 +12,8 @@ struct WatchToken: Sendable {
         case launchExit
         case memoryPressure
         case keeper
+        /// A socket with a profile. Its owner is not in the token: it does not thaw anybody by itself.
+        case offloadedSocket
     }
 
     /// As much of a generation as fits. Only events of one turn are told apart by it.

@@ -116,6 +116,8 @@ extension WakeReasons {
         if contains(.supervisorStopping) { reasons.append(.supervisorStopping) }
         if contains(.launched) { reasons.append(.launched) }
         if contains(.relaunched) { reasons.append(.relaunched) }
+        if contains(.unanswered) { reasons.append(.unanswered) }
+        if contains(.pathLost) { reasons.append(.pathLost) }
         return reasons
     }
 
@@ -128,6 +130,8 @@ extension WakeReasons {
         if contains(.supervisorStopping) { names.append("supervisor stopping") }
         if contains(.launched) { names.append("launched with the supervisor") }
         if contains(.relaunched) { names.append("launched again after a crash") }
+        if contains(.unanswered) { names.append("no answer to a ping") }
+        if contains(.pathLost) { names.append("path lost") }
         return names.joined(separator: ", ")
     }
 }
@@ -203,6 +207,12 @@ extension WireError {
                 (.tooManySockets, "this client, or user, has as many sockets as it may")
             case .tooManyTasks:
                 (.invalidArgument, "this client holds as many background tasks as it may")
+            case .invalidProfile:
+                (.invalidProfile, "the profile makes no sense")
+            case .opaqueSocket:
+                (.opaqueSocket, "encrypted, and not by the kernel: the supervisor cannot see messages in it")
+            case .profileNotForThis:
+                (.profileNotForThis, "the profile is not for descriptors of this kind")
             case .cannotLaunch:
                 (.cannotLaunch, "the supervisor does not know, or may not, start this program")
             case .stateTooLarge(let limit):
@@ -226,6 +236,7 @@ extension WireCounters {
         suspensionsForced = counters.suspensionsForced
         suspensionsCancelled = counters.suspensionsCancelled
         suspensionsFailed = counters.suspensionsFailed
+        wakesPathLost = counters.wakesPathLost
         keepAliveRuns = counters.keepAliveRuns
         keepAliveLate = counters.keepAliveLate
         overrunsEnteringBackground = counters.overrunsEnteringBackground
@@ -270,8 +281,9 @@ extension WakePacket {
 }
 
 extension WireWake {
-    init(_ wake: Wake, _ fired: ArraySlice<FiredSocket>) {
+    init(_ wake: Wake, _ fired: ArraySlice<FiredSocket>, _ returned: [WireLent]) {
         self.init()
+        self.returned = returned
         wakeID = wake.wakeID
         reasons = wake.reasons.wire
         budgetMs = wake.budget.wireMilliseconds
@@ -284,6 +296,10 @@ extension WireWake {
             socket.peerClosed = fired.conditions.contains(.peerClosed)
             socket.hangUp = fired.conditions.contains(.hangUp)
             socket.error = fired.conditions.contains(.error)
+            socket.unanswered = fired.conditions.contains(.unanswered)
+            socket.flooded = fired.conditions.contains(.flooded)
+            socket.unanswerable = fired.conditions.contains(.unanswerable)
+            socket.pathLost = fired.conditions.contains(.pathLost)
             return socket
         }
     }
@@ -315,7 +331,11 @@ extension WireSupervisorMessage {
         self.init(request: request, body)
     }
 
-    init(_ notice: Notice, _ buffer: ActionBuffer) {
+    init(_ wake: Wake, _ buffer: ActionBuffer, _ returned: [WireLent]) {
+        self.init(.wake(WireWake(wake, buffer.firedSockets[wake.sockets], returned)))
+    }
+
+    init(_ notice: Notice, _ buffer: ActionBuffer, _ returned: [WireLent]) {
         let body: OneOf_Body
         switch notice {
         case .didEnterBackground(let budget):
@@ -330,9 +350,10 @@ extension WireSupervisorMessage {
         case .suspendCancelled(let epoch):
             var message = WireSuspendCancelled()
             message.epoch = epoch
+            message.returned = returned
             body = .suspendCancelled(message)
         case .wake(let wake):
-            body = .wake(WireWake(wake, buffer.firedSockets[wake.sockets]))
+            body = .wake(WireWake(wake, buffer.firedSockets[wake.sockets], returned))
         case .backgroundTimeExpiring(let remaining):
             var message = WireBackgroundTimeExpiring()
             message.remainingMs = remaining.wireMilliseconds

@@ -4,16 +4,16 @@ package struct WakePacket {
     private var body: [UInt8] = []
 
     /// `reasons` has the bit `n - 1` for the wire's number `n`.
-    package init(wakeID: UInt64, reasons: UInt8) {
+    package init(wakeID: UInt64, reasons: UInt16) {
         body.reserveCapacity(64)
         append(field: 1, wakeID)
         guard reasons != 0 else { return }
         body.append(2 << 3 | 2)
         body.append(UInt8(reasons.nonzeroBitCount))
-        for bit in UInt8(0)..<8 where reasons & (1 << bit) != 0 { body.append(bit + 1) }
+        for bit in UInt8(0)..<16 where reasons & (1 << bit) != 0 { body.append(bit + 1) }
     }
 
-    /// `conditions` has one bit each for readable, peer closed, hang-up and error, the lowest first.
+    /// `conditions` has one bit for each flag of the wire's message, in its order, the lowest first.
     package mutating func add(token: UInt64, conditions: UInt8) {
         body.append(3 << 3 | 2)
         body.append(UInt8((token == 0 ? 0 : 9) + 2 * conditions.nonzeroBitCount))
@@ -21,7 +21,7 @@ package struct WakePacket {
             body.append(1 << 3 | 1)
             for byte in UInt64(0)..<8 { body.append(UInt8(truncatingIfNeeded: token >> (8 * byte))) }
         }
-        for bit in UInt8(0)..<4 where conditions & (1 << bit) != 0 {
+        for bit in UInt8(0)..<8 where conditions & (1 << bit) != 0 {
             body.append((bit + 2) << 3)
             body.append(1)
         }
@@ -102,6 +102,10 @@ extension WireWake {
             case 3 << 3: socket.peerClosed = value == 1
             case 4 << 3: socket.hangUp = value == 1
             case 5 << 3: socket.error = value == 1
+            case 6 << 3: socket.unanswered = value == 1
+            case 7 << 3: socket.flooded = value == 1
+            case 8 << 3: socket.unanswerable = value == 1
+            case 9 << 3: socket.pathLost = value == 1
             default: return false
             }
         }

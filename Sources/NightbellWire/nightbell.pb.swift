@@ -194,14 +194,20 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
   /// the client itself had sent a message that arrived after its suspension
   case clientMessage // = 4
 
+  /// the supervisor goes away: sockets are released, timers are the client's
+  case supervisorStopping // = 5
+
   /// the client was launched together with the supervisor
   case launched // = 6
 
   /// the client was launched again because it had ended badly
   case relaunched // = 7
 
-  /// the supervisor goes away: sockets are released, timers are the client's
-  case supervisorStopping // = 5
+  /// the peer of a socket has not answered a ping that was sent for the client
+  case unanswered // = 8
+
+  /// the kernel has given a connection up: nothing that is sent arrives
+  case pathLost // = 9
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -218,6 +224,8 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case 5: self = .supervisorStopping
     case 6: self = .launched
     case 7: self = .relaunched
+    case 8: self = .unanswered
+    case 9: self = .pathLost
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -232,6 +240,8 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case .supervisorStopping: return 5
     case .launched: return 6
     case .relaunched: return 7
+    case .unanswered: return 8
+    case .pathLost: return 9
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -243,9 +253,11 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     .keepAlive,
     .request,
     .clientMessage,
+    .supervisorStopping,
     .launched,
     .relaunched,
-    .supervisorStopping,
+    .unanswered,
+    .pathLost,
   ]
 
 }
@@ -406,6 +418,15 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
 
   /// the quota of this client or uid
   case stateTooLarge // = 51
+
+  /// a profile with settings that make no sense
+  case invalidProfile // = 56
+
+  /// a profile that needs to see messages, for a connection that is encrypted
+  case opaqueSocket // = 57
+
+  /// a profile for streams and a datagram socket, or no socket at all
+  case profileNotForThis // = 58
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -448,6 +469,9 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case 49: self = .upgradeFailed
     case 50: self = .cannotLaunch
     case 51: self = .stateTooLarge
+    case 56: self = .invalidProfile
+    case 57: self = .opaqueSocket
+    case 58: self = .profileNotForThis
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -488,6 +512,9 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case .upgradeFailed: return 49
     case .cannotLaunch: return 50
     case .stateTooLarge: return 51
+    case .invalidProfile: return 56
+    case .opaqueSocket: return 57
+    case .profileNotForThis: return 58
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -528,6 +555,9 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     .upgradeFailed,
     .cannotLaunch,
     .stateTooLarge,
+    .invalidProfile,
+    .opaqueSocket,
+    .profileNotForThis,
   ]
 
 }
@@ -1129,9 +1159,21 @@ package nonisolated struct WireLegacy: Sendable {
 
     package var name: String = String()
 
+    /// as it was handed over, if it was with one
+    package var profile: WireProfile {
+      get {_profile ?? WireProfile()}
+      set {_profile = newValue}
+    }
+    /// Returns true if `profile` has been explicitly set.
+    package var hasProfile: Bool {self._profile != nil}
+    /// Clears the value of `profile`. Subsequent reads from it will return its default value.
+    package mutating func clearProfile() {self._profile = nil}
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
+
+    fileprivate var _profile: WireProfile? = nil
   }
 
   package init() {}
@@ -1164,9 +1206,25 @@ package nonisolated struct WireHandOver: Sendable {
     /// specification (CANNOT_LAUNCH).
     package var survives: Bool = false
 
+    /// How its pings are dealt with while the client sleeps, or is gone and the socket survives; for SOCKET_TAG_VOIP only.
+    package var profile: WireProfile {
+      get {_profile ?? WireProfile()}
+      set {_profile = newValue}
+    }
+    /// Returns true if `profile` has been explicitly set.
+    package var hasProfile: Bool {self._profile != nil}
+    /// Clears the value of `profile`. Subsequent reads from it will return its default value.
+    package mutating func clearProfile() {self._profile = nil}
+
+    /// Its bytes are encrypted. Only the kernel can then have a profile see messages (kTLS): otherwise profiles that
+    /// read or write any are refused with OPAQUE_SOCKET.
+    package var encrypted: Bool = false
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
+
+    fileprivate var _profile: WireProfile? = nil
   }
 
   package init() {}
@@ -1229,6 +1287,446 @@ package nonisolated struct WireRelease: Sendable {
   package var token: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// How the pings of one protocol are dealt with while the client sleeps: those of the peer are answered, those that the
+/// peer expects are sent and their answers checked, and nobody is woken. While the client runs, pings are its own.
+///
+/// A client that says ReadyToSuspend vouches for its sockets with a profile: that what it has read and written both end
+/// with a whole message, and that it waits for no answer to a ping of its own. Whoever is suspended by force is woken by
+/// everything that arrives.
+package nonisolated struct WireProfile: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var kind: WireProfile.OneOf_Kind? = nil
+
+  package var sip: WireProfile.SIP {
+    get {
+      if case .sip(let v)? = kind {return v}
+      return WireProfile.SIP()
+    }
+    set {kind = .sip(newValue)}
+  }
+
+  package var stun: WireProfile.STUN {
+    get {
+      if case .stun(let v)? = kind {return v}
+      return WireProfile.STUN()
+    }
+    set {kind = .stun(newValue)}
+  }
+
+  package var xmpp: WireProfile.XMPP {
+    get {
+      if case .xmpp(let v)? = kind {return v}
+      return WireProfile.XMPP()
+    }
+    set {kind = .xmpp(newValue)}
+  }
+
+  package var webSocket: WireProfile.WebSocket {
+    get {
+      if case .webSocket(let v)? = kind {return v}
+      return WireProfile.WebSocket()
+    }
+    set {kind = .webSocket(newValue)}
+  }
+
+  package var mqtt: WireProfile.MQTT {
+    get {
+      if case .mqtt(let v)? = kind {return v}
+      return WireProfile.MQTT()
+    }
+    set {kind = .mqtt(newValue)}
+  }
+
+  package var irc: WireProfile.IRC {
+    get {
+      if case .irc(let v)? = kind {return v}
+      return WireProfile.IRC()
+    }
+    set {kind = .irc(newValue)}
+  }
+
+  package var imap: WireProfile.IMAP {
+    get {
+      if case .imap(let v)? = kind {return v}
+      return WireProfile.IMAP()
+    }
+    set {kind = .imap(newValue)}
+  }
+
+  package var pattern: WireProfile.Pattern {
+    get {
+      if case .pattern(let v)? = kind {return v}
+      return WireProfile.Pattern()
+    }
+    set {kind = .pattern(newValue)}
+  }
+
+  package var tcp: WireProfile.TCP {
+    get {
+      if case .tcp(let v)? = kind {return v}
+      return WireProfile.TCP()
+    }
+    set {kind = .tcp(newValue)}
+  }
+
+  /// between pings at most; 0: the protocol's standard
+  package var intervalMs: UInt64 = 0
+
+  /// 0: the standard
+  package var answerWithinMs: UInt64 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated enum OneOf_Kind: Equatable, Sendable {
+    case sip(WireProfile.SIP)
+    case stun(WireProfile.STUN)
+    case xmpp(WireProfile.XMPP)
+    case webSocket(WireProfile.WebSocket)
+    case mqtt(WireProfile.MQTT)
+    case irc(WireProfile.IRC)
+    case imap(WireProfile.IMAP)
+    case pattern(WireProfile.Pattern)
+    case tcp(WireProfile.TCP)
+
+  }
+
+  package nonisolated enum LineEnd: SwiftProtobuf.Enum, Swift.CaseIterable {
+    package typealias RawValue = Int
+
+    /// bytes as they are given
+    case unspecified // = 0
+
+    /// every text is a line, given without its end
+    case newline // = 1
+    case carriageReturnNewline // = 2
+    case UNRECOGNIZED(Int)
+
+    package init() {
+      self = .unspecified
+    }
+
+    package init?(rawValue: Int) {
+      switch rawValue {
+      case 0: self = .unspecified
+      case 1: self = .newline
+      case 2: self = .carriageReturnNewline
+      default: self = .UNRECOGNIZED(rawValue)
+      }
+    }
+
+    package var rawValue: Int {
+      switch self {
+      case .unspecified: return 0
+      case .newline: return 1
+      case .carriageReturnNewline: return 2
+      case .UNRECOGNIZED(let i): return i
+      }
+    }
+
+    // The compiler won't synthesize support with the UNRECOGNIZED case.
+    package static let allCases: [WireProfile.LineEnd] = [
+      .unspecified,
+      .newline,
+      .carriageReturnNewline,
+    ]
+
+  }
+
+  package nonisolated struct SIP: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// What answers to OPTIONS say; empty: the standard, or no such header.
+    package var allow: String = String()
+
+    package var accept: String = String()
+
+    package var acceptEncoding: String = String()
+
+    package var acceptLanguage: String = String()
+
+    package var supported: String = String()
+
+    package var contact: String = String()
+
+    package var userAgent: String = String()
+
+    /// the user parts of the client's addresses; none: all requests are for it
+    package var users: [String] = []
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package nonisolated struct STUN: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// send indications, which nobody answers, instead of requests
+    package var indication: Bool = false
+
+    package var fingerprint: Bool = false
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package nonisolated struct XMPP: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// send spaces instead of XEP-0199 pings
+    package var whiteSpace: Bool = false
+
+    /// the server's domain
+    package var server: String = String()
+
+    /// the client's full address
+    package var address: String = String()
+
+    /// XEP-0198 is enabled: counters are lent with each ReadyToSuspend
+    package var streamManagement: Bool = false
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package nonisolated struct WebSocket: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// the client is the server of this connection
+    package var server: Bool = false
+
+    /// pongs that answer no ping of the supervisor's wake
+    package var wakesByOtherPongs: Bool = false
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package nonisolated struct MQTT: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var server: Bool = false
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package nonisolated struct IRC: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package nonisolated struct IMAP: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// untagged OKs with these texts are noise; none: "Still here"
+    package var fillers: [String] = []
+
+    /// of the tags that renewals use
+    package var tagPrefix: String = String()
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  /// Exact bytes; here each is a number of its own, 0 to 255.
+  package nonisolated struct Pattern: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var exchanges: [WireProfile.Pattern.Exchange] = []
+
+    /// empty: none is sent
+    package var ping: [UInt32] = []
+
+    /// empty: none is expected
+    package var answer: [UInt32] = []
+
+    package var lineEnd: WireProfile.LineEnd = .unspecified
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package nonisolated struct Exchange: Sendable {
+      // SwiftProtobuf.Message conformance is added in an extension below. See the
+      // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+      // methods supported on all messages.
+
+      package var pattern: [UInt32] = []
+
+      package var reply: [UInt32] = []
+
+      package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+      package init() {}
+    }
+
+    package init() {}
+  }
+
+  /// Socket options of TCP, set while the client sleeps, and as they were before it wakes.
+  package nonisolated struct TCP: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var probeIntervalMs: UInt64 = 0
+
+    package var probes: UInt32 = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package init() {}
+}
+
+/// What a profile can only know from the client.
+package nonisolated struct WireLent: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var token: UInt64 = 0
+
+  package var value: WireLent.OneOf_Value? = nil
+
+  package var stanzaCounters: WireLent.StanzaCounters {
+    get {
+      if case .stanzaCounters(let v)? = value {return v}
+      return WireLent.StanzaCounters()
+    }
+    set {value = .stanzaCounters(newValue)}
+  }
+
+  package var idle: WireLent.Idle {
+    get {
+      if case .idle(let v)? = value {return v}
+      return WireLent.Idle()
+    }
+    set {value = .idle(newValue)}
+  }
+
+  /// Only in Wake: it got lost with a supervisor that died while it was changed.
+  package var lost: Bool {
+    get {
+      if case .lost(let v)? = value {return v}
+      return false
+    }
+    set {value = .lost(newValue)}
+  }
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated enum OneOf_Value: Equatable, Sendable {
+    case stanzaCounters(WireLent.StanzaCounters)
+    case idle(WireLent.Idle)
+    /// Only in Wake: it got lost with a supervisor that died while it was changed.
+    case lost(Bool)
+
+  }
+
+  /// XEP-0198: stanzas received, and stanzas sent.
+  package nonisolated struct StanzaCounters: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var received: UInt32 = 0
+
+    package var sent: UInt32 = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  /// The IMAP command IDLE that is under way.
+  package nonisolated struct Idle: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var tag: String = String()
+
+    package var phase: WireLent.Idle.Phase = .idling
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package nonisolated enum Phase: SwiftProtobuf.Enum, Swift.CaseIterable {
+      package typealias RawValue = Int
+      case idling // = 0
+
+      /// DONE was sent, its tagged response has not come
+      case ending // = 1
+
+      /// IDLE was sent once more, the server has not said "+" yet
+      case starting // = 2
+      case UNRECOGNIZED(Int)
+
+      package init() {
+        self = .idling
+      }
+
+      package init?(rawValue: Int) {
+        switch rawValue {
+        case 0: self = .idling
+        case 1: self = .ending
+        case 2: self = .starting
+        default: self = .UNRECOGNIZED(rawValue)
+        }
+      }
+
+      package var rawValue: Int {
+        switch self {
+        case .idling: return 0
+        case .ending: return 1
+        case .starting: return 2
+        case .UNRECOGNIZED(let i): return i
+        }
+      }
+
+      // The compiler won't synthesize support with the UNRECOGNIZED case.
+      package static let allCases: [WireLent.Idle.Phase] = [
+        .idling,
+        .ending,
+        .starting,
+      ]
+
+    }
+
+    package init() {}
+  }
 
   package init() {}
 }
@@ -1307,6 +1805,9 @@ package nonisolated struct WireReadyToSuspend: Sendable {
   /// tokens of sockets with work left; any of them cancels the suspension
   package var notIdle: [UInt64] = []
 
+  /// What the profiles of sockets need to know to answer in the client's name.
+  package var lent: [WireLent] = []
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
@@ -1320,6 +1821,9 @@ package nonisolated struct WireSuspendCancelled: Sendable {
   // methods supported on all messages.
 
   package var epoch: UInt64 = 0
+
+  /// as in Wake
+  package var returned: [WireLent] = []
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1349,6 +1853,9 @@ package nonisolated struct WireWake: Sendable {
   /// connection has nothing to do.
   package var repeated: Bool = false
 
+  /// What ReadyToSuspend has lent, as it has become; for every socket that it was lent for.
+  package var returned: [WireLent] = []
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct Socket: Sendable {
@@ -1368,6 +1875,18 @@ package nonisolated struct WireWake: Sendable {
 
     /// SO_ERROR has the error; the supervisor has not read it
     package var error: Bool = false
+
+    /// the peer has not answered a ping in time; with WAKE_REASON_UNANSWERED
+    package var unanswered: Bool = false
+
+    /// the peer pings more often than is put up with
+    package var flooded: Bool = false
+
+    /// a ping or the answer to one could not be sent, because the peer takes nothing
+    package var unanswerable: Bool = false
+
+    /// the kernel has given the connection up; with WAKE_REASON_PATH_LOST
+    package var pathLost: Bool = false
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1880,6 +2399,15 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._restarts = newValue}
   }
 
+  package var offload: WireOffloadCounters {
+    get {_storage._offload ?? WireOffloadCounters()}
+    set {_uniqueStorage()._offload = newValue}
+  }
+  /// Returns true if `offload` has been explicitly set.
+  package var hasOffload: Bool {_storage._offload != nil}
+  /// Clears the value of `offload`. Subsequent reads from it will return its default value.
+  package mutating func clearOffload() {_uniqueStorage()._offload = nil}
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
@@ -2042,11 +2570,42 @@ package nonisolated struct WireCounters: @unchecked Sendable {
     set {_uniqueStorage()._overrunsLaunch = newValue}
   }
 
+  /// a ping went unanswered, or the kernel gave the connection up
+  package var wakesPathLost: UInt64 {
+    get {_storage._wakesPathLost}
+    set {_uniqueStorage()._wakesPathLost = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
 
   fileprivate var _storage = _StorageClass.defaultInstance
+}
+
+/// What was done for sleeping clients whose sockets have a profile.
+package nonisolated struct WireOffloadCounters: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// pings sent for them
+  package var sent: UInt64 = 0
+
+  /// those that were answered
+  package var confirmed: UInt64 = 0
+
+  /// pings of peers that were answered for them
+  package var answered: UInt64 = 0
+
+  /// noise that wanted no answer
+  package var absorbed: UInt64 = 0
+
+  package var wakesAvoided: UInt64 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
 }
 
 package nonisolated struct WireClientInfo: @unchecked Sendable {
@@ -2181,34 +2740,111 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._launchesInRow = newValue}
   }
 
+  /// of its sockets with a profile, if there are any
+  package var offload: WireOffloadCounters {
+    get {_storage._offload ?? WireOffloadCounters()}
+    set {_uniqueStorage()._offload = newValue}
+  }
+  /// Returns true if `offload` has been explicitly set.
+  package var hasOffload: Bool {_storage._offload != nil}
+  /// Clears the value of `offload`. Subsequent reads from it will return its default value.
+  package mutating func clearOffload() {_uniqueStorage()._offload = nil}
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
-  package nonisolated struct Socket: Sendable {
+  package nonisolated struct Socket: @unchecked Sendable {
     // SwiftProtobuf.Message conformance is added in an extension below. See the
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
     // methods supported on all messages.
 
-    package var token: UInt64 = 0
+    package var token: UInt64 {
+      get {_storage._token}
+      set {_uniqueStorage()._token = newValue}
+    }
 
-    package var tag: WireSocketTag = .unspecified
+    package var tag: WireSocketTag {
+      get {_storage._tag}
+      set {_uniqueStorage()._tag = newValue}
+    }
 
-    package var name: String = String()
+    package var name: String {
+      get {_storage._name}
+      set {_uniqueStorage()._name = newValue}
+    }
 
     /// "tcp", "udp", "unix stream", "pipe", …
-    package var kind: String = String()
+    package var kind: String {
+      get {_storage._kind}
+      set {_uniqueStorage()._kind = newValue}
+    }
 
-    package var local: String = String()
+    package var local: String {
+      get {_storage._local}
+      set {_uniqueStorage()._local = newValue}
+    }
 
-    package var peer: String = String()
+    package var peer: String {
+      get {_storage._peer}
+      set {_uniqueStorage()._peer = newValue}
+    }
 
     /// "held", "armed", "fired", "ended"
-    package var condition: String = String()
+    package var condition: String {
+      get {_storage._condition}
+      set {_uniqueStorage()._condition = newValue}
+    }
 
-    package var survives: Bool = false
+    package var survives: Bool {
+      get {_storage._survives}
+      set {_uniqueStorage()._survives = newValue}
+    }
+
+    /// only of sockets with a profile
+    package var offload: WireClientInfo.Socket.Offload {
+      get {_storage._offload ?? WireClientInfo.Socket.Offload()}
+      set {_uniqueStorage()._offload = newValue}
+    }
+    /// Returns true if `offload` has been explicitly set.
+    package var hasOffload: Bool {_storage._offload != nil}
+    /// Clears the value of `offload`. Subsequent reads from it will return its default value.
+    package mutating func clearOffload() {_uniqueStorage()._offload = nil}
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
+    package nonisolated struct Offload: Sendable {
+      // SwiftProtobuf.Message conformance is added in an extension below. See the
+      // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+      // methods supported on all messages.
+
+      package var profile: String = String()
+
+      /// the client sleeps, or has no process, and pings are dealt with
+      package var active: Bool = false
+
+      package var counters: WireOffloadCounters {
+        get {_counters ?? WireOffloadCounters()}
+        set {_counters = newValue}
+      }
+      /// Returns true if `counters` has been explicitly set.
+      package var hasCounters: Bool {self._counters != nil}
+      /// Clears the value of `counters`. Subsequent reads from it will return its default value.
+      package mutating func clearCounters() {self._counters = nil}
+
+      package var awaitingAnswer: Bool = false
+
+      /// until the end of its window; 0: none is planned
+      package var nextPingInMs: UInt64 = 0
+
+      package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+      package init() {}
+
+      fileprivate var _counters: WireOffloadCounters? = nil
+    }
+
     package init() {}
+
+    fileprivate var _storage = _StorageClass.defaultInstance
   }
 
   package init() {}
@@ -2282,7 +2918,7 @@ nonisolated extension WireSocketTag: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireWakeReason: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0")
 }
 
 nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
@@ -2290,7 +2926,7 @@ nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{5}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0")
 }
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
@@ -3344,7 +3980,7 @@ nonisolated extension WireLegacy: SwiftProtobuf.Message, SwiftProtobuf._MessageI
 
 nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireLegacy.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}profile\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3355,12 +3991,17 @@ nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._M
       case 1: try { try decoder.decodeSingularFixed64Field(value: &self.token) }()
       case 2: try { try decoder.decodeSingularEnumField(value: &self.tag) }()
       case 3: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._profile) }()
       default: break
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
     if self.token != 0 {
       try visitor.visitSingularFixed64Field(value: self.token, fieldNumber: 1)
     }
@@ -3370,6 +4011,9 @@ nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._M
     if !self.name.isEmpty {
       try visitor.visitSingularStringField(value: self.name, fieldNumber: 3)
     }
+    try { if let v = self._profile {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3377,6 +4021,7 @@ nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._M
     if lhs.token != rhs.token {return false}
     if lhs.tag != rhs.tag {return false}
     if lhs.name != rhs.name {return false}
+    if lhs._profile != rhs._profile {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3414,7 +4059,7 @@ nonisolated extension WireHandOver: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireHandOver.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0\u{1}name\0\u{1}survives\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0\u{1}name\0\u{1}survives\0\u{2}\u{5}profile\0\u{1}encrypted\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3425,12 +4070,18 @@ nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf.
       case 1: try { try decoder.decodeSingularEnumField(value: &self.tag) }()
       case 2: try { try decoder.decodeSingularStringField(value: &self.name) }()
       case 3: try { try decoder.decodeSingularBoolField(value: &self.survives) }()
+      case 8: try { try decoder.decodeSingularMessageField(value: &self._profile) }()
+      case 9: try { try decoder.decodeSingularBoolField(value: &self.encrypted) }()
       default: break
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
     if self.tag != .unspecified {
       try visitor.visitSingularEnumField(value: self.tag, fieldNumber: 1)
     }
@@ -3440,6 +4091,12 @@ nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf.
     if self.survives != false {
       try visitor.visitSingularBoolField(value: self.survives, fieldNumber: 3)
     }
+    try { if let v = self._profile {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
+    } }()
+    if self.encrypted != false {
+      try visitor.visitSingularBoolField(value: self.encrypted, fieldNumber: 9)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3447,6 +4104,8 @@ nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf.
     if lhs.tag != rhs.tag {return false}
     if lhs.name != rhs.name {return false}
     if lhs.survives != rhs.survives {return false}
+    if lhs._profile != rhs._profile {return false}
+    if lhs.encrypted != rhs.encrypted {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3574,6 +4233,743 @@ nonisolated extension WireRelease: SwiftProtobuf.Message, SwiftProtobuf._Message
   }
 }
 
+nonisolated extension WireProfile: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Profile"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sip\0\u{1}stun\0\u{1}xmpp\0\u{3}web_socket\0\u{1}mqtt\0\u{1}irc\0\u{1}imap\0\u{1}pattern\0\u{1}tcp\0\u{4}\u{7}interval_ms\0\u{3}answer_within_ms\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try {
+        var v: WireProfile.SIP?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .sip(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .sip(v)
+        }
+      }()
+      case 2: try {
+        var v: WireProfile.STUN?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .stun(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .stun(v)
+        }
+      }()
+      case 3: try {
+        var v: WireProfile.XMPP?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .xmpp(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .xmpp(v)
+        }
+      }()
+      case 4: try {
+        var v: WireProfile.WebSocket?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .webSocket(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .webSocket(v)
+        }
+      }()
+      case 5: try {
+        var v: WireProfile.MQTT?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .mqtt(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .mqtt(v)
+        }
+      }()
+      case 6: try {
+        var v: WireProfile.IRC?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .irc(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .irc(v)
+        }
+      }()
+      case 7: try {
+        var v: WireProfile.IMAP?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .imap(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .imap(v)
+        }
+      }()
+      case 8: try {
+        var v: WireProfile.Pattern?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .pattern(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .pattern(v)
+        }
+      }()
+      case 9: try {
+        var v: WireProfile.TCP?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .tcp(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .tcp(v)
+        }
+      }()
+      case 16: try { try decoder.decodeSingularUInt64Field(value: &self.intervalMs) }()
+      case 17: try { try decoder.decodeSingularUInt64Field(value: &self.answerWithinMs) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    switch self.kind {
+    case .sip?: try {
+      guard case .sip(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    }()
+    case .stun?: try {
+      guard case .stun(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    }()
+    case .xmpp?: try {
+      guard case .xmpp(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    }()
+    case .webSocket?: try {
+      guard case .webSocket(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    }()
+    case .mqtt?: try {
+      guard case .mqtt(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    }()
+    case .irc?: try {
+      guard case .irc(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+    }()
+    case .imap?: try {
+      guard case .imap(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+    }()
+    case .pattern?: try {
+      guard case .pattern(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
+    }()
+    case .tcp?: try {
+      guard case .tcp(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
+    }()
+    case nil: break
+    }
+    if self.intervalMs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.intervalMs, fieldNumber: 16)
+    }
+    if self.answerWithinMs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.answerWithinMs, fieldNumber: 17)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile, rhs: WireProfile) -> Bool {
+    if lhs.kind != rhs.kind {return false}
+    if lhs.intervalMs != rhs.intervalMs {return false}
+    if lhs.answerWithinMs != rhs.answerWithinMs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProfile.LineEnd: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0LINE_END_UNSPECIFIED\0\u{1}LINE_END_NEWLINE\0\u{1}LINE_END_CARRIAGE_RETURN_NEWLINE\0")
+}
+
+nonisolated extension WireProfile.SIP: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireProfile.protoMessageName + ".SIP"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}allow\0\u{1}accept\0\u{3}accept_encoding\0\u{3}accept_language\0\u{1}supported\0\u{1}contact\0\u{3}user_agent\0\u{1}users\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.allow) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.accept) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.acceptEncoding) }()
+      case 4: try { try decoder.decodeSingularStringField(value: &self.acceptLanguage) }()
+      case 5: try { try decoder.decodeSingularStringField(value: &self.supported) }()
+      case 6: try { try decoder.decodeSingularStringField(value: &self.contact) }()
+      case 7: try { try decoder.decodeSingularStringField(value: &self.userAgent) }()
+      case 8: try { try decoder.decodeRepeatedStringField(value: &self.users) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.allow.isEmpty {
+      try visitor.visitSingularStringField(value: self.allow, fieldNumber: 1)
+    }
+    if !self.accept.isEmpty {
+      try visitor.visitSingularStringField(value: self.accept, fieldNumber: 2)
+    }
+    if !self.acceptEncoding.isEmpty {
+      try visitor.visitSingularStringField(value: self.acceptEncoding, fieldNumber: 3)
+    }
+    if !self.acceptLanguage.isEmpty {
+      try visitor.visitSingularStringField(value: self.acceptLanguage, fieldNumber: 4)
+    }
+    if !self.supported.isEmpty {
+      try visitor.visitSingularStringField(value: self.supported, fieldNumber: 5)
+    }
+    if !self.contact.isEmpty {
+      try visitor.visitSingularStringField(value: self.contact, fieldNumber: 6)
+    }
+    if !self.userAgent.isEmpty {
+      try visitor.visitSingularStringField(value: self.userAgent, fieldNumber: 7)
+    }
+    if !self.users.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.users, fieldNumber: 8)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile.SIP, rhs: WireProfile.SIP) -> Bool {
+    if lhs.allow != rhs.allow {return false}
+    if lhs.accept != rhs.accept {return false}
+    if lhs.acceptEncoding != rhs.acceptEncoding {return false}
+    if lhs.acceptLanguage != rhs.acceptLanguage {return false}
+    if lhs.supported != rhs.supported {return false}
+    if lhs.contact != rhs.contact {return false}
+    if lhs.userAgent != rhs.userAgent {return false}
+    if lhs.users != rhs.users {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProfile.STUN: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireProfile.protoMessageName + ".STUN"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}indication\0\u{1}fingerprint\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBoolField(value: &self.indication) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.fingerprint) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.indication != false {
+      try visitor.visitSingularBoolField(value: self.indication, fieldNumber: 1)
+    }
+    if self.fingerprint != false {
+      try visitor.visitSingularBoolField(value: self.fingerprint, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile.STUN, rhs: WireProfile.STUN) -> Bool {
+    if lhs.indication != rhs.indication {return false}
+    if lhs.fingerprint != rhs.fingerprint {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProfile.XMPP: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireProfile.protoMessageName + ".XMPP"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}white_space\0\u{1}server\0\u{1}address\0\u{3}stream_management\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBoolField(value: &self.whiteSpace) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.server) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.address) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.streamManagement) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.whiteSpace != false {
+      try visitor.visitSingularBoolField(value: self.whiteSpace, fieldNumber: 1)
+    }
+    if !self.server.isEmpty {
+      try visitor.visitSingularStringField(value: self.server, fieldNumber: 2)
+    }
+    if !self.address.isEmpty {
+      try visitor.visitSingularStringField(value: self.address, fieldNumber: 3)
+    }
+    if self.streamManagement != false {
+      try visitor.visitSingularBoolField(value: self.streamManagement, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile.XMPP, rhs: WireProfile.XMPP) -> Bool {
+    if lhs.whiteSpace != rhs.whiteSpace {return false}
+    if lhs.server != rhs.server {return false}
+    if lhs.address != rhs.address {return false}
+    if lhs.streamManagement != rhs.streamManagement {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProfile.WebSocket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireProfile.protoMessageName + ".WebSocket"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}server\0\u{3}wakes_by_other_pongs\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBoolField(value: &self.server) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.wakesByOtherPongs) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.server != false {
+      try visitor.visitSingularBoolField(value: self.server, fieldNumber: 1)
+    }
+    if self.wakesByOtherPongs != false {
+      try visitor.visitSingularBoolField(value: self.wakesByOtherPongs, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile.WebSocket, rhs: WireProfile.WebSocket) -> Bool {
+    if lhs.server != rhs.server {return false}
+    if lhs.wakesByOtherPongs != rhs.wakesByOtherPongs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProfile.MQTT: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireProfile.protoMessageName + ".MQTT"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}server\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBoolField(value: &self.server) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.server != false {
+      try visitor.visitSingularBoolField(value: self.server, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile.MQTT, rhs: WireProfile.MQTT) -> Bool {
+    if lhs.server != rhs.server {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProfile.IRC: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireProfile.protoMessageName + ".IRC"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile.IRC, rhs: WireProfile.IRC) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProfile.IMAP: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireProfile.protoMessageName + ".IMAP"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}fillers\0\u{3}tag_prefix\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedStringField(value: &self.fillers) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.tagPrefix) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.fillers.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.fillers, fieldNumber: 1)
+    }
+    if !self.tagPrefix.isEmpty {
+      try visitor.visitSingularStringField(value: self.tagPrefix, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile.IMAP, rhs: WireProfile.IMAP) -> Bool {
+    if lhs.fillers != rhs.fillers {return false}
+    if lhs.tagPrefix != rhs.tagPrefix {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProfile.Pattern: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireProfile.protoMessageName + ".Pattern"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}exchanges\0\u{1}ping\0\u{1}answer\0\u{3}line_end\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.exchanges) }()
+      case 2: try { try decoder.decodeRepeatedUInt32Field(value: &self.ping) }()
+      case 3: try { try decoder.decodeRepeatedUInt32Field(value: &self.answer) }()
+      case 4: try { try decoder.decodeSingularEnumField(value: &self.lineEnd) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.exchanges.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.exchanges, fieldNumber: 1)
+    }
+    if !self.ping.isEmpty {
+      try visitor.visitPackedUInt32Field(value: self.ping, fieldNumber: 2)
+    }
+    if !self.answer.isEmpty {
+      try visitor.visitPackedUInt32Field(value: self.answer, fieldNumber: 3)
+    }
+    if self.lineEnd != .unspecified {
+      try visitor.visitSingularEnumField(value: self.lineEnd, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile.Pattern, rhs: WireProfile.Pattern) -> Bool {
+    if lhs.exchanges != rhs.exchanges {return false}
+    if lhs.ping != rhs.ping {return false}
+    if lhs.answer != rhs.answer {return false}
+    if lhs.lineEnd != rhs.lineEnd {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProfile.Pattern.Exchange: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireProfile.Pattern.protoMessageName + ".Exchange"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}pattern\0\u{1}reply\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedUInt32Field(value: &self.pattern) }()
+      case 2: try { try decoder.decodeRepeatedUInt32Field(value: &self.reply) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.pattern.isEmpty {
+      try visitor.visitPackedUInt32Field(value: self.pattern, fieldNumber: 1)
+    }
+    if !self.reply.isEmpty {
+      try visitor.visitPackedUInt32Field(value: self.reply, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile.Pattern.Exchange, rhs: WireProfile.Pattern.Exchange) -> Bool {
+    if lhs.pattern != rhs.pattern {return false}
+    if lhs.reply != rhs.reply {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProfile.TCP: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireProfile.protoMessageName + ".TCP"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}probe_interval_ms\0\u{1}probes\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.probeIntervalMs) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.probes) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.probeIntervalMs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.probeIntervalMs, fieldNumber: 1)
+    }
+    if self.probes != 0 {
+      try visitor.visitSingularUInt32Field(value: self.probes, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProfile.TCP, rhs: WireProfile.TCP) -> Bool {
+    if lhs.probeIntervalMs != rhs.probeIntervalMs {return false}
+    if lhs.probes != rhs.probes {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireLent: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Lent"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{3}stanza_counters\0\u{1}idle\0\u{1}lost\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularFixed64Field(value: &self.token) }()
+      case 2: try {
+        var v: WireLent.StanzaCounters?
+        var hadOneofValue = false
+        if let current = self.value {
+          hadOneofValue = true
+          if case .stanzaCounters(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.value = .stanzaCounters(v)
+        }
+      }()
+      case 3: try {
+        var v: WireLent.Idle?
+        var hadOneofValue = false
+        if let current = self.value {
+          hadOneofValue = true
+          if case .idle(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.value = .idle(v)
+        }
+      }()
+      case 4: try {
+        var v: Bool?
+        try decoder.decodeSingularBoolField(value: &v)
+        if let v = v {
+          if self.value != nil {try decoder.handleConflictingOneOf()}
+          self.value = .lost(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.token != 0 {
+      try visitor.visitSingularFixed64Field(value: self.token, fieldNumber: 1)
+    }
+    switch self.value {
+    case .stanzaCounters?: try {
+      guard case .stanzaCounters(let v)? = self.value else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    }()
+    case .idle?: try {
+      guard case .idle(let v)? = self.value else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    }()
+    case .lost?: try {
+      guard case .lost(let v)? = self.value else { preconditionFailure() }
+      try visitor.visitSingularBoolField(value: v, fieldNumber: 4)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireLent, rhs: WireLent) -> Bool {
+    if lhs.token != rhs.token {return false}
+    if lhs.value != rhs.value {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireLent.StanzaCounters: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireLent.protoMessageName + ".StanzaCounters"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}received\0\u{1}sent\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.received) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.sent) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.received != 0 {
+      try visitor.visitSingularUInt32Field(value: self.received, fieldNumber: 1)
+    }
+    if self.sent != 0 {
+      try visitor.visitSingularUInt32Field(value: self.sent, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireLent.StanzaCounters, rhs: WireLent.StanzaCounters) -> Bool {
+    if lhs.received != rhs.received {return false}
+    if lhs.sent != rhs.sent {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireLent.Idle: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireLent.protoMessageName + ".Idle"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0\u{1}phase\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.tag) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.phase) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.tag.isEmpty {
+      try visitor.visitSingularStringField(value: self.tag, fieldNumber: 1)
+    }
+    if self.phase != .idling {
+      try visitor.visitSingularEnumField(value: self.phase, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireLent.Idle, rhs: WireLent.Idle) -> Bool {
+    if lhs.tag != rhs.tag {return false}
+    if lhs.phase != rhs.phase {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireLent.Idle.Phase: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PHASE_IDLING\0\u{1}PHASE_ENDING\0\u{1}PHASE_STARTING\0")
+}
+
 nonisolated extension WireEnterBackground: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".EnterBackground"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
@@ -3698,7 +5094,7 @@ nonisolated extension WirePrepareToSuspend: SwiftProtobuf.Message, SwiftProtobuf
 
 nonisolated extension WireReadyToSuspend: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ReadyToSuspend"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}epoch\0\u{3}not_idle\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}epoch\0\u{3}not_idle\0\u{1}lent\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3708,6 +5104,7 @@ nonisolated extension WireReadyToSuspend: SwiftProtobuf.Message, SwiftProtobuf._
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularUInt64Field(value: &self.epoch) }()
       case 2: try { try decoder.decodeRepeatedFixed64Field(value: &self.notIdle) }()
+      case 3: try { try decoder.decodeRepeatedMessageField(value: &self.lent) }()
       default: break
       }
     }
@@ -3720,12 +5117,16 @@ nonisolated extension WireReadyToSuspend: SwiftProtobuf.Message, SwiftProtobuf._
     if !self.notIdle.isEmpty {
       try visitor.visitPackedFixed64Field(value: self.notIdle, fieldNumber: 2)
     }
+    if !self.lent.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.lent, fieldNumber: 3)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireReadyToSuspend, rhs: WireReadyToSuspend) -> Bool {
     if lhs.epoch != rhs.epoch {return false}
     if lhs.notIdle != rhs.notIdle {return false}
+    if lhs.lent != rhs.lent {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3733,7 +5134,7 @@ nonisolated extension WireReadyToSuspend: SwiftProtobuf.Message, SwiftProtobuf._
 
 nonisolated extension WireSuspendCancelled: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SuspendCancelled"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}epoch\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}epoch\0\u{1}returned\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3742,6 +5143,7 @@ nonisolated extension WireSuspendCancelled: SwiftProtobuf.Message, SwiftProtobuf
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularUInt64Field(value: &self.epoch) }()
+      case 2: try { try decoder.decodeRepeatedMessageField(value: &self.returned) }()
       default: break
       }
     }
@@ -3751,11 +5153,15 @@ nonisolated extension WireSuspendCancelled: SwiftProtobuf.Message, SwiftProtobuf
     if self.epoch != 0 {
       try visitor.visitSingularUInt64Field(value: self.epoch, fieldNumber: 1)
     }
+    if !self.returned.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.returned, fieldNumber: 2)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireSuspendCancelled, rhs: WireSuspendCancelled) -> Bool {
     if lhs.epoch != rhs.epoch {return false}
+    if lhs.returned != rhs.returned {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3763,7 +5169,7 @@ nonisolated extension WireSuspendCancelled: SwiftProtobuf.Message, SwiftProtobuf
 
 nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Wake"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0\u{1}returned\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3777,6 +5183,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
       case 4: try { try decoder.decodeSingularUInt64Field(value: &self.budgetMs) }()
       case 5: try { try decoder.decodeSingularUInt64Field(value: &self.asleepNs) }()
       case 6: try { try decoder.decodeSingularBoolField(value: &self.repeated) }()
+      case 7: try { try decoder.decodeRepeatedMessageField(value: &self.returned) }()
       default: break
       }
     }
@@ -3801,6 +5208,9 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if self.repeated != false {
       try visitor.visitSingularBoolField(value: self.repeated, fieldNumber: 6)
     }
+    if !self.returned.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.returned, fieldNumber: 7)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3811,6 +5221,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if lhs.budgetMs != rhs.budgetMs {return false}
     if lhs.asleepNs != rhs.asleepNs {return false}
     if lhs.repeated != rhs.repeated {return false}
+    if lhs.returned != rhs.returned {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3818,7 +5229,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
 
 nonisolated extension WireWake.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireWake.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}readable\0\u{3}peer_closed\0\u{3}hang_up\0\u{1}error\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}readable\0\u{3}peer_closed\0\u{3}hang_up\0\u{1}error\0\u{1}unanswered\0\u{1}flooded\0\u{1}unanswerable\0\u{3}path_lost\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3831,6 +5242,10 @@ nonisolated extension WireWake.Socket: SwiftProtobuf.Message, SwiftProtobuf._Mes
       case 3: try { try decoder.decodeSingularBoolField(value: &self.peerClosed) }()
       case 4: try { try decoder.decodeSingularBoolField(value: &self.hangUp) }()
       case 5: try { try decoder.decodeSingularBoolField(value: &self.error) }()
+      case 6: try { try decoder.decodeSingularBoolField(value: &self.unanswered) }()
+      case 7: try { try decoder.decodeSingularBoolField(value: &self.flooded) }()
+      case 8: try { try decoder.decodeSingularBoolField(value: &self.unanswerable) }()
+      case 9: try { try decoder.decodeSingularBoolField(value: &self.pathLost) }()
       default: break
       }
     }
@@ -3852,6 +5267,18 @@ nonisolated extension WireWake.Socket: SwiftProtobuf.Message, SwiftProtobuf._Mes
     if self.error != false {
       try visitor.visitSingularBoolField(value: self.error, fieldNumber: 5)
     }
+    if self.unanswered != false {
+      try visitor.visitSingularBoolField(value: self.unanswered, fieldNumber: 6)
+    }
+    if self.flooded != false {
+      try visitor.visitSingularBoolField(value: self.flooded, fieldNumber: 7)
+    }
+    if self.unanswerable != false {
+      try visitor.visitSingularBoolField(value: self.unanswerable, fieldNumber: 8)
+    }
+    if self.pathLost != false {
+      try visitor.visitSingularBoolField(value: self.pathLost, fieldNumber: 9)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3861,6 +5288,10 @@ nonisolated extension WireWake.Socket: SwiftProtobuf.Message, SwiftProtobuf._Mes
     if lhs.peerClosed != rhs.peerClosed {return false}
     if lhs.hangUp != rhs.hangUp {return false}
     if lhs.error != rhs.error {return false}
+    if lhs.unanswered != rhs.unanswered {return false}
+    if lhs.flooded != rhs.flooded {return false}
+    if lhs.unanswerable != rhs.unanswerable {return false}
+    if lhs.pathLost != rhs.pathLost {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -4636,7 +6067,7 @@ nonisolated extension WireUpgrade: SwiftProtobuf.Message, SwiftProtobuf._Message
 
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{2}\u{9}offload\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -4658,6 +6089,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _memoryBytes: UInt64 = 0
     var _keeperProcessID: UInt32 = 0
     var _restarts: UInt64 = 0
+    var _offload: WireOffloadCounters? = nil
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -4687,6 +6119,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _memoryBytes = source._memoryBytes
       _keeperProcessID = source._keeperProcessID
       _restarts = source._restarts
+      _offload = source._offload
     }
   }
 
@@ -4724,6 +6157,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 17: try { try decoder.decodeSingularUInt64Field(value: &_storage._memoryBytes) }()
         case 30: try { try decoder.decodeSingularUInt32Field(value: &_storage._keeperProcessID) }()
         case 31: try { try decoder.decodeSingularUInt64Field(value: &_storage._restarts) }()
+        case 40: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         default: break
         }
       }
@@ -4793,6 +6227,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if _storage._restarts != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._restarts, fieldNumber: 31)
       }
+      try { if let v = _storage._offload {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 40)
+      } }()
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -4821,6 +6258,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._memoryBytes != rhs_storage._memoryBytes {return false}
         if _storage._keeperProcessID != rhs_storage._keeperProcessID {return false}
         if _storage._restarts != rhs_storage._restarts {return false}
+        if _storage._offload != rhs_storage._offload {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -4877,7 +6315,7 @@ nonisolated extension WireUserCounters: SwiftProtobuf.Message, SwiftProtobuf._Me
 
 nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Counters"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}wakes\0\u{3}wakes_socket\0\u{3}wakes_keep_alive\0\u{3}wakes_request\0\u{3}wakes_client_message\0\u{1}suspensions\0\u{3}suspensions_forced\0\u{3}suspensions_cancelled\0\u{3}suspensions_failed\0\u{3}keep_alive_runs\0\u{3}keep_alive_late\0\u{3}overruns_entering_background\0\u{3}overruns_prepare\0\u{3}overruns_wake\0\u{3}overruns_background_tasks\0\u{3}wake_limit_exceeded\0\u{3}sockets_adopted\0\u{3}sockets_refused\0\u{3}protocol_errors\0\u{3}asleep_ns\0\u{2}\u{4}launches\0\u{1}crashes\0\u{3}gave_up\0\u{3}ended_under_pressure\0\u{1}hibernations\0\u{3}overruns_launch\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}wakes\0\u{3}wakes_socket\0\u{3}wakes_keep_alive\0\u{3}wakes_request\0\u{3}wakes_client_message\0\u{1}suspensions\0\u{3}suspensions_forced\0\u{3}suspensions_cancelled\0\u{3}suspensions_failed\0\u{3}keep_alive_runs\0\u{3}keep_alive_late\0\u{3}overruns_entering_background\0\u{3}overruns_prepare\0\u{3}overruns_wake\0\u{3}overruns_background_tasks\0\u{3}wake_limit_exceeded\0\u{3}sockets_adopted\0\u{3}sockets_refused\0\u{3}protocol_errors\0\u{3}asleep_ns\0\u{2}\u{4}launches\0\u{1}crashes\0\u{3}gave_up\0\u{3}ended_under_pressure\0\u{1}hibernations\0\u{3}overruns_launch\0\u{3}wakes_path_lost\0")
 
   fileprivate class _StorageClass {
     var _wakes: UInt64 = 0
@@ -4906,6 +6344,7 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
     var _endedUnderPressure: UInt64 = 0
     var _hibernations: UInt64 = 0
     var _overrunsLaunch: UInt64 = 0
+    var _wakesPathLost: UInt64 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -4942,6 +6381,7 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
       _endedUnderPressure = source._endedUnderPressure
       _hibernations = source._hibernations
       _overrunsLaunch = source._overrunsLaunch
+      _wakesPathLost = source._wakesPathLost
     }
   }
 
@@ -4986,6 +6426,7 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
         case 27: try { try decoder.decodeSingularUInt64Field(value: &_storage._endedUnderPressure) }()
         case 28: try { try decoder.decodeSingularUInt64Field(value: &_storage._hibernations) }()
         case 29: try { try decoder.decodeSingularUInt64Field(value: &_storage._overrunsLaunch) }()
+        case 30: try { try decoder.decodeSingularUInt64Field(value: &_storage._wakesPathLost) }()
         default: break
         }
       }
@@ -5072,6 +6513,9 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
       if _storage._overrunsLaunch != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._overrunsLaunch, fieldNumber: 29)
       }
+      if _storage._wakesPathLost != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._wakesPathLost, fieldNumber: 30)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -5107,6 +6551,7 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
         if _storage._endedUnderPressure != rhs_storage._endedUnderPressure {return false}
         if _storage._hibernations != rhs_storage._hibernations {return false}
         if _storage._overrunsLaunch != rhs_storage._overrunsLaunch {return false}
+        if _storage._wakesPathLost != rhs_storage._wakesPathLost {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -5116,9 +6561,59 @@ nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._Messag
   }
 }
 
+nonisolated extension WireOffloadCounters: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".OffloadCounters"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sent\0\u{1}confirmed\0\u{1}answered\0\u{1}absorbed\0\u{3}wakes_avoided\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.sent) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self.confirmed) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.answered) }()
+      case 4: try { try decoder.decodeSingularUInt64Field(value: &self.absorbed) }()
+      case 5: try { try decoder.decodeSingularUInt64Field(value: &self.wakesAvoided) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.sent != 0 {
+      try visitor.visitSingularUInt64Field(value: self.sent, fieldNumber: 1)
+    }
+    if self.confirmed != 0 {
+      try visitor.visitSingularUInt64Field(value: self.confirmed, fieldNumber: 2)
+    }
+    if self.answered != 0 {
+      try visitor.visitSingularUInt64Field(value: self.answered, fieldNumber: 3)
+    }
+    if self.absorbed != 0 {
+      try visitor.visitSingularUInt64Field(value: self.absorbed, fieldNumber: 4)
+    }
+    if self.wakesAvoided != 0 {
+      try visitor.visitSingularUInt64Field(value: self.wakesAvoided, fieldNumber: 5)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireOffloadCounters, rhs: WireOffloadCounters) -> Bool {
+    if lhs.sent != rhs.sent {return false}
+    if lhs.confirmed != rhs.confirmed {return false}
+    if lhs.answered != rhs.answered {return false}
+    if lhs.absorbed != rhs.absorbed {return false}
+    if lhs.wakesAvoided != rhs.wakesAvoided {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientInfo"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{2}\u{4}offload\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -5143,6 +6638,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
     var _canLaunch: Bool = false
     var _stateBytes: UInt64 = 0
     var _launchesInRow: UInt64 = 0
+    var _offload: WireOffloadCounters? = nil
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -5175,6 +6671,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       _canLaunch = source._canLaunch
       _stateBytes = source._stateBytes
       _launchesInRow = source._launchesInRow
+      _offload = source._offload
     }
   }
 
@@ -5215,6 +6712,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         case 24: try { try decoder.decodeSingularBoolField(value: &_storage._canLaunch) }()
         case 25: try { try decoder.decodeSingularUInt64Field(value: &_storage._stateBytes) }()
         case 26: try { try decoder.decodeSingularUInt64Field(value: &_storage._launchesInRow) }()
+        case 30: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         default: break
         }
       }
@@ -5293,6 +6791,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       if _storage._launchesInRow != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._launchesInRow, fieldNumber: 26)
       }
+      try { if let v = _storage._offload {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
+      } }()
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -5324,6 +6825,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         if _storage._canLaunch != rhs_storage._canLaunch {return false}
         if _storage._stateBytes != rhs_storage._stateBytes {return false}
         if _storage._launchesInRow != rhs_storage._launchesInRow {return false}
+        if _storage._offload != rhs_storage._offload {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -5335,7 +6837,133 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
 
 nonisolated extension WireClientInfo.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireClientInfo.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}kind\0\u{1}local\0\u{1}peer\0\u{1}condition\0\u{1}survives\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}kind\0\u{1}local\0\u{1}peer\0\u{1}condition\0\u{1}survives\0\u{1}offload\0")
+
+  fileprivate class _StorageClass {
+    var _token: UInt64 = 0
+    var _tag: WireSocketTag = .unspecified
+    var _name: String = String()
+    var _kind: String = String()
+    var _local: String = String()
+    var _peer: String = String()
+    var _condition: String = String()
+    var _survives: Bool = false
+    var _offload: WireClientInfo.Socket.Offload? = nil
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _token = source._token
+      _tag = source._tag
+      _name = source._name
+      _kind = source._kind
+      _local = source._local
+      _peer = source._peer
+      _condition = source._condition
+      _survives = source._survives
+      _offload = source._offload
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularFixed64Field(value: &_storage._token) }()
+        case 2: try { try decoder.decodeSingularEnumField(value: &_storage._tag) }()
+        case 3: try { try decoder.decodeSingularStringField(value: &_storage._name) }()
+        case 4: try { try decoder.decodeSingularStringField(value: &_storage._kind) }()
+        case 5: try { try decoder.decodeSingularStringField(value: &_storage._local) }()
+        case 6: try { try decoder.decodeSingularStringField(value: &_storage._peer) }()
+        case 7: try { try decoder.decodeSingularStringField(value: &_storage._condition) }()
+        case 8: try { try decoder.decodeSingularBoolField(value: &_storage._survives) }()
+        case 9: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
+        default: break
+        }
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if _storage._token != 0 {
+        try visitor.visitSingularFixed64Field(value: _storage._token, fieldNumber: 1)
+      }
+      if _storage._tag != .unspecified {
+        try visitor.visitSingularEnumField(value: _storage._tag, fieldNumber: 2)
+      }
+      if !_storage._name.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._name, fieldNumber: 3)
+      }
+      if !_storage._kind.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._kind, fieldNumber: 4)
+      }
+      if !_storage._local.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._local, fieldNumber: 5)
+      }
+      if !_storage._peer.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._peer, fieldNumber: 6)
+      }
+      if !_storage._condition.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._condition, fieldNumber: 7)
+      }
+      if _storage._survives != false {
+        try visitor.visitSingularBoolField(value: _storage._survives, fieldNumber: 8)
+      }
+      try { if let v = _storage._offload {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
+      } }()
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireClientInfo.Socket, rhs: WireClientInfo.Socket) -> Bool {
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._token != rhs_storage._token {return false}
+        if _storage._tag != rhs_storage._tag {return false}
+        if _storage._name != rhs_storage._name {return false}
+        if _storage._kind != rhs_storage._kind {return false}
+        if _storage._local != rhs_storage._local {return false}
+        if _storage._peer != rhs_storage._peer {return false}
+        if _storage._condition != rhs_storage._condition {return false}
+        if _storage._survives != rhs_storage._survives {return false}
+        if _storage._offload != rhs_storage._offload {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireClientInfo.Socket.Offload: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireClientInfo.Socket.protoMessageName + ".Offload"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}profile\0\u{1}active\0\u{1}counters\0\u{3}awaiting_answer\0\u{3}next_ping_in_ms\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5343,56 +6971,45 @@ nonisolated extension WireClientInfo.Socket: SwiftProtobuf.Message, SwiftProtobu
       // allocates stack space for every case branch when no optimizations are
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
-      case 1: try { try decoder.decodeSingularFixed64Field(value: &self.token) }()
-      case 2: try { try decoder.decodeSingularEnumField(value: &self.tag) }()
-      case 3: try { try decoder.decodeSingularStringField(value: &self.name) }()
-      case 4: try { try decoder.decodeSingularStringField(value: &self.kind) }()
-      case 5: try { try decoder.decodeSingularStringField(value: &self.local) }()
-      case 6: try { try decoder.decodeSingularStringField(value: &self.peer) }()
-      case 7: try { try decoder.decodeSingularStringField(value: &self.condition) }()
-      case 8: try { try decoder.decodeSingularBoolField(value: &self.survives) }()
+      case 1: try { try decoder.decodeSingularStringField(value: &self.profile) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.active) }()
+      case 3: try { try decoder.decodeSingularMessageField(value: &self._counters) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.awaitingAnswer) }()
+      case 5: try { try decoder.decodeSingularUInt64Field(value: &self.nextPingInMs) }()
       default: break
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if self.token != 0 {
-      try visitor.visitSingularFixed64Field(value: self.token, fieldNumber: 1)
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.profile.isEmpty {
+      try visitor.visitSingularStringField(value: self.profile, fieldNumber: 1)
     }
-    if self.tag != .unspecified {
-      try visitor.visitSingularEnumField(value: self.tag, fieldNumber: 2)
+    if self.active != false {
+      try visitor.visitSingularBoolField(value: self.active, fieldNumber: 2)
     }
-    if !self.name.isEmpty {
-      try visitor.visitSingularStringField(value: self.name, fieldNumber: 3)
+    try { if let v = self._counters {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    } }()
+    if self.awaitingAnswer != false {
+      try visitor.visitSingularBoolField(value: self.awaitingAnswer, fieldNumber: 4)
     }
-    if !self.kind.isEmpty {
-      try visitor.visitSingularStringField(value: self.kind, fieldNumber: 4)
-    }
-    if !self.local.isEmpty {
-      try visitor.visitSingularStringField(value: self.local, fieldNumber: 5)
-    }
-    if !self.peer.isEmpty {
-      try visitor.visitSingularStringField(value: self.peer, fieldNumber: 6)
-    }
-    if !self.condition.isEmpty {
-      try visitor.visitSingularStringField(value: self.condition, fieldNumber: 7)
-    }
-    if self.survives != false {
-      try visitor.visitSingularBoolField(value: self.survives, fieldNumber: 8)
+    if self.nextPingInMs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.nextPingInMs, fieldNumber: 5)
     }
     try unknownFields.traverse(visitor: &visitor)
   }
 
-  package static func ==(lhs: WireClientInfo.Socket, rhs: WireClientInfo.Socket) -> Bool {
-    if lhs.token != rhs.token {return false}
-    if lhs.tag != rhs.tag {return false}
-    if lhs.name != rhs.name {return false}
-    if lhs.kind != rhs.kind {return false}
-    if lhs.local != rhs.local {return false}
-    if lhs.peer != rhs.peer {return false}
-    if lhs.condition != rhs.condition {return false}
-    if lhs.survives != rhs.survives {return false}
+  package static func ==(lhs: WireClientInfo.Socket.Offload, rhs: WireClientInfo.Socket.Offload) -> Bool {
+    if lhs.profile != rhs.profile {return false}
+    if lhs.active != rhs.active {return false}
+    if lhs._counters != rhs._counters {return false}
+    if lhs.awaitingAnswer != rhs.awaitingAnswer {return false}
+    if lhs.nextPingInMs != rhs.nextPingInMs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -21,6 +21,7 @@ extension SupervisorStatus {
             "sockets": .count(sockets),
             "connections": .count(connections),
             "counters": counters.json,
+            "offload": offload.json,
             "users": .array(users.map(\.json)),
             "descriptors_open": .count(descriptorsOpen),
             "descriptors_limit": .count(descriptorsLimit),
@@ -46,6 +47,7 @@ extension SupervisionCounters {
         [
             ("wakes", wakes), ("wakes_socket", wakesSocket), ("wakes_keep_alive", wakesKeepAlive),
             ("wakes_request", wakesRequest), ("wakes_client_message", wakesClientMessage),
+            ("wakes_path_lost", wakesPathLost),
             ("suspensions", suspensions), ("suspensions_forced", suspensionsForced),
             ("suspensions_cancelled", suspensionsCancelled), ("suspensions_failed", suspensionsFailed),
             ("keep_alive_runs", keepAliveRuns), ("keep_alive_late", keepAliveLate),
@@ -91,6 +93,7 @@ extension ClientInfo {
             .init(name: "launches_in_row", value: .count(launchesInRow)),
             .init(name: "warnings", value: .array(warnings.map(JSON.string))),
             .init(name: "counters", value: counters.json),
+            .init(name: "offload", value: offload?.json ?? .null),
         ]
         if detailed {
             members.append(.init(name: "sockets", value: .array(sockets.map(\.json))))
@@ -122,7 +125,29 @@ extension ClientInfo.Socket {
         [
             "token": .string(tokenText), "tag": tag.map { .string($0.rawValue) } ?? .null,
             "name": .string(name), "kind": .string(kind), "local": .string(local), "peer": .string(peer),
-            "condition": .string(condition), "survives": .bool(survives),
+            "condition": .string(condition), "survives": .bool(survives), "offload": offload?.json ?? .null,
+        ]
+    }
+}
+
+extension OffloadCounters {
+    /// All counters by the names of the wire schema, in its order.
+    var named: [(name: String, value: Int)] {
+        [
+            ("sent", sent), ("confirmed", confirmed), ("answered", answered), ("absorbed", absorbed),
+            ("wakes_avoided", wakesAvoided),
+        ]
+    }
+
+    var json: JSON { .object(named.map { .init(name: $0.name, value: .count($0.value)) }) }
+}
+
+extension ClientInfo.Offload {
+    var json: JSON {
+        [
+            "profile": .string(profile), "active": .bool(isActive), "counters": counters.json,
+            "awaiting_answer": .bool(isAwaitingAnswer),
+            "next_ping_in_ms": nextPing.map(JSON.milliseconds) ?? .null,
         ]
     }
 }

@@ -6,13 +6,14 @@ package enum Report {
         var table = Table([
             .init("CLIENT", shrinks: true), .init("PID", .right), .init("UID", .right), .init("STATE"),
             .init("FOR", .right), .init("SOCKETS", .right), .init("WAKES", .right), .init("ASLEEP", .right),
-            .init("KEEP-ALIVE", .right), .init("WARNINGS", shrinks: true),
+            .init("AVOIDED", .right), .init("KEEP-ALIVE", .right), .init("WARNINGS", shrinks: true),
         ])
         for client in clients {
             table.add([
                 client.identifier, String(client.processID), String(client.uid), client.state.name,
                 Human.duration(client.inState), String(client.socketCount), String(client.counters.wakes),
-                percent(client.shareAsleep), keepAlive(client), client.warnings.joined(separator: "; "),
+                percent(client.shareAsleep), client.offload.map { String($0.wakesAvoided) } ?? "-",
+                keepAlive(client), client.warnings.joined(separator: "; "),
             ])
         }
         return table.lines(width: width)
@@ -46,6 +47,7 @@ package enum Report {
             ("connections", String(status.connections)),
             ("descriptors", "\(status.descriptorsOpen) of \(status.descriptorsLimit)"),
             ("memory", Human.bytes(status.memoryBytes)),
+            ("offload", sentence(status.offload)),
             ("next timer", status.nextDeadline.map { "in " + Human.duration($0) } ?? "none"),
         ]
         if status.isStopping { facts.append(("stopping", "yes")) }
@@ -96,7 +98,30 @@ package enum Report {
         var lines = aligned(facts, width: width)
         lines += counters(client.counters, width: width)
         if !client.sockets.isEmpty { lines += [""] + sockets(client.sockets, width: width) }
+        let offloaded = client.sockets.filter { $0.offload != nil }
+        if !offloaded.isEmpty { lines += [""] + offloads(offloaded, width: width) }
         return lines
+    }
+
+    private static func offloads(_ sockets: [ClientInfo.Socket], width: Int?) -> [String] {
+        var table = Table([
+            .init("SOCKET"), .init("PROFILE"), .init("ACTIVE"), .init("SENT", .right),
+            .init("CONFIRMED", .right), .init("ANSWERED", .right), .init("ABSORBED", .right),
+            .init("WAKES AVOIDED", .right), .init("NEXT PING", .right),
+        ])
+        for socket in sockets {
+            guard let offload = socket.offload else { continue }
+            table.add(
+                [socket.tokenText, offload.profile, offload.isActive ? "yes" : "no"]
+                    + offload.counters.named.map { String($0.value) }
+                    + [offload.nextPing.map { "in " + Human.duration($0) } ?? "-"])
+        }
+        return table.lines(width: width)
+    }
+
+    private static func sentence(_ offload: OffloadCounters) -> String {
+        offload.named.map { "\($0.value) \($0.name.split(separator: "_").joined(separator: " "))" }
+            .joined(separator: ", ")
     }
 
     /// One line for one event; `clock` is its time of day as text.

@@ -49,6 +49,9 @@ struct Climate: Sendable {
         settings.keepAlive.tolerance = Double(tolerance) / 100
         settings.keepAlive.lead = .milliseconds(50 + random.below(300))
         lateness = settings.keepAlive.lead - .milliseconds(50)
+        settings.offload.noiseBurst = 1 + random.below(8)
+        settings.offload.noiseInterval = .milliseconds(100 + random.below(10_000))
+        settings.offload.partialTimeout = .milliseconds(100 + random.below(5_000))
         settings.suspension.confirmation = .milliseconds(50 + random.below(950))
         settings.suspension.retry = .milliseconds(10 + random.below(240))
         settings.suspension.retryMaximum = .seconds(1 + random.below(10))

@@ -9,6 +9,9 @@ package enum Invariant: String, Sendable, CaseIterable {
     /// No keep-alive handler runs before its window or after its end, and everyone inside its window runs along
     /// when somebody is woken.
     case keepAlive
+    /// Pings are dealt with for those who sleep and have vouched for their sockets, and for nobody else; in their
+    /// windows; noise wakes nobody unless there is too much of it, and a missing answer does.
+    case offload
     /// Every step has its budget: nobody is stopped or ended before it is over, nobody goes on after it, and
     /// every overrun is recorded.
     case budgets

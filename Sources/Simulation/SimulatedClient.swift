@@ -62,7 +62,13 @@ final class SimulatedClient {
     var tasks: [UInt64] = []
     var mediaUntil = Instant(nanoseconds: .min)
     var lastEpoch: UInt64 = 0
+    /// It has said that it is ready to be stopped in this attempt.
+    var vouchedEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
+    /// It has released a socket since it was told of a wake, which may have been for that.
+    var hasReleased = false
+    /// Its last process was found to be over in this step.
+    var parkedAtStep = 0
     /// Something concerned it in this turn.
     var isTouched = true
 
@@ -129,7 +135,7 @@ final class SimulatedClient {
     func isBeingLaunched(at now: Instant) -> Bool { !isKilled && launchUntil.map { now < $0 } ?? false }
     var hasSurvivors: Bool { sockets.contains { $0.survives } }
     var isReachable: Bool { registration.modes.contains(.voip) }
-    var wantsUrgently: Bool { !launchReasons.isDisjoint(with: [.socket, .request]) }
+    var wantsUrgently: Bool { !launchReasons.isDisjoint(with: [.socket, .request, .unanswered, .pathLost]) }
 
     /// What must have been counted of it.
     var expected = Counters()

@@ -7,6 +7,10 @@ final class SimulatedSocket {
     let isStream: Bool
     let survives: Bool
     var unread = 0
+    /// What there is to read, where the edge has a profile to look at it with.
+    var inbox: [Piece] = [] {
+        didSet { unread = inbox.count }
+    }
     var isPeerClosed = false
     var isReset = false
     /// An error that the next read takes away: a datagram socket hears of an unreachable peer.
@@ -21,11 +25,61 @@ final class SimulatedSocket {
     /// Since when something waits in it while its owner sleeps.
     var waitingSince: Instant?
 
-    init(_ token: SocketToken, of owner: SimulatedClient, isStream: Bool, survives: Bool) {
+    /// It has a profile; then when pings are sent, if they are.
+    let hasProfile: Bool
+    var terms: PingTerms?
+    /// The core was told of these terms.
+    var hasTerms = false
+    /// The edge deals with its pings.
+    var isDealtWith = false
+    /// A ping of ours waits for its answer, until when it may take, and when it comes.
+    var isAwaiting = false
+    var answerUntil: Instant?
+    var pongDue: Instant?
+    /// The last ping, or the hand-over.
+    var pingedAt = Instant(nanoseconds: 0)
+    /// The next ping does not come before this.
+    var restedAt = Instant(nanoseconds: 0)
+    var partialSince: Instant?
+    /// Its owner was woken while there was only the beginning of a message: the watch is made anew.
+    var hasLeftBeginning = false
+    var renewedAtStep = 0
+    var expectedOffload = OffloadCounters()
+    /// What the kernel does not tell, and its owner has to be told.
+    var found: Conditions = []
+
+    /// What a peer says in one go.
+    enum Piece: Sendable {
+        case ping, filler, pong
+        /// The beginning of a filler.
+        case partial
+        case news
+    }
+
+    init(
+        _ token: SocketToken, of owner: SimulatedClient, isStream: Bool, survives: Bool,
+        hasProfile: Bool = false
+    ) {
         self.token = token
         self.owner = owner
         self.isStream = isStream
         self.survives = survives
+        self.hasProfile = hasProfile
+    }
+
+    /// Whether something in it must wake its owner.
+    var mustWake: Bool {
+        guard isDealtWith else { return !conditions.isEmpty }
+        if isPeerClosed || isReset || hasError { return true }
+        return inbox.contains(.news) || (!isAwaiting && inbox.contains(.pong))
+    }
+
+    func stopDealing() {
+        isDealtWith = false
+        hasTerms = false
+        isAwaiting = false
+        answerUntil = nil
+        partialSince = nil
     }
 
     var conditions: Conditions {
@@ -38,6 +92,7 @@ final class SimulatedSocket {
 
     /// The owner reads all there is.
     func read() {
+        inbox = []
         unread = 0
         hasError = false
         waitingSince = nil

@@ -25,6 +25,8 @@ package enum Wording {
     static func words(_ conditions: Conditions) -> String {
         let names: [(Conditions, String)] = [
             (.readable, "readable"), (.peerClosed, "peer closed"), (.hangUp, "hang-up"), (.error, "error"),
+            (.unanswered, "unanswered"), (.flooded, "flooded"), (.unanswerable, "unanswerable"),
+            (.pathLost, "path lost"),
         ]
         let present = names.filter { conditions.contains($0.0) }.map(\.1)
         return present.isEmpty ? "nothing" : present.joined(separator: ", ")
@@ -35,6 +37,7 @@ package enum Wording {
             (.socket, "socket"), (.keepAlive, "keep-alive"), (.request, "request"),
             (.clientMessage, "its own message"), (.supervisorStopping, "supervisor stops"),
             (.launched, "launched"), (.relaunched, "launched again"),
+            (.unanswered, "no answer"), (.pathLost, "path lost"),
         ]
         return names.filter { reasons.contains($0.0) }.map(\.1).joined(separator: ", ")
     }
@@ -46,6 +49,12 @@ package enum Wording {
         case .message(let message, let client, _): "\(name(client)) says \(words(message))"
         case .command(let command, let client, _): "an administrator asks to \(command) \(name(client))"
         case .fired(let token, let conditions): "\(name(token)) fired: \(words(conditions))"
+        case .judged(let token, let judgement):
+            "\(name(token)) was looked at: \(judgement.noise) pieces of noise, then \(judgement.rest)"
+        case .offloadBegan(let token, let terms):
+            "\(name(token)) is dealt with" + (terms.map { ", pings every \(words($0.latest))" } ?? "")
+        case .pingFailed(let token): "no ping could be sent on \(name(token))"
+        case .answerLookedFor(let token): "an answer was looked for on \(name(token))"
         case .frozen(let client, let epoch): "\(name(client)) is frozen, epoch \(epoch)"
         case .notFrozenYet(let client, let epoch): "\(name(client)) is not frozen yet, epoch \(epoch)"
         case .freezeFailed(let client, let epoch): "\(name(client)) cannot be frozen, epoch \(epoch)"
@@ -97,6 +106,10 @@ package enum Wording {
             "answer to the administrator: " + (refusal.map { "\($0)" } ?? "done")
         case .notify(let client, let notice): "tell \(name(client)): \(words(notice, in: buffer))"
         case .arm(let token): "arm \(name(token))"
+        case .beginOffload(let token): "deal with \(name(token))"
+        case .endOffload(let token): "deal no more with \(name(token))"
+        case .ping(let token, let again): "ping on \(name(token))" + (again ? " once more" : "")
+        case .lookForAnswer(let token): "look for an answer on \(name(token))"
         case .close(let token): "close \(name(token))"
         case .freeze(let client, let epoch): "freeze \(name(client)), epoch \(epoch)"
         case .checkFreeze(let client, _): "look again at \(name(client))"

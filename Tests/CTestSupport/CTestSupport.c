@@ -1,4 +1,7 @@
 #define _GNU_SOURCE
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include "CTestSupport.h"
 
 #include <fcntl.h>
@@ -28,4 +31,11 @@ int ctest_mute_file_system(const char *directory, int *root) {
     }
     close(server);
     return -1;
+}
+
+int ctest_own_network(void) { return unshare(CLONE_NEWNET); }
+
+int ctest_set_loopback(int socket, int up) {
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = up ? IFF_UP : 0};
+    return ioctl(socket, SIOCSIFFLAGS, &request);
 }

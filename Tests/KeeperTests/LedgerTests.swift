@@ -132,7 +132,7 @@ import Testing
     func refused() throws {
         let file = try Ledger.create(Self.shape)
         let raw = file.rawValue
-        var wrong: UInt64 = 0x6e62_6c65_6467_65FF
+        var wrong: UInt64 = 0x6e62_6c65_6467_65ff
         pwrite(raw, &wrong, 8, 0)
         let call = "read a ledger of version 255 (this program knows 3)"
         #expect(throws: SystemError(code: EPROTO, call: call)) { _ = try Ledger(mapping: raw) }

@@ -126,10 +126,11 @@ struct HarnessTests {
     @Test("A run that would run out of descriptors is refused before it begins")
     func descriptors() throws {
         #expect(try DescriptorNeeds.parked(800, clients: 10).peerProcesses(limit: 1_024) == 0)
+        #expect(try DescriptorNeeds.pinged(800, clients: 5).peerProcesses(limit: 1_024) == 0)
         #expect(try DescriptorNeeds().peerProcesses(limit: 10) == 0)
         for needs in [
             DescriptorNeeds.parked(3_000, clients: 20), .called(400, .tcp, .signal),
-            .called(400, .udp, .cgroup),
+            .called(400, .udp, .cgroup), .pinged(1_000, clients: 5),
         ] {
             #expect(throws: LoadError.self) { try needs.peerProcesses(limit: 1_024) }
         }

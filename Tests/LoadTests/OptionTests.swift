@@ -22,6 +22,8 @@ struct OptionTests {
         #expect((adopt.sockets, adopt.batch) == (15_000, 250))
         let soak = try parse("soak", as: SoakCommand.self)
         #expect(soak.minutes == 10)
+        let offload = try parse("offload", as: OffloadCommand.self)
+        #expect((offload.sockets, offload.interval, offload.intervals) == (15_000, "30s", 2))
     }
 
     @Test("Options are understood by every subcommand that they make sense for")
@@ -58,7 +60,11 @@ struct OptionTests {
             "park --idle-seconds 99999999999", "park --sockets 99999999960", "park --seed 3",
             "adopt --seed 3",
             "adopt --sockets 99999999960", "adopt --rounds 99999999999", "chaos --kills 99999999999",
-            "chaos --clients 0", "chaos --sockets 100", "chaos --clients 1 --sockets 251",
+            "offload --sockets 15001", "offload --interval 30m", "offload --interval 0s",
+            "offload --interval 9223372036854775807", "offload --intervals 99999999999",
+            "offload --interval 7200s --intervals 13", "offload --sockets 99999999995", "offload --seed 3",
+            "offload --clients 0", "chaos --clients 0", "chaos --sockets 100",
+            "chaos --clients 1 --sockets 251",
             "chaos --clients 99999999999", "relaunch --clients 1", "relaunch --clients 99999999999",
             "relaunch --clients 20 --first-clients 20", "relaunch --first-clients 0",
             "relaunch --calls 99999999999", "relaunch --rounds 99999999999",

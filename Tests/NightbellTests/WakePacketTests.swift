@@ -19,15 +19,15 @@ import Testing
     private static func wake(_ seed: Int) -> (message: WireWake, packet: [UInt8]) {
         var random = Generator(state: UInt64(seed))
         func number() -> UInt64 { numbers.randomElement(using: &random) ?? 0 }
-        let reasons = UInt8.random(in: 0..<32, using: &random)
+        let reasons = UInt16.random(in: 0..<512, using: &random)
         let sockets = (0..<seed % 5).map { _ in
-            (token: number(), conditions: UInt8.random(in: 0..<16, using: &random))
+            (token: number(), conditions: UInt8.random(in: 0...255, using: &random))
         }
         let message = WireWake.with { wake in
             wake.wakeID = number()
             wake.budgetMs = number()
             wake.asleepNs = number()
-            wake.reasons = (1...5).filter { reasons & (1 << ($0 - 1)) != 0 }.compactMap(WireWakeReason.init)
+            wake.reasons = (1...9).filter { reasons & (1 << ($0 - 1)) != 0 }.compactMap(WireWakeReason.init)
             wake.sockets = sockets.map { socket in
                 .with {
                     $0.token = socket.token
@@ -35,6 +35,10 @@ import Testing
                     $0.peerClosed = socket.conditions & 2 != 0
                     $0.hangUp = socket.conditions & 4 != 0
                     $0.error = socket.conditions & 8 != 0
+                    $0.unanswered = socket.conditions & 16 != 0
+                    $0.flooded = socket.conditions & 32 != 0
+                    $0.unanswerable = socket.conditions & 64 != 0
+                    $0.pathLost = socket.conditions & 128 != 0
                 }
             }
         }

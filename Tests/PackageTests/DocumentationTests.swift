@@ -57,7 +57,7 @@ struct DocumentationTests {
     func scripts() throws {
         for name in [
             "scripts/test", "scripts/simulate", "scripts/bench-core", "scripts/fuzz", "scripts/install",
-            ".ci/run",
+            "scripts/servers", ".ci/run",
         ] {
             #expect(try Repository.text(name).hasPrefix("#!/usr/bin/env bash\n"), "\(name)")
             #expect(Repository.isExecutable(name), "\(name)")

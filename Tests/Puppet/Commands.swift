@@ -8,9 +8,12 @@ extension Puppet {
         "goodbye",
         "connect-tcp PORT NAME", "listen-tcp NAME", "bind-udp NAME", "connected-udp PORT NAME",
         "connect-unix PATH NAME", "unix-pair NAME", "pipe NAME", "timer MS NAME", "open PATH NAME",
-        "handover NAME voip|listener|device [survives]", "release NAME", "close NAME", "close-released NAME",
+        "handover NAME voip|listener|device [survives] [encrypted] [profile=NAME interval=MS within=MS …]",
+        "lend NAME idle TAG | stanzas RECEIVED SENT", "loan NAME", "keep-alive-option NAME",
+        "write-hex NAME HEX", "read-hex NAME",
+        "release NAME", "close NAME", "close-released NAME",
         "write NAME TEXT", "read NAME", "shutdown NAME", "background", "foreground", "keepalive MS",
-        "clear-keepalive", "begin NAME", "end NAME", "remaining", "media", "auto-read on|off",
+        "clear-keepalive", "begin NAME", "end NAME", "remaining", "media", "auto-read on|off|hex",
         "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
         "hang-wake [MS]",
         "hang-enter [MS]", "hang-keepalive [MS]", "unhang", "spin MS", "grow MIB", "lock PATH", "stop",
@@ -39,10 +42,18 @@ extension Puppet {
         case "connect-tcp", "listen-tcp", "bind-udp", "connected-udp", "connect-unix", "unix-pair", "pipe",
             "timer", "open":
             return try openDescriptor(command, arguments)
-        case "handover", "release", "close", "close-released", "write", "read", "shutdown":
+        case "handover", "release", "close", "close-released", "write", "write-hex", "read", "read-hex",
+            "shutdown":
             return try useDescriptor(command, arguments)
         case "auto-read", "auto-echo", "task-in-wake", "not-idle", "unhang":
             return try behave(command, arguments)
+        case "keep-alive-option":
+            guard let options = TCPKeepAlive(of: try descriptor(try arguments.text(0))) else { return "none" }
+            return (options.isOn ? "on" : "off")
+                + " idle=\(options.idleSeconds) interval=\(options.intervalSeconds)"
+                + " probes=\(options.probes) timeout=\(options.userTimeoutMilliseconds)"
+        case "lend", "loan":
+            return try lendOrTell(command, arguments)
         case "spin", "grow", "lock", "stop", "crash", "exit":
             return try live(command, arguments)
         case "hang-prepare", "hang-wake", "hang-enter", "hang-keepalive":
@@ -125,8 +136,10 @@ extension Puppet {
             guard let tag = SocketTag(rawValue: try arguments.text(1)) else {
                 throw Refusal("usage", "voip, listener or device")
             }
-            let survives = arguments.words.dropFirst(2).contains("survives")
-            let parked = try client().handOver(descriptor(name), as: tag, name: name, survives: survives)
+            let parked = try client().handOver(
+                descriptor(name), as: tag, name: name,
+                survives: arguments.words.dropFirst(2).contains("survives"),
+                profile: try profile(arguments.words), isEncrypted: arguments.words.contains("encrypted"))
             state.withLock { $0.parked[name] = parked }
         case "release":
             try client().release(parked(name))
@@ -144,6 +157,20 @@ extension Puppet {
             let bytes = Array(arguments.words.dropFirst().joined(separator: " ").utf8)
             let descriptor = try descriptor(name)
             return "\(try systemCall("write") { write(descriptor, bytes, bytes.count) })"
+        case "write-hex":
+            let bytes = try Self.bytes(hex: try arguments.text(1))
+            let descriptor = try descriptor(name)
+            return "\(try systemCall("write") { write(descriptor, bytes, bytes.count) })"
+        case "read-hex":
+            // Waits for something, but not for ever.
+            let descriptor = try descriptor(name)
+            guard Poll.wait(descriptor, for: .readable, timeoutMilliseconds: 10_000).contains(.readable)
+            else {
+                return "nothing"
+            }
+            var bytes = [UInt8](repeating: 0, count: 4_096)
+            let count = try systemCall("read") { read(descriptor, &bytes, bytes.count) }
+            return Self.hex(bytes[..<count])
         case "read":
             let descriptor = try descriptor(name)
             guard Poll.now(descriptor).contains(.readable) else { return "nothing" }
@@ -162,8 +189,9 @@ extension Puppet {
     private func behave(_ command: String, _ arguments: Arguments) throws -> String {
         switch command {
         case "auto-read":
-            let on = try arguments.isOn(0)
-            state.withLock { $0.readsByItself = on }
+            let tells = try arguments.text(0) == "hex"
+            let on = try tells || arguments.isOn(0)
+            state.withLock { ($0.readsByItself, $0.tellsContents) = (on, tells) }
         case "auto-echo":
             let on = try arguments.isOn(0)
             state.withLock { $0.echoes = on }

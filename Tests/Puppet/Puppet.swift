@@ -26,6 +26,8 @@ final class Puppet: Sendable {
         var tasks: [String: BackgroundTask] = [:]
         var readsByItself = false
         var echoes = false
+        /// What it reads it tells in hexadecimal digits too.
+        var tellsContents = false
         var beginsTaskInWake = false
         /// How many more preparations report this name as not idle.
         var notIdle: [String: Int] = [:]
@@ -216,7 +218,8 @@ final class Puppet: Sendable {
             say("eof \(name) \(now)")
             return false
         }
-        say("read \(name) \(count) \(now)")
+        let contents = state.withLock { $0.tellsContents } ? " " + Self.hex(bytes[..<count]) : ""
+        say("read \(name) \(count) \(now)\(contents)")
         if state.withLock({ $0.echoes }) { _ = write(descriptor, bytes, count) }
         return true
     }

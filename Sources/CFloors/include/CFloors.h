@@ -141,6 +141,39 @@ int cfloors_hand_over(
 // Reads packets until `*answers` are `expected`. 0, or errno; ETIMEDOUT when none comes for ten seconds.
 int cfloors_await_answers(int socket, size_t *answers, size_t expected);
 
+enum cfloors_pings_order {
+    cfloors_pings_wait = 0,
+    cfloors_pings_run = 1,
+    cfloors_pings_end = 2,
+};
+
+enum { cfloors_pings_room = 1 << 20 };
+
+// What the far end of many connections sees of the pings on them. Shared memory: only that end writes, but for `order`.
+struct cfloors_pings {
+    uint32_t order;
+    uint32_t unused;
+    uint64_t connected;
+    // Pings of the other side, and those of its own that were sent and answered.
+    uint64_t heard;
+    uint64_t sent;
+    uint64_t answered;
+    // Anything else.
+    uint64_t irregular;
+    // From a ping of its own to its answer, in nanoseconds.
+    int64_t latencies[cfloors_pings_room];
+};
+
+const int64_t *cfloors_pings_latencies(const struct cfloors_pings *pings);
+
+// The far end: accepts `count` connections, answers "PING\n" by "PONG\n", and sends "ping\n" on each once in each
+// interval, evenly spread. 0 when it is to end, or errno.
+int cfloors_ping_peer(int listener, size_t count, int64_t interval, struct cfloors_pings *pings);
+
+// The near end, as bare as it can be: sends "PING\n" on each socket once in each interval, evenly spread, reads the
+// answers, and answers "ping\n" by "pong\n". 0 when it is to end, or errno.
+int cfloors_pinger(const int *sockets, size_t count, int64_t interval, struct cfloors_pings *pings);
+
 // pidfd_open(2).
 int cfloors_pidfd(pid_t pid);
 

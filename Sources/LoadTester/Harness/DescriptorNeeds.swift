@@ -65,6 +65,16 @@ package struct DescriptorNeeds: Sendable {
         return needs
     }
 
+    /// Connections that are pinged: first of clients of the supervisor's, then of the floor.
+    package static func pinged(_ sockets: Int, clients: Int) -> DescriptorNeeds {
+        var needs = DescriptorNeeds()
+        needs.add("the far end", sockets)
+        needs.add("the floor", sockets)
+        needs.add("a client", sockets / max(1, clients))
+        needs.addSupervisor(sockets: sockets, clients: clients)
+        return needs
+    }
+
     /// Clients with a socket each and no process, as many of the floor's, and a number of them that run at a time.
     package static func dormant(_ clients: Int, running: Int) -> DescriptorNeeds {
         var needs = DescriptorNeeds()

@@ -149,7 +149,8 @@ struct VirtualKeepAlive {
         case .freeze(let client, let epoch), .checkFreeze(let client, let epoch):
             supervision.handle(.frozen(client, epoch: epoch), at: now, into: &actions)
         case .registered, .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .close,
-            .thaw, .kill, .forget, .trace, .park, .launch, .rejoined, .declared, .keepState, .dropState:
+            .thaw, .kill, .forget, .trace, .beginOffload, .endOffload, .ping, .lookForAnswer, .park, .launch,
+            .rejoined, .declared, .keepState, .dropState:
             break
         }
     }

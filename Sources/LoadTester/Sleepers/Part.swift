@@ -12,6 +12,9 @@ package enum Part: String, CaseIterable {
     case holders = "part-holders"
     case peers = "part-peers"
     case chaos = "part-chaos"
+    case pingPeer = "part-ping-peer"
+    case pinged = "part-pinged"
+    case floorPinger = "part-floor-pinger"
     case chaosHeir = "part-chaos-heir"
 
     /// Becomes a part if the arguments say so; returns if they do not.
@@ -31,6 +34,9 @@ package enum Part: String, CaseIterable {
             case .holders: try HolderNest(rest).run()
             case .peers: try PeerPart(rest).run()
             case .chaos: try ChaosNest(rest).run()
+            case .pingPeer: try PingArguments(rest).runPeer()
+            case .pinged: try PingArguments(rest).runSleepers()
+            case .floorPinger: try PingArguments(rest).runFloor()
             case .chaosHeir: try ChaosHeir.run(rest)
             }
             exit(0)

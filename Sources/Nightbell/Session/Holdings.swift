@@ -6,6 +6,11 @@ package struct Holdings {
         package var survives: Bool
         /// The supervisor's name for it; nil while there is no supervisor that knows it.
         package var token: UInt64?
+        package var profile: Profile?
+        package var isEncrypted = false
+        /// What the profile is lent at each suspension.
+        package var loan: Loan?
+        package var isLoanLost = false
     }
 
     package struct KeepAlive {
@@ -34,12 +39,16 @@ package struct Holdings {
     package var hibernates = false
     /// `leaving`: the background was asked for, but the client's handler for entering it has not run yet.
     package var ground = Ground.undeclared
+    /// Some socket has, or had, a profile.
+    package private(set) var hasProfiles = false
     private var lastID: UInt64 = 0
 
     package mutating func park(_ new: NewSocket, token: UInt64) -> ParkedSocket {
         let socket = ParkedSocket(id: nextID(), descriptor: new.descriptor, tag: new.tag, name: new.name)
         sockets[socket.id] = Parked(
-            socket: socket, file: new.file, survives: new.survives, token: token)
+            socket: socket, file: new.file, survives: new.survives, token: token, profile: new.profile,
+            isEncrypted: new.isEncrypted)
+        if new.profile != nil { hasProfiles = true }
         socketsByToken[token] = socket.id
         return socket
     }
@@ -47,6 +56,18 @@ package struct Holdings {
     package mutating func reparked(_ id: UInt64, token: UInt64) {
         sockets[id]?.token = token
         socketsByToken[token] = id
+    }
+
+    /// False: no such socket, or it has no profile.
+    package mutating func lend(_ loan: Loan?, for socket: ParkedSocket) -> Bool {
+        guard contains(socket), sockets[socket.id]?.profile != nil else { return false }
+        noteLoan(loan, socket.id)
+        return true
+    }
+
+    package mutating func noteLoan(_ loan: Loan?, _ id: UInt64, isLost: Bool = false) {
+        sockets[id]?.loan = loan
+        sockets[id]?.isLoanLost = isLost
     }
 
     @discardableResult package mutating func remove(_ id: UInt64) -> ParkedSocket? {

@@ -52,7 +52,8 @@ extension Link {
                 return nil
             }
             let new = NewSocket(
-                descriptor: descriptor, tag: tag, name: socket.name, file: file, survives: true)
+                descriptor: descriptor, tag: tag, name: socket.name, file: file, survives: true,
+                profile: socket.hasProfile ? Profile(wire: socket.profile) : nil)
             return (socket.token, new)
         }
     }

@@ -10,10 +10,15 @@ package struct NewSocket: Sendable, Hashable {
     package var file: FileIdentity
     /// It stays parked when this process is gone.
     package var survives: Bool
+    package var profile: Profile?
+    package var isEncrypted: Bool
 
     package init(
-        descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity, survives: Bool = false
+        descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity, survives: Bool = false,
+        profile: Profile? = nil, isEncrypted: Bool = false
     ) {
+        self.profile = profile
+        self.isEncrypted = isEncrypted
         self.descriptor = descriptor
         self.tag = tag
         self.name = name
@@ -100,6 +105,8 @@ extension WireClientMessage {
             WireHandOver.Socket.with {
                 $0.tag = socket.tag.wire
                 $0.name = socket.name
+                if let profile = socket.profile { $0.profile = profile.wire }
+                $0.encrypted = socket.isEncrypted
                 $0.survives = socket.survives
             }
         }

@@ -20,6 +20,8 @@ extension Session {
     static func watchSockets(epoch: UInt64, _ watcher: borrowing Watcher, _ core: inout Core) {
         let sockets = core.state.holdings.sockets
         guard core.wakeWord != nil, !sockets.isEmpty, sockets.count <= EarlyWakes.socketLimit else { return }
+        // Of sockets with a profile, the supervisor has something to give back first.
+        guard !core.state.holdings.hasProfiles else { return }
         // Of a descriptor that was handed over twice, the poll set would tell once.
         guard Set(sockets.values.map(\.socket.descriptor)).count == sockets.count else { return }
         var watched: [ParkedSocket] = []

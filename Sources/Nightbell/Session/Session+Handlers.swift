@@ -169,7 +169,8 @@ extension Session {
             core.ledger.suspensionAnswered()
             // Half of all sleepers are stopped in this call, and wake up in it: nothing is to be tidied up after it.
             let isSaid =
-                notIdle.isEmpty && core.outbox.isEmpty && core.link?.send(ReadyPacket(epoch)) ?? false
+                notIdle.isEmpty && core.outbox.isEmpty && !core.state.holdings.hasProfiles
+                && core.link?.send(ReadyPacket(epoch)) ?? false
             if !isSaid {
                 perform([.send(core.state.readyToSuspend(epoch: epoch, notIdle: notIdle))], on: &core)
             }

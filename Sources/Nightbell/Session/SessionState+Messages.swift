@@ -24,6 +24,7 @@ extension SessionState {
         case .prepareToSuspend(let prepare):
             return [.notify(.prepareToSuspend(epoch: prepare.epoch, connection: connection))]
         case .suspendCancelled(let cancelled):
+            holdings.take(returned: cancelled.returned)
             return [.notify(.suspendCancelled(epoch: cancelled.epoch))]
         case .wake(let wake):
             return woken(wake, at: now)
@@ -75,6 +76,7 @@ extension SessionState {
     private mutating func woken(_ message: WireWake, at now: Int64) -> [Action] {
         if message.repeated, message.wakeID <= lastWakeID { return [] }
         lastWakeID = message.wakeID
+        holdings.take(returned: message.returned)
         var wake = Wake(
             id: message.wakeID, reasons: [], sockets: [], budget: .wireMilliseconds(message.budgetMs),
             asleepFor: .wireNanoseconds(message.asleepNs), isRepeated: message.repeated)
@@ -87,6 +89,8 @@ extension SessionState {
             case .supervisorStopping: wake.reasons.insert(.supervisorStopping)
             case .launched: wake.reasons.insert(.launched)
             case .relaunched: wake.reasons.insert(.relaunched)
+            case .unanswered: wake.reasons.insert(.unanswered)
+            case .pathLost: wake.reasons.insert(.pathLost)
             case .unspecified, .UNRECOGNIZED: break
             }
         }
@@ -109,6 +113,7 @@ extension SessionState {
                 .with {
                     $0.epoch = epoch
                     $0.notIdle = notIdle.compactMap(holdings.token(of:))
+                    $0.lent = holdings.lent
                 }))
     }
 }
@@ -120,6 +125,10 @@ extension WireWake.Socket {
         if peerClosed { conditions.insert(.peerClosed) }
         if hangUp { conditions.insert(.hangUp) }
         if error { conditions.insert(.error) }
+        if unanswered { conditions.insert(.unanswered) }
+        if flooded { conditions.insert(.flooded) }
+        if unanswerable { conditions.insert(.unanswerable) }
+        if pathLost { conditions.insert(.pathLost) }
         return conditions
     }
 }

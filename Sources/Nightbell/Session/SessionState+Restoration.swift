@@ -106,7 +106,8 @@ extension SessionState {
                 holdings.sockets[id].map {
                     NewSocket(
                         descriptor: $0.socket.descriptor, tag: $0.socket.tag, name: $0.socket.name,
-                        file: $0.file, survives: $0.survives)
+                        file: $0.file, survives: $0.survives, profile: $0.profile,
+                        isEncrypted: $0.isEncrypted)
                 }
             }
             return .send(.handOver(sockets, request: number), descriptors: sockets.map(\.descriptor))

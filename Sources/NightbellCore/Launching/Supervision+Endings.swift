@@ -115,6 +115,7 @@ extension Supervision {
         clients[client.id].fired.removeAll()
         // Nobody has heard of it.
         if clients[client.id].pendingWake.take() != nil { clients[client.id].lastWakeID -= 1 }
+        clients[client.id].launches.reasons.formUnion(noteFound(again: client))
         clients[client.id].keepAlive = nil
         clients[client.id].hibernates = false
         clients[client.id].launches.isRejoined = false
@@ -125,6 +126,8 @@ extension Supervision {
         scheduleKeepAlive(client)
         actions.append(.park(client))
         actions.append(.trace(client, .parked))
+        goOnOffloading(client)
+        watchBeginnings(client)
         if !mutated(.parksUnwatched) { armSockets(client, into: &actions) }
         // A wish from before, such as a launch that came to nothing.
         let reasons = clients[client.id].launches.reasons

@@ -58,6 +58,7 @@ extension Supervision {
             actions.append(.close(token))
         }
         clients[client.id].assertions = Assertions()
+        _ = noteFound(again: client)
         switch clients[client.id].lifecycle {
         case .dormant(.queued):
             if mutated(.restoresUnqueued) { break }

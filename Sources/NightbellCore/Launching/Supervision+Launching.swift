@@ -47,6 +47,7 @@ extension Supervision {
             count(client) { $0.launches += 1 }
             enter(.launching(until: until), client, at: now, into: &actions)
             actions.append(.trace(client, .launching(clients[client.id].launches.reasons)))
+            endOffloads(client, into: &actions)
             actions.append(.launch(client))
             settle(client, at: now, into: &actions)
         }
@@ -113,12 +114,16 @@ extension Supervision {
         _ client: ClientID, _ registration: Registration, _ key: RequestKey, _ lifecycle: Lifecycle,
         at now: Instant, into actions: inout ActionBuffer
     ) {
+        endOffloads(client, into: &actions)
         clients[client.id].takeOver(permitted(registration), at: now)
         let reasons = clients[client.id].launches.reasons
         clients[client.id].launches.reasons = []
         clients[client.id].lastRequest = key.request
-        // Who may have been welcomed may have asked for something since.
-        inherited[client] = clients[client.id].launches.mayHaveBeenTold ? InheritedRequests(last: 0) : nil
+        // Who may have been welcomed may have asked for something since. Only what it has handed over was kept.
+        let adoptions = inherited.removeValue(forKey: client)?.adoptions ?? [:]
+        if clients[client.id].launches.mayHaveBeenTold {
+            inherited[client] = InheritedRequests(last: 0, adoptions: adoptions)
+        }
         setQuit(false, registration.identifier, into: &actions)
         actions.append(.rejoined(client, key))
         actions.append(.trace(client, .rejoined))
@@ -192,5 +197,5 @@ extension Supervision {
 
 extension WakeReasons {
     /// Whether somebody waits for the client.
-    var isUrgent: Bool { !isDisjoint(with: [.socket, .request]) }
+    var isUrgent: Bool { !isDisjoint(with: [.socket, .request, .unanswered, .pathLost]) }
 }

@@ -27,6 +27,8 @@ struct Client: Sendable, Equatable {
     var lastWakeReasons: WakeReasons = []
     /// It is in `Supervision.touched`.
     var isTouched = false
+    /// Some of its sockets have a keep-alive profile.
+    var hasProfiles = false
     /// That wake was decided in this turn and is told at its end, so that all events of a turn make one wake.
     var pendingWake: PendingWake?
     var launches = Launches()

@@ -81,7 +81,8 @@ extension Supervision {
 
     /// The owner of a socket, if the socket's firing is certain to thaw it.
     public func certainToThaw(by token: SocketToken) -> ClientID? {
-        guard sockets.contains(token.id), sockets[token.id].condition == .armed else { return nil }
+        guard sockets.contains(token.id), sockets[token.id].condition == .armed, !sockets[token.id].hasProfile
+        else { return nil }
         let owner = sockets[token.id].owner
         return clients[owner.id].lifecycle.mayBeFrozen && isCertainToWake(owner) ? owner : nil
     }

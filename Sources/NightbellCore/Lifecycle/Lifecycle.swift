@@ -112,6 +112,25 @@ enum Lifecycle: Sendable, Equatable {
         }
     }
 
+    var isDormant: Bool {
+        switch self {
+        case .dormant: true
+        case .notRunning, .inactive, .active, .background, .suspending, .suspended, .terminating, .launching:
+            false
+        }
+    }
+
+    /// Whether the pings of its sockets may be dealt with: nobody runs who could read or write.
+    var permitsOffload: Bool {
+        switch self {
+        case .terminating(let terminating): terminating.reason.isInSleep
+        case .suspending, .suspended: mayBeFrozen
+        case .dormant: true
+        // A process that is launched has its sockets before it says who it is.
+        case .notRunning, .inactive, .active, .background, .launching: false
+        }
+    }
+
     var nextDeadline: Instant? {
         switch self {
         case .notRunning, .inactive, .active, .suspended: nil

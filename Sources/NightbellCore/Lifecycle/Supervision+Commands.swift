@@ -104,6 +104,8 @@ extension Supervision {
     mutating func kill(
         _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
     ) {
+        // Who does not run again has vouched for its sockets: their pings go on while it dies, and then.
+        if !reason.isInSleep { endOffloads(client, into: &actions) }
         enter(.terminating(.killed(reason)), client, at: now, into: &actions)
         scheduleKeepAlive(client)
         actions.append(.trace(client, .terminated(reason)))

@@ -4,11 +4,12 @@ extension Supervision {
         guard !isStopping else { return }
         // Each once at most: settings of zero must not keep the supervisor here for ever.
         for _ in 0..<deadlines.count {
-            guard let slot = deadlines.popDue(at: now) else { return }
+            guard let slot = deadlines.popDue(at: now) else { break }
             guard let id = clients.id(inSlot: slot) else { continue }
             reachDeadline(ClientID(id), at: now, into: &actions)
             settle(ClientID(id), at: now, into: &actions)
         }
+        reachOffloadDeadlines(at: now, into: &actions)
     }
 
     /// Time goes before whatever else happens to a client: an answer after the end of its budget is too late, and
@@ -19,6 +20,11 @@ extension Supervision {
             return
         }
         reachDeadline(client, at: now, into: &actions)
+    }
+
+    mutating func catchUp(ownerOf token: SocketToken, at now: Instant, into actions: inout ActionBuffer) {
+        guard sockets.contains(token.id) else { return }
+        catchUp(sockets[token.id].owner, at: now, into: &actions)
     }
 
     private mutating func reachDeadline(
@@ -87,7 +93,7 @@ extension Supervision {
             overran(.prepareToSuspend, client, into: &actions)
             count(client) { $0.suspensionsForced += 1 }
             actions.append(.trace(client, .suspendedByForce))
-            freeze(client, epoch: suspending.epoch, at: now, into: &actions)
+            freeze(client, epoch: suspending.epoch, isReady: false, at: now, into: &actions)
         case .freezing(let until, let lookAt, let pause):
             if now >= until {
                 freezeFailed(client, epoch: suspending.epoch, at: now, into: &actions)

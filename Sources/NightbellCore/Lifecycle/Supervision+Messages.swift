@@ -43,7 +43,7 @@ extension Supervision {
             }
         case .handOver(let offers):
             callBack(client, at: now, into: &actions)
-            handOver(offers, client, key, into: &actions)
+            handOver(offers, client, key, at: now, into: &actions)
         case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .beginBackgroundTask,
             .endBackgroundTask, .backgroundTimeRemaining, .mediaActivity:
             callBack(client, at: now, into: &actions)
@@ -59,7 +59,7 @@ extension Supervision {
         switch message {
         case .release(let token):
             // Taken in by a supervisor that is gone, it was carried out.
-            if wasTakenIn(key, of: client), !owns(client, token) { return .done }
+            if wasInherited(key, of: client), !owns(client, token) { return .done }
             return release(token, client, into: &actions)
         case .setKeepAliveTimeout(let timeout):
             let isSet = clients[client.id].keepAlive?.timeout.nanoseconds == timeout.nanoseconds

@@ -108,6 +108,7 @@ extension Supervision {
         noteEndOfSleep(client, at: now)
         enter(.notRunning, client, at: now, into: &actions)
         for token in clients[client.id].sockets.dropLast(mutated(.leaksOnExit) ? 1 : 0) {
+            removeOffload(token, of: client)
             sockets.remove(token.id)
             actions.append(.close(token))
         }

@@ -24,8 +24,11 @@ extension Supervision {
     /// The client's hands are empty, or its time is up: watch its sockets, then stop it. What was unread fires
     /// as soon as it is watched.
     mutating func freeze(
-        _ client: ClientID, epoch: UInt64, at now: Instant, into actions: inout ActionBuffer
+        _ client: ClientID, epoch: UInt64, isReady: Bool, at now: Instant, into actions: inout ActionBuffer
     ) {
+        // Who was not asked, or has not answered, may be in the middle of a message.
+        if isReady || mutated(.offloadsUnasked) { beginOffloads(client, at: now, into: &actions) }
+        watchBeginnings(client)
         armSockets(client, into: &actions)
         let until = now + settings.suspension.confirmation
         let phase = Lifecycle.Suspending.Phase.freezing(until: until, lookAt: until, pause: Self.firstLook)
@@ -42,9 +45,11 @@ extension Supervision {
             switch suspending.phase {
             case .preparing where suspending.epoch == epoch:
                 if isIdle, clients[client.id].hibernates, !mutated(.suspendsHibernators) {
+                    // What survives is dealt with from here on: it has vouched for it.
+                    beginOffloads(client, at: now, into: &actions)
                     hibernate(client, at: now, into: &actions)
                 } else if isIdle {
-                    freeze(client, epoch: epoch, at: now, into: &actions)
+                    freeze(client, epoch: epoch, isReady: true, at: now, into: &actions)
                 } else {
                     let pause = clients[client.id].backoff.next(settings.suspension)
                     cancelSuspension(client, epoch: epoch, pause: pause, at: now, into: &actions)
@@ -69,6 +74,7 @@ extension Supervision {
         _ client: ClientID, epoch: UInt64, pause: Duration, at now: Instant, into actions: inout ActionBuffer
     ) {
         if clients[client.id].lifecycle.mayBeFrozen, !mutated(.leavesFrozenOnCancel) {
+            endOffloads(client, into: &actions)
             actions.append(.thaw(client))
         }
         count(client) { $0.suspensionsCancelled += 1 }

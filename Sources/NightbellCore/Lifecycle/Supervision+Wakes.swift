@@ -6,7 +6,7 @@ extension Supervision {
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) {
         let isNew = clients[client.id].pendingWake == nil
-        let wakeID = clients[client.id].lastWakeID + (isNew ? 1 : 0)
+        let wakeID = nextWakeID(of: client)
         let open = Lifecycle.Background.OpenWake(wakeID: wakeID, until: now + settings.budgets.wake)
         var asleepFor = Duration.zero
         switch clients[client.id].lifecycle {
@@ -47,6 +47,11 @@ extension Supervision {
         pendingWakes.append(client)
     }
 
+    /// The number of the wake that a reason to wake now belongs to.
+    func nextWakeID(of client: ClientID) -> UInt64 {
+        clients[client.id].lastWakeID + (clients[client.id].pendingWake == nil ? 1 : 0)
+    }
+
     private func isTerminating(_ client: ClientID) -> Bool {
         clients[client.id].lifecycle.state == .terminating
     }
@@ -56,6 +61,7 @@ extension Supervision {
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) {
         hasThawedInTurn = true
+        endOffloads(client, into: &actions)
         let isOverLimit = noteTraffic(client, reasons, at: now, into: &actions)
         // Nobody is ended for what others of the same uid did.
         switch (isOverLimit, clients[client.id].wakeLimitPolicy) {

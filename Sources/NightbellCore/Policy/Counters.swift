@@ -5,6 +5,8 @@ public struct Counters: Sendable, Equatable {
     public var wakesKeepAlive: UInt64 = 0
     public var wakesRequest: UInt64 = 0
     public var wakesClientMessage: UInt64 = 0
+    /// Pings that went unanswered, and connections that the kernel has given up.
+    public var wakesPathLost: UInt64 = 0
     public var suspensions: UInt64 = 0
     public var suspensionsForced: UInt64 = 0
     public var suspensionsCancelled: UInt64 = 0
@@ -39,6 +41,7 @@ public struct Counters: Sendable, Equatable {
         left.wakesKeepAlive += right.wakesKeepAlive
         left.wakesRequest += right.wakesRequest
         left.wakesClientMessage += right.wakesClientMessage
+        left.wakesPathLost += right.wakesPathLost
         left.suspensions += right.suspensions
         left.suspensionsForced += right.suspensionsForced
         left.suspensionsCancelled += right.suspensionsCancelled
@@ -69,6 +72,7 @@ public struct Counters: Sendable, Equatable {
         if reasons.contains(.keepAlive) { wakesKeepAlive += 1 }
         if reasons.contains(.request) { wakesRequest += 1 }
         if reasons.contains(.clientMessage) { wakesClientMessage += 1 }
+        if !reasons.isDisjoint(with: [.unanswered, .pathLost]) { wakesPathLost += 1 }
     }
 
     mutating func countOverrun(of step: Step) {

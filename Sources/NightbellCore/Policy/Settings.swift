@@ -106,8 +106,21 @@ public struct Settings: Sendable, Equatable {
         public init() {}
     }
 
+    /// Keep-alives that are dealt with for sleepers.
+    public struct Offload: Sendable, Equatable {
+        /// So many pieces of noise in a row are dealt with on one socket; after that its owner is woken …
+        public var noiseBurst: Int = 32
+        /// … unless there is at least this time between them.
+        public var noiseInterval: Duration = .seconds(1)
+        /// How long the rest of what began like noise may take to arrive, before the owner is woken.
+        public var partialTimeout: Duration = .seconds(5)
+
+        public init() {}
+    }
+
     public var budgets = Budgets()
     public var keepAlive = KeepAlive()
+    public var offload = Offload()
     public var suspension = Suspension()
     public var wakes = Wakes()
     public var launches = Launches()

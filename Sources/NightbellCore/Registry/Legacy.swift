@@ -17,7 +17,7 @@ public struct Legacy: Sendable {
 
         /// Whether it was asleep, or on its way there, as far as was written down.
         public var wasStopped: Bool {
-            switch progress.map({ $0.words[0] >> 8 & 0xFF }) {
+            switch progress.map({ $0.words[0] >> 8 & 0x3F }) {
             case Lifecycle.freezingNumber, Lifecycle.suspendedNumber: true
             default: false
             }
@@ -84,6 +84,8 @@ public struct Legacy: Sendable {
         public var endedInWake: UInt32 = 0
         /// What is true of it at this moment.
         public var conditions: Conditions = []
+        /// nil: it has no keep-alive profile.
+        public var offload: Offload?
 
         public init(
             token: SocketToken, owner: ClientID, tag: SocketTag, isStream: Bool, request: UInt64,
@@ -236,6 +238,7 @@ extension Supervision {
         if sockets[old.token.id].condition == .held { clients[client.id].unarmed.append(old.token) }
         inherited[client]?.adoptions[.init(request: old.request, index: old.index)] = old.token
         users[clients[client.id].user]?.sockets += 1
+        if let offload = old.offload { take(offload, old.token, of: client) }
     }
 
     // MARK: Going on
@@ -272,7 +275,9 @@ extension Supervision {
         // The kernel knows better than the records who is stopped.
         let mayStay = clients[client.id].lifecycle.mayBeFrozen
         actions.removeThaws(of: client, from: start)
-        if old.execution != .running, !mayStay { actions.actions.insert(.thaw(client), at: start) }
+        let isThawed = old.execution != .running && !mayStay
+        if isThawed { actions.actions.insert(.thaw(client), at: start) }
+        goOnOffloading(client, isThawed: isThawed, from: start, into: &actions)
         // At once: what comes to it in this turn is another wake, which is not to be passed over with this one.
         if clients[client.id].pendingWake == .repeated { tellWake(client, into: &actions) }
         scheduleKeepAlive(client)
@@ -316,6 +321,7 @@ extension Supervision {
         }
         guard case .suspended = clients[client.id].lifecycle else { return }
         // Or somebody else let it run.
+        endOffloads(client, into: &actions)
         noteEndOfSleep(client, at: now)
         let hold = Lifecycle.Background(holdUntil: now + settings.suspension.retry)
         enter(.background(hold), client, at: now, into: &actions)
@@ -327,7 +333,9 @@ extension Supervision {
         let client = old.id
         let wakeID = clients[client.id].lastWakeID
         guard wakeID != old.toldWakeID, wakeID != 0, !mutated(.restoresWithoutWake) else { return }
-        for socket in waiting where clients[client.id].lastWakeReasons.contains(.socket) {
+        clients[client.id].pendingWake = .repeated
+        let isOfSockets = !clients[client.id].lastWakeReasons.isDisjoint(with: .ofSockets)
+        for socket in waiting where isOfSockets {
             var conditions = socket.conditions
             switch sockets[socket.token.id].condition {
             case .ended:
@@ -340,7 +348,10 @@ extension Supervision {
             }
             clients[client.id].fired.append(FiredSocket(token: socket.token, conditions: conditions))
         }
-        clients[client.id].pendingWake = .repeated
+        for token in offloadedSockets(of: client) where isOfSockets {
+            let found = found(token, inWake: wakeID)
+            if !found.isEmpty { noteFired(token, found, of: client) }
+        }
         // It begins anew for those who have not heard of it.
         if case .background(var background) = clients[client.id].lifecycle, background.wake != nil {
             background.wake = .init(wakeID: wakeID, until: now + settings.budgets.wake)

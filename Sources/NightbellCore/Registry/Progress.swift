@@ -29,6 +29,15 @@ public enum Progress {
 
     static func word(_ duration: Duration) -> UInt64 { UInt64(bitPattern: duration.nanoseconds) }
 
+    /// Reasons are nine bits, of which the last has a place of its own.
+    static func bits(of reasons: WakeReasons, at place: UInt64, last: UInt64) -> UInt64 {
+        UInt64(reasons.rawValue & 0xFF) << place | UInt64(reasons.rawValue >> 8 & 1) << last
+    }
+
+    static func reasons(in head: UInt64, at place: UInt64, last: UInt64) -> WakeReasons {
+        WakeReasons(rawValue: UInt16(head >> place & 0xFF) | UInt16(head >> last & 1) << 8)
+    }
+
     /// Whether the words are about this client, and not about one before it in the same slot.
     public static func words(_ words: Words, areAbout client: ClientID) -> Bool {
         words[1] >> 32 == UInt64(client.id.generation)
@@ -73,7 +82,7 @@ extension Client {
         let (state, details) = lifecycle.words
         var head = Progress.version | UInt64(state) << 8
         head |= UInt64(min(backoff.failures, 255)) << 16
-        head |= UInt64(lastWakeReasons.rawValue) << 24
+        head |= Progress.bits(of: lastWakeReasons, at: 24, last: 14)
         head |= UInt64(min(limiter.excessWakes, 255)) << 40
         let timeUntil: Instant?
         switch assertions.time {
@@ -112,11 +121,11 @@ extension Client {
         let head = words[0]
         guard head & 0xFF == Progress.version,
             let lifecycle = Lifecycle(
-                UInt8(head >> 8 & 0xFF), [words[7], words[8], words[9], words[10]])
+                UInt8(head >> 8 & 0x3F), [words[7], words[8], words[9], words[10]])
         else { return false }
         self.lifecycle = lifecycle
         backoff = Backoff(failures: Int(head >> 16 & 0xFF))
-        lastWakeReasons = WakeReasons(rawValue: UInt8(head >> 24 & 0xFF))
+        lastWakeReasons = Progress.reasons(in: head, at: 24, last: 14)
         launches.take(head)
         hibernates = head & 1 << 53 != 0
         lastEpoch = words[2]
@@ -148,7 +157,7 @@ extension Client {
 extension Client.Launches {
     /// What is only of use together with the state.
     fileprivate var headBits: UInt64 {
-        var bits = UInt64(reasons.rawValue) << 32
+        var bits = Progress.bits(of: reasons, at: 32, last: 15)
         if isRejoined { bits |= 1 << 50 }
         if isUrgent { bits |= 1 << 51 }
         if hasSettled { bits |= 1 << 52 }
@@ -156,7 +165,7 @@ extension Client.Launches {
     }
 
     fileprivate mutating func take(_ head: UInt64) {
-        reasons = WakeReasons(rawValue: UInt8(head >> 32 & 0xFF))
+        reasons = Progress.reasons(in: head, at: 32, last: 15)
         isRejoined = head & 1 << 50 != 0
         isUrgent = head & 1 << 51 != 0
         hasSettled = head & 1 << 52 != 0
@@ -324,7 +333,7 @@ extension Counters {
             Self.pack(overrunsEnteringBackground, overrunsPrepare),
             Self.pack(overrunsWake, overrunsBackgroundTasks),
             Self.pack(overrunsTermination, wakeLimitExceeded), Self.pack(socketsRefused, overrunsLaunch),
-            Self.pack(gaveUp, 0),
+            Self.pack(gaveUp, wakesPathLost),
         ]
     }
 
@@ -353,7 +362,7 @@ extension Counters {
         (overrunsWake, overrunsBackgroundTasks) = (low(10), high(10))
         (overrunsTermination, wakeLimitExceeded) = (low(11), high(11))
         (socketsRefused, overrunsLaunch) = (low(12), high(12))
-        gaveUp = low(13)
+        (gaveUp, wakesPathLost) = (low(13), high(13))
         asleepNanoseconds = asleep
     }
 }

@@ -22,6 +22,19 @@ public struct Conditions: OptionSet, Sendable, Hashable {
     /// Both halves are closed.
     public static let hangUp = Conditions(rawValue: 4)
     public static let error = Conditions(rawValue: 8)
+
+    // What the kernel does not report, but the supervisor finds out while the owner sleeps.
+
+    /// A ping sent in the owner's name was not answered in time.
+    public static let unanswered = Conditions(rawValue: 16)
+    /// The peer pings more than is put up with.
+    public static let flooded = Conditions(rawValue: 32)
+    /// A ping, or the answer to one, could not be sent: the peer takes nothing.
+    public static let unanswerable = Conditions(rawValue: 64)
+    /// The kernel has given the connection up, because nothing of what was sent arrives.
+    public static let pathLost = Conditions(rawValue: 128)
+
+    static let foundOut: Conditions = [.unanswered, .flooded, .unanswerable, .pathLost]
 }
 
 /// What the edge found out about a descriptor that a client wants to hand over.
@@ -36,6 +49,10 @@ public struct SocketOffer: Sendable, Equatable {
     public var hasPendingError: Bool
     /// It stays parked when its owner's process is gone, and launches it again.
     public var survives = false
+    /// It comes with a keep-alive profile, and that fits.
+    public var hasProfile = false
+    /// It comes with one that does not.
+    public var profileRefusal: Refusal?
 
     public init(
         tag: SocketTag, isPollable: Bool = true, isSocket: Bool = true, isStream: Bool = true,
@@ -53,6 +70,7 @@ public struct SocketOffer: Sendable, Equatable {
     /// Why it cannot be adopted for what it is; quotas aside.
     var refusal: Refusal? {
         guard isPollable else { return .notPollable }
+        if let profileRefusal { return profileRefusal }
         switch tag {
         case .voip:
             if !isSocket { return .notASocket }
@@ -86,6 +104,8 @@ struct ParkedSocket: Sendable, Equatable {
     let isStream: Bool
     let survives: Bool
     var condition: SocketCondition = .held
+    /// There is more about it in `Supervision.offloads`.
+    var hasProfile = false
     /// Where it stands in its owner's list.
     var index: Int32
 

@@ -33,6 +33,11 @@ extension Supervision {
         return key.request <= inherited.last
     }
 
+    /// Whether one may have, also if that is not written down.
+    func wasInherited(_ key: RequestKey, of client: ClientID) -> Bool {
+        key.isRepeated && inherited[client] != nil && !mutated(.repeatsRequests)
+    }
+
     /// What was not adopted then may be now; asked once more, it is the same.
     mutating func noteAdoption(_ token: SocketToken, at index: Int, _ key: RequestKey, _ client: ClientID) {
         guard wasTakenIn(key, of: client), let index = UInt16(exactly: index) else { return }

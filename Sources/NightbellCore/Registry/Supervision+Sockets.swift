@@ -1,7 +1,8 @@
 /// Adoption, watching and release of sockets.
 extension Supervision {
     mutating func handOver(
-        _ offers: [SocketOffer], _ client: ClientID, _ key: RequestKey, into actions: inout ActionBuffer
+        _ offers: [SocketOffer], _ client: ClientID, _ key: RequestKey, at now: Instant,
+        into actions: inout ActionBuffer
     ) {
         let start = actions.adoptions.count
         for (index, offer) in offers.enumerated() {
@@ -12,7 +13,7 @@ extension Supervision {
                 count(client) { $0.socketsRefused += 1 }
                 actions.append(.trace(client, .refusedSocket(refusal)))
             } else {
-                let token = adopt(offer, client)
+                let token = adopt(offer, client, at: now)
                 noteAdoption(token, at: index, key, client)
                 actions.adoptions.append(.success(token))
                 count(client) { $0.socketsAdopted += 1 }
@@ -32,7 +33,9 @@ extension Supervision {
         return nil
     }
 
-    private mutating func adopt(_ offer: SocketOffer, _ client: ClientID) -> SocketToken {
+    private mutating func adopt(
+        _ offer: SocketOffer, _ client: ClientID, at now: Instant
+    ) -> SocketToken {
         let index = clients[client.id].sockets.count
         let socket = ParkedSocket(
             owner: client, tag: offer.tag, isStream: offer.isStream, survives: offer.survives,
@@ -41,6 +44,7 @@ extension Supervision {
         clients[client.id].sockets.append(token)
         clients[client.id].unarmed.append(token)
         users[clients[client.id].user]?.sockets += 1
+        if offer.hasProfile { addOffload(token, client, at: now) }
         return token
     }
 
@@ -69,6 +73,8 @@ extension Supervision {
 
     /// Takes a socket of this client out of the tables.
     mutating func remove(_ token: SocketToken, _ client: ClientID) {
+        guard sockets.contains(token.id) else { return }
+        removeOffload(token, of: client)
         guard let removed = sockets.remove(token.id) else { return }
         let last = clients[client.id].sockets.removeLast()
         if last != token {
@@ -119,6 +125,7 @@ extension Supervision {
         }
         guard !conditions.isEmpty else {
             // Somebody else who shares the socket took what there was.
+            if sockets[token.id].hasProfile { offloads[token.slot].hasLeftBeginning = false }
             return actions.append(.arm(token))
         }
         if sockets[token.id].isFinal(conditions), !mutated(.watchesAfterEnd) {
@@ -127,7 +134,8 @@ extension Supervision {
             sockets[token.id].condition = .held
             clients[client.id].unarmed.append(token)
         }
-        clients[client.id].fired.append(FiredSocket(token: token, conditions: conditions))
-        wake(client, .socket, at: now, into: &actions)
+        leaveToNextProcess(token, of: client, into: &actions)
+        noteFired(token, conditions, of: client)
+        wake(client, conditions.wakeReasons, at: now, into: &actions)
     }
 }

@@ -9,7 +9,8 @@ public struct Window: Sendable, Equatable {
     }
 }
 
-/// The windows of all keep-alive handlers that wait for their turn, one for each client at most.
+/// The windows of all keep-alive handlers that wait for their turn, one for each client at most; or those of the pings
+/// of all sockets.
 ///
 /// Many windows are served at one instant: the timer is set to the first end of any window (less a lead, so that
 /// scheduling delay does not make it late), and whoever is inside its window by then runs too. Stabbing
@@ -27,6 +28,8 @@ package struct KeepAliveSchedule: Sendable, Equatable {
 
     /// The next instant at which the timer must fire.
     package var nextDeadline: Instant? { aims.first?.instant }
+
+    package func contains(_ slot: UInt32) -> Bool { aims[slot] != nil }
 
     /// Puts the window of a client in, in place of an earlier one; `nil` takes it out.
     package mutating func set(_ slot: UInt32, to window: Window?) {

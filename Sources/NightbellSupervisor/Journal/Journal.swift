@@ -10,7 +10,7 @@ import NightbellCore
 /// worst done again. Confined to the loop's thread.
 final class Journal {
     let link: KeeperLink
-    private let ledger: Ledger
+    let ledger: Ledger
     /// How many workers there were before this one.
     let restarts: UInt64
     /// Slots with a mark in the ledger, which is not looked at for all the others: most have none.
@@ -63,6 +63,7 @@ final class Journal {
     /// Stores what has changed, after the core has taken in an event and before anything is done about it.
     func write(_ supervision: inout Supervision, after event: Event?) {
         supervision.takeChanged { client, supervision in store(client, supervision) }
+        supervision.takeChangedOffloads { token, offload in write(offload, of: token) }
         switch event {
         case .fired(let token, _):
             noteEnd(of: token, supervision)
@@ -244,6 +245,9 @@ final class Journal {
             var socket = record.socket
             let slot = Int(socket.token.slot)
             socket.endedInWake = marked.contains(slot) ? ledger.mark(slot) : 0
+            if records.profiles[socket.token] != nil {
+                socket.offload = offloadProgress(socket.token, at: startedAt)
+            }
             return socket
         }
         legacy.owners = records.owners
@@ -259,6 +263,9 @@ final class Journal {
         var tasks: [ClientID: [Legacy.Task]] = [:]
         var sockets: [SocketRecordBytes] = []
         var owners: [Legacy.Owner] = []
+        /// Profiles, and socket options to be set back.
+        var profiles: [SocketToken: [UInt8]] = [:]
+        var formerOptions: [SocketToken: TCPKeepAlive] = [:]
         var stateSizes: [ClientID: Int] = [:]
         var settings: [UInt64: LaunchSetting] = [:]
 
@@ -279,6 +286,13 @@ final class Journal {
             }
             for key in store.keys(ofKind: RecordKey.sockets) {
                 sockets.append(try SocketRecordBytes(key, store.record(key) ?? []))
+            }
+            for key in store.keys(ofKind: RecordKey.offloads) {
+                profiles[SocketToken(rawValue: key.id)] = store.record(key)
+            }
+            for key in store.keys(ofKind: RecordKey.formerOptions) {
+                formerOptions[SocketToken(rawValue: key.id)] =
+                    try FormerOptionsBytes.former(key, store.record(key) ?? [])
             }
             for key in store.keys(ofKind: RecordKey.owners) {
                 owners.append(try OwnerRecordBytes.owner(key, store.record(key) ?? []))

@@ -37,6 +37,18 @@ extension World {
         case .arm(let token):
             mix(7, token.rawValue)
             arm(token)
+        case .beginOffload(let token):
+            mix(15, token.rawValue)
+            beginOffload(token)
+        case .endOffload(let token):
+            mix(16, token.rawValue)
+            endOffload(token)
+        case .ping(let token, let again):
+            mix(17, token.rawValue)
+            ping(token, again: again)
+        case .lookForAnswer(let token):
+            mix(18, token.rawValue)
+            lookForAnswer(token)
         case .close(let token):
             mix(8, token.rawValue)
             close(token)
@@ -134,7 +146,7 @@ extension World {
 
     /// What may be adopted, quotas aside.
     private func isAcceptable(_ offer: SocketOffer, _ client: SimulatedClient) -> Bool {
-        guard offer.isPollable, !offer.isListening else { return false }
+        guard offer.isPollable, !offer.isListening, offer.profileRefusal == nil else { return false }
         guard !offer.survives || client.registration.isLaunchable else { return false }
         guard offer.tag == .voip else { return offer.tag == .device }
         return client.registration.modes.contains(.voip) && !offer.hasPendingError
@@ -156,19 +168,39 @@ extension World {
         let isFresh = socketsBySlot[slot] == nil && token.rawValue > generations[slot]
         require(.tokens, isFresh, "\(Wording.name(token)) is given twice")
         generations[slot] = token.rawValue
-        let socket = SimulatedSocket(token, of: client, isStream: offer.isStream, survives: offer.survives)
+        let socket = SimulatedSocket(
+            token, of: client, isStream: offer.isStream, survives: offer.survives,
+            hasProfile: offer.hasProfile)
         // It may have been readable before it was handed over.
-        if random.once(in: 3) { socket.unread = 1 }
+        if random.once(in: 3) { if offer.hasProfile { socket.inbox = [.news] } else { socket.unread = 1 } }
+        if offer.hasProfile { giveTerms(socket) }
         socketsBySlot[slot] = socket
         client.sockets.append(socket)
         socketCount += 1
+    }
+
+    private mutating func giveTerms(_ socket: SimulatedSocket) {
+        socket.pingedAt = now
+        guard !random.once(in: 4) else { return }
+        let interval = Duration.milliseconds(2_000 + random.below(20_000))
+        let isAnswered = !random.once(in: 4)
+        let repeats = isAnswered && random.once(in: 2)
+        socket.terms = PingTerms(
+            earliest: interval * 4 / 5, latest: interval,
+            answerWithin: isAnswered ? random.duration(upTo: interval * 2) + .milliseconds(10) : nil,
+            repeatAfter: .milliseconds(50 + random.below(500)), repetitions: repeats ? random.below(4) : 0)
     }
 
     private mutating func arm(_ token: SocketToken) {
         guard let socket = socket(token) else {
             return violate(.tokens, "\(Wording.name(token)) is watched and closed")
         }
-        require(.tokens, !socket.isWatched, "\(Wording.name(token)) is watched already")
+        // It may fire in the very turn in which its watch is made anew.
+        if socket.hasLeftBeginning { socket.renewedAtStep = steps }
+        socket.hasLeftBeginning = false
+        require(
+            .tokens, !socket.isWatched || socket.renewedAtStep == steps,
+            "\(Wording.name(token)) is watched already")
         require(.wakeBound, !socket.isEnded, "\(Wording.name(token)) is watched after its end was told")
         if fault == .armForgotten, random.once(in: 16) { return }
         socket.isWatched = true
@@ -193,6 +225,7 @@ extension World {
             require(.tokens, socket.owner === sender, "\(Wording.name(token)) is closed by another client")
         }
         socketsBySlot[Int(token.slot)] = nil
+        socket.owner.hasReleased = true
         socket.owner.sockets.removeAll { $0 === socket }
         socketCount -= 1
         if formerTokens.count == 16 { formerTokens.removeFirst() }
@@ -213,7 +246,7 @@ extension World {
         require(.tokens, epoch == client.lastEpoch, "epoch \(epoch) is frozen")
         client.execution = .stopping
         client.freezing = .init(number: epoch, until: now + settings.suspension.confirmation)
-        for socket in client.sockets where !socket.conditions.isEmpty { socket.waitingSince = now }
+        for socket in client.sockets where socket.mustWake { socket.waitingSince = now }
         stop(client, epoch)
     }
 
@@ -236,7 +269,13 @@ extension World {
         guard let client = client(id) else { return violate(.frozen, "thaw a stranger") }
         client.isTouched = true
         require(.frozen, client.execution != .running, "\(Wording.name(id)) is thawed and runs")
+        require(
+            .offload, !client.sockets.contains(where: \.isDealtWith),
+            "\(Wording.name(id)) is thawed while its pings are dealt with")
         if isTakingOver { return takeUpThaw(client) }
+        if let undisturbed, undisturbed === client {
+            violate(.offload, "\(client.name) is woken by noise")
+        }
         let isKillDue = endSleep(client, isEnd: false)
         require(.wakeLimit, !isKillDue, "\(Wording.name(id)) was woken too often and lives on")
         if fault == .thawForgotten, random.once(in: 16) { return }
@@ -365,7 +404,7 @@ extension World {
             isRight = own >= settings.quotas.clientsPerUser
         case .modeRequired, .timeoutTooShort, .invalidToken, .invalidTask, .illegalState, .notPollable,
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
-            .tooManyTasks, .cannotLaunch, .stateTooLarge:
+            .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis:
             isRight = false
         case .noSuchClient:
             isRight = true

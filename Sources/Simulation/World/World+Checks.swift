@@ -14,6 +14,7 @@ extension World {
         for client in clients {
             checkExecution(client)
             checkTime(client)
+            for socket in client.sockets where socket.hasProfile { checkOffload(socket, of: client) }
             if client.isTouched { checkView(client) }
         }
     }
@@ -62,8 +63,12 @@ extension World {
             let isWatched = socket.isWatched || socket.isQueued || client.owed.contains(socket.token)
             require(
                 .wakeBound, isWatched, "nobody watches \(token) of \(client.name)")
-            guard client.execution != .absent, let since = socket.waitingSince, !socket.conditions.isEmpty
-            else { continue }
+            // An answer that came before its ping was nothing to wait for.
+            guard socket.mustWake else {
+                socket.waitingSince = nil
+                continue
+            }
+            guard client.execution != .absent, let since = socket.waitingSince else { continue }
             require(
                 .wakeBound, now.since(since) <= Self.wakeBound,
                 "something waits in \(token) of \(client.name) since \(Wording.time(since))")

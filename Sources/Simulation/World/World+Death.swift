@@ -4,6 +4,7 @@ package import NightbellCore
 struct Held {
     var clients: [ClientID: Legacy.Client] = [:]
     var sockets: [SocketToken: Legacy.Socket] = [:]
+    var offloads: [SocketToken: Legacy.Offload] = [:]
     /// By their numbers.
     var owners: [UInt64: Legacy.Owner] = [:]
     var gone = Progress.CounterWords(repeating: 0)
@@ -46,7 +47,11 @@ extension World {
             held.clients[id]?.progress = (core.progress(of: id), core.figures(of: id))
             held.clients[id]?.tasks = core.tasks(of: id)
         }
-        if case .fired(let token, _)? = event { noteEnd(of: token, &held) }
+        core.takeChangedOffloads { token, offload in held.offloads[token] = offload }
+        switch event {
+        case .fired(let token, _), .judged(let token, _): noteEnd(of: token, &held)
+        default: break
+        }
         swap(&held, &self.held)
     }
 
@@ -67,6 +72,7 @@ extension World {
             keepOwner(of: client.registration.identifier)
         case .close(let token):
             held.sockets[token] = nil
+            held.offloads[token] = nil
         case .forget(let id):
             if let client = held.clients[id] { keepOwner(of: client.registration.identifier) }
             held.clients[id] = nil
@@ -74,7 +80,7 @@ extension World {
         case .park, .launch, .rejoined, .declared, .keepState, .dropState:
             keepLaunch(action)
         case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .freeze, .checkFreeze,
-            .thaw, .kill, .trace:
+            .thaw, .kill, .trace, .beginOffload, .endOffload, .ping, .lookForAnswer:
             break
         }
     }
@@ -107,6 +113,18 @@ extension World {
                 socket.isWatched = false
                 socket.isQueued = false
             }
+        }
+        isGathering = false
+        undisturbed = nil
+        for (token, offload) in held.offloads {
+            guard let socket = socket(token) else { continue }
+            let wasActive = offload.wasActive
+            if !wasActive { socket.stopDealing() }
+            // A ping that was sent and not written down, or the other way round.
+            socket.isAwaiting = wasActive && offload.wasAwaitingAnswer
+            socket.pingedAt = offload.lastPing
+            socket.isDealtWith = wasActive
+            socket.partialSince = nil
         }
         queue.removeAll { event, _ in
             switch event {
@@ -216,8 +234,11 @@ extension World {
         swap(&held, &self.held)
         traffic.removeAll()
         writeThrough(nil)
+        events.removeAll()
+        isGathering = true
         carryOutActions()
         isTakingOver = false
+        takeInFollowUps()
         // Nobody came to write down that it was given up.
         for (identifier, owner) in disowned where core.ownership(of: identifier) != nil {
             owners[identifier] = owner
@@ -228,7 +249,10 @@ extension World {
             writeThrough(nil)
             carryOutActions()
         }
+        takeInFollowUps()
+        isGathering = false
         keepUp(isTimer: true)
+        isTraffic = false
         core.endTurn(at: now, into: &actions)
         writeThrough(nil)
         carryOutActions()
@@ -239,6 +263,16 @@ extension World {
         checkCounters()
         expected = core.counters
         replay = core
+    }
+
+    private mutating func takeInFollowUps() {
+        while !events.isEmpty {
+            let event = events.removeFirst()
+            foresee(event)
+            core.handle(event, at: now, into: &actions)
+            writeThrough(event)
+            carryOutActions()
+        }
     }
 
     /// What the edge finds, in a fixed order.
@@ -255,6 +289,7 @@ extension World {
         legacy.sockets = held.sockets.values.sorted { $0.token.rawValue < $1.token.rawValue }
         for index in legacy.sockets.indices {
             legacy.sockets[index].conditions = socket(legacy.sockets[index].token)?.conditions ?? []
+            legacy.sockets[index].offload = held.offloads[legacy.sockets[index].token]
         }
         legacy.owners = held.owners.values.sorted { $0.number < $1.number }
         legacy.gone = held.gone
@@ -283,6 +318,19 @@ extension World {
             client.asleepSince = client.asleepSince ?? view.enteredStateAt
             client.isAttempted = false
             client.isFailing = false
+        }
+        for socket in client.sockets where socket.hasProfile {
+            socket.expectedOffload = core.offload(of: socket.token, at: now)?.counters ?? OffloadCounters()
+            let mark = SocketToken.mark(of: core.wakeID(of: client.id) + 1)
+            let known = core.offloadLegacy(of: socket.token)
+            socket.found = known?.foundInWake == mark ? known?.found ?? [] : []
+            let isOwed = state == .dormant || state == .launching
+            if isOwed, !socket.found.isEmpty { client.owed.append(socket.token) }
+            guard client.execution != .running, !client.isKilled, state != .terminating else { continue }
+            let wasActive = held.offloads[socket.token]?.wasActive ?? false
+            require(
+                .restart, !socket.isDealtWith || wasActive,
+                "nobody goes on with \(Wording.name(socket.token))")
         }
         let excess = Int(progress.words[0] >> 40 & 0xFF)
         client.traffic = TrafficLimit(progress.figures, excess: excess, settings.wakes)

@@ -39,6 +39,8 @@ extension World {
         case .fired(let token, let conditions):
             guard let socket = socket(token) else { return }
             socket.isQueued = false
+            // The edge watches it no longer, also if what is told is old news by now.
+            socket.isWatched = false
             let client = socket.owner
             client.isTouched = true
             if client.execution == .absent || client.launchUntil != nil, !client.isKilled {
@@ -75,6 +77,17 @@ extension World {
             // Its suspension counts as cancelled after all, and what follows is no wake.
             client.isAttempted = true
             client.isFailing = true
+        case .judged(let token, let judgement):
+            foresee(judgement, token)
+        case .offloadBegan(let token, let terms):
+            guard core.isOffloading(token), let socket = socket(token) else { return }
+            socket.hasTerms = terms != nil
+            socket.restedAt = now
+            if socket.isAwaiting, let within = terms?.answerWithin { socket.answerUntil = now + within }
+        case .pingFailed(let token):
+            foreseePingFailed(token)
+        case .answerLookedFor(let token):
+            foreseeAnswerLookedFor(token)
         case .notFrozenYet(let id, _):
             client(id)?.isTouched = true
         case .gone(let id):
@@ -110,6 +123,7 @@ extension World {
         case .memoryPressure(let sizes):
             foreseePressure(sizes)
         case .timer:
+            foreseePartial()
             for client in clients { noteTime(client) }
         case .stop:
             for client in clients { client.isTouched = true }
@@ -117,7 +131,7 @@ extension World {
     }
 
     /// It was thawed in this turn and is told of its wake at the end: what fires now belongs to that.
-    private func hasBeenWoken(_ client: SimulatedClient) -> Bool {
+    func hasBeenWoken(_ client: SimulatedClient) -> Bool {
         client.wokenAtStep == steps && core.state(of: client.id) == .background
     }
 
@@ -128,7 +142,7 @@ extension World {
     }
 
     /// Time goes before whatever else happens to a client.
-    private mutating func noteTime(_ client: SimulatedClient) {
+    mutating func noteTime(_ client: SimulatedClient) {
         // The clock of its tasks begins when media lapses, also if they end in this very turn.
         if core.state(of: client.id) == .background { startClock(client) }
         let isOver = client.tasksSince.map { now >= $0 + settings.budgets.backgroundTasks } ?? false
@@ -171,8 +185,9 @@ extension World {
             if let client = client(id) { client.wokenAtStep = steps }
         case .stop:
             for client in clients { client.wokenAtStep = steps }
-        case .registration, .message, .command, .fired, .frozen, .notFrozenYet, .freezeFailed, .foundRunning,
-            .gone, .timer, .ended, .rejoined, .launch, .disown, .memoryPressure:
+        case .registration, .message, .command, .fired, .judged, .offloadBegan, .pingFailed,
+            .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .timer, .ended,
+            .rejoined, .launch, .disown, .memoryPressure:
             break
         }
         guard case .message(let message, let id, let key) = event, let client = client(id), isAnswerDue(key),
@@ -186,10 +201,11 @@ extension World {
             }
         case .backgroundEntered:
             client.entering = nil
-        case .readyToSuspend(let epoch, _):
+        case .readyToSuspend(let epoch, let notIdle):
             guard client.preparing?.number == epoch else { break }
             client.preparing = nil
             client.readyAtStep = steps
+            if notIdle.isEmpty { client.vouchedEpoch = epoch }
         case .endBackgroundTask(let task):
             client.tasks.removeAll { $0 == task }
         case .mediaActivity where client.registration.modes.contains(.audio):

@@ -69,6 +69,7 @@ extension World {
             for socket in client(id)?.sockets ?? [] { socket.isEnded = false }
         }
         for client in clients where client.fate == .parked {
+            parkOffload(client)
             for socket in client.sockets { socket.isEnded = false }
         }
         for case .rejoined(let id, _, _) in events where client(id)?.launchUntil != nil {
@@ -94,6 +95,9 @@ extension World {
             if client.fate == .parked || client.execution != .absent { settleParked(client) }
         case .launching:
             client.execution = .running
+            // What it had by then holds until it is let in.
+            client.timeout = view.keepAliveTimeout
+            client.setWindow(climate)
             let wasLaunching = client.launchUntil != nil
             let until = view.launches.until ?? Instant(nanoseconds: .max)
             require(

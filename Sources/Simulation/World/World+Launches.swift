@@ -117,6 +117,7 @@ extension World {
         client.toRepeat.removeAll()
         client.isToRejoin = false
         for socket in client.sockets { socket.isEnded = false }
+        parkOffload(client)
     }
 
     mutating func launch(_ id: ClientID) {
@@ -127,6 +128,9 @@ extension World {
         require(.launches, !core.isStopping, "\(name) is launched by a supervisor that stops")
         require(.launches, !client.launchReasons.isEmpty, "\(name) is launched without a reason")
         require(.launches, now >= client.launchNotBefore, "\(name) is launched before its pause is over")
+        require(
+            .offload, !client.sockets.contains(where: \.isDealtWith),
+            "\(name) is launched while its pings are dealt with")
         expect(client) { $0.launches += 1 }
         client.execution = .running
         client.launchUntil = now + settings.launches.budget
@@ -160,6 +164,9 @@ extension World {
         require(
             .launches, client.launchUntil != nil || client.execution == .absent,
             "\(client.name) is taken over and runs")
+        require(
+            .offload, !client.sockets.contains(where: \.isDealtWith),
+            "\(client.name) is taken over while its pings are dealt with")
         if client.execution == .absent {
             coverage.takenOver += 1
             client.hasSettled = false
@@ -168,6 +175,9 @@ extension World {
             coverage.rejoined += 1
         }
         client.runsSince = now
+        // What it said to a supervisor that is gone has to be said again, as it is all the time.
+        client.mediaUntil = Instant(nanoseconds: .min)
+        client.hibernates = false
         client.launchUntil = nil
         client.launchNotBefore = Instant(nanoseconds: .min)
         client.registration = registration
@@ -175,7 +185,7 @@ extension World {
         client.timeout = registration.keepAliveTimeout.map { max($0, settings.keepAlive.minimumTimeout) }
         client.lastRun = now
         client.setWindow(climate)
-        client.wokenAtStep = steps
+        if !client.launchReasons.isEmpty { client.wokenAtStep = steps }
         client.mustHear = client.launchReasons
         client.launchReasons = []
         for token in client.owed { mustBeTold.append((client, token)) }

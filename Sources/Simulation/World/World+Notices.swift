@@ -38,7 +38,7 @@ extension World {
             plan(client, .exit, budget)
         }
         // Nobody hears what is said to a process whose end nobody has heard of.
-        let isToNobody = isTakingOver && client.execution == .absent
+        let isToNobody = isRestoring && client.execution == .absent
         require(
             .frozen, client.execution == .running || isToNobody,
             "\(client.name) is told something before it is thawed")
@@ -94,14 +94,30 @@ extension World {
             if wake.reasons.contains(.keepAlive) { counters.wakesKeepAlive += 1 }
             if wake.reasons.contains(.request) { counters.wakesRequest += 1 }
             if wake.reasons.contains(.clientMessage) { counters.wakesClientMessage += 1 }
+            if !wake.reasons.isDisjoint(with: [.unanswered, .pathLost]) { counters.wakesPathLost += 1 }
         }
         if core.state(of: client.id) == .background {
             client.openWake = .init(number: wake.wakeID, until: now + wake.budget)
         }
         for fired in actions.firedSockets[wake.sockets] { tellSocket(fired, client) }
+        checkReasons(wake, client)
         if wake.reasons.contains(.keepAlive) { runKeepAlive(client, wake) }
-        if client.behaviour != .hung { plan(client, .read, .seconds(1)) }
+        // Who is woken for something else may leave its sockets alone.
+        let looks = !wake.sockets.isEmpty || random.once(in: 2)
+        if client.behaviour != .hung, looks { plan(client, .read, .seconds(1)) }
         plan(client, .say(.wakeDone(wakeID: wake.wakeID)), wake.budget)
+    }
+
+    /// What the kernel does not tell, nobody can find out who is not told of the socket.
+    private mutating func checkReasons(_ wake: Wake, _ client: SimulatedClient) {
+        defer { client.hasReleased = false }
+        guard !client.hasReleased else { return }
+        let fired = actions.firedSockets[wake.sockets]
+        let reasons = [(WakeReasons.unanswered, Conditions.unanswered), (.pathLost, .pathLost)]
+        for (reason, condition) in reasons where wake.reasons.contains(reason) {
+            let isTold = fired.contains { $0.conditions.contains(condition) }
+            require(.offload, isTold, "\(client.name) is not told which socket it was woken for")
+        }
     }
 
     private mutating func tellSocket(_ fired: FiredSocket, _ client: SimulatedClient) {
@@ -109,15 +125,17 @@ extension World {
             return violate(
                 .tokens, "\(client.name) is told of \(Wording.name(fired.token)), which is not its own")
         }
-        if let index = mustBeTold.firstIndex(where: { $0.token == fired.token }) {
-            mustBeTold.remove(at: index)
-        } else if !isRestoring {
+        if mustBeTold.contains(where: { $0.token == fired.token }) {
+            // A socket can have several reasons, and is told of once.
+            mustBeTold.removeAll { $0.token == fired.token }
+        } else if !isRestoring, !mayBeTold.contains(fired.token) {
             return violate(
                 .wakeBound, "\(client.name) is told of \(Wording.name(fired.token)), which did not fire")
         }
         require(
             .wakeBound, !socket.isEnded,
             "\(client.name) is told of the end of \(Wording.name(fired.token)) twice")
+        socket.found = []
         let isEnd =
             !fired.conditions.isDisjoint(with: [.peerClosed, .hangUp])
             || (socket.isStream && fired.conditions.contains(.error))

@@ -14,6 +14,7 @@ extension World {
         if endOfLife == nil, random.once(in: 800) { stopSupervisor() }
         for client in clients { act(client) }
         deliver()
+        deliverPongs()
         if let deadline = core.nextDeadline, deadline <= now { emit(.timer) }
         numberMessages()
         for client in clients.reversed() { repeatRequests(client) }
@@ -48,6 +49,9 @@ extension World {
         }
         var next = now + pause
         for client in clients where client.execution == .running { next = min(next, client.nextDue) }
+        for client in clients {
+            for case let due? in client.sockets.map(\.pongDue) where due > now { next = min(next, due) }
+        }
         for (_, since) in queue { next = min(next, max(since, now + .milliseconds(1))) }
         // The loop serves its timer a little late now and then, but within the lead.
         if let deadline = core.nextDeadline, deadline < next {
@@ -168,7 +172,7 @@ extension World {
     }
 
     private mutating func happenRarely() {
-        switch random.below(11) {
+        switch random.below(12) {
         case 0...3:
             if clients.count < climate.clients { emit(registration()) }
         case 4:
@@ -185,6 +189,8 @@ extension World {
             if random.once(in: 2) { return happenToLaunches() }
             // Somebody else lets it run; or it does anyway, and nothing comes of it.
             if let client = random.pick(clients) { emit(.foundRunning(client.id)) }
+        case 9:
+            interruptPeers()
         default:
             for client in clients where client.behaviour == .chattering && client.execution != .stopped {
                 speak(client)
@@ -231,7 +237,13 @@ extension World {
 
     private mutating func receive(_ socket: SimulatedSocket) {
         guard !socket.isReset else { return }
+        if socket.hasProfile { return receive(piece(for: socket), socket) }
         socket.unread += 1
+        noteArrival(socket)
+    }
+
+    mutating func receive(_ piece: SimulatedSocket.Piece, _ socket: SimulatedSocket) {
+        socket.inbox.append(piece)
         noteArrival(socket)
     }
 
@@ -247,6 +259,7 @@ extension World {
             coverage.resets += 1
             if socket.isStream {
                 socket.isReset = true
+                socket.inbox = []
                 socket.unread = 0
             } else {
                 socket.hasError = true
@@ -260,7 +273,9 @@ extension World {
 
     private mutating func noteArrival(_ socket: SimulatedSocket) {
         let client = socket.owner
-        if client.execution != .running, socket.waitingSince == nil { socket.waitingSince = now }
+        if client.execution != .running, socket.waitingSince == nil, socket.mustWake {
+            socket.waitingSince = now
+        }
         note(
             "\(Wording.name(socket.token)) of \(client.name) has \(Wording.words(socket.conditions))"
         )
@@ -320,9 +335,11 @@ extension World {
         case 2: offer.hasPendingError = offer.tag == .voip
         case 3: offer.isConnected = false
         case 4...7: offer.isStream = false
+        case 8: offer.profileRefusal = .invalidProfile
         default: break
         }
         offer.survives = random.once(in: 2)
+        if offer.tag == .voip, offer.profileRefusal == nil { offer.hasProfile = random.once(in: 2) }
         return offer
     }
 

@@ -46,6 +46,12 @@ package struct World {
     var registrations: [RequestKey: Registration] = [:]
     /// Sockets that fired in this turn while their owner slept: it must be told of each.
     var mustBeTold: [(client: SimulatedClient, token: SocketToken)] = []
+    /// Sockets that may be told of in this turn, and need not be.
+    var mayBeTold: Set<SocketToken> = []
+    /// What is being handled must leave this sleeper alone.
+    var undisturbed: SimulatedClient?
+    /// What follows from actions still belongs to this turn.
+    var isGathering = false
     /// Somebody was woken in this turn.
     var hasThawed = false
     /// What is being handled comes from a client or from the network.
@@ -158,7 +164,17 @@ package struct World {
         disowned.removeAll(keepingCapacity: true)
         welcomedInTurn.removeAll(keepingCapacity: true)
         hasThawed = false
-        for index in events.indices {
+        mayBeTold.removeAll()
+        isGathering = true
+        var index = 0
+        while index < events.count {
+            if isStale(events[index]) {
+                events.remove(at: index)
+                continue
+            }
+            defer { index += 1 }
+            undisturbed = nil
+            if let socket = lookedAt(events[index]) { events[index] = .judged(socket.token, judge(socket)) }
             let event = events[index]
             if let narrator { narrator("  > " + Wording.words(event)) }
             if isLastMoment() || diesAfterThaw(event) { return die(before: index) }
@@ -172,6 +188,8 @@ package struct World {
             releasing = nil
             keepUp(isTimer: event.isTimer)
         }
+        isGathering = false
+        undisturbed = nil
         isTraffic = false
         core.endTurn(at: now, into: &actions)
         writeThrough(nil)
@@ -189,6 +207,12 @@ package struct World {
         check()
     }
 
+    /// What a socket fired for was found by somebody who looked by himself, and the edge watches it no longer.
+    private func isStale(_ event: Event) -> Bool {
+        guard case .fired(let token, _) = event, let socket = socket(token) else { return false }
+        return !socket.isQueued
+    }
+
     /// Feeds the events of this turn to a second core and compares what it does.
     private mutating func compareWithReplay() {
         replayed.removeAll()
@@ -196,10 +220,12 @@ package struct World {
             if fault == .replayIncomplete, index == 2 { continue }
             replay.handle(event, at: now, into: &replayed)
             replay.takeChanged { _, _ in }
+            replay.takeChangedOffloads { _, _ in }
             _ = replay.takeEndedOwnerships()
         }
         replay.endTurn(at: now, into: &replayed)
         replay.takeChanged { _, _ in }
+        replay.takeChangedOffloads { _, _ in }
         require(
             .replay,
             replayed.actions == actions.actions && replayed.adoptions == actions.adoptions
@@ -251,6 +277,14 @@ package struct Coverage: Sendable, Equatable {
     package var deaths: UInt64 = 0
     package var repetitions: UInt64 = 0
     package var wakesToldAgain: UInt64 = 0
+    /// Pings sent for sleepers, noise that was dealt with, floods of it, and answers that did not come.
+    package var pings: UInt64 = 0
+    package var noise: UInt64 = 0
+    package var floods: UInt64 = 0
+    package var unanswered: UInt64 = 0
+    /// Pings that are dealt with for who has no process, and what was found then.
+    package var parkedOffloads: UInt64 = 0
+    package var foundForAbsent: UInt64 = 0
 
     package init() {}
 
@@ -272,6 +306,12 @@ package struct Coverage: Sendable, Equatable {
         left.deaths += right.deaths
         left.repetitions += right.repetitions
         left.wakesToldAgain += right.wakesToldAgain
+        left.pings += right.pings
+        left.noise += right.noise
+        left.floods += right.floods
+        left.unanswered += right.unanswered
+        left.parkedOffloads += right.parkedOffloads
+        left.foundForAbsent += right.foundForAbsent
     }
 }
 
@@ -294,9 +334,12 @@ extension Event {
     /// Whether a wake that comes of it is one by traffic, which counts against the limit.
     var isTraffic: Bool {
         switch self {
-        case .message, .fired: true
+        case .message, .fired, .judged: true
+        // What was begun and not completed was traffic.
+        case .timer: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
-            .timer, .ended, .rejoined, .launch, .disown, .memoryPressure:
+            .ended, .rejoined, .launch, .disown, .memoryPressure, .offloadBegan, .pingFailed,
+            .answerLookedFor:
             false
         }
     }

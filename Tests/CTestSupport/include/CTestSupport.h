@@ -23,3 +23,10 @@ int ctest_become(uid_t uid);
 // Mounts a file system whose server never answers (FUSE), opens its root, and takes it off the tree again. Returns the
 // server's descriptor: whoever waits for the file system does so until that is closed. -1 and errno on failure.
 int ctest_mute_file_system(const char *directory, int *root);
+
+// Gives the calling thread a network of its own, with nothing in it but a loopback device that is down. 0, or -1 and
+// errno.
+int ctest_own_network(void);
+
+// Puts the loopback device of the network that a socket belongs to up or down. 0, or -1 and errno.
+int ctest_set_loopback(int socket, int up);

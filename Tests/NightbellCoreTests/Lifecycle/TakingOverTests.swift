@@ -12,7 +12,14 @@ struct TakingOverTests {
         bench.core.notesChanges = true
         client = try bench.register("org.example.phone")
         var sockets: [SocketToken] = []
-        for _ in 0..<2 { sockets.append(try bench.handOver(from: client)) }
+        for hasProfile in [false, true] {
+            var offer = SocketOffer(tag: .voip)
+            offer.hasProfile = hasProfile
+            guard case .success(let token) = bench.handOver(offer, from: client) else {
+                throw Bench.Unexpected.notAdopted
+            }
+            sockets.append(token)
+        }
         self.sockets = sockets
     }
 
@@ -31,6 +38,11 @@ struct TakingOverTests {
                 token: token, owner: client, tag: .voip, isStream: true, request: 1, index: 0, survives: false
             )
             socket.conditions = conditions
+            socket.endedInWake =
+                bench.core.condition(of: token) == .ended
+                ? SocketToken.mark(of: bench.core.wakeID(of: client)) : 0
+            // In the words that outlive it.
+            socket.offload = bench.core.offloadLegacy(of: token).map { Legacy.Offload($0.words) }
             return socket
         }
         return legacy
@@ -69,6 +81,41 @@ struct TakingOverTests {
         let wakes = try takeOver(old).wakes
         #expect(wakes.map(\.wakeID) == [1, 2] && wakes.map(\.isRepeated) == [true, false])
         #expect(wakes.map(\.reasons) == [.request, .keepAlive])
+    }
+
+    /// Nobody else would: what has ended is not watched again.
+    @Test mutating func aLostPathIsToldAgain() throws {
+        bench.suspend(client)
+        bench.turn(.offloadBegan(sockets[1], nil))
+        var judgement = Judgement()
+        judgement.rest = .significant([.readable, .hangUp, .error, .pathLost])
+        bench.turn(.judged(sockets[1], judgement))
+        // Its owner may have read the error.
+        for conditions: Conditions in [[.readable, .hangUp], []] {
+            let wake = try #require(try takeOver(legacy([[], conditions], told: 0)).wakes.first)
+            #expect(wake.isRepeated && wake.reasons == .pathLost)
+            let fired = bench.actions.firedSockets[wake.sockets]
+            #expect(fired.map(\.token) == [sockets[1]])
+            #expect(fired.first?.conditions == conditions.union(.pathLost))
+        }
+    }
+
+    /// It is not to be seen in the socket.
+    @Test mutating func aMissingAnswerIsToldAgainWithItsSocket() throws {
+        bench.suspend(client)
+        let terms = PingTerms(earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
+        bench.turn(.offloadBegan(sockets[1], terms))
+        bench.pass(.seconds(45))
+        #expect(bench.turn(.answerLookedFor(sockets[1])).wakes.first?.reasons == .unanswered)
+        let wake = try #require(try takeOver(legacy([[], []], told: 0)).wakes.first)
+        #expect(wake.isRepeated && wake.reasons == .unanswered)
+        let fired = bench.actions.firedSockets[wake.sockets]
+        #expect(fired.map(\.token) == [sockets[1]] && fired.map(\.conditions) == [.unanswered])
+        // And not with the next one, which has other reasons.
+        bench.lastEpoch = 1
+        bench.suspend(client)
+        bench.command(.wake, client)
+        #expect(try takeOver(legacy([[], []], told: 1)).wakes.first?.sockets.isEmpty == true)
     }
 
     @Test mutating func whatWasToldIsNotToldAgain() throws {

@@ -38,6 +38,10 @@ private func words(_ action: Action) -> String? {
     case .commandAnswer(let refusal, _): refusal.map(words) ?? "ok"
     case .notify(_, let notice): words(notice)
     case .arm: "arm"
+    case .beginOffload: "beginOffload"
+    case .endOffload: "endOffload"
+    case .ping: "ping"
+    case .lookForAnswer: "look"
     case .close: "close"
     case .freeze: "freeze"
     case .checkFreeze: "check"
@@ -102,7 +106,7 @@ extension WakeReasons {
         let names: [(WakeReasons, String)] = [
             (.socket, "socket"), (.keepAlive, "keepAlive"), (.request, "request"),
             (.clientMessage, "clientMessage"), (.supervisorStopping, "stopping"), (.launched, "launched"),
-            (.relaunched, "relaunched"),
+            (.relaunched, "relaunched"), (.unanswered, "unanswered"), (.pathLost, "pathLost"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }

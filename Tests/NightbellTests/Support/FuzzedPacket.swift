@@ -11,10 +11,10 @@ struct FuzzedPacket {
     private let selector: UInt8
     private let packet: [UInt8]
 
-    /// Nothing, if there is no byte.
+    /// Nothing, if there is no byte, or one for somebody else.
     init?(_ bytes: [UInt8]) {
-        guard let selector = bytes.first else { return nil }
-        self.selector = selector % 3
+        guard let selector = bytes.first, selector % 8 < 4 else { return nil }
+        self.selector = selector % 8
         packet = Array(bytes.dropFirst())
     }
 
@@ -29,8 +29,10 @@ struct FuzzedPacket {
             let message = try check(WireSupervisorMessage.self)
             guard let fast = WireWake(packet: packet) else { return }
             try expect(message?.wake == fast && message?.request == 0, fast, message)
-        default:
+        case 2:
             try check(WireLaunchSpecification.self)
+        default:
+            try check(WireProfile.self)
         }
     }
 

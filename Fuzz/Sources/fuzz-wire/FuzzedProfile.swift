@@ -1,0 +1,1 @@
+../../../Tests/NightbellSupervisorTests/Offload/FuzzedProfile.swift

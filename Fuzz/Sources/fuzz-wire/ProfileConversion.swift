@@ -1,0 +1,1 @@
+../../../Sources/NightbellSupervisor/Offload/ProfileConversion.swift

@@ -1,0 +1,106 @@
+import Glibc
+
+/// Options of sockets that are a number.
+package struct SocketOption: Sendable {
+    private let level: CInt
+    private let name: CInt
+
+    private init(_ level: CInt, _ name: CInt) {
+        self.level = level
+        self.name = name
+    }
+
+    package static let sendBuffer = SocketOption(SOL_SOCKET, SO_SNDBUF)
+    package static let keepAlive = SocketOption(SOL_SOCKET, SO_KEEPALIVE)
+    package static let keepIdle = SocketOption(CInt(IPPROTO_TCP), TCP_KEEPIDLE)
+    package static let keepInterval = SocketOption(CInt(IPPROTO_TCP), TCP_KEEPINTVL)
+    package static let keepCount = SocketOption(CInt(IPPROTO_TCP), TCP_KEEPCNT)
+    package static let userTimeout = SocketOption(CInt(IPPROTO_TCP), TCP_USER_TIMEOUT)
+
+    package func value(of descriptor: CInt) -> CInt? {
+        var value: CInt = 0
+        var length = socklen_t(MemoryLayout<CInt>.size)
+        guard unsafe getsockopt(descriptor, level, name, &value, &length) == 0 else { return nil }
+        return value
+    }
+
+    @discardableResult
+    package func set(_ value: CInt, on descriptor: CInt) -> Bool {
+        var value = value
+        return unsafe setsockopt(descriptor, level, name, &value, socklen_t(MemoryLayout<CInt>.size)) == 0
+    }
+}
+
+/// The kernel's keep-alives of a TCP connection.
+package struct TCPKeepAlive: Sendable, Hashable {
+    package var isOn: Bool
+    package var idleSeconds: Int32
+    package var intervalSeconds: Int32
+    package var probes: Int32
+    package var userTimeoutMilliseconds: Int32
+
+    package init(
+        isOn: Bool, idleSeconds: Int32, intervalSeconds: Int32, probes: Int32, userTimeoutMilliseconds: Int32
+    ) {
+        self.isOn = isOn
+        self.idleSeconds = idleSeconds
+        self.intervalSeconds = intervalSeconds
+        self.probes = probes
+        self.userTimeoutMilliseconds = userTimeoutMilliseconds
+    }
+
+    /// As it is; nil: it is no TCP connection.
+    package init?(of descriptor: CInt) {
+        guard let isOn = SocketOption.keepAlive.value(of: descriptor),
+            let idle = SocketOption.keepIdle.value(of: descriptor),
+            let interval = SocketOption.keepInterval.value(of: descriptor),
+            let count = SocketOption.keepCount.value(of: descriptor),
+            let timeout = SocketOption.userTimeout.value(of: descriptor)
+        else { return nil }
+        self.init(
+            isOn: isOn != 0, idleSeconds: idle, intervalSeconds: interval, probes: count,
+            userTimeoutMilliseconds: timeout)
+    }
+
+    package func apply(to descriptor: CInt) {
+        // What does not fit is left as it is: a connection that has ended takes some and refuses others.
+        SocketOption.keepIdle.set(idleSeconds, on: descriptor)
+        SocketOption.keepInterval.set(intervalSeconds, on: descriptor)
+        SocketOption.keepCount.set(probes, on: descriptor)
+        SocketOption.userTimeout.set(userTimeoutMilliseconds, on: descriptor)
+        // Last: it starts the clock.
+        SocketOption.keepAlive.set(isOn ? 1 : 0, on: descriptor)
+    }
+}
+
+/// What TCP itself tells of a connection.
+package enum TCPState {
+    /// Whether a connection was closed by the kernel because what was sent, or its own probes, went unanswered. It says
+    /// so without taking the pending error from whoever reads next.
+    package static func wasGivenUp(_ descriptor: CInt) -> Bool {
+        // The beginning of `struct tcp_info`: state, congestion state, retransmissions, probes.
+        var info = [UInt8](repeating: 0, count: 4)
+        var length = socklen_t(info.count)
+        guard unsafe getsockopt(descriptor, CInt(IPPROTO_TCP), TCP_INFO, &info, &length) == 0, length == 4
+        else { return false }
+        let closed: UInt8 = 7
+        return info[0] == closed && (info[2] > 0 || info[3] > 0)
+    }
+
+    /// Whether the kernel encrypts and decrypts (kTLS), in both directions.
+    package static func hasKernelTLS(_ descriptor: CInt) -> Bool {
+        let tls = Array("tls".utf8)
+        let (upperLayer, tlsLevel, transmit, receive): (CInt, CInt, CInt, CInt) = (31, 282, 1, 2)
+        var name = [UInt8](repeating: 0, count: 16)
+        var length = socklen_t(name.count)
+        guard unsafe getsockopt(descriptor, CInt(IPPROTO_TCP), upperLayer, &name, &length) == 0,
+            name.starts(with: tls), name[tls.count] == 0
+        else { return false }
+        return [transmit, receive].allSatisfy { direction in
+            // Version and cipher, which are there once the keys are.
+            var info: [UInt16] = [0, 0]
+            var length = socklen_t(4)
+            return unsafe getsockopt(descriptor, tlsLevel, direction, &info, &length) == 0
+        }
+    }
+}

@@ -1,0 +1,163 @@
+import CLinux
+import Glibc
+
+/// Looks at what waits in a socket, takes it and answers. Nothing here blocks or raises a signal, and whether the
+/// descriptor blocks makes no difference.
+package enum SocketTraffic {
+    package enum Peeked: Sendable, Equatable {
+        /// So many bytes were copied, and remain where they are. Of a datagram: all there are, or more than there was
+        /// room for.
+        case bytes(Int)
+        /// Nothing follows any more.
+        case end
+        case nothing
+        /// The socket has an error. It was pending, and is not any more.
+        case failed(CInt)
+    }
+
+    /// Copies the beginning of a stream.
+    package static func peek(_ descriptor: CInt, into buffer: inout [UInt8]) -> Peeked {
+        let flags = CInt(MSG_PEEK | MSG_DONTWAIT)
+        let count = unsafe buffer.withUnsafeMutableBytes { bytes in
+            unsafe recv(descriptor, bytes.baseAddress, bytes.count, flags)
+        }
+        if count < 0 { return failure }
+        return count == 0 ? .end : .bytes(count)
+    }
+
+    /// Copies the next datagram, and where it came from. An empty one is one, too.
+    package static func peekDatagram(
+        _ descriptor: CInt, into buffer: inout [UInt8], from sender: inout SocketAddress
+    ) -> Peeked {
+        let flags = CInt(MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC)
+        let count = unsafe buffer.withUnsafeMutableBytes { bytes in
+            unsafe sender.withMutable { address, length in
+                unsafe recvfrom(descriptor, bytes.baseAddress, bytes.count, flags, address, length)
+            }
+        }
+        return count < 0 ? failure : .bytes(count)
+    }
+
+    private static var failure: Peeked {
+        errno == EAGAIN || errno == EINTR ? .nothing : .failed(errno)
+    }
+
+    /// Takes what was peeked at: so many bytes of a stream, or the next datagram.
+    ///
+    /// - Returns: whether it was all there; if not, somebody who shares the socket has taken it.
+    package static func consume(_ descriptor: CInt, _ count: Int, using buffer: inout [UInt8]) -> Bool {
+        precondition(count <= buffer.count, "more than was peeked at")
+        let taken = unsafe buffer.withUnsafeMutableBytes { bytes in
+            unsafe recv(descriptor, bytes.baseAddress, count, CInt(MSG_DONTWAIT))
+        }
+        return taken == count
+    }
+
+    package enum Sent: Sendable, Equatable {
+        case all
+        /// Only the beginning: what follows on this stream would make no sense to the peer.
+        case part
+        /// The peer takes nothing at the moment.
+        case nothing
+        case failed(CInt)
+    }
+
+    /// Sends to the peer, or to the address given.
+    package static func send(_ bytes: [UInt8], on descriptor: CInt, to address: SocketAddress? = nil) -> Sent
+    {
+        let flags = CInt(MSG_DONTWAIT | MSG_NOSIGNAL)
+        let count = unsafe bytes.withUnsafeBytes { bytes in
+            if let address {
+                unsafe address.withPointer { pointer, length in
+                    unsafe sendto(descriptor, bytes.baseAddress, bytes.count, flags, pointer, length)
+                }
+            } else {
+                unsafe Glibc.send(descriptor, bytes.baseAddress, bytes.count, flags)
+            }
+        }
+        if count == bytes.count { return .all }
+        if count > 0 { return .part }
+        return count == 0 || errno == EAGAIN || errno == EINTR || errno == ENOBUFS ? .nothing : .failed(errno)
+    }
+
+    /// Whether a stream is certain to take this at once, as far as the kernel lets anybody know.
+    package static func hasRoom(_ descriptor: CInt, for count: Int) -> Bool {
+        var queued: CInt = 0
+        guard unsafe ioctl(descriptor, UInt(TIOCOUTQ), &queued) == 0 else { return true }
+        if queued == 0, count <= 1_024 { return true }
+        // The kernel counts what it needs for its own book-keeping, too.
+        return Int(queued) + count <= Int(SocketOption.sendBuffer.value(of: descriptor) ?? 0) / 4
+    }
+
+    /// Nobody sends or receives on this connection any more.
+    package static func breakOff(_ descriptor: CInt) {
+        _ = shutdown(descriptor, CInt(SHUT_RDWR))
+    }
+}
+
+/// An address as the kernel has it.
+package struct SocketAddress: Sendable {
+    private var storage = sockaddr_storage()
+    private var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+
+    package init() {}
+
+    /// The peer of a connected socket.
+    package init?(peerOf descriptor: CInt) {
+        let result = unsafe withMutable { address, length in
+            unsafe Glibc.getpeername(descriptor, address, length)
+        }
+        guard result == 0 else { return nil }
+    }
+
+    /// Nil: the sender has none.
+    package var ifKnown: SocketAddress? { length == 0 ? nil : self }
+
+    package enum Internet: Sendable, Hashable {
+        case v4(UInt32, port: UInt16)
+        case v6(UInt64, UInt64, port: UInt16)
+    }
+
+    /// Nil for addresses of other kinds. An IPv4 address in the guise of an IPv6 one is an IPv4 address.
+    package var internet: Internet? {
+        switch CInt(storage.ss_family) {
+        case AF_INET where Int(length) >= MemoryLayout<sockaddr_in>.size:
+            let address = unsafe withUnsafeBytes(of: storage) {
+                unsafe $0.loadUnaligned(as: sockaddr_in.self)
+            }
+            return .v4(UInt32(bigEndian: address.sin_addr.s_addr), port: UInt16(bigEndian: address.sin_port))
+        case AF_INET6 where Int(length) >= MemoryLayout<sockaddr_in6>.size:
+            let address = unsafe withUnsafeBytes(of: storage) {
+                unsafe $0.loadUnaligned(as: sockaddr_in6.self)
+            }
+            let port = UInt16(bigEndian: address.sin6_port)
+            let (high, low) = unsafe withUnsafeBytes(of: address.sin6_addr) {
+                unsafe (
+                    UInt64(bigEndian: $0.loadUnaligned(as: UInt64.self)),
+                    UInt64(bigEndian: $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+                )
+            }
+            if high == 0, low >> 32 == 0xFFFF { return .v4(UInt32(truncatingIfNeeded: low), port: port) }
+            return .v6(high, low, port: port)
+        default:
+            return nil
+        }
+    }
+
+    fileprivate mutating func withMutable<Result>(
+        _ body: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Result
+    ) -> Result {
+        length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        return unsafe withUnsafeMutableBytes(of: &storage) { bytes in
+            let address = unsafe bytes.assumingMemoryBound(to: sockaddr.self)
+            guard let base = address.baseAddress else { preconditionFailure("storage has an address") }
+            return unsafe body(base, &length)
+        }
+    }
+
+    fileprivate func withPointer<Result>(_ body: (UnsafePointer<sockaddr>?, socklen_t) -> Result) -> Result {
+        unsafe withUnsafeBytes(of: storage) { bytes in
+            unsafe body(bytes.assumingMemoryBound(to: sockaddr.self).baseAddress, length)
+        }
+    }
+}

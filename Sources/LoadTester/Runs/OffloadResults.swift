@@ -1,0 +1,103 @@
+import Nightbell
+import Presentation
+
+/// What an `offload` run showed.
+struct OffloadResults {
+    /// Nightbell, or the floor.
+    struct Side {
+        var processorNanoseconds: Int64 = 0
+        /// Pings that its far end heard of it.
+        var heard = 0
+        /// Pings of the far end, and those that were answered.
+        var sent = 0
+        var answered = 0
+        /// Whatever the far end did not expect.
+        var irregular = 0
+        var latencies = Latencies()
+
+        /// Pings dealt with, in both directions.
+        var pings: Int { heard + answered }
+        var microsecondsPerPing: Double {
+            pings == 0 ? 0 : Double(processorNanoseconds) / 1_000 / Double(pings)
+        }
+
+        var json: JSON {
+            [
+                "cpu_ms": .rounded(Double(processorNanoseconds) / 1e6), "pings_heard": .integer(Int64(heard)),
+                "pings_sent": .integer(Int64(sent)), "pings_answered": .integer(Int64(answered)),
+                "irregular": .integer(Int64(irregular)),
+                "cpu_us_per_ping": .rounded(microsecondsPerPing),
+                "pong_us": LatencyFigures(rounds: [latencies]).json,
+            ]
+        }
+    }
+
+    let settings: OffloadRun.Settings
+    var ours = Side()
+    var floor = Side()
+    var clientWakes = 0
+    var bytes = 0
+    var machine = Machine()
+
+    init(settings: OffloadRun.Settings) {
+        self.settings = settings
+    }
+
+    /// For as many pings: ours are sent up to a fifth earlier than they must be, so there are more of them.
+    var ratio: Double {
+        floor.microsecondsPerPing > 0 ? ours.microsecondsPerPing / floor.microsecondsPerPing : 0
+    }
+}
+
+extension OffloadResults: Reportable {
+    var command: String { "offload" }
+
+    var json: JSON {
+        [
+            "command": "offload",
+            "suspend": .string(settings.suspension.rawValue),
+            "sockets": .integer(Int64(settings.sockets)),
+            "clients": .integer(Int64(settings.clients)),
+            "interval_s": .integer(Int64(settings.intervalSeconds)),
+            "seconds": .integer(Int64(settings.seconds)),
+            "ratio": ["cpu": .rounded(ratio)],
+            "client_wakes": .integer(Int64(clientWakes)),
+            "nightbell": ours.json,
+            "floor": floor.json,
+            "memory_bytes": .integer(Int64(bytes)),
+            "machine": machine.json,
+        ]
+    }
+
+    var tables: [ReportTable] {
+        func row(_ name: String, _ value: (Side) -> Double, digits: Int = 0) -> [String] {
+            [name, figure(value(ours), digits: digits), figure(value(floor), digits: digits)]
+        }
+        var table = ReportTable(
+            title: "\(settings.sockets) sockets, a ping each way every \(settings.intervalSeconds) s, "
+                + "for \(settings.seconds) s", columns: ["", "Nightbell", "floor"])
+        table.rows = [
+            row("pings sent for sleepers", { Double($0.heard) }),
+            row("pings of peers", { Double($0.sent) }),
+            row("answered", { Double($0.answered) }),
+            row("CPU, ms", { Double($0.processorNanoseconds) / 1e6 }),
+            row("CPU, µs a ping", \.microsecondsPerPing, digits: 2),
+            row("pong lateness p50, µs", { $0.latencies.percentile(50) }, digits: 1),
+            row("pong lateness p99, µs", { $0.latencies.percentile(99) }, digits: 1),
+            row("pong lateness max, µs", { $0.latencies.maximum }, digits: 1),
+        ]
+        table.note = "the floor is an epoll loop in C that sends, reads and answers the same pings"
+        return [table]
+    }
+
+    var verdicts: [Verdict] {
+        [
+            Verdict("CPU a ping over the floor's", ratio, atMost: 1.5),
+            Verdict("wakes of clients", Double(clientWakes), atMost: 0),
+            Verdict("unanswered pings of peers", Double(ours.sent - ours.answered), atMost: 0),
+            Verdict("irregular bytes", Double(ours.irregular), atMost: 0),
+        ]
+    }
+
+    var charts: [Chart] { [] }
+}

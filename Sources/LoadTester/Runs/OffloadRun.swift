@@ -1,0 +1,139 @@
+import CFloors
+import Descriptors
+import Glibc
+import Nightbell
+
+/// Sleeping clients own many sockets whose pings are dealt with; then the floor does the same with as many sockets and
+/// the same far end, one after the other, because the far end is as busy as either.
+struct OffloadRun {
+    struct Settings {
+        var suspension: SuspensionMethod
+        var sockets: Int
+        var clients: Int
+        var intervalSeconds: Int
+        var intervals: Int
+
+        var seconds: Int { intervalSeconds * intervals }
+    }
+
+    let settings: Settings
+    let bench: Workbench
+
+    func run() throws -> OffloadResults {
+        var results = OffloadResults(settings: settings)
+        results.ours = try runOurs(&results)
+        results.floor = try runFloor()
+        results.machine.finish()
+        return results
+    }
+
+    private func runOurs(_ results: inout OffloadResults) throws -> OffloadResults.Side {
+        let supervisor = try PrivateSupervisor(bench, .init(suspension: settings.suspension))
+        let farEnd = try FarEnd(settings, bench, "ours")
+        let pipe = try Pipe()
+        var arguments = farEnd.arguments
+        arguments.supervisorSocket = supervisor.socketPath
+        let sleepers = try bench.start(
+            .pinged, arguments.list, descriptors: [farEnd.pings.descriptor, pipe.reading.rawValue])
+        bench.progress.say("handing over \(settings.sockets) sockets")
+        try wait(for: "all sockets to be handed over", atMost: .seconds(120), firstPause: 10_000_000) {
+            try bench.requireAllRunning()
+            return try supervisor.status().sockets == settings.sockets
+        }
+        try supervisor.waitUntilAsleep(settings.clients)
+        let wakes = try supervisor.status().counters.wakes
+        let side = try farEnd.measure(seconds: settings.seconds) {
+            try [supervisor.worker, supervisor.process.id].reduce(0) { try $0 + Self.processorTime($1) }
+        }
+        let status = try supervisor.status()
+        results.clientWakes = status.counters.wakes - wakes
+        results.bytes = try ProcessFigures(supervisor.worker).proportionalBytes
+        bench.end(sleepers)
+        farEnd.end()
+        supervisor.end()
+        return side
+    }
+
+    private func runFloor() throws -> OffloadResults.Side {
+        let farEnd = try FarEnd(settings, bench, "floor")
+        bench.progress.say("the floor connects as many")
+        let floor = try bench.start(
+            .floorPinger, farEnd.arguments.list, descriptors: [farEnd.pings.descriptor])
+        try farEnd.waitUntilConnected()
+        let side = try farEnd.measure(seconds: settings.seconds) { try Self.processorTime(floor.id) }
+        bench.end(floor)
+        farEnd.end()
+        return side
+    }
+
+    /// Nanoseconds on a processor, of all threads.
+    private static func processorTime(_ pid: pid_t) throws -> Int64 {
+        try ProcFS.threadIdentifiers(pid).reduce(0) { sum, thread in
+            let text = try SmallFile.readText("/proc/\(pid)/task/\(thread)/schedstat")
+            return sum + (text.split(separator: " ").first.flatMap { Int64($0) } ?? 0)
+        }
+    }
+}
+
+/// The peers of all sockets: a process of its own.
+private final class FarEnd {
+    let pings: SharedPings
+    let arguments: PingArguments
+    private let process: ChildProcess
+    private let bench: Workbench
+    private let sockets: Int
+
+    init(_ settings: OffloadRun.Settings, _ bench: Workbench, _ name: String) throws {
+        self.bench = bench
+        sockets = settings.sockets
+        pings = try SharedPings()
+        let path = "\(bench.directory)/\(name).peer"
+        arguments = PingArguments(
+            path: path, sockets: settings.sockets, clients: settings.clients,
+            intervalNanoseconds: Int64(settings.intervalSeconds) * 1_000_000_000)
+        let listener = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        guard listener >= 0 else { throw LoadError(failed: "socket") }
+        defer { close(listener) }
+        guard UnixPath(path).use({ bind(listener, $0, $1) }) == 0, listen(listener, 4_096) == 0 else {
+            throw LoadError(failed: "listen on \(path)")
+        }
+        process = try bench.start(.pingPeer, arguments.list, descriptors: [pings.descriptor, listener])
+    }
+
+    func end() {
+        pings.give(cfloors_pings_end)
+        bench.end(process)
+    }
+
+    func waitUntilConnected() throws {
+        try wait(for: "all connections", atMost: .seconds(60), firstPause: 10_000_000) {
+            try bench.requireAllRunning()
+            return pings.pointer.pointee.connected == UInt64(sockets)
+        }
+    }
+
+    /// Lets both sides ping for this long.
+    func measure(seconds: Int, processorTime: () throws -> Int64) throws -> OffloadResults.Side {
+        try waitUntilConnected()
+        let before = try processorTime()
+        let heard = pings.pointer.pointee.heard
+        pings.give(cfloors_pings_run)
+        for second in 1...seconds {
+            try pause(nanoseconds: 1_000_000_000)
+            try bench.requireAllRunning()
+            if second % 10 == 0 { bench.progress.show("\(second) of \(seconds) s") }
+        }
+        var side = OffloadResults.Side()
+        side.processorNanoseconds = try processorTime() - before
+        // What was sent last is answered.
+        pings.give(cfloors_pings_wait)
+        try pause(nanoseconds: 200_000_000)
+        let seen = pings.pointer
+        side.heard = Int(seen.pointee.heard - heard)
+        side.sent = Int(seen.pointee.sent)
+        side.answered = Int(seen.pointee.answered)
+        side.irregular = Int(seen.pointee.irregular)
+        for latency in pings.latencies { side.latencies.record(nanoseconds: latency) }
+        return side
+    }
+}

@@ -1,0 +1,251 @@
+package import NightbellWire
+import SwiftProtobuf
+
+/// How the supervisor deals with the keep-alives of one protocol on one socket while the client sleeps.
+///
+/// It answers the peer's pings, sends those that the peer expects, checks that they are answered, and takes such noise
+/// out of the socket. Everything else wakes the client, complete and in place. While the client runs, pings are its own.
+///
+/// By saying that it is ready to be suspended, the client vouches for these sockets: what it has read and what it has
+/// written both end with a whole message, and it waits for no answer to a ping of its own. If it cannot say so of a
+/// socket, it names that in ``Client/Handlers/prepareToSuspend``.
+///
+/// An `interval` is the longest time between two pings; they are sent in its last fifth. `nil` is the protocol's
+/// standard.
+public struct Profile: Sendable, Hashable {
+    package let wire: WireProfile
+
+    package init(wire: WireProfile) { self.wire = wire }
+
+    package init(_ kind: WireProfile.OneOf_Kind, interval: Duration? = nil, answerWithin: Duration? = nil) {
+        var wire = WireProfile()
+        wire.kind = kind
+        // What is out of range the supervisor refuses: nothing here may turn it into "the standard".
+        if let interval { wire.intervalMs = interval.atLeastOneMillisecond }
+        if let answerWithin { wire.answerWithinMs = answerWithin.atLeastOneMillisecond }
+        self.wire = wire
+    }
+
+    /// Its name in the output of `nightbell`.
+    public var name: String {
+        switch wire.kind {
+        case .sip: "sip"
+        case .stun: "stun"
+        case .xmpp: "xmpp"
+        case .webSocket: "websocket"
+        case .mqtt: "mqtt"
+        case .irc: "irc"
+        case .imap: "imap"
+        case .pattern: "bytes"
+        case .tcp: "tcp"
+        case nil: "none"
+        }
+    }
+}
+
+extension Duration {
+    fileprivate var atLeastOneMillisecond: UInt64 { UInt64(max(1, wholeNanoseconds / 1_000_000)) }
+}
+
+extension Profile {
+    /// What answers to SIP's OPTIONS say of the client (RFC 3261 §11.2).
+    public struct SIPCapabilities: Sendable, Hashable {
+        /// Methods; empty: `INVITE, ACK, CANCEL, OPTIONS, BYE`.
+        public var allow = ""
+        /// Empty: `application/sdp`.
+        public var accept = ""
+        /// Empty: `identity`.
+        public var acceptEncoding = ""
+        /// Empty: `en`.
+        public var acceptLanguage = ""
+        /// Extensions.
+        public var supported = ""
+        /// Where the client can be reached; empty: the header is left out.
+        public var contact = ""
+        /// Empty: the header is left out.
+        public var userAgent = ""
+
+        public init() {}
+    }
+
+    /// SIP on a stream or a UDP socket: CRLF and STUN keep-alives of RFC 5626, OPTIONS requests answered with 200.
+    ///
+    /// - Parameters:
+    ///   - interval: the registrar's `Flow-Timer`; nil: 120 s on streams, 29 s on UDP.
+    ///   - users: the user parts of the client's own addresses; none: every request on the socket is for it.
+    public static func sip(
+        interval: Duration? = nil, users: [String] = [], capabilities: SIPCapabilities = SIPCapabilities()
+    ) -> Profile {
+        let sip = WireProfile.SIP.with {
+            $0.allow = capabilities.allow
+            $0.accept = capabilities.accept
+            $0.acceptEncoding = capabilities.acceptEncoding
+            $0.acceptLanguage = capabilities.acceptLanguage
+            $0.supported = capabilities.supported
+            $0.contact = capabilities.contact
+            $0.userAgent = capabilities.userAgent
+            $0.users = users
+        }
+        return Profile(.sip(sip), interval: interval)
+    }
+
+    /// STUN binding requests, or indications, which nobody answers (RFC 8489).
+    public static func stun(
+        interval: Duration? = nil, indications: Bool = false, fingerprint: Bool = false
+    ) -> Profile {
+        let stun = WireProfile.STUN.with {
+            $0.indication = indications
+            $0.fingerprint = fingerprint
+        }
+        return Profile(.stun(stun), interval: interval)
+    }
+
+    /// XMPP after the stream is established: XEP-0199 pings in both directions, white space, and, with the client's
+    /// counters, XEP-0198.
+    ///
+    /// - Parameters:
+    ///   - server: the server's domain; nil: pings are answered whoever they come from in the stream.
+    ///   - address: the client's full address.
+    ///   - streamManagement: XEP-0198 is enabled. The client then lends its counters each time, with
+    ///     ``Client/lend(_:for:)``; otherwise stanzas are for the client.
+    ///   - whiteSpacePings: sends spaces, which nobody answers, instead of pings.
+    public static func xmpp(
+        interval: Duration? = nil, answerWithin: Duration? = nil, server: String? = nil,
+        address: String? = nil, streamManagement: Bool = false, whiteSpacePings: Bool = false
+    ) -> Profile {
+        let xmpp = WireProfile.XMPP.with {
+            $0.server = server ?? ""
+            $0.address = address ?? ""
+            $0.streamManagement = streamManagement
+            $0.whiteSpace = whiteSpacePings
+        }
+        return Profile(.xmpp(xmpp), interval: interval, answerWithin: answerWithin)
+    }
+
+    /// WebSocket after the handshake (RFC 6455).
+    ///
+    /// - Parameters:
+    ///   - isServer: the client is the server of this connection.
+    ///   - absorbsOtherPongs: whether pongs that answer no ping of the supervisor's are noise.
+    public static func webSocket(
+        interval: Duration? = nil, answerWithin: Duration? = nil, isServer: Bool = false,
+        absorbsOtherPongs: Bool = true
+    ) -> Profile {
+        let webSocket = WireProfile.WebSocket.with {
+            $0.server = isServer
+            $0.wakesByOtherPongs = !absorbsOtherPongs
+        }
+        return Profile(.webSocket(webSocket), interval: interval, answerWithin: answerWithin)
+    }
+
+    /// MQTT 3.1.1 and 5: sends PINGREQ.
+    ///
+    /// - Parameter keepAlive: as CONNECT, or the server's CONNACK, has it; nil: 60 s.
+    public static func mqtt(keepAlive: Duration? = nil, answerWithin: Duration? = nil) -> Profile {
+        Profile(.mqtt(.init()), interval: keepAlive, answerWithin: answerWithin)
+    }
+
+    /// MQTT where the client is the server of the connection: answers PINGREQ.
+    public static var mqttServer: Profile { Profile(.mqtt(.with { $0.server = true })) }
+
+    /// IRC: PING in both directions.
+    public static func irc(interval: Duration? = nil, answerWithin: Duration? = nil) -> Profile {
+        Profile(.irc(.init()), interval: interval, answerWithin: answerWithin)
+    }
+
+    /// IMAP while the command IDLE is under way. The client lends its tag each time, with ``Client/lend(_:for:)``;
+    /// without it, IDLE is not renewed.
+    ///
+    /// - Parameters:
+    ///   - interval: between renewals; nil: 28 minutes.
+    ///   - fillers: the texts of untagged OKs that are noise; none: `Still here`.
+    ///   - tagPrefix: of the tags that renewals use, which the client must not use itself; empty: `NB`.
+    public static func imap(
+        interval: Duration? = nil, answerWithin: Duration? = nil, fillers: [String] = [],
+        tagPrefix: String = ""
+    ) -> Profile {
+        let imap = WireProfile.IMAP.with {
+            $0.fillers = fillers
+            $0.tagPrefix = tagPrefix
+        }
+        return Profile(.imap(imap), interval: interval, answerWithin: answerWithin)
+    }
+
+    /// What the peer may say, exactly, and what is said to that.
+    public struct Exchange: Sendable, Hashable {
+        public var pattern: [UInt8]
+        /// Empty: nothing is said.
+        public var reply: [UInt8]
+
+        public init(_ pattern: [UInt8], reply: [UInt8] = []) {
+            self.pattern = pattern
+            self.reply = reply
+        }
+
+        public init(_ pattern: String, reply: String = "") {
+            self.init(Array(pattern.utf8), reply: Array(reply.utf8))
+        }
+    }
+
+    /// Exact bytes of a protocol that Nightbell does not know. No pattern may be the beginning of another.
+    ///
+    /// - Parameters:
+    ///   - exchanges: what is answered or absorbed.
+    ///   - ping: what is sent; empty: nothing is.
+    ///   - answer: what the peer says to that; empty: nothing.
+    public static func bytes(
+        _ exchanges: [Exchange], ping: [UInt8] = [], answer: [UInt8] = [], interval: Duration? = nil,
+        answerWithin: Duration? = nil
+    ) -> Profile {
+        pattern(exchanges, ping, answer, .unspecified, interval, answerWithin)
+    }
+
+    /// How a line ends.
+    public enum LineEnd: String, Sendable, Hashable, CaseIterable {
+        case newline
+        case carriageReturnNewline
+    }
+
+    /// As ``bytes(_:ping:answer:interval:answerWithin:)``, but each text is a line, given without its end.
+    public static func line(
+        _ exchanges: [Exchange], ping: String = "", answer: String = "",
+        end: LineEnd = .carriageReturnNewline, interval: Duration? = nil, answerWithin: Duration? = nil
+    ) -> Profile {
+        pattern(
+            exchanges, Array(ping.utf8), Array(answer.utf8),
+            end == .newline ? .newline : .carriageReturnNewline, interval, answerWithin)
+    }
+
+    private static func pattern(
+        _ exchanges: [Exchange], _ ping: [UInt8], _ answer: [UInt8], _ end: WireProfile.LineEnd,
+        _ interval: Duration?, _ answerWithin: Duration?
+    ) -> Profile {
+        let pattern = WireProfile.Pattern.with {
+            $0.exchanges = exchanges.map { exchange in
+                .with {
+                    $0.pattern = exchange.pattern.map(UInt32.init)
+                    $0.reply = exchange.reply.map(UInt32.init)
+                }
+            }
+            $0.ping = ping.map(UInt32.init)
+            $0.answer = answer.map(UInt32.init)
+            $0.lineEnd = end
+        }
+        return Profile(.pattern(pattern), interval: interval, answerWithin: answerWithin)
+    }
+
+    /// TCP's own keep-alives, set while the client sleeps, and as they were when it wakes. Nothing is read: also for
+    /// encrypted connections.
+    ///
+    /// - Parameters:
+    ///   - idle: from the last traffic to the first probe; nil: 15 minutes.
+    ///   - interval: between probes that are not answered; nil: 30 s.
+    ///   - probes: so many unanswered ones, and the path is lost; nil: 4.
+    public static func tcp(idle: Duration? = nil, interval: Duration? = nil, probes: Int? = nil) -> Profile {
+        let tcp = WireProfile.TCP.with {
+            if let interval { $0.probeIntervalMs = interval.atLeastOneMillisecond }
+            if let probes { $0.probes = UInt32(clamping: max(1, probes)) }
+        }
+        return Profile(.tcp(tcp), interval: idle)
+    }
+}

@@ -1,0 +1,147 @@
+/// What was done for the owner of a socket while it slept.
+public struct OffloadCounters: Sendable, Equatable {
+    /// Pings sent in the owner's name.
+    public var sent: UInt64 = 0
+    /// Those of them that the peer has answered.
+    public var confirmed: UInt64 = 0
+    /// Pings of the peer that were answered.
+    public var answered: UInt64 = 0
+    /// Noise that was taken from the socket and wanted no answer, answers to our own pings included.
+    public var absorbed: UInt64 = 0
+    /// How often the owner would have been woken otherwise: once for each ping that was sent, and for each time
+    /// that there was nothing but noise to read.
+    public var wakesAvoided: UInt64 = 0
+
+    public init() {}
+
+    package static func += (left: inout OffloadCounters, right: OffloadCounters) {
+        left.sent += right.sent
+        left.confirmed += right.confirmed
+        left.answered += right.answered
+        left.absorbed += right.absorbed
+        left.wakesAvoided += right.wakesAvoided
+    }
+}
+
+/// When pings are sent for a socket, and what is to be heard of them. What they are, the edge knows.
+public struct PingTerms: Sendable, Equatable {
+    /// A ping is sent so long after the one before, not earlier …
+    public var earliest: Duration
+    /// … and not later.
+    public var latest: Duration
+    /// None: no answer is expected.
+    public var answerWithin: Duration?
+    /// From a ping to its first repetition; each pause after that is twice as long.
+    public var repeatAfter: Duration
+    /// How many repetitions there are at most.
+    public var repetitions: Int
+
+    public init(
+        earliest: Duration, latest: Duration, answerWithin: Duration? = nil, repeatAfter: Duration = .zero,
+        repetitions: Int = 0
+    ) {
+        self.earliest = earliest
+        self.latest = latest
+        self.answerWithin = answerWithin
+        self.repeatAfter = repeatAfter
+        self.repetitions = repetitions
+    }
+}
+
+/// What the edge has found in a socket of a sleeper, and has done about it.
+public struct Judgement: Sendable, Equatable {
+    /// What is left in the socket.
+    public enum Rest: Sendable, Equatable {
+        case nothing
+        /// The beginning of what may become noise.
+        case partial
+        /// What the owner has to see, or might have to: conditions as the kernel tells them.
+        case significant(Conditions)
+        /// Noise, and more of it than was allowed.
+        case noise
+        /// A ping that cannot be answered, because the peer takes nothing.
+        case unanswerable
+    }
+
+    /// Pings of the peer that were answered.
+    public var answered = 0
+    /// Answers to our ping.
+    public var confirmed = 0
+    /// Noise of other kinds.
+    public var absorbed = 0
+    /// A ping of ours still waits for its answer.
+    public var isAwaitingAnswer = false
+    public var rest = Rest.nothing
+
+    public init() {}
+
+    public var noise: Int { answered + confirmed + absorbed }
+}
+
+/// What is kept of a socket whose pings are dealt with while its owner sleeps. Kept apart from what is known of every
+/// socket: most have no profile.
+struct Offload: Sendable, Equatable {
+    var counters = OffloadCounters()
+    /// The owner sleeps, and has vouched for the socket.
+    var isActive = false
+    /// None: no pings are sent.
+    var terms: PingTerms?
+    /// When a ping was sent last, or else when the socket was handed over.
+    var lastPing: Instant
+    var awaited: Awaited?
+    /// The beginning of a message is there, and until when the rest of it may take.
+    var partialUntil: Instant?
+    /// The owner has been woken, and the beginning of a message was there.
+    var hasLeftBeginning = false
+    /// What its owner was woken for last that the kernel does not tell, and the mark of that wake.
+    var found: Conditions = []
+    var foundInWake: UInt32 = 0
+    private var allowance: Int32
+    private var allowanceAt: Instant
+
+    /// A ping that was not answered yet.
+    struct Awaited: Sendable, Equatable {
+        var until: Instant
+        var repeatAt: Instant?
+        var pause: Duration
+        var left: Int
+    }
+
+    init(at now: Instant, _ settings: Settings.Offload) {
+        lastPing = now
+        allowance = Int32(clamping: max(1, settings.noiseBurst))
+        allowanceAt = now
+    }
+
+    /// When something is to be done about it, its next ping aside.
+    var nextDeadline: Instant? {
+        guard isActive else { return nil }
+        return earlier(partialUntil, earlier(awaited?.until, awaited?.repeatAt))
+    }
+
+    /// When the next ping is sent; one whose time came while the owner was awake, or an answer was awaited, soon.
+    func window(at now: Instant, lead: Duration) -> Window? {
+        guard isActive, awaited == nil, let terms else { return nil }
+        return Window(
+            earliest: max(lastPing + terms.earliest, now + .nanoseconds(1)),
+            latest: max(lastPing + terms.latest, now + lead + .nanoseconds(1)))
+    }
+
+    // MARK: How much noise is dealt with
+
+    /// How many pieces of noise may be dealt with at this moment.
+    func allowance(at now: Instant, _ settings: Settings.Offload) -> Int {
+        let burst = max(1, settings.noiseBurst)
+        let interval = max(1, settings.noiseInterval.nanoseconds)
+        let gained = max(0, now.since(allowanceAt).nanoseconds) / interval
+        return min(burst, Int(allowance) + Int(clamping: gained))
+    }
+
+    mutating func use(_ count: Int, at now: Instant, _ settings: Settings.Offload) {
+        let interval = max(1, settings.noiseInterval.nanoseconds)
+        let there = allowance(at: now, settings)
+        let gained = max(0, now.since(allowanceAt).nanoseconds) / interval
+        allowanceAt = there == settings.noiseBurst ? now : allowanceAt + .nanoseconds(gained * interval)
+        allowance = Int32(clamping: max(0, there - count))
+    }
+}

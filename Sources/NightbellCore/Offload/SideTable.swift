@@ -1,0 +1,64 @@
+/// Values for a few of many slots, side by side: slots without one cost four bytes at most.
+///
+/// Everything is in place and in a fixed order, which a dictionary's is not.
+package struct SideTable<Element: Sendable>: Sendable {
+    private static var absent: Int32 { -1 }
+
+    private var places: [Int32] = []
+    private var elements: [Element] = []
+    private var owners: [UInt32] = []
+
+    package init() {}
+
+    package var count: Int { elements.count }
+    package var isEmpty: Bool { elements.isEmpty }
+    /// The slots that have a value, in no meaningful order, but always in the same.
+    package var slots: [UInt32] { owners }
+
+    package func contains(_ slot: UInt32) -> Bool {
+        Int(slot) < places.count && places[Int(slot)] != Self.absent
+    }
+
+    /// Gives a slot a value, in place of an earlier one.
+    package mutating func insert(_ element: Element, at slot: UInt32) {
+        if contains(slot) { return elements[Int(places[Int(slot)])] = element }
+        while places.count <= Int(slot) { places.append(Self.absent) }
+        if elements.count == elements.capacity {
+            // As in `SlotMap`: left to itself an array doubles.
+            elements.reserveCapacity(elements.count + max(8, elements.count / 8))
+        }
+        places[Int(slot)] = Int32(elements.count)
+        elements.append(element)
+        owners.append(slot)
+    }
+
+    @discardableResult
+    package mutating func remove(_ slot: UInt32) -> Element? {
+        guard contains(slot) else { return nil }
+        let place = Int(places[Int(slot)])
+        places[Int(slot)] = Self.absent
+        elements.swapAt(place, elements.count - 1)
+        let moved = owners.removeLast()
+        if moved != slot {
+            owners[place] = moved
+            places[Int(moved)] = Int32(place)
+        }
+        let removed = elements.removeLast()
+        if elements.isEmpty { self = SideTable() }
+        return removed
+    }
+
+    /// The value of a slot that `contains` knows, in place.
+    package subscript(slot: UInt32) -> Element {
+        _read {
+            precondition(contains(slot), "nothing in this slot")
+            yield elements.span[Int(places[Int(slot)])]
+        }
+        _modify {
+            precondition(contains(slot), "nothing in this slot")
+            yield &elements[Int(places[Int(slot)])]
+        }
+    }
+}
+
+extension SideTable: Equatable where Element: Equatable {}

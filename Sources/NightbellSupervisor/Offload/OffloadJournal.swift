@@ -1,0 +1,168 @@
+import Descriptors
+import Keeper
+import NightbellCore
+import NightbellProfiles
+import NightbellWire
+import SwiftProtobuf
+
+extension RecordKey {
+    static let offloads: UInt8 = 24
+    static let formerOptions: UInt8 = 25
+
+    /// The profile of a socket, encoded as on the wire, kept beside the socket's own record.
+    static func offload(_ token: SocketToken) -> RecordKey {
+        RecordKey(kind: offloads, id: token.rawValue)
+    }
+
+    static func formerOptions(_ token: SocketToken) -> RecordKey {
+        RecordKey(kind: formerOptions, id: token.rawValue)
+    }
+}
+
+/// The kernel's keep-alives of a socket as they were, kept while others are set.
+enum FormerOptionsBytes {
+    private static let version: UInt8 = 1
+
+    static func bytes(of former: TCPKeepAlive) -> [UInt8] {
+        var writer = RecordWriter(version: version)
+        writer.write(former.isOn)
+        for value in [
+            former.idleSeconds, former.intervalSeconds, former.probes, former.userTimeoutMilliseconds,
+        ] {
+            writer.write(UInt32(bitPattern: value))
+        }
+        return writer.bytes
+    }
+
+    static func former(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> TCPKeepAlive {
+        var reader = try RecordReader(key, record, version: version)
+        let isOn: Bool = try reader.read()
+        var values: [Int32] = []
+        for _ in 0..<4 { values.append(Int32(bitPattern: try reader.read())) }
+        try reader.end()
+        return TCPKeepAlive(
+            isOn: isOn, idleSeconds: values[0], intervalSeconds: values[1], probes: values[2],
+            userTimeoutMilliseconds: values[3])
+    }
+}
+
+/// What changes with every ping is in the ledger, by the slot of the socket.
+extension Journal {
+    private enum Wide {
+        static let token = 0
+        /// `Legacy.Offload.Words`.
+        static let progress = 1
+        static let random = 6
+        static let lent = 8
+    }
+
+    func keepOffload(_ token: SocketToken, _ profile: [UInt8], at now: Instant) {
+        link.put(.offload(token), profile)
+        let slot = Int(token.slot)
+        for index in 0..<Ledger.wideCount { ledger.setWide(slot, index, to: 0) }
+        write(Legacy.Offload(at: now), of: token)
+        ledger.setWide(slot, Wide.token, to: token.rawValue)
+    }
+
+    func forgetOffload(_ token: SocketToken) {
+        link.remove(.offload(token))
+        link.remove(.formerOptions(token))
+        ledger.setWide(Int(token.slot), Wide.token, to: 0)
+    }
+
+    func write(_ offload: Legacy.Offload, of token: SocketToken) {
+        let words = offload.words
+        for index in words.indices {
+            ledger.setWide(Int(token.slot), Wide.progress + index, to: words[index])
+        }
+    }
+
+    func keepFormer(_ former: TCPKeepAlive?, of token: SocketToken) {
+        guard let former else { return link.remove(.formerOptions(token)) }
+        link.put(.formerOptions(token), FormerOptionsBytes.bytes(of: former))
+    }
+
+    func notePing(_ random: UInt128, of token: SocketToken) {
+        ledger.setWide(Int(token.slot), Wide.random, to: UInt64(truncatingIfNeeded: random))
+        ledger.setWide(Int(token.slot), Wide.random + 1, to: UInt64(truncatingIfNeeded: random >> 64))
+    }
+
+    func noteLent(_ lent: Lent, of token: SocketToken) {
+        let words = lent.words
+        for index in words.indices { ledger.setWide(Int(token.slot), Wide.lent + index, to: words[index]) }
+    }
+
+    /// What was lent is about to change, together with what the peer has been told.
+    func doubtLent(_ token: SocketToken) {
+        let slot = Int(token.slot)
+        ledger.setWide(slot, Wide.lent, to: ledger.wide(slot, Wide.lent) | Self.doubt)
+    }
+
+    private static let doubt: UInt64 = 1 << 63
+
+    // MARK: What was written
+
+    func offloadProgress(_ token: SocketToken, at now: Instant) -> Legacy.Offload {
+        let slot = Int(token.slot)
+        guard ledger.wide(slot, Wide.token) == token.rawValue else { return Legacy.Offload(at: now) }
+        return Legacy.Offload([
+            ledger.wide(slot, Wide.progress), ledger.wide(slot, Wide.progress + 1),
+            ledger.wide(slot, Wide.progress + 2), ledger.wide(slot, Wide.progress + 3),
+            ledger.wide(slot, Wide.progress + 4),
+        ])
+    }
+
+    func pingRandom(_ token: SocketToken) -> UInt128 {
+        let slot = Int(token.slot)
+        return UInt128(ledger.wide(slot, Wide.random + 1)) << 64 | UInt128(ledger.wide(slot, Wide.random))
+    }
+
+    /// nil: it got lost.
+    func lent(_ token: SocketToken) -> Lent? {
+        let slot = Int(token.slot)
+        guard ledger.wide(slot, Wide.lent) & Self.doubt == 0 else { return nil }
+        return Lent(words: [
+            ledger.wide(slot, Wide.lent), ledger.wide(slot, Wide.lent + 1), ledger.wide(slot, Wide.lent + 2),
+        ])
+    }
+}
+
+extension Lent {
+    fileprivate var words: InlineArray<3, UInt64> {
+        switch self {
+        case .nothing:
+            return [0, 0, 0]
+        case .stanzaCounters(let received, let sent):
+            return [1, UInt64(received), UInt64(sent)]
+        case .idle(let idle):
+            var characters: UInt128 = 0
+            for byte in idle.tag.text.utf8.reversed() { characters = characters << 8 | UInt128(byte) }
+            return [
+                2 | UInt64(idle.phase.rawValue) << 8, UInt64(truncatingIfNeeded: characters),
+                UInt64(truncatingIfNeeded: characters >> 64),
+            ]
+        }
+    }
+
+    fileprivate init(words: InlineArray<3, UInt64>) {
+        self = .nothing
+        switch words[0] & 0xFF {
+        case 1:
+            self = .stanzaCounters(
+                received: UInt32(truncatingIfNeeded: words[1]), sent: UInt32(truncatingIfNeeded: words[2]))
+        case 2:
+            var text = ""
+            for word in [words[1], words[2]] {
+                for shift in stride(from: UInt64(0), to: 64, by: 8) {
+                    let byte = UInt8(truncatingIfNeeded: word >> shift)
+                    if byte != 0 { text.unicodeScalars.append(Unicode.Scalar(byte)) }
+                }
+            }
+            guard let tag = Idle.Tag(text), let phase = Idle.Phase(rawValue: UInt8(words[0] >> 8 & 0xFF))
+            else { return }
+            self = .idle(Idle(tag: tag, phase: phase))
+        default:
+            break
+        }
+    }
+}

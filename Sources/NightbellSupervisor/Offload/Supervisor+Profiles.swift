@@ -1,0 +1,149 @@
+import Descriptors
+import Logging
+import NightbellCore
+import NightbellProfiles
+import NightbellWire
+import SwiftProtobuf
+
+/// Profiles come with sockets, and go with them.
+extension Supervisor {
+    /// Whether the profile that comes with a socket fits; it does not have to be right for the core to say no.
+    func inspectProfile(of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer) {
+        guard offer.tag == .voip, offer.isSocket, !offer.isListening else {
+            return offer.profileRefusal = .profileNotForThis
+        }
+        let transport: Transport = offer.isStream ? .stream : .datagram
+        do {
+            let settings = try offload.settings(for: socket.profile, over: transport)
+            if socket.encrypted, settings.needsPlainText, !TCPState.hasKernelTLS(descriptor) {
+                return offer.profileRefusal = .opaqueSocket
+            }
+            do {
+                _ = try Profile(settings, over: transport)
+            } catch {
+                offered.note(problem: "the profile \(settings.name): \(error)")
+                return offer.profileRefusal = .profileNotForThis
+            }
+            let bytes: [UInt8] = try socket.profile.serializedBytes()
+            offered.note(OfferedProfile(settings: settings, transport: transport, bytes: bytes))
+            offer.hasProfile = true
+        } catch let problem as ProfileProblem {
+            offered.note(problem: problem.message)
+            offer.profileRefusal = .invalidProfile
+        } catch {
+            offer.profileRefusal = .invalidProfile
+        }
+    }
+
+    /// Before its owner hears that it is adopted.
+    func keepOffload(_ token: SocketToken, _ profile: OfferedProfile) {
+        do {
+            offload.insert(try OffloadedSocket(profile.settings, profile.transport), token)
+        } catch {
+            preconditionFailure("a profile that was made once can be made again: \(error)")
+        }
+        if supervision.survives(token) { offload[token].bytes = profile.bytes }
+        journal?.keepOffload(token, profile.bytes, at: now)
+    }
+
+    func forgetOffload(_ token: SocketToken) {
+        offload.remove(token)
+        journal?.forgetOffload(token)
+    }
+
+    // MARK: How things are
+
+    func describeOffload(_ token: SocketToken) -> WireClientInfo.Socket.Offload? {
+        guard offload.contains(token), let view = supervision.offload(of: token, at: now) else { return nil }
+        var message = WireClientInfo.Socket.Offload()
+        message.profile = offload[token].settings.name
+        message.active = view.isActive
+        message.counters = WireOffloadCounters(view.counters)
+        message.awaitingAnswer = view.isAwaitingAnswer
+        if let window = view.nextPing { message.nextPingInMs = window.latest.since(now).wireMilliseconds }
+        return message
+    }
+
+    /// Of all sockets of a client that have a profile; nil: none has.
+    func offloadCounters(of client: ClientID) -> WireOffloadCounters? {
+        let sockets = supervision.offloadedSockets(of: client)
+        guard !sockets.isEmpty else { return nil }
+        return WireOffloadCounters(
+            sockets.reduce(into: OffloadCounters()) { sum, token in
+                if let view = supervision.offload(of: token, at: now) { sum += view.counters }
+            })
+    }
+
+    /// The profile of a socket that a process has left to the next one.
+    func bequeathedProfile(_ token: SocketToken) -> WireProfile? {
+        guard offload.contains(token), !offload[token].bytes.isEmpty else { return nil }
+        do {
+            return try WireProfile(serializedBytes: offload[token].bytes)
+        } catch {
+            preconditionFailure("what was encoded can be decoded: \(error)")
+        }
+    }
+
+    // MARK: Taking over
+
+    /// Goes on with a socket's profile. False: this version of the program does not understand it.
+    func takeProfile(_ bytes: [UInt8], _ former: TCPKeepAlive?, of socket: Legacy.Socket) -> Bool {
+        let transport: Transport = socket.isStream ? .stream : .datagram
+        do {
+            let settings = try offload.settings(for: WireProfile(serializedBytes: bytes), over: transport)
+            var taken = try OffloadedSocket(settings, transport)
+            if socket.survives { taken.bytes = bytes }
+            if socket.offload?.wasActive == true {
+                taken.formerKeepAlive = former
+                goOn(&taken, socket)
+            }
+            offload.insert(taken, socket.token)
+            return true
+        } catch {
+            log(.sockets, .error, "a profile is not understood: \(error)")
+            journal?.forgetOffload(socket.token)
+            return false
+        }
+    }
+
+    /// Has a profile know again what the one before knew: what was lent, and which ping is under way.
+    private func goOn(_ taken: inout OffloadedSocket, _ socket: Legacy.Socket) {
+        guard let journal else { return }
+        guard let lent = journal.lent(socket.token) else {
+            taken.hasLost = true
+            return
+        }
+        taken.lent = lent
+        let isAwaiting = socket.offload?.wasAwaitingAnswer == true
+        taken.pingRandom = journal.pingRandom(socket.token)
+        taken.profile.begin(lending: lent)
+        if isAwaiting, !taken.profile.isAwaitingAnswer {
+            // The same ping as then, made once more and not sent: so its answer is known.
+            taken.profile.begin(lending: lent.beforePing)
+            var ping: [UInt8] = []
+            _ = taken.profile.ping(Circumstances(random: taken.pingRandom), into: &ping)
+        }
+        taken.isActive = true
+    }
+}
+
+extension Lent {
+    /// A ping is a stanza, too.
+    fileprivate var beforePing: Lent {
+        switch self {
+        case .stanzaCounters(let received, let sent): .stanzaCounters(received: received, sent: sent &- 1)
+        case .nothing, .idle: self
+        }
+    }
+}
+
+extension WireOffloadCounters {
+    init(_ counters: OffloadCounters) {
+        self.init()
+        sent = counters.sent
+        confirmed = counters.confirmed
+        answered = counters.answered
+        absorbed = counters.absorbed
+        wakesAvoided = counters.wakesAvoided
+    }
+}

@@ -1,0 +1,319 @@
+import NightbellCore
+
+/// Sockets with a profile: peers that ping, answer or do not, and an edge that deals with it.
+extension World {
+    // MARK: The edge
+
+    mutating func beginOffload(_ token: SocketToken) {
+        guard let socket = socket(token) else { return violate(.offload, "a closed socket is dealt with") }
+        let client = socket.owner
+        client.isTouched = true
+        require(
+            .offload, isTakingOver || client.vouchedEpoch == client.lastEpoch,
+            "\(client.name) has not vouched for \(Wording.name(token))")
+        require(.offload, isTakingOver || !socket.isDealtWith, "\(Wording.name(token)) is dealt with twice")
+        socket.isDealtWith = true
+        socket.partialSince = nil
+        followUp(.offloadBegan(token, socket.terms))
+    }
+
+    mutating func endOffload(_ token: SocketToken) {
+        guard let socket = socket(token) else { return violate(.offload, "a closed socket is dealt with") }
+        socket.owner.isTouched = true
+        require(
+            .offload, isTakingOver || socket.owner.execution != .running,
+            "\(socket.owner.name) runs while \(Wording.name(token)) is dealt with")
+        if socket.partialSince != nil { socket.hasLeftBeginning = true }
+        socket.stopDealing()
+    }
+
+    mutating func ping(_ token: SocketToken, again: Bool) {
+        guard let socket = socket(token), socket.isDealtWith, let terms = socket.terms else {
+            return violate(.offload, "a ping on \(Wording.name(token)), which is not dealt with")
+        }
+        socket.owner.isTouched = true
+        require(
+            .offload,
+            socket.owner.execution != .running || socket.owner.freezing != nil || socket.owner.isKilled,
+            "\(socket.owner.name) runs, and a ping is sent for it")
+        require(.offload, socket.isAwaiting == again, "a ping is sent while an answer is awaited, or none is")
+        guard !again else { return }
+        require(
+            .offload, now >= socket.pingedAt + terms.earliest, "\(Wording.name(token)) is pinged too early")
+        socket.pingedAt = now
+        socket.expectedOffload.sent += 1
+        socket.expectedOffload.wakesAvoided += 1
+        coverage.pings += 1
+        guard random.once(in: 16) == false else { return queue.append((.pingFailed(token), now)) }
+        guard let within = terms.answerWithin else { return }
+        socket.isAwaiting = true
+        socket.answerUntil = now + within
+        socket.pongDue = random.once(in: 4) ? nil : now + random.duration(upTo: within)
+    }
+
+    mutating func lookForAnswer(_ token: SocketToken) {
+        guard let socket = socket(token) else { return }
+        if socket.isDealtWith { followUp(.judged(token, judge(socket))) }
+        followUp(.answerLookedFor(token))
+    }
+
+    /// What came of an action, in the same turn if it is not over.
+    private mutating func followUp(_ event: Event) {
+        if isGathering { events.append(event) } else { queue.append((event, now)) }
+    }
+
+    /// The event of a socket with a profile, as the edge finds it when it comes to it.
+    func lookedAt(_ event: Event) -> SimulatedSocket? {
+        guard case .fired(let token, _) = event, let socket = socket(token), socket.isDealtWith,
+            core.isOffloading(token), socket.owner.execution != .running || socket.owner.isKilled
+        else { return nil }
+        return socket
+    }
+
+    /// Takes the noise out, as much of it as is allowed.
+    mutating func judge(_ socket: SimulatedSocket) -> Judgement {
+        var judgement = Judgement()
+        var allowance = core.noiseAllowance(socket.token, at: now)
+        if socket.isReset || socket.hasError {
+            let isLost = socket.isStream && random.once(in: 2)
+            judgement.rest = .significant(socket.conditions.union(isLost ? .pathLost : []))
+            judgement.isAwaitingAnswer = socket.isAwaiting
+            return judgement
+        }
+        loop: while let piece = socket.inbox.first {
+            switch piece {
+            case .partial:
+                judgement.rest = .partial
+                break loop
+            case .news:
+                judgement.rest = .significant(.readable)
+                break loop
+            case .pong where !socket.isAwaiting:
+                judgement.rest = .significant(.readable)
+                break loop
+            case .ping, .filler, .pong:
+                guard allowance > 0 else {
+                    judgement.rest = .noise
+                    break loop
+                }
+            }
+            if piece == .ping, random.once(in: 32) {
+                judgement.rest = .unanswerable
+                break
+            }
+            allowance -= 1
+            socket.inbox.removeFirst()
+            judgement.note(piece)
+            coverage.noise += 1
+            if piece == .pong { socket.isAwaiting = false }
+        }
+        if socket.isPeerClosed, judgement.rest == .nothing || judgement.rest == .partial {
+            judgement.rest = .significant(socket.conditions)
+        }
+        judgement.isAwaitingAnswer = socket.isAwaiting
+        return judgement
+    }
+
+    // MARK: What must come of it
+
+    mutating func foresee(_ judgement: Judgement, _ token: SocketToken) {
+        guard let socket = socket(token) else { return }
+        let client = socket.owner
+        socket.isQueued = false
+        client.isTouched = true
+        noteTime(client)
+        guard core.isOffloading(token), !client.isFailing else { return foreseeLeft(judgement, socket) }
+        socket.expectedOffload.answered += UInt64(judgement.answered)
+        socket.expectedOffload.confirmed += UInt64(judgement.confirmed)
+        socket.expectedOffload.absorbed += UInt64(judgement.confirmed + judgement.absorbed)
+        if !judgement.isAwaitingAnswer {
+            socket.answerUntil = nil
+            socket.restedAt = max(socket.restedAt, now)
+        }
+        switch judgement.rest {
+        case .nothing, .partial:
+            if judgement.noise > 0 { socket.expectedOffload.wakesAvoided += 1 }
+            let isNew = judgement.noise > 0 || socket.partialSince == nil
+            if judgement.rest == .nothing {
+                socket.partialSince = nil
+            } else if isNew {
+                socket.partialSince = now
+            }
+            socket.isWatched = true
+            undisturbed = client.asleepSince == nil ? nil : client
+        case .significant(let conditions):
+            socket.isWatched = false
+            isTraffic = !conditions.contains(.pathLost)
+            mustTell(socket, conditions.intersection(.pathLost))
+        case .noise:
+            socket.isWatched = false
+            coverage.floods += 1
+            mustTell(socket, .flooded)
+        case .unanswerable:
+            socket.isWatched = false
+            mustTell(socket, .unanswerable)
+        }
+    }
+
+    /// Its owner is woken, or launched if it has no process, and told; and of what the kernel does not tell, too.
+    private mutating func mustTell(_ socket: SimulatedSocket, _ found: Conditions) {
+        let client = socket.owner
+        guard !client.isKilled else { return }
+        socket.found.formUnion(found)
+        guard client.execution == .absent else { return mustBeTold.append((client, socket.token)) }
+        coverage.foundForAbsent += 1
+        foreseeWish(client, found.reasons)
+        client.owed.append(socket.token)
+    }
+
+    /// Whoever parks it looks again whether its last process was told everything.
+    mutating func parkOffload(_ client: SimulatedClient) {
+        client.parkedAtStep = steps
+        for socket in client.sockets where !socket.found.isEmpty {
+            client.launchReasons.formUnion(socket.found.reasons)
+            client.owed.append(socket.token)
+        }
+        coverage.parkedOffloads += client.sockets.contains(where: \.isDealtWith) ? 1 : 0
+    }
+
+    /// Judged before its owner was woken, and fed after.
+    private mutating func foreseeLeft(_ judgement: Judgement, _ socket: SimulatedSocket) {
+        switch judgement.rest {
+        case .nothing:
+            socket.isWatched = true
+        case .partial:
+            socket.isWatched = true
+            socket.hasLeftBeginning = true
+        case .significant, .noise, .unanswerable:
+            socket.isWatched = false
+            if hasBeenWoken(socket.owner) { mayBeTold.insert(socket.token) }
+        }
+    }
+
+    mutating func foreseePingFailed(_ token: SocketToken) {
+        guard let socket = socket(token), core.isOffloading(token) else { return }
+        noteTime(socket.owner)
+        if socket.owner.isFailing { return }
+        isTraffic = true
+        socket.expectedOffload.sent -= min(1, socket.expectedOffload.sent)
+        socket.expectedOffload.wakesAvoided -= min(1, socket.expectedOffload.wakesAvoided)
+        mustTell(socket, .unanswerable)
+    }
+
+    mutating func foreseeAnswerLookedFor(_ token: SocketToken) {
+        guard let socket = socket(token), core.isOffloading(token), socket.isAwaiting,
+            let until = socket.answerUntil, now >= until
+        else { return }
+        noteTime(socket.owner)
+        if socket.owner.isFailing { return }
+        coverage.unanswered += 1
+        mustTell(socket, .unanswered)
+    }
+
+    /// What began and was not completed in time.
+    mutating func foreseePartial() {
+        for client in clients {
+            for socket in client.sockets where core.isOffloading(socket.token) {
+                guard let since = socket.partialSince, now >= since + settings.offload.partialTimeout else {
+                    continue
+                }
+                if client.execution == .absent {
+                    mustTell(socket, [])
+                } else {
+                    mayBeTold.insert(socket.token)
+                    isTraffic = true
+                }
+            }
+        }
+    }
+
+    // MARK: Peers
+
+    /// What a peer says to a client with a profile.
+    mutating func piece(for socket: SimulatedSocket) -> SimulatedSocket.Piece {
+        if socket.inbox.last == .partial {
+            socket.inbox.removeLast()
+            return .filler
+        }
+        switch random.below(16) {
+        case 0: return .news
+        case 1: return .partial
+        case 2...8: return .ping
+        default: return .filler
+        }
+    }
+
+    /// Who sleeps is woken for something else when its peers are in the middle of a message.
+    mutating func interruptPeers() {
+        guard let client = random.pick(clients.filter { $0.sockets.contains(where: \.isDealtWith) }) else {
+            return
+        }
+        for socket in client.sockets where socket.isDealtWith && socket.inbox.last != .partial {
+            if !socket.isReset, !socket.isPeerClosed { receive(.partial, socket) }
+        }
+        queue.append((.command(.wake, client.id, nextKey()), now + .milliseconds(25)))
+    }
+
+    mutating func deliverPongs() {
+        for client in clients {
+            for socket in client.sockets {
+                guard let due = socket.pongDue, due <= now, !socket.isReset, !socket.isPeerClosed else {
+                    continue
+                }
+                socket.pongDue = nil
+                // It does not come in the middle of something else.
+                if socket.inbox.last != .partial { receive(.pong, socket) }
+            }
+        }
+    }
+
+    // MARK: After every step
+
+    mutating func checkOffload(_ socket: SimulatedSocket, of client: SimulatedClient) {
+        let token = Wording.name(socket.token)
+        if let view = core.offload(of: socket.token, at: now), client.isTouched {
+            require(
+                .offload, view.counters == socket.expectedOffload,
+                "\(token): \(view.counters) recorded, \(socket.expectedOffload) happened")
+        }
+        guard socket.isDealtWith, !client.isKilled, !core.isStopping else { return }
+        require(
+            .offload, core.isOffloading(socket.token), "\(token) is dealt with, and the core knows nothing")
+        if socket.inbox.first == .partial, !socket.isQueued, client.asleepSince != nil {
+            require(
+                .offload, socket.partialSince != nil, "nobody waits for the rest of a message in \(token)")
+        }
+        // What came due when its owner was dying is done in the next step.
+        guard client.parkedAtStep != steps else { return }
+        if let since = socket.partialSince {
+            let end = since + settings.offload.partialTimeout
+            require(.offload, now < end, "the rest of a message in \(token) is waited for too long")
+        }
+        if socket.isAwaiting, let until = socket.answerUntil {
+            require(.offload, now < until, "\(token) has no answer, and nobody is told")
+        }
+        guard let terms = socket.terms, !socket.isAwaiting, socket.hasTerms else { return }
+        let lead = settings.keepAlive.lead + .microseconds(1)
+        let latest = max(socket.pingedAt + terms.latest, socket.restedAt + lead)
+        require(.offload, now <= latest, "\(token) was not pinged in its window")
+        let earliest = max(socket.pingedAt + terms.earliest, socket.restedAt) + .microseconds(1)
+        require(.offload, !hasThawed || now <= earliest, "\(token) is inside its window and was not pinged")
+    }
+}
+
+extension Conditions {
+    /// Why somebody is woken for what was found out.
+    var reasons: WakeReasons {
+        contains(.unanswered) ? .unanswered : contains(.pathLost) ? .pathLost : .socket
+    }
+}
+
+extension Judgement {
+    fileprivate mutating func note(_ piece: SimulatedSocket.Piece) {
+        switch piece {
+        case .ping: answered += 1
+        case .pong: confirmed += 1
+        case .filler, .partial, .news: absorbed += 1
+        }
+    }
+}

@@ -1,0 +1,75 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellSupervisor
+import NightbellWire
+import Testing
+
+/// Pings of sockets whose owner has no process are dealt with as for those who sleep, and a message makes a process.
+@Suite(.serialized, .timeLimit(.minutes(20))) struct DormantOffloadTests {
+    private let name = "org.example.phone"
+
+    private func hears(_ text: String, _ peer: Int32) throws {
+        var heard = ""
+        while heard.utf8.count < text.utf8.count {
+            guard !Poll.wait(peer, for: .readable, timeoutMilliseconds: 20_000).isEmpty else {
+                throw TestFailure("heard only \"\(heard)\"")
+            }
+            var buffer = [UInt8](repeating: 0, count: text.utf8.count - heard.utf8.count)
+            let count = recv(peer, &buffer, buffer.count, 0)
+            guard count > 0 else { throw TestFailure("heard \"\(heard)\", then the end") }
+            heard += String(decoding: buffer[..<count], as: UTF8.self)
+        }
+        #expect(heard == text)
+    }
+
+    @Test func whoHibernatesIsNotLaunchedByPings() throws {
+        let supervisor = try TestSupervisor(suspension: .none)
+        let actor = try Actor(name, of: supervisor)
+        var process = try actor.start()
+        let peer = try process.park("flow", "survives profile=lines")
+        defer { close(peer) }
+        try process.say("hibernate")
+        try process.say("background")
+        for round in 1...3 {
+            try supervisor.reaches(.dormant, name)
+            for _ in 0..<5 {
+                try peer.say("ping\n")
+                try hears("pong\n", peer)
+            }
+            let info = try #require(try supervisor.show(name))
+            #expect(info.processID == 0 && info.counters.launches == UInt64(round - 1))
+            #expect(info.sockets[0].offload.active && info.sockets[0].survives)
+            #expect(info.offload.answered == UInt64(6 * round - 1))
+            try peer.say("ping\nnews\n")
+            try hears("pong\n", peer)
+            process = try actor.returns()
+            #expect(try process.event("wake").contains("reasons=socket sockets=flow:readable"))
+            #expect(try supervisor.show(name)?.sockets[0].offload.active == false)
+            try process.command("read flow")
+            #expect(try process.event("read").hasPrefix("read flow 5 "))
+            // It knows of the profile that the process before it has chosen: otherwise there is nobody to lend to.
+            try process.command("lend flow idle a1")
+            try process.say("hibernate")
+        }
+        try supervisor.stop()
+    }
+
+    @Test func peerThatFallsSilentHasAProcessMade() throws {
+        let supervisor = try TestSupervisor(suspension: .none)
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        let peer = try first.park("flow", "survives profile=lines interval=1000 within=300")
+        defer { close(peer) }
+        try first.say("hibernate")
+        try first.say("background")
+        try supervisor.reaches(.dormant, name)
+        try hears("PING\n", peer)
+        try peer.say("PONG\n")
+        try hears("PING\n", peer)
+        #expect(try supervisor.show(name)?.counters.launches == 0)
+        let next = try actor.returns()
+        #expect(try next.event("wake").contains("reasons=unanswered sockets=flow:unanswered"))
+        try supervisor.stop()
+    }
+}

@@ -1,0 +1,217 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellCore
+import NightbellSupervisor
+import NightbellWire
+import Testing
+
+/// Pings are dealt with, and nobody is woken; everything else wakes, complete and in place.
+@Suite(.timeLimit(.minutes(10))) struct OffloadTests {
+    @Test func pingsAreAnsweredWithoutWaking() throws {
+        let scene = try OffloadScene(try .tcp(), .sip)
+        try scene.sleep()
+        for _ in 0..<5 {
+            try scene.pair.send("\r\n\r\n")
+            #expect(try scene.heardText(2) == "\r\n")
+        }
+        try scene.reaches("answered") { $0.answered == 5 && $0.absorbed == 5 }
+        let info = try scene.info()
+        #expect(info.state == .suspended && info.counters.wakes == 0)
+        #expect(info.offload == info.sockets[0].offload.counters)
+        #expect(info.sockets[0].offload.profile == "sip" && info.sockets[0].offload.active)
+        #expect(info.offload.wakesAvoided >= 5)
+        #expect(scene.pair.received() == "")
+        try scene.stop()
+    }
+
+    @Test(arguments: [WakeTests.Kind.tcp, .unix]) func significantMessageWakesOnceAndComplete(
+        kind: WakeTests.Kind
+    ) throws {
+        let scene = try OffloadScene(try kind.make(), .lines())
+        try scene.sleep()
+        try scene.pair.send("ping\nnop\nping\nnews\nping\n")
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets.map(\.token) == [scene.token])
+        #expect(wake.sockets[0].readable && !wake.sockets[0].flooded)
+        #expect(try scene.heardText(10) == "pong\npong\n")
+        // What is behind it is its owner's as well.
+        #expect(scene.received(10) == "news\nping\n")
+        #expect(try scene.counters().answered == 2)
+        try scene.sleepAgain(after: wake)
+        try scene.pair.send("ping\n")
+        #expect(try scene.heardText(5) == "pong\n")
+        #expect(try scene.info().counters.wakes == 1)
+        try scene.stop()
+    }
+
+    @Test func unreadNoiseIsNoReasonToWakeAtOnce() throws {
+        let scene = try OffloadScene(try .tcp(), .lines())
+        try scene.pair.send("ping\n")
+        try scene.sleep()
+        #expect(try scene.heardText(5) == "pong\n")
+        try scene.reaches("answered") { $0.answered == 1 }
+        #expect(try scene.info().counters.wakes == 0)
+        try scene.stop()
+    }
+
+    @Test func slowPingIsWaitedForAndThenLeftToTheOwner() throws {
+        let scene = try OffloadScene(try .tcp(), .lines()) {
+            $0.settings.offload.partialTimeout = .milliseconds(300)
+        }
+        try scene.sleep()
+        for byte in "ping\n" { try scene.pair.send(String(byte)) }
+        #expect(try scene.heardText(5) == "pong\n")
+        try scene.pair.send("pin")
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].readable)
+        #expect(scene.pair.received() == "pin")
+        try scene.stop()
+    }
+
+    /// The kernel has told of it, and the owner, woken for something else, has not looked.
+    @Test func beginningThatItsOwnerLeavesIsLookedAtAgain() throws {
+        let scene = try OffloadScene(try .tcp(), .lines()) {
+            $0.settings.offload.partialTimeout = .seconds(3)
+        }
+        try scene.sleep()
+        try scene.pair.send("nop\npin")
+        try scene.reaches("absorbed") { $0.absorbed == 1 }
+        var request = WireWakeClient()
+        request.identifier = OffloadScene.name
+        try scene.observer.ask(.wakeClient(request))
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.request])
+        try scene.sleepAgain(after: wake)
+        let second = try scene.client.wake()
+        #expect(second.reasons == [.socket] && second.sockets.map(\.token) == [scene.token])
+        #expect(scene.pair.received() == "pin")
+        try scene.stop()
+    }
+
+    @Test func nobodyIsOffloadedWhileAwake() throws {
+        let scene = try OffloadScene(try .tcp(), .lines(every: .seconds(1)))
+        try scene.pair.send("ping\n")
+        try scene.sleep()
+        _ = try scene.heard(5)
+        try scene.pair.send("news\n")
+        let wake = try scene.client.wake()
+        try scene.pair.send("ping\n")
+        // Asked twice, so that a turn of the loop is over.
+        #expect(try !scene.info().sockets[0].offload.active)
+        #expect(scene.received(10) == "news\nping\n")
+        try scene.client.finish(wake)
+        try scene.stop()
+    }
+
+    @Test func endBehindNoiseIsTold() throws {
+        let scene = try OffloadScene(try .tcp(), .lines())
+        try scene.sleep()
+        try scene.pair.send("nop\n")
+        scene.pair.closeFar()
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].peerClosed)
+        #expect(try scene.info().counters.wakes == 1)
+        try scene.stop()
+    }
+
+    @Test func resetIsToldWithItsError() throws {
+        let scene = try OffloadScene(try .tcp(), .lines())
+        try scene.sleep()
+        scene.pair.reset()
+        let wake = try scene.client.wake()
+        #expect(wake.sockets[0].error && !wake.sockets[0].pathLost)
+        #expect(SocketOptionOfError.value(of: scene.pair.near) == ECONNRESET)
+        try scene.stop()
+    }
+
+    // MARK: Pings of our own
+
+    @Test func pingsAreSentInTime() throws {
+        let scene = try OffloadScene(try .tcp(), .lines(every: .seconds(1), answerWithin: .milliseconds(500)))
+        try scene.sleep()
+        let start = BootClock.now()
+        for _ in 0..<3 {
+            #expect(try scene.heardText(5) == "PING\n")
+            try scene.pair.send("PONG\n")
+        }
+        let seconds = Double(BootClock.now() - start) / 1e9
+        // Each within the last fifth of its second.
+        #expect(seconds > 2.2 && seconds < 3.5, "\(seconds)")
+        try scene.reaches("confirmed") { $0.sent == 3 && $0.confirmed == 3 }
+        #expect(try scene.info().counters.wakes == 0)
+        try scene.stop()
+    }
+
+    @Test func missingAnswerWakesForAReasonOfItsOwn() throws {
+        let scene = try OffloadScene(try .tcp(), .lines(every: .seconds(1), answerWithin: .milliseconds(300)))
+        try scene.sleep()
+        _ = try scene.heard(5)
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.unanswered])
+        #expect(wake.sockets.map(\.token) == [scene.token] && wake.sockets[0].unanswered)
+        #expect(!wake.sockets[0].readable)
+        #expect(try scene.info().counters.wakesPathLost == 1)
+        try scene.stop()
+    }
+
+    @Test func peerThatTakesNothingIsTold() throws {
+        let scene = try OffloadScene(try .unix(), .lines())
+        // Full in our direction.
+        let junk = [UInt8](repeating: 0x2E, count: 4_096)
+        while send(scene.pair.near, junk, junk.count, Int32(MSG_DONTWAIT)) > 0 {}
+        try scene.sleep()
+        try scene.pair.send("nop\nping\n")
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].unanswerable)
+        // Nothing was taken out that could not be answered.
+        #expect(scene.pair.received().hasSuffix("ping\n"))
+        try scene.stop()
+    }
+
+    // MARK: Too much
+
+    @Test func floodWakes() throws {
+        let scene = try OffloadScene(try .tcp(), .lines()) {
+            $0.settings.offload.noiseBurst = 8
+            $0.settings.offload.noiseInterval = .seconds(60)
+        }
+        try scene.sleep()
+        try scene.pair.send(String(repeating: "nop\n", count: 1_000))
+        let wake = try scene.client.wake()
+        #expect(wake.sockets[0].flooded)
+        #expect(try scene.counters().absorbed <= 8)
+        try scene.stop()
+    }
+
+    @Test func lineWithoutEndWakesSoon() throws {
+        let scene = try OffloadScene(try .tcp(), .sip)
+        try scene.sleep()
+        try scene.pair.send("OPTIONS " + String(repeating: "x", count: 100_000))
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].readable)
+        try scene.stop()
+    }
+
+    // MARK: Who has not vouched
+
+    @Test func suspendedByForceIsWokenByEverything() throws {
+        let scene = try OffloadScene(try .tcp(), .lines())
+        try scene.client.enterBackground()
+        _ = try scene.client.prepare()
+        try scene.observer.wait(for: OffloadScene.name, toBe: .suspended, scene.supervisor)
+        try scene.pair.send("ping\n")
+        _ = try scene.client.wake()
+        #expect(scene.pair.received() == "ping\n")
+        try scene.stop()
+    }
+}
+
+enum SocketOptionOfError {
+    static func value(of descriptor: Int32) -> Int32 {
+        var code: Int32 = 0
+        var length = socklen_t(MemoryLayout<Int32>.size)
+        getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &code, &length)
+        return code
+    }
+}

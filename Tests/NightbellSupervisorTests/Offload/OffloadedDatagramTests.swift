@@ -1,0 +1,92 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import Testing
+
+/// Datagrams are judged one by one; from the first significant one on, all stay where they are.
+@Suite(.timeLimit(.minutes(10))) struct OffloadedDatagramTests {
+    private static let options = """
+        OPTIONS sip:alice@127.0.0.1:5060 SIP/2.0\r
+        Via: SIP/2.0/UDP 127.0.0.1:5070;rport;branch=z9hG4bK4\r
+        Max-Forwards: 70\r
+        From: <sip:pinger@example.org>;tag=a\r
+        To: <sip:alice@example.org>\r
+        Call-ID: 1@example.org\r
+        CSeq: 7 OPTIONS\r
+        Content-Length: 0\r
+        \r
+
+        """
+
+    @Test(arguments: [WakeTests.Kind.udp, .connectedUDP]) func optionsAndFillersWakeNobody(
+        kind: WakeTests.Kind
+    ) throws {
+        let scene = try OffloadScene(try kind.make(), .sip)
+        try scene.sleep()
+        for _ in 0..<4 {
+            try scene.pair.send("\0\0\0\0")
+            try scene.pair.send(Self.options)
+        }
+        for _ in 0..<4 {
+            var buffer = [UInt8](repeating: 0, count: 2_048)
+            #expect(Poll.wait(scene.pair.far, for: .readable, timeoutMilliseconds: 10_000) == .readable)
+            let count = recv(scene.pair.far, &buffer, buffer.count, 0)
+            let answer = String(decoding: buffer[..<max(0, count)], as: UTF8.self)
+            #expect(answer.hasPrefix("SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 127.0.0.1:5070;rport="), "\(answer)")
+            #expect(answer.contains("CSeq: 7 OPTIONS\r\n") && answer.hasSuffix("\r\n\r\n"))
+        }
+        try scene.reaches("answered") { $0.answered == 4 && $0.absorbed == 4 }
+        #expect(try scene.info().counters.wakes == 0)
+        try scene.stop()
+    }
+
+    @Test func firstSignificantOneWakesWithAllOfThemInOrder() throws {
+        let scene = try OffloadScene(try .udp(connected: true), .sip)
+        try scene.sleep()
+        // Held back until all are there.
+        try scene.pair.send("\0\0\0\0")
+        try scene.pair.send("INVITE sip:alice@example.org SIP/2.0\r\n\r\n")
+        let wake = try scene.client.wake()
+        try scene.pair.send("\0\0\0\0")
+        try scene.pair.send("second")
+        #expect(wake.reasons == [.socket] && wake.sockets[0].readable)
+        #expect(scene.pair.received().hasPrefix("INVITE"))
+        #expect(scene.pair.received() == "\0\0\0\0")
+        #expect(scene.pair.received() == "second")
+        #expect(try scene.counters().absorbed == 1)
+        try scene.stop()
+    }
+
+    @Test func queuedDatagramsAreEachJudged() throws {
+        let scene = try OffloadScene(try .udp(connected: true), .sip)
+        for text in ["\0\0\0\0", "\r\n\r\n", Self.options, "first", "\0\0\0\0", "last"] {
+            try scene.pair.send(text)
+        }
+        try scene.client.goToSleep()
+        let wake = try scene.client.wake()
+        #expect(wake.sockets[0].readable)
+        #expect(scene.pair.received() == "first")
+        #expect(scene.pair.received() == "\0\0\0\0")
+        #expect(scene.pair.received() == "last")
+        #expect(try scene.counters().answered == 1)
+        try scene.stop()
+    }
+
+    @Test func bindingRequestsAreSentToTheOtherEnd() throws {
+        // The shortest interval there is.
+        let scene = try OffloadScene(try .udp(connected: true), .make(.stun(.init()), interval: .seconds(15)))
+        try scene.sleep()
+        let window = try scene.info().sockets[0].offload.nextPingInMs
+        #expect((12_000...15_000).contains(window), "\(window)")
+        try scene.stop()
+    }
+
+    /// Nobody knows where to send them.
+    @Test func unconnectedSocketSendsNone() throws {
+        let scene = try OffloadScene(try .udp(connected: false), .sip)
+        try scene.sleep()
+        #expect(try scene.info().sockets[0].offload.nextPingInMs == 0)
+        try scene.stop()
+    }
+}

@@ -1,0 +1,147 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import Testing
+
+/// Clients that are really stopped stay so while their pings are dealt with, also when the worker dies.
+@Suite(.serialized, .timeLimit(.minutes(10))) struct OffloadedSleeperTests {
+    static let ways = ["cgroup", "signal"]
+    private let name = "org.example.phone"
+
+    private func suspended(_ daemon: DaemonProcess) throws {
+        try WireClient(path: daemon.socketPath).wait(for: name, toBe: .suspended, path: daemon.socketPath)
+    }
+
+    private func info(_ daemon: DaemonProcess) throws -> WireClientInfo {
+        try WireClient(path: daemon.socketPath).show(name)
+    }
+
+    /// What the peer hears; fails if it is not this.
+    private func hears(_ text: String, _ peer: Int32) throws {
+        var heard = ""
+        while heard.utf8.count < text.utf8.count {
+            guard Poll.wait(peer, for: .readable, timeoutMilliseconds: 10_000).contains(.readable) else {
+                throw TestFailure("heard only \"\(heard)\"")
+            }
+            var buffer = [UInt8](repeating: 0, count: text.utf8.count - heard.utf8.count)
+            let count = recv(peer, &buffer, buffer.count, 0)
+            guard count > 0 else { throw TestFailure("heard \"\(heard)\", then the end") }
+            heard += String(decoding: buffer[..<count], as: UTF8.self)
+        }
+        #expect(heard == text)
+    }
+
+    private func parked(_ daemon: DaemonProcess, _ profile: String) throws -> (PuppetProcess, Int32) {
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        let peer = try puppet.connect("flow")
+        try puppet.command("handover flow voip \(profile)")
+        try puppet.command("auto-read on")
+        return (puppet, peer)
+    }
+
+    @Test(arguments: ways) func stoppedClientStaysStopped(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        let (puppet, peer) = try parked(daemon, "profile=lines")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try suspended(daemon)
+        let switches = try contextSwitches(of: puppet.pid)
+        for _ in 0..<20 {
+            try peer.say("ping\n")
+            try hears("pong\n", peer)
+        }
+        #expect(try contextSwitches(of: puppet.pid) == switches)
+        #expect(try info(daemon).counters.wakes == 0)
+        try peer.say("ping\nnews\n")
+        try hears("pong\n", peer)
+        #expect(try puppet.event("wake").contains("reasons=socket sockets=flow:readable"))
+        #expect(try puppet.event("read").hasPrefix("read flow 5"))
+        try suspended(daemon)
+        #expect(try info(daemon).counters.wakes == 1)
+    }
+
+    private func contextSwitches(of pid: pid_t) throws -> Int {
+        try ProcFS.threadIdentifiers(pid).reduce(0) { sum, thread in
+            let status = try String(contentsOfFile: "/proc/\(pid)/task/\(thread)/status", encoding: .utf8)
+            return sum
+                + status.split(separator: "\n").filter { $0.contains("ctxt_switches") }
+                .reduce(0) { $0 + (Int($1.split(whereSeparator: \.isWhitespace).last ?? "") ?? 0) }
+        }
+    }
+
+    @Test(arguments: ways) func workerThatDiesIsReplacedAndPingsGoOn(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        let (puppet, peer) = try parked(daemon, "profile=lines interval=1000 within=900")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try suspended(daemon)
+        for round in 1...5 {
+            try hears("PING\n", peer)
+            try peer.say("PONG\nping\n")
+            try hears("pong\n", peer)
+            #expect(try eventually { try info(daemon).offload.confirmed == UInt64(round) })
+            try daemon.killWorker()
+            let after = try info(daemon)
+            #expect(after.state == .suspended && after.sockets[0].offload.active)
+            #expect(after.offload.answered == UInt64(round) && after.counters.wakes == 0)
+        }
+        // With an answer under way.
+        try hears("PING\n", peer)
+        try daemon.killWorker()
+        try peer.say("PONG\n")
+        #expect(try eventually { try info(daemon).offload.confirmed == 6 })
+        try hears("PING\n", peer)
+        try peer.say("PONG\n")
+        #expect(try info(daemon).counters.wakes == 0)
+        try peer.say("news\n")
+        #expect(try puppet.event("read").hasPrefix("read flow 5"))
+        #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
+    }
+
+    @Test func keepAlivesAreRestoredByWhoeverComesAfter() throws {
+        let daemon = try DaemonProcess(suspension: "cgroup")
+        let (puppet, peer) = try parked(daemon, "profile=tcp interval=30000 within=5000 probes=3")
+        defer { close(peer) }
+        let before = try puppet.command("keep-alive-option flow")
+        #expect(before.hasPrefix("off"))
+        try puppet.enterBackground()
+        try suspended(daemon)
+        try daemon.killWorker()
+        #expect(try info(daemon).sockets[0].offload.active)
+        try peer.say("call")
+        _ = try puppet.event("read")
+        #expect(try puppet.command("keep-alive-option flow") == before)
+    }
+
+    @Test func tagOfIdleSurvivesItsWorker() throws {
+        let daemon = try DaemonProcess(suspension: "cgroup")
+        let (puppet, peer) = try parked(daemon, "profile=imap interval=60000")
+        defer { close(peer) }
+        try puppet.command("lend flow idle a12")
+        try puppet.enterBackground()
+        try suspended(daemon)
+        try daemon.killWorker()
+        try peer.say("* OK Still here\r\n")
+        #expect(try eventually { try info(daemon).offload.absorbed == 1 })
+        try peer.say("* 2 EXISTS\r\n")
+        _ = try puppet.event("read")
+        #expect(try puppet.command("loan flow") == "idle a12 idling")
+    }
+
+    @Test func supervisorThatComesBackIsToldOfTheProfile() throws {
+        let directory = NSTemporaryDirectory() + "nightbell-daemon-\(UUID().uuidString)"
+        var daemon: DaemonProcess? = try DaemonProcess(suspension: "none", directory: directory)
+        let puppet = try PuppetProcess(path: directory + "/nightbell.sock", name)
+        let peer = try puppet.connect("flow")
+        defer { close(peer) }
+        try puppet.command("handover flow voip profile=lines")
+        daemon = nil
+        try puppet.event("lost")
+        daemon = try DaemonProcess(suspension: "none", directory: directory)
+        try puppet.event("reconnected")
+        let offload = try WireClient(path: directory + "/nightbell.sock").show(name).sockets[0].offload
+        #expect(offload.profile == "bytes")
+        _ = daemon
+    }
+}

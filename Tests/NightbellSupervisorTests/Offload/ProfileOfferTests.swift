@@ -1,0 +1,150 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import Testing
+
+/// Which profiles are taken for which sockets, and what is done to the sockets.
+@Suite(.timeLimit(.minutes(10))) struct ProfileOfferTests {
+    private func refusal(_ profile: WireProfile, _ pair: Pair, encrypted: Bool = false) throws -> WireError {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        do {
+            _ = try client.handOver(pair.near, profile: profile, encrypted: encrypted)
+        } catch let error as WireError {
+            try supervisor.stop()
+            return error
+        }
+        throw TestFailure("it was taken")
+    }
+
+    @Test func settingsOutOfRangeAreRefusedWithTheirRange() throws {
+        let error = try refusal(.make(.sip(.init()), interval: .milliseconds(1)), try .tcp())
+        #expect(error.code == .invalidProfile)
+        #expect(error.message.contains("is not between 15.0 seconds and 7440.0 seconds"), "\(error.message)")
+    }
+
+    @Test func profileOfNoKindIsRefused() throws {
+        #expect(try refusal(WireProfile(), try .tcp()).code == .invalidProfile)
+    }
+
+    @Test func streamProfileIsNotForDatagrams() throws {
+        let error = try refusal(.make(.mqtt(.init())), try .udp(connected: true))
+        #expect(error.code == .profileNotForThis && error.message.contains("mqtt"))
+    }
+
+    @Test func profileIsForSocketsOnly() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let pipe = try Pair.pipe()
+        #expect(throws: WireError.self) { _ = try client.handOver(pipe.near, profile: .sip) }
+        try supervisor.stop()
+    }
+
+    @Test func encryptedSocketIsOpaque() throws {
+        #expect(try refusal(.sip, try .tcp(), encrypted: true).code == .opaqueSocket)
+    }
+
+    /// The kernel's keep-alives see nothing of what is in it.
+    @Test func kernelKeepAlivesAreForEncryptedSocketsToo() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let pair = try Pair.tcp()
+        #expect(try client.handOver(pair.near, profile: .make(.tcp(.init())), encrypted: true) != 0)
+        try supervisor.stop()
+    }
+
+    @Test func goodOnesOfAPacketAreTakenBesideBadOnes() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let pair = try Pair.tcp()
+        var message = WireHandOver()
+        for profile in [WireProfile.sip, .make(.irc(.init()), interval: .milliseconds(1)), nil] {
+            var socket = WireHandOver.Socket()
+            socket.tag = .voip
+            if let profile { socket.profile = profile }
+            message.sockets.append(socket)
+        }
+        let answer = try client.ask(.handOver(message), descriptors: [pair.near, pair.near, pair.near])
+        guard case .handedOver(let adopted) = answer else { throw TestFailure("\(answer)") }
+        #expect(adopted.adoptions[0].token != 0 && adopted.adoptions[2].token != 0)
+        #expect(adopted.adoptions[1].error.code == .invalidProfile)
+        let sockets = try client.show("org.example.phone").sockets
+        #expect(sockets.map(\.hasOffload).sorted { $0 && !$1 } == [true, false])
+        try supervisor.stop()
+    }
+
+    // MARK: The kernel's keep-alives
+
+    @Test func keepAlivesAreSetForTheSleepAndRestored() throws {
+        var tcp = WireProfile.TCP()
+        tcp.probeIntervalMs = 7_000
+        tcp.probes = 3
+        let scene = try OffloadScene(try .tcp(), .make(.tcp(tcp), interval: .seconds(90)))
+        let before = try #require(TCPKeepAlive(of: scene.pair.near))
+        #expect(!before.isOn)
+        try scene.sleep()
+        #expect(
+            TCPKeepAlive(of: scene.pair.near)
+                == TCPKeepAlive(
+                    isOn: true, idleSeconds: 90, intervalSeconds: 7, probes: 3,
+                    userTimeoutMilliseconds: 21_000))
+        try scene.pair.send("news")
+        let wake = try scene.client.wake()
+        #expect(TCPKeepAlive(of: scene.pair.near) == before)
+        try scene.client.finish(wake)
+        try scene.stop()
+    }
+
+    // MARK: What is lent
+
+    private func lent(_ scene: OffloadScene, _ tag: String) -> [WireLent] {
+        var lent = WireLent()
+        lent.token = scene.token
+        var idle = WireLent.Idle()
+        idle.tag = tag
+        lent.idle = idle
+        return [lent]
+    }
+
+    @Test func whatIsLentIsGivenBackAsItHasBecome() throws {
+        let scene = try OffloadScene(try .tcp(), .make(.imap(.init()), interval: .seconds(60)))
+        try scene.client.enterBackground()
+        try scene.client.ready(try scene.client.prepare(), lending: lent(scene, "a7"))
+        try scene.observer.wait(for: OffloadScene.name, toBe: .suspended, scene.supervisor)
+        try scene.pair.send("* OK Still here\r\n* 1 EXISTS\r\n")
+        let wake = try scene.client.wake()
+        #expect(scene.pair.received() == "* 1 EXISTS\r\n")
+        #expect(wake.returned.map(\.token) == [scene.token])
+        #expect(wake.returned.first?.idle.tag == "a7" && wake.returned.first?.idle.phase == .idling)
+        try scene.client.finish(wake)
+        try scene.stop()
+    }
+
+    @Test func stanzasAreCounted() throws {
+        var xmpp = WireProfile.XMPP()
+        xmpp.streamManagement = true
+        let scene = try OffloadScene(try .tcp(), .make(.xmpp(xmpp)))
+        var lent = WireLent()
+        lent.token = scene.token
+        var counters = WireLent.StanzaCounters()
+        (counters.received, counters.sent) = (41, 7)
+        lent.stanzaCounters = counters
+        try scene.client.enterBackground()
+        try scene.client.ready(try scene.client.prepare(), lending: [lent])
+        try scene.observer.wait(for: OffloadScene.name, toBe: .suspended, scene.supervisor)
+        try scene.pair.send(
+            "<iq from='example.org' to='a@example.org/x' id='p1' type='get'><ping xmlns='urn:xmpp:ping'/></iq>"
+        )
+        try scene.reaches("answered") { $0.answered == 1 }
+        try scene.pair.send("<r xmlns='urn:xmpp:sm:3'/>")
+        try scene.reaches("answered") { $0.answered == 2 }
+        try scene.pair.send("<message><body>hello</body></message>")
+        let wake = try scene.client.wake()
+        #expect(wake.returned.first?.stanzaCounters.received == 42)
+        #expect(wake.returned.first?.stanzaCounters.sent == 8)
+        #expect(scene.pair.received() == "<message><body>hello</body></message>")
+        try scene.client.finish(wake)
+        try scene.stop()
+    }
+}
