@@ -133,10 +133,18 @@ package enum Keys {
             "What a launched client may take to say who it is."),
         .count(
             "launches.concurrent", \.supervision.launches.concurrent, 1...1_000_000,
-            "Launches at a time that somebody waits for."),
+            "Launches at a time that somebody waits for. Administrators have as much room again for themselves."
+        ),
+        .count(
+            "launches.concurrentPerUser", \.supervision.launches.concurrentPerUser, 1...1_000_000,
+            "As many of them may be of one uid."),
         .count(
             "launches.concurrentInBackground", \.supervision.launches.concurrentInBackground, 1...1_000_000,
-            "Other launches at a time: at the start, and after crashes."),
+            "Other launches at a time: after crashes, and as many at the start."),
+        .count(
+            "launches.concurrentInBackgroundPerUser",
+            \.supervision.launches.concurrentInBackgroundPerUser, 1...1_000_000,
+            "As many of them may be of one uid."),
         .count(
             "launches.relaunches", \.supervision.launches.relaunches, 0...255,
             "How often in a row a client that crashes is launched again."),

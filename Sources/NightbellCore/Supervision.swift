@@ -190,7 +190,7 @@ public struct Supervision: Sendable, Equatable {
     ) {
         let previous = clients[client.id].lifecycle.state
         if previous == .launching, !mutated(.keepsLaunchSlots), !mutated(.launchesAll) {
-            launchQueue.end(isUrgent: clients[client.id].launches.isUrgent)
+            launchQueue.end(clients[client.id].user, clients[client.id].launches.kind)
         }
         clients[client.id].lifecycle = lifecycle
         guard previous != lifecycle.state else { return }

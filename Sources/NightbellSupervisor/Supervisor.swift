@@ -134,6 +134,8 @@ public actor Supervisor {
         self.configuration = configuration
         self.logger = logger
         supervision = Supervision(settings: configuration.settings)
+        var configuration = configuration
+        configuration.settings.administrator = geteuid()
         supervision.notesChanges = endowment.journal != nil
         let now = Instant(nanoseconds: BootClock.now())
         self.now = now

@@ -63,10 +63,13 @@ struct Climate: Sendable {
         settings.launches.budget = .milliseconds(200 + random.below(5_000))
         settings.launches.concurrent = 1 + random.below(3)
         settings.launches.concurrentInBackground = 1 + random.below(2)
+        settings.launches.concurrentPerUser = 1 + random.below(3)
+        settings.launches.concurrentInBackgroundPerUser = 1 + random.below(2)
         settings.launches.relaunches = random.below(4)
         settings.launches.settled = .seconds(1 + random.below(20))
         settings.launches.retry = .milliseconds(10 + random.below(500))
         settings.launches.retryMaximum = .seconds(1 + random.below(4))
+        settings.administrator = random.once(in: 4) ? 1 : 0
         settings.memoryPressure.endsAtOnce = 1 + random.below(3)
         settings.memoryPressure.pause = .seconds(1 + random.below(20))
         settings.quotas.stateBytesPerClient = 100 + random.below(900)

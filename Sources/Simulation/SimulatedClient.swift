@@ -112,7 +112,7 @@ final class SimulatedClient {
     var readyAtStep = 0
     /// Its process was started and has until then to say who it is.
     var launchUntil: Instant?
-    var launchesUrgently = false
+    var launchRoom = LaunchRoom()
     /// Why it must be launched, and not before when; sockets that it must be told of then.
     var launchReasons: WakeReasons = []
     var launchNotBefore = Instant(nanoseconds: .min)
@@ -135,6 +135,13 @@ final class SimulatedClient {
     func isBeingLaunched(at now: Instant) -> Bool { !isKilled && launchUntil.map { now < $0 } ?? false }
     var hasSurvivors: Bool { sockets.contains { $0.survives } }
     var isReachable: Bool { registration.modes.contains(.voip) }
+    /// The room that its launch is to take.
+    func wishedRoom(_ settings: Settings) -> LaunchRoom {
+        let isDeclared = launchReasons.contains(.launched) && !launchReasons.contains(.relaunched)
+        return LaunchRoom(
+            isUrgent: wantsUrgently,
+            isPrivileged: isDeclared && !wantsUrgently || user == 0 || user == settings.administrator)
+    }
     var wantsUrgently: Bool { !launchReasons.isDisjoint(with: [.socket, .request, .unanswered, .pathLost]) }
 
     /// What must have been counted of it.
@@ -199,6 +206,22 @@ final class SimulatedClient {
                 index += 1
             }
         }
+    }
+}
+
+/// The room that a launch takes, by the rules.
+struct LaunchRoom: Hashable {
+    var isUrgent = false
+    var isPrivileged = false
+
+    func size(_ settings: Settings.Launches) -> Int {
+        isUrgent ? settings.concurrent : settings.concurrentInBackground
+    }
+
+    func share(of user: UserID, _ settings: Settings) -> Int {
+        let launches = settings.launches
+        let share = isUrgent ? launches.concurrentPerUser : launches.concurrentInBackgroundPerUser
+        return user == 0 || user == settings.administrator ? size(launches) : share
     }
 }
 

@@ -1,57 +1,143 @@
-/// Who waits to be launched, in two lines: those that somebody waits for go first, and have room of their own, so that
-/// a crowd of others, or others that hang, do not keep them.
+/// Who waits to be launched. Those that somebody waits for go before others, and administrators' before users'; each of
+/// the four kinds has room of its own. Within a kind, users take turns, and none of them may fill the room alone: a crowd
+/// of one user's, or programs of his that hang, keep nobody else.
 ///
 /// Who changes its mind stays in line, and is passed over when its turn comes.
 struct LaunchQueue: Sendable, Equatable {
-    private var urgent = Line()
-    private var others = Line()
-    private(set) var urgentUnderWay = 0
-    private(set) var othersUnderWay = 0
+    /// What decides where one waits, and whose room its launch takes.
+    struct Kind: Sendable, Hashable {
+        /// Somebody waits for it.
+        var isUrgent = false
+        /// An administrator's, or declared by one to be launched with the supervisor.
+        var isPrivileged = false
 
-    private struct Line: Sendable, Equatable {
-        private var clients: [ClientID] = []
-        private var first = 0
+        /// The first is served first.
+        static let all = [
+            Kind(isUrgent: true, isPrivileged: true), Kind(isUrgent: true),
+            Kind(isPrivileged: true), Kind(),
+        ]
 
-        var isEmpty: Bool { first == clients.count }
-
-        mutating func append(_ client: ClientID) { clients.append(client) }
-
-        mutating func removeFirst() -> ClientID {
-            defer {
-                first += 1
-                // As much is moved as was taken out before.
-                if first > 64, first * 2 > clients.count {
-                    clients.removeFirst(first)
-                    first = 0
-                }
-            }
-            return clients[first]
-        }
+        fileprivate var index: Int { (isUrgent ? 0 : 2) + (isPrivileged ? 0 : 1) }
     }
 
-    mutating func append(_ client: ClientID, isUrgent: Bool) {
-        if isUrgent { urgent.append(client) } else { others.append(client) }
+    private var rooms = [Room](repeating: Room(), count: Kind.all.count)
+
+    mutating func append(_ client: ClientID, of user: UserID, _ kind: Kind) {
+        rooms[kind.index].append(client, of: user)
     }
 
     /// The next one that may be launched now, whether it still wants to be or not.
-    mutating func next(_ settings: Settings.Launches, isPressed: Bool) -> (client: ClientID, isUrgent: Bool)?
-    {
-        if !urgent.isEmpty, urgentUnderWay < max(1, settings.concurrent) {
-            return (urgent.removeFirst(), true)
-        }
-        if !others.isEmpty, !isPressed, othersUnderWay < max(1, settings.concurrentInBackground) {
-            return (others.removeFirst(), false)
+    mutating func next(_ settings: Settings, isPressed: Bool, sharing: Bool) -> (
+        client: ClientID, kind: Kind
+    )? {
+        for kind in Kind.all where kind.isUrgent || !isPressed {
+            let launches = settings.launches
+            let room = max(1, kind.isUrgent ? launches.concurrent : launches.concurrentInBackground)
+            let share =
+                kind.isUrgent ? launches.concurrentPerUser : launches.concurrentInBackgroundPerUser
+            let client = rooms[kind.index].next(room) { user in
+                settings.isAdministrator(user) || !sharing ? room : max(1, share)
+            }
+            if let client { return (client, kind) }
         }
         return nil
     }
 
-    mutating func begin(isUrgent: Bool) {
-        if isUrgent { urgentUnderWay += 1 } else { othersUnderWay += 1 }
+    /// It is launched: the next turn is another user's.
+    mutating func passTurn(of user: UserID, _ kind: Kind) { rooms[kind.index].passTurn(of: user) }
+
+    mutating func begin(_ user: UserID, _ kind: Kind) { rooms[kind.index].begin(user) }
+
+    mutating func end(_ user: UserID, _ kind: Kind) { rooms[kind.index].end(user) }
+
+    /// Whether there is anybody that nobody waits for, and that no others of its user keep.
+    var hasOthers: Bool {
+        Kind.all.contains { !$0.isUrgent && !rooms[$0.index].turns.isEmpty }
+    }
+}
+
+/// Those of one kind, and the launches of that kind that are under way.
+private struct Room: Sendable, Equatable {
+    private var users: [UserID: UserLine] = [:]
+    private var underWay = 0
+    /// Users with somebody in line, each once. One with its share of launches leaves when it is found out.
+    private(set) var turns = Line<UserID>()
+
+    private struct UserLine: Sendable, Equatable {
+        var clients = Line<ClientID>()
+        var underWay = 0
+        var isInTurns = false
     }
 
-    mutating func end(isUrgent: Bool) {
-        if isUrgent { urgentUnderWay -= 1 } else { othersUnderWay -= 1 }
+    mutating func append(_ client: ClientID, of user: UserID) {
+        users[user, default: UserLine()].clients.append(client)
+        enterTurns(user)
     }
 
-    var hasOthers: Bool { !others.isEmpty }
+    mutating func next(_ room: Int, share: (UserID) -> Int) -> ClientID? {
+        guard underWay < room else { return nil }
+        while let user = turns.first {
+            if let line = users[user], !line.clients.isEmpty, line.underWay < share(user) {
+                return users[user]?.clients.removeFirst()
+            }
+            turns.removeFirst()
+            users[user]?.isInTurns = false
+            tidy(user)
+        }
+        return nil
+    }
+
+    mutating func passTurn(of user: UserID) {
+        guard turns.first == user else { return }
+        turns.removeFirst()
+        turns.append(user)
+    }
+
+    mutating func begin(_ user: UserID) {
+        underWay += 1
+        users[user, default: UserLine()].underWay += 1
+    }
+
+    mutating func end(_ user: UserID) {
+        underWay -= 1
+        users[user]?.underWay -= 1
+        enterTurns(user)
+        tidy(user)
+    }
+
+    private mutating func enterTurns(_ user: UserID) {
+        guard let line = users[user], !line.isInTurns, !line.clients.isEmpty else { return }
+        users[user]?.isInTurns = true
+        turns.append(user)
+    }
+
+    /// Nothing is kept of a user that has nobody here.
+    private mutating func tidy(_ user: UserID) {
+        guard let line = users[user] else { return }
+        if line.clients.isEmpty, line.underWay == 0, !line.isInTurns { users[user] = nil }
+    }
+}
+
+/// First in, first out.
+private struct Line<Element: Sendable & Equatable>: Sendable, Equatable {
+    private var elements: [Element] = []
+    private var start = 0
+
+    var isEmpty: Bool { start == elements.count }
+    var first: Element? { isEmpty ? nil : elements[start] }
+
+    mutating func append(_ element: Element) { elements.append(element) }
+
+    @discardableResult
+    mutating func removeFirst() -> Element {
+        defer {
+            start += 1
+            // As much is moved as was taken out before.
+            if start == elements.count || start > 64 && start * 2 > elements.count {
+                elements.removeFirst(start)
+                start = 0
+            }
+        }
+        return elements[start]
+    }
 }

@@ -59,12 +59,14 @@ extension Supervision {
         }
         clients[client.id].assertions = Assertions()
         _ = noteFound(again: client)
+        let user = clients[client.id].user
+        let kind = setKind(client, isUrgent: clients[client.id].launches.kind.isUrgent)
         switch clients[client.id].lifecycle {
         case .dormant(.queued):
             if mutated(.restoresUnqueued) { break }
-            launchQueue.append(client, isUrgent: clients[client.id].launches.isUrgent)
+            launchQueue.append(client, of: user, kind)
         case .launching:
-            if !mutated(.launchesAll) { launchQueue.begin(isUrgent: clients[client.id].launches.isUrgent) }
+            if !mutated(.launchesAll) { launchQueue.begin(user, kind) }
         case .dormant(.resting), .dormant(.waiting), .notRunning, .inactive, .active, .background,
             .suspending, .suspended, .terminating:
             break

@@ -14,14 +14,24 @@ extension Supervision {
             if reasons.contains(.request) { enqueue(client, isUrgent: true) }
         case .queued:
             // Those behind it do not wait for its old place in line.
-            if reasons.isUrgent, !clients[client.id].launches.isUrgent { enqueue(client, isUrgent: true) }
+            let isUrgent = clients[client.id].launches.kind.isUrgent
+            if reasons.isUrgent, !isUrgent { enqueue(client, isUrgent: true) }
         }
     }
 
     private mutating func enqueue(_ client: ClientID, isUrgent: Bool) {
         clients[client.id].lifecycle = .dormant(.queued)
-        clients[client.id].launches.isUrgent = isUrgent
-        launchQueue.append(client, isUrgent: isUrgent)
+        let kind = setKind(client, isUrgent: isUrgent)
+        launchQueue.append(client, of: clients[client.id].user, kind)
+    }
+
+    /// The same for the same reasons, whatever else happens to it until its process is there.
+    mutating func setKind(_ client: ClientID, isUrgent: Bool) -> LaunchQueue.Kind {
+        let isDeclared = !isUrgent && clients[client.id].launches.reasons.areDeclared
+        let isPrivileged = isDeclared || settings.isAdministrator(clients[client.id].user)
+        let kind = LaunchQueue.Kind(isUrgent: isUrgent, isPrivileged: isPrivileged)
+        clients[client.id].launches.kind = kind
+        return kind
     }
 
     /// The pause of a client that has ended badly is over.
@@ -37,12 +47,16 @@ extension Supervision {
     /// Ends a turn: launches as many as may be at a time.
     mutating func startLaunches(at now: Instant, into actions: inout ActionBuffer) {
         if now >= pressedUntil { pressedUntil = Self.unpressed }
-        while let (client, isUrgent) = launchQueue.next(settings.launches, isPressed: now < pressedUntil) {
-            guard clients.contains(client.id), clients[client.id].launches.isUrgent == isUrgent,
+        while let (client, kind) = launchQueue.next(
+            settings, isPressed: now < pressedUntil, sharing: !mutated(.launchesBeyondShares))
+        {
+            guard clients.contains(client.id), clients[client.id].launches.kind == kind,
                 case .dormant(.queued) = clients[client.id].lifecycle
             else { continue }
             let until = now + settings.launches.budget
-            if !mutated(.launchesAll) { launchQueue.begin(isUrgent: isUrgent) }
+            let user = clients[client.id].user
+            if !mutated(.launchesAll) { launchQueue.begin(user, kind) }
+            if !mutated(.favoursOneUser) { launchQueue.passTurn(of: user, kind) }
             clients[client.id].launches.hasSettled = false
             count(client) { $0.launches += 1 }
             enter(.launching(until: until), client, at: now, into: &actions)
@@ -198,4 +212,7 @@ extension Supervision {
 extension WakeReasons {
     /// Whether somebody waits for the client.
     var isUrgent: Bool { !isDisjoint(with: [.socket, .request, .unanswered, .pathLost]) }
+
+    /// Whether an administrator has declared that it is launched, and it has not ended badly since.
+    var areDeclared: Bool { contains(.launched) && !contains(.relaunched) }
 }

@@ -59,8 +59,8 @@ struct Client: Sendable, Equatable {
         var reasons: WakeReasons = []
         /// What it is told as its first wake may have been told already, by somebody who is gone.
         var mayHaveBeenTold = false
-        /// Somebody waits for it: it goes before those that nobody waits for.
-        var isUrgent = false
+        /// Where it waits to be launched, or whose room its launch takes.
+        var kind = LaunchQueue.Kind()
         /// It has slept since: it was sound enough for that.
         var hasSettled = false
         /// How often in a row it has been launched because it had ended badly.

@@ -68,8 +68,12 @@ public struct Settings: Sendable, Equatable {
         public var budget: Duration = .seconds(20)
         /// So many at a time that somebody waits for: because of traffic, or on request …
         public var concurrent: Int = 32
-        /// … and so many others: with the supervisor, or because they ended badly.
+        /// … of which so many may be of one uid …
+        public var concurrentPerUser: Int = 8
+        /// … and so many others: with the supervisor, or because they ended badly …
         public var concurrentInBackground: Int = 4
+        /// … of which so many may be of one uid.
+        public var concurrentInBackgroundPerUser: Int = 3
         /// How often in a row a client is launched again because it ended badly.
         public var relaunches: Int = 5
         /// Who has run this long, or has been suspended, has been launched with success.
@@ -126,6 +130,11 @@ public struct Settings: Sendable, Equatable {
     public var launches = Launches()
     public var memoryPressure = MemoryPressure()
     public var quotas = Quotas()
+    /// Whoever the supervisor runs as: beside root, the one whose clients have room for launches of their own. No
+    /// configuration key.
+    public var administrator: UserID = 0
 
     public init() {}
+
+    func isAdministrator(_ user: UserID) -> Bool { user == 0 || user == administrator }
 }

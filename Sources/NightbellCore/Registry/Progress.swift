@@ -159,7 +159,7 @@ extension Client.Launches {
     fileprivate var headBits: UInt64 {
         var bits = Progress.bits(of: reasons, at: 32, last: 15)
         if isRejoined { bits |= 1 << 50 }
-        if isUrgent { bits |= 1 << 51 }
+        if kind.isUrgent { bits |= 1 << 51 }
         if hasSettled { bits |= 1 << 52 }
         return bits | UInt64(inRow) << 54 | UInt64(min(failuresAtStart, 3)) << 62
     }
@@ -167,7 +167,7 @@ extension Client.Launches {
     fileprivate mutating func take(_ head: UInt64) {
         reasons = Progress.reasons(in: head, at: 32, last: 15)
         isRejoined = head & 1 << 50 != 0
-        isUrgent = head & 1 << 51 != 0
+        kind.isUrgent = head & 1 << 51 != 0
         hasSettled = head & 1 << 52 != 0
         inRow = UInt8(head >> 54 & 0xFF)
         failuresAtStart = UInt8(head >> 62)

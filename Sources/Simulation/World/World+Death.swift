@@ -140,6 +140,7 @@ extension World {
         isTraffic = false
         pressedUntil = Instant(nanoseconds: .min)
         mustBeEnded.removeAll()
+        waiting.removeAll()
 
         let outage = random.duration(upTo: random.once(in: 4) ? .milliseconds(200) : .milliseconds(5))
         for client in clients { client.untoldSince = now }

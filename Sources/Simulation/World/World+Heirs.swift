@@ -106,7 +106,6 @@ extension World {
             client.launchUntil = until
             guard !wasLaunching else { break }
             // It has been welcomed, but nobody knows.
-            client.launchesUrgently = client.wantsUrgently
             client.isToRejoin = true
             client.mayHearAgain = true
         case .notRunning, .inactive, .active, .background, .suspending, .suspended, .terminating:

@@ -134,19 +134,21 @@ extension World {
         expect(client) { $0.launches += 1 }
         client.execution = .running
         client.launchUntil = now + settings.launches.budget
-        client.launchesUrgently = client.wantsUrgently
+        let room = client.wishedRoom(settings)
+        client.launchRoom = room
         client.runsSince = now
         client.hasSettled = false
-        let underWay = clients.filter { $0.launchUntil != nil && !$0.isKilled && $0.execution != .absent }
-        let urgent = underWay.count { $0.launchesUrgently }
-        let others = underWay.count - urgent
+        let underWay = underWay(in: room)
         require(
-            .launches,
-            urgent <= settings.launches.concurrent && others <= settings.launches.concurrentInBackground,
+            .launches, underWay.count <= room.size(settings.launches),
             "\(name) is launched while enough others are")
         require(
-            .launches, client.launchesUrgently || now >= pressedUntil,
-            "\(name) is launched while memory is short")
+            .launches,
+            underWay.count { $0 == client.user } <= room.share(of: client.user, settings),
+            "\(name) is launched while enough others of its user are")
+        require(
+            .launches, room.isUrgent || now >= pressedUntil, "\(name) is launched while memory is short")
+        checkTurns(client, room)
         // What comes of it: it says who it is, soon, late or never; or there is no such program.
         if random.once(in: 8) {
             queue.append((.ended(id, .failed), now))
@@ -223,13 +225,31 @@ extension World {
         isUsageTouched = true
     }
 
+    // MARK: Turns
+
+    /// The users of those whose launches take this room.
+    private func underWay(in room: LaunchRoom) -> [UserID] {
+        clients.filter {
+            $0.launchUntil != nil && !$0.isKilled && $0.execution != .absent && $0.launchRoom == room
+        }.map(\.user)
+    }
+
+    /// Whose turn it is may be passed by each other user once, who had come before.
+    private mutating func checkTurns(_ client: SimulatedClient, _ room: LaunchRoom) {
+        waiting[Waiting(user: client.user, room: room)] = nil
+        for turn in Array(waiting.keys) where turn.room == room {
+            let turns = (waiting[turn]?[client.user] ?? 0) + 1
+            waiting[turn]?[client.user] = turns
+            require(.launches, turns < 2, "\(client.name) is launched when it is another user's turn")
+        }
+    }
+
     // MARK: After a turn
 
     mutating func checkLaunches() {
         guard !core.isStopping else { return }
-        let underWay = clients.filter { $0.launchUntil != nil && !$0.isKilled && $0.execution != .absent }
-        let urgent = underWay.count { $0.launchesUrgently }
-        let others = underWay.count - urgent
+        let before = waiting
+        waiting.removeAll()
         for client in clients {
             require(.launches, client.fate == nil, "nothing became of \(client.name)")
             require(.launches, !client.mustDropState, "\(client.name) stumbles over its state again")
@@ -238,11 +258,16 @@ extension World {
             }
             guard client.execution == .absent, !client.launchReasons.isEmpty, now >= client.launchNotBefore
             else { continue }
-            let hasRoom =
-                client.wantsUrgently
-                ? urgent < settings.launches.concurrent
-                : others < settings.launches.concurrentInBackground && now >= pressedUntil
-            require(.launches, !hasRoom, "\(client.name) waits to be launched, and nobody goes before it")
+            let room = client.wishedRoom(settings)
+            let underWay = underWay(in: room)
+            let ofUser = underWay.count { $0 == client.user }
+            guard ofUser < room.share(of: client.user, settings) else { continue }
+            let hasRoom = underWay.count < room.size(settings.launches)
+            require(
+                .launches, !hasRoom || !room.isUrgent && now < pressedUntil,
+                "\(client.name) waits to be launched, and nobody goes before it")
+            let turn = Waiting(user: client.user, room: room)
+            waiting[turn] = before[turn] ?? [:]
         }
         require(.launches, mustBeEnded.isEmpty, "not enough are ended while memory is short")
         mustBeEnded.removeAll()

@@ -67,6 +67,9 @@ package struct World {
     var isUsageTouched = true
     /// Memory is short until then.
     var pressedUntil = Instant(nanoseconds: .min)
+    /// Users of whom somebody waited to be launched when the last turn was over, and could have been if it had been
+    /// theirs: how often each other user has had its turn since.
+    var waiting: [Waiting: [UserID: Int]] = [:]
     /// Who must be ended because memory is short.
     var mustBeEnded: [SimulatedClient] = []
     /// What is being declared, or said by a process that takes over.
@@ -100,6 +103,11 @@ package struct World {
     var endOfLife: Int?
     /// Told what happens, line by line.
     var narrator: ((String) -> Void)?
+
+    struct Waiting: Hashable {
+        var user: UserID
+        var room: LaunchRoom
+    }
 
     struct Ownership {
         let user: UserID
