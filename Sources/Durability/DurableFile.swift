@@ -54,8 +54,13 @@ package struct DurableFile: Sendable {
         _ = try systemCall("fsync \(directory)") { fsync(parentValue) }
     }
 
-    /// Moves what is damaged out of the way, for somebody to look at.
-    package func setAside() throws(SystemError) {
-        _ = try systemCall("rename \(path)") { unsafe rename(path, path + ".damaged") }
+    /// Moves the latest content, which is damaged, out of the way, for somebody to look at; tells where to.
+    package func setAside() throws(SystemError) -> String {
+        for path in [path, previousPath] {
+            let target = path + ".damaged"
+            if unsafe rename(path, target) == 0 { return target }
+            guard errno == ENOENT else { break }
+        }
+        throw SystemError("rename \(path)")
     }
 }

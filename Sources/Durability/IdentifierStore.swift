@@ -2,11 +2,11 @@ import CLinux
 package import Descriptors
 import Glibc
 
-/// The table of identifiers on disk. It is written by a thread of its own, which exists only while there is something
-/// to write: a disk takes its time.
+/// The table of identifiers on disk. It is changed and written by a thread of its own, which exists only while there is
+/// something to write: a disk takes its time, and so does a large table. Whoever changes it only says what has changed.
 @safe
 package final class IdentifierStore: @unchecked Sendable {
-    // Sendable: what may change is touched with the lock held only, and `table` by its one owner.
+    // Sendable: what may change is touched with the lock held only, and `written` by the thread while there is one.
 
     /// Why the table cannot be had.
     package struct Failure: Error, Sendable, CustomStringConvertible {
@@ -15,28 +15,30 @@ package final class IdentifierStore: @unchecked Sendable {
         package let code: Int32
     }
 
-    package private(set) var table: IdentifierTable
     /// What was odd about what was found, for the log.
     package let warnings: [String]
     private let file: DurableFile
     private let onFailure: @Sendable (SystemError) -> Void
+    /// The thread's, while there is one: the table with all changes that it has come to, and whether they are on disk.
+    private var written: IdentifierTable
+    private var isOnDisk = true
 
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
-    /// Locked: what is to be written next.
-    private var pending: [UInt8]?
+    /// Locked: what has changed since, and became of it.
+    private var pending: [String: IdentifierTable.Entry?] = [:]
     /// Locked: whether there is a thread.
     private var isWriting = false
 
     /// Reads the table; there need not be one yet, nor a directory.
     ///
-    /// - Parameter onFailure: called on another thread when the table cannot be written.
+    /// - Parameter onFailure: called when the table cannot be written; on another thread, but never twice at a time.
     package init(
         path: String, onFailure: @escaping @Sendable (SystemError) -> Void
     ) throws(Failure) {
         file = DurableFile(path: path)
         self.onFailure = onFailure
-        (table, warnings) = try Self.read(file)
+        (written, warnings) = try Self.read(file)
         unsafe mutex = .allocate(capacity: 1)
         unsafe condition = .allocate(capacity: 1)
         unsafe pthread_mutex_init(mutex, nil)
@@ -69,7 +71,10 @@ package final class IdentifierStore: @unchecked Sendable {
             let candidates = try file.candidates()
             for (path, bytes) in candidates {
                 do throws(IdentifierTable.Damage) {
-                    return (try IdentifierTable(decoding: bytes), warnings)
+                    let table = try IdentifierTable(decoding: bytes)
+                    // It must not take the place of the one before when the next is written.
+                    if !warnings.isEmpty { setAside(file, &warnings) }
+                    return (table, warnings)
                 } catch .newer(let version) {
                     let damage = IdentifierTable.Damage.newer(version: version)
                     throw SystemError(code: 0, call: "\(path): \(damage)")
@@ -78,8 +83,8 @@ package final class IdentifierStore: @unchecked Sendable {
                 }
             }
             if !candidates.isEmpty {
-                try file.setAside()
-                warnings.append("no identifier is known any more; the damaged table is \(file.path).damaged")
+                setAside(file, &warnings)
+                warnings.append("no identifier is known any more")
             }
             return (IdentifierTable(), warnings)
         } catch {
@@ -87,19 +92,30 @@ package final class IdentifierStore: @unchecked Sendable {
         }
     }
 
-    /// Changes the table, and has it written soon. Called by one thread only.
-    package func update(_ change: (inout IdentifierTable) -> Void) {
-        let before = table
-        change(&table)
-        guard table != before else { return }
-        write(table.encoded)
+    /// What cannot be moved is overwritten one day.
+    private static func setAside(_ file: DurableFile, _ warnings: inout [String]) {
+        do throws(SystemError) {
+            warnings.append("the damaged table is \(try file.setAside()) now")
+        } catch {
+            warnings.append("the damaged table cannot be put aside: \(error)")
+        }
     }
 
-    private func write(_ bytes: [UInt8]) {
+    /// What is on disk, or was to be. Waits for the disk.
+    package var table: IdentifierTable {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
-        pending = bytes
-        guard !isWriting else { return }
+        while isWriting { unsafe pthread_cond_wait(condition, mutex) }
+        return written
+    }
+
+    /// Notes what becomes of some identifiers (nil: nothing is known of them any more), and has it written soon. Takes
+    /// the same time whatever the table's size.
+    package func note(_ changes: some Sequence<(identifier: String, entry: IdentifierTable.Entry?)>) {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        for change in changes { pending.updateValue(change.entry, forKey: change.identifier) }
+        guard !isWriting, !pending.isEmpty else { return }
         isWriting = startThread()
         if !isWriting { onFailure(SystemError("pthread_create")) }
     }
@@ -133,23 +149,36 @@ package final class IdentifierStore: @unchecked Sendable {
     }
 
     private func writeAll() {
-        while let bytes = next() {
+        while let changes = next() {
+            for (identifier, entry) in changes where written.entries[identifier] != entry {
+                written.entries[identifier] = entry
+                isOnDisk = false
+            }
+            guard !isOnDisk else { continue }
             do throws(SystemError) {
-                try file.write(bytes)
+                try file.write(written.encoded)
+                isOnDisk = true
             } catch {
-                onFailure(error)
+                tell(error)
             }
         }
     }
 
-    private func next() -> [UInt8]? {
+    private func next() -> [String: IdentifierTable.Entry?]? {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
-        defer { pending = nil }
-        if pending == nil {
+        guard !pending.isEmpty else {
             isWriting = false
             unsafe pthread_cond_broadcast(condition)
+            return nil
         }
+        defer { pending = [:] }
         return pending
+    }
+
+    private func tell(_ error: SystemError) {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        onFailure(error)
     }
 }

@@ -87,8 +87,14 @@ package struct IdentifierTable: Sendable, Equatable {
 
     /// CRC-32 as in ISO 3309: any change of up to 32 bits in a row is noticed.
     private static func checksum(_ bytes: [UInt8]) -> UInt32 {
-        ~bytes.reduce(~0 as UInt32) { sum, byte in
-            (0..<8).reduce(sum ^ UInt32(byte)) { sum, _ in sum >> 1 ^ (sum & 1 == 1 ? 0xEDB8_8320 : 0) }
+        let table = remainders
+        return ~bytes.reduce(~0 as UInt32) { sum, byte in
+            sum >> 8 ^ table[Int(UInt8(truncatingIfNeeded: sum) ^ byte)]
         }
+    }
+
+    /// That of each byte.
+    private static let remainders: [UInt32] = (0..<256).map { byte in
+        (0..<8).reduce(UInt32(byte)) { sum, _ in sum >> 1 ^ (sum & 1 == 1 ? 0xEDB8_8320 : 0) }
     }
 }

@@ -127,13 +127,11 @@ extension Supervisor {
         guard !identifiers.isEmpty else { return }
         journal?.forgetEndedOwnerships(&supervision)
         for identifier in identifiers { journal?.keepOwner(of: identifier, supervision) }
-        guard let identifierStore else { return }
-        identifierStore.update { table in
-            for identifier in identifiers {
-                table.entries[identifier.description] = supervision.ownership(of: identifier).map {
-                    .init(user: $0.user, isQuit: $0.isQuit)
-                }
-            }
-        }
+        identifierStore?.note(
+            identifiers.map { identifier in
+                let owner = supervision.ownership(of: identifier)
+                let entry = owner.map { IdentifierTable.Entry(user: $0.user, isQuit: $0.isQuit) }
+                return (identifier: identifier.description, entry: entry)
+            })
     }
 }
