@@ -14,6 +14,7 @@ package struct LogLimiter {
         case suspension = "clients that cannot be suspended"
         case sockets = "sockets that cannot be watched"
         case launches = "clients that cannot be launched"
+        case state = "what cannot be written down"
     }
 
     package static let perMinute = 10
@@ -51,19 +52,30 @@ package struct LogLimiter {
             windows[kind].flatMap { $0.heldBack > 0 ? (kind, $0.heldBack) : nil }
         }
     }
+
+    mutating func log(
+        _ kind: Kind, _ message: @autoclosure () -> String, _ level: Logger.Level, _ logger: Logger,
+        at now: Instant
+    ) {
+        guard level >= logger.logLevel, let heldBack = admit(kind, at: now) else { return }
+        let more = heldBack == 0 ? "" : " (\(heldBack) messages about \(kind.rawValue) were held back)"
+        logger.log(level: level, "\(message())\(more)")
+    }
+
+    func logHeldBack(_ logger: Logger) {
+        for (kind, count) in heldBack {
+            logger.notice("\(count) messages about \(kind.rawValue) were held back")
+        }
+    }
 }
 
 extension Supervisor {
     /// Logs what others can make happen as often as they like.
     func log(_ kind: LogLimiter.Kind, _ level: Logger.Level, _ message: @autoclosure () -> String) {
-        guard level >= logger.logLevel, let heldBack = logLimiter.admit(kind, at: now) else { return }
-        let more = heldBack == 0 ? "" : " (\(heldBack) messages about \(kind.rawValue) were held back)"
-        logger.log(level: level, "\(message())\(more)")
+        logLimiter.log(kind, message(), level, logger, at: now)
     }
 
     func logWhatWasHeldBack() {
-        for (kind, count) in logLimiter.heldBack {
-            logger.notice("\(count) messages about \(kind.rawValue) were held back")
-        }
+        logLimiter.logHeldBack(logger)
     }
 }

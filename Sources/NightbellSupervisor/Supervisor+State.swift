@@ -4,16 +4,32 @@ import Glibc
 import Logging
 import NightbellCore
 
+/// Tells that what outlives the supervisor cannot be written down. A full disk says so with each change.
+final class StateLog: @unchecked Sendable {
+    // Sendable: the store calls `tell` never twice at a time, and has been flushed before `tellOfHeldBack`.
+    private var limiter = LogLimiter()
+    private let logger: Logger
+
+    init(_ logger: Logger) {
+        self.logger = logger
+    }
+
+    func tell(_ error: SystemError) {
+        let now = Instant(nanoseconds: BootClock.now())
+        limiter.log(.state, "cannot write down whom identifiers belong to: \(error)", .error, logger, at: now)
+    }
+
+    func tellOfHeldBack() { limiter.logHeldBack(logger) }
+}
+
 /// What outlives the supervisor.
 extension Supervisor {
     static func openIdentifiers(
-        _ configuration: SupervisorConfiguration, _ logger: Logger
+        _ configuration: SupervisorConfiguration, _ log: StateLog, _ logger: Logger
     ) throws(SupervisorError) -> IdentifierStore? {
         guard let directory = configuration.stateDirectory else { return nil }
         do {
-            let store = try IdentifierStore(path: directory + "/identifiers") { error in
-                logger.error("cannot write down whom identifiers belong to: \(error)")
-            }
+            let store = try IdentifierStore(path: directory + "/identifiers") { log.tell($0) }
             for warning in store.warnings { logger.error("\(warning)") }
             return store
         } catch {
@@ -23,6 +39,11 @@ extension Supervisor {
                 "whom identifiers belong to is not kept beyond the end of this supervisor: \(error)")
             return nil
         }
+    }
+
+    func finishWriting() {
+        identifierStore?.flush()
+        stateLog.tellOfHeldBack()
     }
 
     /// What an earlier supervisor knew, and what was declared.

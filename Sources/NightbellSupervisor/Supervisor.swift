@@ -66,6 +66,7 @@ public actor Supervisor {
     let identifierStore: IdentifierStore?
     var memoryWatcher: MemoryWatcher?
     /// Writes sleepers to swap, if that is wanted and there is any.
+    let stateLog: StateLog
     let pageOut: PageOut?
     var now: Instant
     var watchers = 0
@@ -152,7 +153,8 @@ public actor Supervisor {
         if configuration.pagesOut, pageOut == nil {
             logger.notice("sleepers are not written to swap: there is none")
         }
-        identifierStore = try Self.openIdentifiers(configuration, logger)
+        stateLog = StateLog(logger)
+        identifierStore = try Self.openIdentifiers(configuration, stateLog, logger)
         var isListening = false
         do {
             loop = try LoopExecutor()
@@ -392,6 +394,7 @@ public actor Supervisor {
         directory = nil
         loop.stop()
     }
+        finishWriting()
 }
 
 extension Conditions {

@@ -1,4 +1,6 @@
+import EdgeTestSupport
 import Foundation
+import Glibc
 import Logging
 import NightbellCore
 import NightbellSupervisor
@@ -36,6 +38,25 @@ import Testing
         #expect(log.lines.count { $0.contains("is expelled") } == LogLimiter.perMinute)
         try supervisor.stop()
         #expect(log.lines.contains("90 messages about breaches of the protocol were held back"))
+    }
+
+    @Test func aDiskThatTakesNothing() throws {
+        let state = try TemporaryDirectory()
+        // Where the table is written before it takes the old one's place.
+        mkdir(state.file("identifiers.new"), 0o700)
+        let log = Log()
+        var logger = Logger(label: "test") { _ in log.handler }
+        logger.logLevel = .info
+        let supervisor = try TestSupervisor(logger: logger) { $0.stateDirectory = state.path }
+        func isTold() -> Int { log.lines.count { $0.contains("cannot write down") } }
+        for number in 1...60 {
+            _ = try WireClient(supervisor, "client.\(number)")
+            let expected = min(number, LogLimiter.perMinute)
+            #expect(eventually { isTold() >= expected })
+        }
+        try supervisor.stop()
+        #expect(isTold() == LogLimiter.perMinute)
+        #expect(log.lines.contains { $0.hasSuffix("about what cannot be written down were held back") })
     }
 }
 
