@@ -82,6 +82,10 @@ extension Supervisor {
         else {
             return answer(connection, request, .error(WireError(.noSuchClient)))
         }
+        // It runs, and is about to come back.
+        guard returning.processes[name] == nil else {
+            return answer(connection, request, .done(WireDone()))
+        }
         declare(declaration, RequestKey(connection: connection.key, request: request), isRequested: true)
     }
 

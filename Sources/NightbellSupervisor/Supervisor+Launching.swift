@@ -59,19 +59,6 @@ extension Supervisor {
 
     // MARK: What was declared
 
-    /// Once, when the supervisor begins to serve.
-    func launchDeclared() {
-        for declaration in configuration.declarations where declaration.startsWithSupervisor {
-            let registration = declaration.registration
-            if let problem = declaration.launch.problem {
-                logger.error("\(registration.identifier) cannot be launched as it is declared: \(problem)")
-            }
-            guard registration.modes.contains(.voip), launches.declarations[registration.identifier] != nil
-            else { continue }
-            declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
-        }
-    }
-
     func declare(_ declaration: Declaration, _ key: RequestKey, isRequested: Bool) {
         let identifier = declaration.registration.identifier
         if let owner = supervision.ownership(of: identifier)?.user, owner != declaration.registration.user {

@@ -26,6 +26,7 @@ extension Supervisor {
         _ bequest: Bequest?
     ) -> Bool {
         let isWelcome = candidate.isWelcome
+        if let identifier = ClientIdentifier(candidate.identifier) { returning.processes[identifier] = nil }
         let record: ClientRecord
         do {
             record = try ClientRecord(

@@ -63,10 +63,12 @@ public actor Supervisor {
     var launches: LaunchTable
     /// Clients that have hung up and may be about to end, in that order.
     var hungUpConnections: [(key: UInt64, until: Instant)] = []
+    /// Who is to come back, and not launched meanwhile.
+    var returning = Returning()
     let identifierStore: IdentifierStore?
+    let stateLog: StateLog
     var memoryWatcher: MemoryWatcher?
     /// Writes sleepers to swap, if that is wanted and there is any.
-    let stateLog: StateLog
     let pageOut: PageOut?
     var now: Instant
     var watchers = 0
@@ -132,11 +134,11 @@ public actor Supervisor {
     private init(
         _ configuration: SupervisorConfiguration, _ logger: Logger, _ endowment: consuming Endowment
     ) throws(SupervisorError) {
+        var configuration = configuration
+        configuration.settings.administrator = geteuid()
         self.configuration = configuration
         self.logger = logger
         supervision = Supervision(settings: configuration.settings)
-        var configuration = configuration
-        configuration.settings.administrator = geteuid()
         supervision.notesChanges = endowment.journal != nil
         let now = Instant(nanoseconds: BootClock.now())
         self.now = now
@@ -250,6 +252,7 @@ public actor Supervisor {
     func setTimer() {
         var deadline = supervision.nextDeadline
         if let silence = silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
+        if let missing = returning.until { deadline = min(deadline ?? missing, missing) }
         if let patience = hungUpConnections.first?.until { deadline = min(deadline ?? patience, patience) }
         if !hasBegun { deadline = now }
         if case .lameDuck(let until) = phase { deadline = until }
@@ -270,6 +273,7 @@ public actor Supervisor {
         for ready in batch { take(ready) }
         if !hasBegun { begin() }
         forgetHungUp()
+        launchMissing()
         if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
         expelSilent()
         if quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
@@ -323,7 +327,7 @@ public actor Supervisor {
     private func begin() {
         hasBegun = true
         recallOwnership()
-        if journal?.hasBegun != true { launchDeclared() }
+        if journal?.hasBegun != true { launchDeclared() } else { goOnWaiting() }
         journal?.hasBegun = true
     }
 
@@ -382,6 +386,7 @@ public actor Supervisor {
         phase = .lameDuck(until: now + Self.lameDuck)
         listenerWatch.disarm()
         Acceptance.unlink(configuration)
+        noteRunning()
         feed(.stop)
         endLaunches()
     }
@@ -389,12 +394,12 @@ public actor Supervisor {
     private func finish() {
         phase = .stopped
         logWhatWasHeldBack()
+        finishWriting()
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }
         directory = nil
         loop.stop()
     }
-        finishWriting()
 }
 
 extension Conditions {

@@ -1,0 +1,189 @@
+import Descriptors
+import Glibc
+import Launching
+import Logging
+import NightbellCore
+
+/// What a supervisor leaves in its runtime directory for the next one: that it has served since the machine was started,
+/// and which processes of declared clients went on running when it ended. Those come back by themselves.
+///
+/// It is text: a line that names the version, one with the machine's start, and one for each process.
+///
+///     nightbell-run 1
+///     boot 6c7e8b0e-…
+///     4711 8234567 org.example.phone.alice
+struct LastRun {
+    struct Process {
+        var pid: pid_t
+        /// Tells it from a later one with this number.
+        var startTime: UInt64
+
+        var isThere: Bool {
+            guard let statistics = ProcFS.statistics(pid), statistics.startTime == startTime else {
+                return false
+            }
+            return statistics.state != "Z" && statistics.state != "X"
+        }
+    }
+
+    private(set) var running: [(identifier: ClientIdentifier, process: Process)] = []
+
+    private static let name = "/last-run"
+    private static let magic = "nightbell-run 1"
+
+    init(running: [(identifier: ClientIdentifier, process: Process)] = []) {
+        self.running = running
+    }
+
+    /// The supervisor before this one of the same directory; nil: there was none since the machine was started, or
+    /// nothing is known of it.
+    init?(in directory: String) {
+        do throws(SystemError) {
+            let boot = try Self.boot()
+            let lines = try SmallFile.readText(directory + Self.name).split(separator: "\n")
+            guard lines.count >= 2, lines[0] == Self.magic, lines[1] == "boot \(boot)" else { return nil }
+            for line in lines.dropFirst(2) {
+                let fields = line.split(separator: " ")
+                guard fields.count == 3, let pid = pid_t(fields[0]), let startTime = UInt64(fields[1]),
+                    let identifier = ClientIdentifier(String(fields[2]))
+                else { return nil }
+                running.append((identifier, Process(pid: pid, startTime: startTime)))
+            }
+        } catch {
+            return nil
+        }
+    }
+
+    /// Leaves it, as a whole or not at all. It is of no use once the machine has stopped: nobody waits for the disk.
+    func write(in directory: String) throws(SystemError) {
+        let boot = try Self.boot()
+        var text = "\(Self.magic)\nboot \(boot)\n"
+        for (identifier, process) in running {
+            text += "\(process.pid) \(process.startTime) \(identifier)\n"
+        }
+        let path = directory + Self.name
+        let file = try OwnedDescriptor(
+            opening: path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)
+        let rawValue = file.rawValue
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let count = try systemCall("write \(path)") {
+                unsafe rest.withUnsafeBytes { unsafe Glibc.write(rawValue, $0.baseAddress, $0.count) }
+            }
+            rest = rest.dropFirst(count)
+        }
+        file.close()
+        _ = try systemCall("rename \(path)") { unsafe rename(path + ".new", path) }
+    }
+
+    /// Names the time from one start of the machine to the next.
+    private static func boot() throws(SystemError) -> String {
+        String(try SmallFile.readText("/proc/sys/kernel/random/boot_id").prefix { $0 != "\n" })
+    }
+}
+
+/// Declared clients whose processes have outlived the supervisor before: for a while nobody launches them.
+struct Returning {
+    var processes: [ClientIdentifier: LastRun.Process] = [:]
+    /// When those who have not come back are launched; nil: that is over.
+    var until: Instant?
+
+    /// Clients of the library try it at least every two seconds; a busy machine may take longer.
+    static let patience: Duration = .seconds(5)
+}
+
+/// Launching what is declared, without a second process for anybody.
+extension Supervisor {
+    /// Once, when the supervisor begins to serve. Those whose process has outlived the last supervisor come back by
+    /// themselves, and have a while for that; those that their user has quit since the machine was started are not
+    /// launched before somebody asks for them.
+    func launchDeclared() {
+        for declaration in configuration.declarations where declaration.startsWithSupervisor {
+            guard let problem = declaration.launch.problem else { continue }
+            let identifier = declaration.registration.identifier
+            logger.error("\(identifier) cannot be launched as it is declared: \(problem)")
+        }
+        let last = LastRun(in: configuration.runtimeDirectory)
+        waitForReturn(of: (last?.running ?? []).filter(\.process.isThere))
+        if returning.until == nil { note(LastRun()) }
+        for declaration in startingWithSupervisor {
+            let identifier = declaration.registration.identifier
+            guard returning.processes[identifier] == nil else { continue }
+            if last != nil, supervision.ownership(of: identifier)?.isQuit == true {
+                logger.notice("\(identifier) is not launched: its user has quit it")
+            } else {
+                declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
+            }
+        }
+    }
+
+    /// The same for a worker that takes the place of the one that has begun.
+    func goOnWaiting() {
+        waitForReturn(of: LastRun(in: configuration.runtimeDirectory)?.running ?? [])
+    }
+
+    private func waitForReturn(of running: [(identifier: ClientIdentifier, process: LastRun.Process)]) {
+        let declared = Set(startingWithSupervisor.map(\.registration.identifier))
+        for (identifier, process) in running
+        where declared.contains(identifier) && supervision.client(named: identifier) == nil {
+            returning.processes[identifier] = process
+        }
+        guard !returning.processes.isEmpty else { return }
+        logger.notice("waiting for declared clients to come back: \(returning.processes.count) still run")
+        returning.until = now + Returning.patience
+    }
+
+    /// Launches those that have not come back, once there was time for it.
+    func launchMissing() {
+        guard let until = returning.until, now >= until else { return }
+        for declaration in startingWithSupervisor {
+            let identifier = declaration.registration.identifier
+            guard returning.processes[identifier] != nil else { continue }
+            logger.notice("\(identifier) has not come back: it is launched")
+            declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
+        }
+        returning = Returning()
+        note(LastRun())
+    }
+
+    /// At the end: who goes on running, and is to come back to the next supervisor.
+    func noteRunning() {
+        var running: [(identifier: ClientIdentifier, process: LastRun.Process)] = []
+        for declaration in startingWithSupervisor {
+            let identifier = declaration.registration.identifier
+            if let process = returning.processes[identifier], process.isThere {
+                running.append((identifier, process))
+            } else if let process = process(of: identifier) {
+                running.append((identifier, process))
+            }
+        }
+        note(LastRun(running: running))
+        // Nobody is launched any more, and what was noted stays.
+        returning = Returning()
+    }
+
+    private func process(of identifier: ClientIdentifier) -> LastRun.Process? {
+        guard let client = supervision.client(named: identifier),
+            supervision.state(of: client) != .terminating,
+            let pid = connection(of: client)?.client?.process.pid, let startTime = ProcFS.startTime(pid)
+        else { return nil }
+        return LastRun.Process(pid: pid, startTime: startTime)
+    }
+
+    private var startingWithSupervisor: [Declaration] {
+        configuration.declarations.filter { declaration in
+            declaration.startsWithSupervisor && declaration.registration.modes.contains(.voip)
+                && launches.declarations[declaration.registration.identifier] != nil
+        }
+    }
+
+    /// Without declarations there is nothing that the next supervisor could want to know.
+    private func note(_ run: LastRun) {
+        guard !configuration.declarations.isEmpty else { return }
+        do throws(SystemError) {
+            try run.write(in: configuration.runtimeDirectory)
+        } catch {
+            logger.warning("who still runs cannot be noted for the next supervisor: \(error)")
+        }
+    }
+}

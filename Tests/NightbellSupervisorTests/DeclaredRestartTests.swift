@@ -1,0 +1,159 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import SwiftProtobuf
+import Testing
+
+/// What the supervisor that comes next makes of declared clients: those that still run, and those that were quit.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct DeclaredRestartTests {
+    private let name = "org.example.phone"
+    private let manifests: TemporaryDirectory
+    private let state: TemporaryDirectory
+    private let place: TemporaryDirectory
+    private let daemons = Daemons()
+
+    /// One that ends takes its directory with it, where the next one serves.
+    private final class Daemons {
+        var all: [DaemonProcess] = []
+    }
+
+    init() throws {
+        manifests = try TemporaryDirectory()
+        state = try TemporaryDirectory()
+        place = try TemporaryDirectory()
+    }
+
+    private var actor: Actor {
+        get throws { try Actor(name, socketPath: place.path + "/nightbell.sock") }
+    }
+
+    private func declare(_ actor: Actor) throws {
+        let environment = actor.specification.environment.map { "  \($0.key): '\($0.value)'" }
+        let text = """
+            identifier: \(name)
+            command: [\(actor.program)]
+            environment:
+            \(environment.joined(separator: "\n"))
+            """
+        let path = manifests.file("phone.yaml")
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+        chmod(path, 0o644)
+    }
+
+    private func start() throws -> DaemonProcess {
+        let daemon = try DaemonProcess(
+            suspension: "none", directory: place.path,
+            "--set manifestDirectory=\(manifests.path) --set stateDirectory=\(state.path)")
+        daemons.all.append(daemon)
+        return daemon
+    }
+
+    private func stop(_ daemon: DaemonProcess, _ signal: Int32 = SIGTERM) throws {
+        let handle = try daemon.child.handle()
+        kill(daemon.child.pid, signal)
+        #expect(!Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 20_000).isEmpty)
+    }
+
+    private func isServed(_ pid: pid_t, by daemon: DaemonProcess) throws -> Bool {
+        try eventually(within: 20_000) {
+            let info = try WireClient(path: daemon.socketPath).info(of: self.name)
+            return info?.processID == UInt32(pid)
+        }
+    }
+
+    @Test func whoStillRunsComesBackAndIsNotLaunchedAgain() throws {
+        let actor = try actor
+        try declare(actor)
+        let first = try start()
+        let process = try actor.returns("voip socket=\(first.socketPath)")
+        try stop(first)
+        let second = try start()
+        #expect(try isServed(process.pid, by: second))
+        // For longer than it would be waited for.
+        #expect(actor.staysAway(milliseconds: 6_000))
+        #expect(try WireClient(path: second.socketPath).info(of: name)?.counters.launches == 0)
+    }
+
+    @Test func whoDoesNotComeBackIsLaunchedAfterAWhile() throws {
+        let actor = try actor
+        try declare(actor)
+        let first = try start()
+        let process = try actor.returns("voip no-reconnect socket=\(first.socketPath)")
+        defer { kill(process.pid, SIGKILL) }
+        try stop(first)
+        let second = try start()
+        #expect(actor.staysAway(milliseconds: 2_000))
+        // The worker that waits is replaced: the next waits on.
+        try second.killWorker()
+        let other = try actor.returns("voip")
+        #expect(try isServed(other.pid, by: second))
+        kill(other.pid, SIGTERM)
+    }
+
+    @Test func whoseProcessIsGoneIsLaunchedAtOnce() throws {
+        let actor = try actor
+        try declare(actor)
+        let first = try start()
+        let process = try actor.returns("voip socket=\(first.socketPath)")
+        try stop(first)
+        kill(process.pid, SIGKILL)
+        #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
+        let second = try start()
+        #expect(!actor.staysAway(milliseconds: 4_000))
+        try second.end(actor.returns("voip"))
+    }
+
+    @Test func whoHasNotSaidYetWhoItIsEndsWithTheSupervisor() throws {
+        let actor = try actor
+        try declare(actor)
+        let first = try start()
+        let process = try actor.appears()
+        try stop(first)
+        #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
+        // The next one has nobody to wait for.
+        let second = try start()
+        #expect(!actor.staysAway(milliseconds: 4_000))
+        try second.end(actor.returns("voip"))
+    }
+
+    @Test func whoWasQuitStaysAwayUntilSomebodyAsksForIt() throws {
+        let actor = try actor
+        try declare(actor)
+        let first = try start()
+        let process = try actor.returns("voip socket=\(first.socketPath)")
+        _ = try WireClient(path: first.socketPath).ask(.quitClient(.with { $0.identifier = name }))
+        #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
+        try stop(first)
+        let second = try start()
+        #expect(actor.staysAway(milliseconds: 1_000))
+        _ = try WireClient(path: second.socketPath).ask(.launchClient(.with { $0.identifier = name }))
+        let next = try actor.returns("voip socket=\(first.socketPath)")
+        #expect(try isServed(next.pid, by: second))
+        kill(next.pid, SIGKILL)
+        try second.end(actor.returns("voip"))
+        // Its user has started it since: it is launched with the next one.
+        try stop(second)
+        let third = try start()
+        try third.end(actor.returns("voip"))
+    }
+}
+
+extension WireClient {
+    fileprivate func info(of identifier: String) throws -> WireClientInfo? {
+        guard case .clientInfo(let info) = try ask(.show(.with { $0.identifier = identifier })) else {
+            return nil
+        }
+        return info
+    }
+}
+
+extension DaemonProcess {
+    /// Ends what it has launched, in a way that it is not launched again.
+    fileprivate func end(_ process: Performance) throws {
+        kill(process.pid, SIGTERM)
+        guard eventually({ ProcFS.state(process.pid).map { $0 == "Z" } ?? true }) else {
+            throw TestFailure("it does not end")
+        }
+    }
+}
