@@ -18,6 +18,12 @@ package struct Manifest: Sendable, Equatable {
     /// Where it was declared.
     package var file = ""
     package var line = 0
+
+    /// What can be said of a client.
+    package static let keys = [
+        "identifier", "modes", "command", "directory", "environment", "user", "group", "groups", "limits",
+        "fileModeMask", "output", "keepAlive", "wakeLimitPolicy", "exitsOnSuspend", "startsWithSupervisor",
+    ]
 }
 
 /// Something in a manifest that keeps it from being used.

@@ -13,6 +13,10 @@ package struct ManifestDirectory: Sendable {
     package init(path: String, accounts: some Accounts, owner: uid_t?) {
         let names: [String]
         do {
+            if let owner, let problem = try ManifestTrust.problem(ofDirectory: path, owner: owner) {
+                problems = [ManifestProblem(path, "\(problem): none of its manifests is used")]
+                return
+            }
             names = try SmallFile.names(in: path)
         } catch {
             guard error.code != ENOENT else { return }

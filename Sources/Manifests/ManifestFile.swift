@@ -35,12 +35,16 @@ package struct ManifestFile: Sendable {
         let problem: String?
         do throws(SystemError) {
             let file = try OwnedDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
-            problem = try Self.problem(with: file, owner: owner)
+            var found = try Self.problem(with: file, owner: owner)
+            if let owner, found == nil { found = try ManifestTrust.problem(ofLink: path, owner: owner) }
+            problem = found
             if problem == nil { bytes = try SmallFile.read(file, limit: sizeLimit) }
         } catch {
             throw ManifestProblem(path, "cannot be read: \(SystemError.message(for: error.code))")
         }
         if let problem { throw ManifestProblem(path, problem) }
+        // Some editors begin a file with a mark that says it is UTF-8.
+        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
         guard let text = String(validating: bytes, as: UTF8.self) else {
             throw ManifestProblem(path, "is not UTF-8")
         }
@@ -56,12 +60,7 @@ package struct ManifestFile: Sendable {
         _ = try systemCall("fstat") { unsafe fstat(rawValue, &status) }
         guard status.st_mode & S_IFMT == S_IFREG else { return "is no file" }
         guard status.st_size <= sizeLimit else { return "is longer than \(sizeLimit) bytes" }
-        guard let owner else { return nil }
-        guard status.st_uid == 0 || status.st_uid == owner else {
-            return "belongs to uid \(status.st_uid), who could have programs run as others"
-        }
-        guard status.st_mode & 0o022 == 0 else { return "can be written to by others than its owner" }
-        return nil
+        return owner.flatMap { ManifestTrust.problem(status, owner: $0) }
     }
 
     package init(path: String, text: String, accounts: some Accounts) {

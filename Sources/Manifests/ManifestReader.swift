@@ -8,11 +8,6 @@ struct ManifestReader {
     let accounts: any Accounts
     private(set) var problems: [ManifestProblem] = []
 
-    static let keys = [
-        "identifier", "modes", "command", "directory", "environment", "user", "group", "groups", "limits",
-        "fileModeMask", "output", "keepAlive", "wakeLimitPolicy", "exitsOnSuspend", "startsWithSupervisor",
-    ]
-
     init(file: String, accounts: some Accounts) {
         self.file = file
         self.accounts = accounts
@@ -26,7 +21,7 @@ struct ManifestReader {
         }
         var values: [String: Node] = [:]
         for (key, value) in mapping {
-            guard let name = key.scalar?.string, Self.keys.contains(name) else {
+            guard let name = key.scalar?.string, Manifest.keys.contains(name) else {
                 complain(key, key.scalar?.string ?? "", unknown(key.scalar?.string ?? ""))
                 continue
             }
@@ -64,11 +59,12 @@ struct ManifestReader {
 
     private func unknown(_ name: String) -> String {
         let lowered = name.lowercased().filter { $0 != "_" && $0 != "-" }
-        let similar = Self.keys.first { key in
+        let similar = Manifest.keys.first { key in
             let key = key.lowercased()
             return !lowered.isEmpty && (key == lowered || key == lowered + "s" || key + "s" == lowered)
         }
-        let hint = similar.map { "did you mean \($0)?" } ?? "there are \(Self.keys.joined(separator: ", "))"
+        let hint =
+            similar.map { "did you mean \($0)?" } ?? "there are \(Manifest.keys.joined(separator: ", "))"
         return name.isEmpty ? "a key is not a name" : "is not a key; \(hint)"
     }
 

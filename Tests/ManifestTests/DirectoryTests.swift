@@ -69,6 +69,57 @@ struct DirectoryTests {
         #expect(problem(owner: geteuid())?.contains("is longer than") == true)
     }
 
+    @Test("A directory that others could put a file into is not used")
+    func directoryOwnership() throws {
+        let directory = try TemporaryDirectory()
+        try write("identifier: a\ncommand: [/p]\n", to: directory.file("a.yaml"))
+        func read() -> ManifestDirectory {
+            ManifestDirectory(path: directory.path, accounts: TestAccounts(), owner: geteuid())
+        }
+        #expect(read().manifests.count == 1)
+        for mode in [0o775, 0o757, 0o1_777] as [mode_t] {
+            chmod(directory.path, mode)
+            #expect(read().manifests.isEmpty)
+            #expect(read().problems.first?.description.contains("can be written to by others") == true)
+        }
+        chmod(directory.path, 0o755)
+        if geteuid() == 0 {
+            chown(directory.path, 1_001, 1_001)
+            #expect(read().problems.first?.description.contains("belongs to uid 1001") == true)
+            chown(directory.path, 0, 0)
+        }
+        #expect(read().manifests.count == 1)
+    }
+
+    @Test("A link counts only if nobody else can put another file where it leads")
+    func links() throws {
+        let directory = try TemporaryDirectory()
+        let elsewhere = try TemporaryDirectory()
+        try write("identifier: a\ncommand: [/p]\n", to: elsewhere.file("target"))
+        symlink(elsewhere.file("target"), directory.file("a.yaml"))
+        func problem() -> String? {
+            let read = ManifestDirectory(path: directory.path, accounts: TestAccounts(), owner: geteuid())
+            #expect(read.manifests.isEmpty == !read.problems.isEmpty)
+            return read.problems.first?.description
+        }
+        #expect(problem() == nil)
+        chmod(elsewhere.path, 0o777)
+        #expect(problem()?.contains("leads to \(elsewhere.path), which can be written to by others") == true)
+        chmod(elsewhere.path, 0o755)
+        if geteuid() == 0 {
+            lchown(directory.file("a.yaml"), 1_001, 1_001)
+            #expect(problem()?.contains("as a link, belongs to uid 1001") == true)
+        }
+    }
+
+    @Test("A mark at the beginning that says that it is UTF-8 is no mistake")
+    func byteOrderMark() throws {
+        let directory = try TemporaryDirectory()
+        try write("\u{FEFF}identifier: a\ncommand: [/p]\n", to: directory.file("a.yaml"))
+        let read = ManifestFile(path: directory.file("a.yaml"), accounts: TestAccounts())
+        #expect(read.manifests.map(\.identifier.description) == ["a"] && read.problems.isEmpty)
+    }
+
     @Test("The accounts of this machine are found by name and number")
     func accounts() throws {
         let accounts = SystemAccounts()

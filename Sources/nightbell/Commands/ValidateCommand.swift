@@ -7,13 +7,23 @@ struct ValidateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "validate", abstract: "Explains every mistake in manifests.",
         discussion: """
-            A manifest is a YAML file that declares a client to the supervisor. \
+            A manifest is a YAML file that declares a client to the supervisor. It needs two keys:
+              identifier: org.example.phone.alice
+              command: [/usr/bin/softphone, --account, alice]
+
+            The others are \(optionalKeys). Without modes a client has voip; without user it runs as whoever the \
+            supervisor runs as. Several clients are declared in one file by documents with --- between them.
+
             Users and groups are looked up on this machine, as the supervisor would. Nothing is started, and no \
             supervisor is needed.
 
             Each mistake is one line on the standard output: file, line, key and what was expected instead. \
             Ends with exit code 1 if there is one, else with 0; 64 if no file is named.
             """)
+
+    private static var optionalKeys: String {
+        Manifest.keys.filter { !["identifier", "command"].contains($0) }.joined(separator: ", ")
+    }
 
     @Argument(help: ArgumentHelp("The manifests.", valueName: "file"))
     var files: [String]

@@ -1,0 +1,38 @@
+import Descriptors
+import Glibc
+
+/// Whom manifests are believed from: whoever can change one, or put another in its place, can have programs run.
+enum ManifestTrust {
+    /// - Parameter owner: the only uid besides root that may be able to write to it.
+    static func problem(_ status: stat, owner: uid_t) -> String? {
+        guard status.st_uid == 0 || status.st_uid == owner else {
+            return "belongs to uid \(status.st_uid), who could have programs run as others"
+        }
+        // Nobody can write to a symbolic link, whatever its permissions say.
+        let isLink = status.st_mode & S_IFMT == S_IFLNK
+        let isWritable = !isLink && status.st_mode & 0o022 != 0
+        return isWritable ? "can be written to by others than its owner" : nil
+    }
+
+    static func problem(ofDirectory path: String, owner: uid_t) throws(SystemError) -> String? {
+        var status = stat()
+        _ = try systemCall("stat \(path)") { unsafe stat(path, &status) }
+        guard status.st_mode & S_IFMT == S_IFDIR else { return nil }
+        return Self.problem(status, owner: owner)
+    }
+
+    /// What speaks against a name that leads elsewhere: its own owner, and those of the directory where it leads, who
+    /// could put another file there.
+    static func problem(ofLink path: String, owner: uid_t) throws(SystemError) -> String? {
+        var status = stat()
+        _ = try systemCall("lstat \(path)") { unsafe lstat(path, &status) }
+        guard status.st_mode & S_IFMT == S_IFLNK else { return nil }
+        if let problem = Self.problem(status, owner: owner) { return "as a link, \(problem)" }
+        guard let resolved = unsafe realpath(path, nil) else { throw SystemError("realpath \(path)") }
+        defer { unsafe free(resolved) }
+        let target = unsafe String(cString: resolved)
+        let directory = target.prefix(upTo: target.lastIndex(of: "/") ?? target.startIndex)
+        let problem = try Self.problem(ofDirectory: directory.isEmpty ? "/" : String(directory), owner: owner)
+        return problem.map { "leads to \(directory), which \($0)" }
+    }
+}
