@@ -148,6 +148,16 @@ struct CommandLineTests {
         #expect(text.contains("LEVEL") && text.contains("/root"))
         #expect(!text.contains("s3cr3t"), "what nobody asked to record stays private")
 
+        let show = "printf '%s' \"$1\" | od -An -tx1; echo \"[$NIGHTBELL_LAUNCH]\""
+        let strange = try Program.run(
+            "/bin/sh",
+            [
+                "-c",
+                "NIGHTBELL_LAUNCH=old exec \"$0\" run --identifier a -- /bin/sh -c \"$1\" x \"$(printf 'a\\377b')\"",
+                Program.product("nightbell"), show,
+            ], environment: ["PATH": "/usr/bin:/bin"])
+        #expect(strange.output == " 61 ff 62\n[]\n", "as it was written, and not to be recorded: \(strange)")
+        #expect(strange.errors.contains("it cannot be launched again"))
         #expect(try Program.run("nightbell", ["run", "--", "/nonexistent"]).code == 127)
         #expect(try Program.run("nightbell", ["run", "--", "/tmp"]).code == 126)
         #expect(try Program.run("nightbell", ["run"]).code == 64)

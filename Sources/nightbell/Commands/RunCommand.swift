@@ -57,39 +57,63 @@ struct RunCommand: ParsableCommand {
 
     func run() throws {
         let recorded = setVariables()
+        let directory = currentDirectory() ?? "/"
+        // The program may change its directory before it connects.
+        let path = absolute(socket ?? Client.Configuration.defaultSocketPath(), in: directory)
+        unsafe setenv("NIGHTBELL_IDENTIFIER", chosenIdentifier, 1)
+        unsafe setenv("NIGHTBELL_SOCKET", path, 1)
+        if let recorded, isCommandText, !directory.unicodeScalars.contains("\u{FFFD}") {
+            unsafe setenv("NIGHTBELL_LAUNCH", base64(try record(recorded, directory)), 1)
+        } else {
+            unsafe unsetenv("NIGHTBELL_LAUNCH")
+            complain(
+                "not all of the command, its directory and variables is UTF-8: it cannot be launched again")
+        }
+
+        // As they were written, whatever they are.
+        let first = Int(CommandLine.argc) - command.count
+        let arguments = unsafe CommandLine.unsafeArgv + first
+        if let program = unsafe arguments.pointee { unsafe execvp(program, arguments) }
+        let code = errno
+        complain("\(command[0]): \(unsafe String(cString: strerror(code)))")
+        throw ExitCode(code == ENOENT ? 127 : 126)
+    }
+
+    /// How it is started, for the supervisor.
+    private func record(_ variables: [String: String], _ directory: String) throws -> [UInt8] {
         var launch = WireLaunchSpecification()
-        launch.directory = currentDirectory() ?? "/"
+        launch.directory = directory
         launch.arguments = command
         // A plain name is looked for in PATH each time; a path is the one from here.
-        if command[0].contains("/") { launch.arguments[0] = absolute(command[0], in: launch.directory) }
-        launch.environment = recorded
+        if command[0].contains("/") { launch.arguments[0] = absolute(command[0], in: directory) }
+        launch.environment = variables
         let bytes: [UInt8] = try launch.serializedBytes()
         // The supervisor would refuse the client, long after it was started.
         guard bytes.count <= WireLaunchSpecification.maximumBytes else {
             complain("the command and its variables are too long to be recorded: \(bytes.count) bytes")
             throw ExitCode(1)
         }
+        return bytes
+    }
 
-        // The program may change its directory before it connects.
-        let path = absolute(socket ?? Client.Configuration.defaultSocketPath(), in: launch.directory)
-        unsafe setenv("NIGHTBELL_IDENTIFIER", chosenIdentifier, 1)
-        unsafe setenv("NIGHTBELL_SOCKET", path, 1)
-        unsafe setenv("NIGHTBELL_LAUNCH", base64(bytes), 1)
-
-        var arguments = unsafe command.map { unsafe strdup($0) }
-        unsafe arguments.append(nil)
-        unsafe execvp(command[0], arguments)
-        let code = errno
-        complain("\(command[0]): \(unsafe String(cString: strerror(code)))")
-        throw ExitCode(code == ENOENT ? 127 : 126)
+    /// Whether the command is what `command` says it is: texts, and not any bytes.
+    private var isCommandText: Bool {
+        let first = Int(CommandLine.argc) - command.count
+        return command.indices.allSatisfy { index in
+            let text = unsafe CommandLine.unsafeArgv[first + index].flatMap {
+                unsafe String(validatingCString: $0)
+            }
+            return text == command[index]
+        }
     }
 
     private var chosenIdentifier: String {
         identifier ?? command.first.flatMap { $0.split(separator: "/").last.map(String.init) } ?? ""
     }
 
-    /// Sets the variables that were given with a value, and returns all that are told to the supervisor.
-    private func setVariables() -> [String: String] {
+    /// Sets the variables that were given with a value, and returns all that are told to the supervisor; nil: one of
+    /// them is no text.
+    private func setVariables() -> [String: String]? {
         var names = Self.recordedVariables
         for variable in variables {
             let parts = variable.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
@@ -100,11 +124,13 @@ struct RunCommand: ParsableCommand {
         var recorded: [String: String] = [:]
         for name in names {
             guard let value = unsafe getenv(name) else { continue }
-            recorded[name] = unsafe String(cString: value)
+            guard let text = unsafe String(validatingCString: value) else { return nil }
+            recorded[name] = text
         }
         return recorded
     }
 
+    /// With U+FFFD for what is no text.
     private func currentDirectory() -> String? {
         guard let path = unsafe getcwd(nil, 0) else { return nil }
         defer { unsafe free(path) }
