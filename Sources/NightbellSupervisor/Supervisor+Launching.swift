@@ -63,7 +63,11 @@ extension Supervisor {
         let identifier = declaration.registration.identifier
         if let owner = supervision.ownership(of: identifier)?.user, owner != declaration.registration.user {
             logger.error(
-                "\(identifier) is declared for uid \(declaration.registration.user), but is uid \(owner)'s")
+                """
+                \(identifier) is declared for uid \(declaration.registration.user), but uid \(owner) was the first to \
+                use it, and it is not launched: nightbell forget \(identifier) gives it up, once no process of that \
+                uid goes by it
+                """)
         }
         declaring = declaration
         feed(.launch(declaration.registration, isRequested ? key : nil))

@@ -176,7 +176,13 @@ extension WireError {
             case .identifierInUse:
                 (.identifierInUse, "a running client has this identifier")
             case .identifierOfOtherUser:
-                (.identifierOfOtherUser, "this identifier belongs to another user")
+                (
+                    .identifierOfOtherUser,
+                    """
+                    this identifier belongs to another user, who was the first to use it; an administrator can give \
+                    it up with nightbell forget
+                    """
+                )
             case .tooManyClients:
                 (.tooManyClients, "this user has as many clients as it may")
             case .shuttingDown:
