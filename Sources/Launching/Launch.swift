@@ -91,6 +91,17 @@ package struct Launch: ~Copyable {
         _ = unsafe send(report, &word, 1, CInt(MSG_NOSIGNAL | MSG_DONTWAIT))
     }
 
+    /// A supervisor may be one of the last that the kernel ends when there is no memory left; what it launches is not.
+    /// Only once its program runs: until then the kernel takes both for one.
+    package static func takeProtection(from process: borrowing ProcessHandle) {
+        do throws(SystemError) {
+            guard try SmallFile.readText("/proc/self/oom_score_adj").hasPrefix("-") else { return }
+            try SmallFile.write("0", to: "/proc/\(process.pid)/oom_score_adj")
+        } catch {
+            // It has ended, or may not be looked at.
+        }
+    }
+
     /// Readable once the outcome is known.
     package var reportDescriptor: CInt { report.rawValue }
 

@@ -175,6 +175,7 @@ extension Supervisor {
             log(.launches, .error, "cannot launch \(record.identifier): \(error)")
         case .runs:
             journal?.forgetGate(record.client)
+            if let attempt = record.attempt { Launch.takeProtection(from: attempt.process) }
             logger.debug("\(record.identifier) runs as pid \(record.attempt?.pid ?? 0)")
         case nil:
             break

@@ -74,6 +74,23 @@ struct IdentityTests {
     }
 }
 
+extension IdentityTests {
+    @Test(
+        "The limits of another user's process can be read without a capability",
+        .enabled(if: geteuid() == 0, "needs root"))
+    func othersLimits() throws {
+        let child = try Child("/usr/bin/prlimit", "--nofile=77:99", "/bin/cat")
+        #expect(eventually { ProcFS.name(child.pid) == "cat" })
+        let pid = child.pid
+        let seen = Monitored<[ResourceLimit]?>(nil)
+        let thread = Thread {
+            seen.finish(ctest_become(4_711) == 0 ? try? ResourceLimit.differing(of: pid) : nil)
+        }
+        thread.start()
+        #expect(seen.wait()?.contains(ResourceLimit(.openFiles, soft: 77, hard: 99)) == true)
+    }
+}
+
 /// Something that another thread finds out.
 final class Monitored<Value>: @unchecked Sendable {
     private let condition = NSCondition()

@@ -60,14 +60,20 @@ final class Actor {
         }
     }
 
-    /// Starts the first process as `nightbell run` would, or as another user.
-    func start(_ words: String = "voip", as user: uid_t? = nil) throws -> Performance {
+    /// Starts the first process as `nightbell run` would, or as another user, or as a program that has more
+    /// privileges than the user who starts it.
+    func start(
+        _ words: String = "voip", as user: uid_t? = nil, startedBy starter: uid_t? = nil
+    ) throws -> Performance {
         var environment = environment
         environment["NIGHTBELL_LAUNCH"] = Data(try specification.serializedBytes() as [UInt8])
             .base64EncodedString()
         let program = PuppetProcess.program("puppet")
         if let user {
             let drop = ["--reuid", "\(user)", "--regid", "\(user)", "--clear-groups", "--", program]
+            first = try Child("/usr/bin/setpriv", drop, environment: environment)
+        } else if let starter {
+            let drop = ["--ruid", "\(starter)", "--", program]
             first = try Child("/usr/bin/setpriv", drop, environment: environment)
         } else {
             first = try Child(program, [], environment: environment)
