@@ -24,6 +24,8 @@ final class Stage {
             [
                 "--system", "--runtime-directory", directory.path, "--keep-alive-minimum-timeout", "1s",
                 "--set", "wakes.linger=50ms",
+                // Whether memory is short on this machine at the moment is none of a test's business.
+                "--set", "memoryPressure.file=",
             ] + arguments, environment: environment)
         do {
             try manager.heard("READY=1")

@@ -22,6 +22,8 @@ final class DaemonProcess {
             "keepAlive.lead=50ms", "helloTimeout=5m",
             // Tests kill one worker after the other: that is to be no loop.
             "keeper.crashLimit=1000", "keeper.crashPeriod=10ms",
+            // While memory is short, who crashed is not launched: also if it is others who need it.
+            "memoryPressure.file=",
         ].map { "--set \($0)" }.joined(separator: " ")
         let program = PuppetProcess.program("nightbelld")
         let command = """
