@@ -23,7 +23,10 @@ import Testing
 
     /// A life of four processes; tells whether the worker died in it.
     private func live(dyingAt step: Int) throws -> Bool {
-        let flags = "--set launches.retry=30ms --set launches.retryMaximum=30ms"
+        let directory = try TemporaryDirectory()
+        let log = directory.file("log")
+        let flags =
+            "--set launches.retry=30ms --set launches.retryMaximum=30ms --log-level debug 2>'\(log)'"
         // Stopped, a client could not be directed by this test.
         let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
         let actor = try Actor(name, socketPath: daemon.socketPath)
@@ -64,7 +67,8 @@ import Testing
             return left.restarts > 0
         } catch {
             let info = try? ask(daemon) { try $0.show(self.name) }
-            throw TestFailure("step \(step): \(error), \(info.map { "\($0)" } ?? "nobody")")
+            let said = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
+            throw TestFailure("step \(step): \(error), \(info.map { "\($0)" } ?? "nobody")\n\(said)")
         }
     }
 
