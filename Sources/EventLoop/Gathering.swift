@@ -12,6 +12,8 @@ struct Gathering: ~Copyable {
     private var spare: [Ready] = []
     /// Whether the loop was woken for its inbox.
     var bellRang = false
+    /// Whether there is something to be had from the set.
+    var isSetReady = false
 
     init() {
         unsafe base = .allocate(capacity: capacity)
@@ -61,7 +63,7 @@ struct Gathering: ~Copyable {
 func gatherEvent(descriptor: CInt, what: CShort, argument: UnsafeMutableRawPointer?) {
     guard let record = unsafe argument?.assumingMemoryBound(to: WatchRecord.self) else { return }
     let what = CInt(what)
-    unsafe WatchPool.gathering(of: record).pointee.append(
+    unsafe record.pointee.gathering.pointee.append(
         Ready(
             token: record.pointee.token,
             readable: what & (EV_READ | EV_SIGNAL) != 0,
@@ -72,4 +74,9 @@ func gatherEvent(descriptor: CInt, what: CShort, argument: UnsafeMutableRawPoint
 /// libevent's callback for the loop's own bell, which is read by the turn.
 func gatherBell(descriptor: CInt, what: CShort, argument: UnsafeMutableRawPointer?) {
     unsafe argument?.assumingMemoryBound(to: Gathering.self).pointee.bellRang = true
+}
+
+/// libevent's callback for the loop's set, which the loop then looks into.
+func gatherSet(descriptor: CInt, what: CShort, argument: UnsafeMutableRawPointer?) {
+    unsafe argument?.assumingMemoryBound(to: Gathering.self).pointee.isSetReady = true
 }

@@ -17,11 +17,13 @@ import Synchronization
 package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let base: OpaquePointer
     private let gathering: UnsafeMutablePointer<Gathering>
-    private let watches: WatchPool
     private let inbox = Inbox()
     /// Readable when another thread put something into the inbox.
     private let bell: EventDescriptor
     private let bellEvent: UnsafeMutablePointer<event>
+    /// For descriptors of which there are many.
+    package let set: WatchSet
+    private let setEvent: UnsafeMutablePointer<event>
     /// The thread inside `run`, 0 when there is none.
     private let owner = Atomic<UInt>(0)
     /// Empty between turns; kept for its capacity.
@@ -33,6 +35,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     package init() throws(LoopError) {
         do {
             bell = try EventDescriptor()
+            set = try WatchSet()
             try Self.requireDescriptors()
         } catch {
             throw LoopError(code: .cannotCreate, underlying: error)
@@ -43,20 +46,25 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         unsafe self.base = base
         unsafe gathering = .allocate(capacity: 1)
         unsafe gathering.initialize(to: Gathering())
-        watches = unsafe WatchPool(gathering: gathering)
         unsafe bellEvent = .allocate(capacity: 1)
         unsafe bellEvent.initialize(to: event())
         unsafe event_assign(
             bellEvent, base, bell.rawValue, CShort(EV_READ | EV_PERSIST), gatherBell, gathering)
-        guard unsafe event_add(bellEvent, nil) == 0 else {
+        unsafe setEvent = .allocate(capacity: 1)
+        unsafe setEvent.initialize(to: event())
+        unsafe event_assign(
+            setEvent, base, set.rawValue, CShort(EV_READ | EV_PERSIST), gatherSet, gathering)
+        guard unsafe event_add(bellEvent, nil) == 0, unsafe event_add(setEvent, nil) == 0 else {
             throw LoopError(code: .cannotCreate, underlying: SystemError("event_add"))
         }
     }
 
     deinit {
         unsafe event_del(bellEvent)
+        unsafe event_del(setEvent)
         unsafe event_base_free(base)
         unsafe bellEvent.deallocate()
+        unsafe setEvent.deallocate()
         unsafe gathering.deinitialize(count: 1)
         unsafe gathering.deallocate()
     }
@@ -115,6 +123,10 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
             let known = unsafe gathering.pointee.count
             guard unsafe event_base_loop(base, flags) >= 0 else {
                 throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
+            }
+            if unsafe gathering.pointee.isSetReady {
+                unsafe gathering.pointee.isSetReady = false
+                unsafe set.collect(into: gathering)
             }
             let count = unsafe gathering.pointee.count
             var isCrowd = false
@@ -192,7 +204,6 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         switch mode {
         case .oneShot: what = 0
         case .persistent: what = EV_PERSIST
-        case .edge: what = EV_PERSIST | EV_ET
         }
         if interest.contains(.read) { what |= EV_READ }
         if interest.contains(.write) { what |= EV_WRITE }
@@ -206,15 +217,14 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     private func makeWatch(_ subject: CInt, _ what: CInt, token: UInt64) throws(LoopError) -> Watch {
-        let record = unsafe watches.allocate(for: self)
-        unsafe record.initialize(to: WatchRecord(event: event()))
+        let record = UnsafeMutablePointer<WatchRecord>.allocate(capacity: 1)
+        unsafe record.initialize(to: WatchRecord(token: token, gathering: gathering))
         let result = unsafe event_assign(
             &record.pointee.event, base, subject, CShort(what), gatherEvent, record)
         guard result == 0 else {
-            unsafe WatchPool.deallocate(record)
+            unsafe record.deallocate()
             throw LoopError(code: .cannotWatch, underlying: SystemError(code: EINVAL, call: "event_assign"))
         }
-        unsafe record.pointee.token = token
-        return unsafe Watch(record: record)
+        return unsafe Watch(record: record, loop: self)
     }
 }

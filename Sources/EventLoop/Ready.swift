@@ -33,7 +33,4 @@ package enum WatchMode: Sendable, Hashable {
     case oneShot
     /// Armed until it is disarmed; reported in every turn in which its condition holds.
     case persistent
-    /// Armed until it is disarmed; reported when it is armed while its condition holds, and whenever there is more
-    /// of it (`EPOLLET`). All watches of one descriptor are of this kind, or none is.
-    case edge
 }

@@ -2,32 +2,36 @@ import CLibevent
 import Descriptors
 import Glibc
 
-/// Interest of the loop in one descriptor or signal. 128 bytes, allocated once; letting go of it disarms it.
-/// Used on the loop's thread only.
+/// What libevent keeps of a watch, and what its callback needs.
+@unsafe
+struct WatchRecord {
+    var event = unsafe CLibevent.event()
+    /// What the watch's events carry.
+    let token: UInt64
+    let gathering: UnsafeMutablePointer<Gathering>
+}
+
+/// Interest of the loop in one descriptor or signal; letting go of it disarms it. For the few: what there are thousands
+/// of is watched by ``SetWatch``. Used on the loop's thread only.
 @safe
 package struct Watch: ~Copyable {
     private let record: UnsafeMutablePointer<WatchRecord>
+    /// Whose memory the record is linked into.
+    private let loop: LoopExecutor
 
-    init(record: UnsafeMutablePointer<WatchRecord>) {
+    init(record: UnsafeMutablePointer<WatchRecord>, loop: LoopExecutor) {
         unsafe self.record = record
+        self.loop = loop
     }
 
     deinit {
         unsafe event_del(&record.pointee.event)
-        unsafe WatchPool.deallocate(record)
+        unsafe record.deinitialize(count: 1)
+        unsafe record.deallocate()
     }
-
-    /// What one watch costs, libevent's own tables aside.
-    package static var byteCount: Int { unsafe MemoryLayout<WatchRecord>.size }
 
     /// What the watch's events carry.
     package var token: UInt64 { unsafe record.pointee.token }
-
-    /// For whoever holds the watch, to remember something by. Nothing of the loop's.
-    package var isMarked: Bool {
-        get { unsafe record.pointee.isMarked }
-        nonmutating set { unsafe record.pointee.isMarked = newValue }
-    }
 
     /// Starts to watch; no more than that if it does already. What is true already counts: unread input is
     /// reported in the next turn.

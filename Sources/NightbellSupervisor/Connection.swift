@@ -10,7 +10,7 @@ final class Connection {
     let socket: SeqPacketSocket
     let credentials: PeerCredentials
     /// Armed for as long as the connection lives.
-    let readable: Watch
+    var readable: SetWatch
     /// Armed while messages wait; made when the first has to, which is seldom.
     private var writable: Watch?
     private let loop: LoopExecutor
@@ -56,8 +56,8 @@ final class Connection {
     ) throws(LoopError) {
         self.key = key
         self.credentials = credentials
-        readable = try loop.watch(
-            socket.rawValue, .read, .persistent, token: WatchToken(.connectionReadable, id: key).rawValue)
+        readable = SetWatch(
+            socket.rawValue, .persistent, token: WatchToken(.connectionReadable, id: key).rawValue, loop: loop)
         self.loop = loop
         self.socket = socket
         try readable.arm()
@@ -145,7 +145,7 @@ final class ClientRecord {
     let id: ClientID
     let identifier: String
     let process: ProcessHandle
-    let exit: Watch
+    var exit: SetWatch
     /// What it said of how it was started, if that is not how it would be launched.
     let launch: WireLaunchSpecification?
     let wantsWakeWord: Bool
@@ -166,8 +166,8 @@ final class ClientRecord {
         self.identifier = identifier
         self.launch = launch
         self.wantsWakeWord = wantsWakeWord
-        exit = try loop.watch(
-            process.rawValue, .read, .oneShot, token: WatchToken(.processExit, id: key).rawValue)
+        exit = SetWatch(
+            process.rawValue, .oneShot, token: WatchToken(.processExit, id: key).rawValue, loop: loop)
         self.process = process
         try exit.arm()
     }

@@ -30,7 +30,7 @@ final class LaunchAttempt {
     private var launch: Launch?
     let process: ProcessHandle
     private let report: Watch?
-    private let exit: Watch
+    private var exit: SetWatch
     /// The connection that was made for it.
     let connection: UInt64
     /// The sockets that it takes over, in the order of their descriptors.
@@ -76,9 +76,9 @@ final class LaunchAttempt {
 
     private static func watchExit(
         _ process: borrowing ProcessHandle, _ client: ClientID, _ loop: LoopExecutor
-    ) throws(LoopError) -> Watch {
-        let exit = try loop.watch(
-            process.rawValue, .read, .oneShot, token: WatchToken(.launchExit, id: client.rawValue).rawValue)
+    ) throws(LoopError) -> SetWatch {
+        var exit = SetWatch(
+            process.rawValue, .oneShot, token: WatchToken(.launchExit, id: client.rawValue).rawValue, loop: loop)
         try exit.arm()
         return exit
     }

@@ -6,100 +6,114 @@ import NightbellCore
 struct ParkedTable: ~Copyable {
     /// 16 bytes: there may be tens of thousands.
     struct Held: ~Copyable {
-        /// Marked when it was reported and is to be disarmed at the end of the turn, unless it is armed again.
-        let watch: Watch
         let descriptor: OwnedDescriptor
         /// Of its token, whose slot is where this lies.
         let generation: UInt32
+        /// The slot of the client that it belongs to.
+        let owner: UInt32
+        let isOffloaded: Bool
+        var watching = Watching.not
 
-        /// Gives up the watch, then the descriptor.
+        /// What the loop's events about it carry.
+        func watchToken(_ token: SocketToken) -> WatchToken {
+            isOffloaded
+                ? WatchToken(.offloadedSocket, id: token.rawValue)
+                : WatchToken(.socket, id: token.rawValue, owner: owner)
+        }
+
         consuming func release() -> OwnedDescriptor { descriptor }
     }
 
+    enum Watching {
+        /// It is not in the loop's set.
+        case not
+        case armed
+        /// It was reported, and is not to be again before it is armed.
+        case fired
+    }
+
     private var slots = UniqueSlots<Held>()
-    /// Those that `noteFired` was told of in this turn.
+    /// Those with a profile that `noteFired` was told of in this turn.
     private var fired: [SocketToken] = []
     /// The names that owners gave; most sockets have none.
     private var names: [UInt32: String] = [:]
+    private let loop: LoopExecutor
+
+    init(loop: LoopExecutor) { self.loop = loop }
 
     mutating func insert(
         _ descriptor: consuming OwnedDescriptor, as token: SocketToken, of owner: ClientID, name: String,
-        isOffloaded: Bool = false, loop: LoopExecutor
-    ) throws(LoopError) {
-        let watchToken =
-            isOffloaded
-            ? WatchToken(.offloadedSocket, id: token.rawValue)
-            : WatchToken(.socket, id: token.rawValue, owner: owner.slot)
-        let watch = try loop.watch(
-            descriptor.rawValue, [.read, .closed], .edge,
-            token: watchToken.rawValue)
+        isOffloaded: Bool = false
+    ) {
         while slots.count <= Int(token.slot) { slots.append(nil) }
-        slots[Int(token.slot)] = Held(watch: watch, descriptor: descriptor, generation: token.generation)
+        slots[Int(token.slot)] = Held(
+            descriptor: descriptor, generation: token.generation, owner: owner.slot, isOffloaded: isOffloaded)
         if !name.isEmpty { names[token.slot] = name }
     }
 
     /// Stops watching and closes the duplicate.
     mutating func remove(_ token: SocketToken) {
         guard contains(token) else { return }
-        // Before the close: epoll would go on reporting the number as long as the owner's descriptor lives.
-        if let held = slots[Int(token.slot)].take() {
-            held.watch.disarm()
-            ForeignDescriptor.close(held.release())
-        }
+        leaveSet(token)
+        if let held = slots[Int(token.slot)].take() { ForeignDescriptor.close(held.release()) }
         names[token.slot] = nil
     }
 
     func contains(_ token: SocketToken) -> Bool { self.token(inSlot: token.slot) == token }
 
-    /// Has a socket that was reported watched no longer, once `endTurn` is called. A one-shot watch of the loop
-    /// would be disarmed before anybody is told, and a sleeper would wait for that.
+    // MARK: Watching
+
+    /// Watches a socket that `contains` knows. What it fired for may still be unread, and is told again.
+    mutating func arm(_ token: SocketToken) throws(LoopError) {
+        switch slots[Int(token.slot)] {
+        case .some(let held):
+            // One with a profile is reported again and again, for as long as nobody has to be woken.
+            try loop.set.arm(
+                held.descriptor.rawValue, held.isOffloaded ? .edge : .oneShot,
+                isMember: held.watching != .not, token: held.watchToken(token).rawValue)
+        case .none:
+            return
+        }
+        slots[Int(token.slot)]?.watching = .armed
+    }
+
+    /// Has a socket that was reported watched no longer, once `endTurn` is called.
     mutating func noteFired(_ token: SocketToken) {
         guard contains(token) else { return }
-        mark(token, true)
-        fired.append(token)
+        slots[Int(token.slot)]?.watching = .fired
+        // The kernel has ceased to watch the others by itself.
+        if isOffloaded(token) { fired.append(token) }
     }
 
     mutating func endTurn() {
-        for token in fired where contains(token) && hasFired(token) {
-            mark(token, false)
-            disarm(token)
-        }
+        for token in fired where contains(token) && hasFired(token) { leaveSet(token) }
         fired.removeAll(keepingCapacity: true)
     }
 
-    private func hasFired(_ token: SocketToken) -> Bool {
+    /// Must come before the close: the kernel would go on reporting the number as long as the owner's descriptor lives.
+    private mutating func leaveSet(_ token: SocketToken) {
         switch slots[Int(token.slot)] {
-        case .some(let held): held.watch.isMarked
+        case .some(let held): if held.watching != .not { loop.set.remove(held.descriptor.rawValue) }
+        case .none: break
+        }
+        slots[Int(token.slot)]?.watching = .not
+    }
+
+    private func isOffloaded(_ token: SocketToken) -> Bool {
+        switch slots[Int(token.slot)] {
+        case .some(let held): held.isOffloaded
         case .none: false
         }
     }
 
-    private func mark(_ token: SocketToken, _ hasFired: Bool) {
+    private func hasFired(_ token: SocketToken) -> Bool {
         switch slots[Int(token.slot)] {
-        case .some(let held): held.watch.isMarked = hasFired
-        case .none: break
+        case .some(let held): held.watching == .fired
+        case .none: false
         }
     }
 
-    private func disarm(_ token: SocketToken) {
-        switch slots[Int(token.slot)] {
-        case .some(let held): held.watch.disarm()
-        case .none: break
-        }
-    }
-
-    /// Watches a socket that `contains` knows.
-    mutating func arm(_ token: SocketToken) throws(LoopError) {
-        mark(token, false)
-        switch slots[Int(token.slot)] {
-        case .some(let held):
-            // What it fired for may still be unread, and is told again only to a watch that is new.
-            if held.watch.isArmed { held.watch.disarm() }
-            try held.watch.arm()
-        case .none:
-            break
-        }
-    }
+    // MARK: Looking up
 
     func descriptor(of token: SocketToken) -> CInt? {
         guard contains(token) else { return nil }

@@ -134,7 +134,8 @@ extension Supervisor {
                 case .success(let token):
                     keep(token, client, key.request, index, name, descriptor.rawValue)
                     if let profile { keepOffload(token, profile) }
-                    park(descriptor, as: token, of: client, name: name, isOffloaded: profile != nil)
+                    parked.insert(
+                        descriptor, as: token, of: client, name: name, isOffloaded: profile != nil)
                 case .failure:
                     ForeignDescriptor.close(descriptor)
                 }
@@ -183,19 +184,6 @@ extension Supervisor {
     }
 
     // MARK: Sockets
-
-    func park(
-        _ descriptor: consuming OwnedDescriptor, as token: SocketToken, of client: ClientID, name: String,
-        isOffloaded: Bool
-    ) {
-        do {
-            try parked.insert(
-                descriptor, as: token, of: client, name: name, isOffloaded: isOffloaded, loop: loop)
-        } catch {
-            // `arm` finds nothing to watch, and wakes the owner instead of letting it sleep on.
-            log(.sockets, .error, "cannot watch a socket: \(error)")
-        }
-    }
 
     /// A socket that cannot be watched would never wake its owner: the owner is told at once instead.
     private func arm(_ token: SocketToken) {

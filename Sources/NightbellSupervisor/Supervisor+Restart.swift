@@ -165,7 +165,8 @@ extension Supervisor {
             journal?.keepFormer(nil, of: socket.token)
         }
         if waiting.contains(socket.owner) { socket.conditions = Conditions(Poll.now(descriptor.rawValue)) }
-        park(descriptor, as: socket.token, of: socket.owner, name: name, isOffloaded: socket.offload != nil)
+        parked.insert(
+            descriptor, as: socket.token, of: socket.owner, name: name, isOffloaded: socket.offload != nil)
         return socket
     }
 

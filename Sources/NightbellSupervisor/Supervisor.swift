@@ -35,7 +35,7 @@ public actor Supervisor {
 
     var supervision: Supervision
     var connections = ConnectionTable()
-    var parked = ParkedTable()
+    var parked: ParkedTable
     var offload = OffloadTable()
     /// The connections of clients, by the slot of their ID.
     var clientConnections: [Connection?] = []
@@ -160,6 +160,7 @@ public actor Supervisor {
         var isListening = false
         do {
             loop = try LoopExecutor()
+            parked = ParkedTable(loop: loop)
             timer = try TimerDescriptor()
             stopRequest = try EventDescriptor()
             memoryRequest = try EventDescriptor()

@@ -66,15 +66,15 @@ extension LoopExecutor {
     /// Armed, with the places of the streams as tokens.
     fileprivate func edgeWatches(_ streams: [Stream]) throws -> [HeldWatch] {
         try streams.enumerated().map { index, stream in
-            let held = HeldWatch(try watch(stream.rawValue, [.read, .closed], .edge, token: UInt64(index)))
-            try held.watch.arm()
-            return held
+            var watch = SetWatch(stream.rawValue, .edge, token: UInt64(index), loop: self)
+            try watch.arm()
+            return HeldWatch(watch)
         }
     }
 }
 
 /// A watch, which cannot be copied, in something that can.
 private final class HeldWatch {
-    let watch: Watch
-    init(_ watch: consuming Watch) { self.watch = watch }
+    let watch: SetWatch
+    init(_ watch: consuming SetWatch) { self.watch = watch }
 }

@@ -209,10 +209,6 @@ final class Stream {
         }
     }
 
-    @Test func aWatchIsSmall() {
-        #expect(Watch.byteCount <= 128)
-    }
-
     private func expectArmed(
         _ watch: borrowing Watch, _ expected: Bool, sourceLocation: SourceLocation = #_sourceLocation
     ) {

@@ -1,0 +1,116 @@
+import CLinux
+import Descriptors
+import Glibc
+
+/// Descriptors that are watched with nothing kept for each but what the kernel keeps: an epoll set of its own, which is
+/// the one descriptor of it that libevent watches.
+///
+/// For what there are thousands of: of each, libevent would keep an event and a list of events (160 bytes), and leave
+/// its own epoll set and enter it again for each event that is reported once. Confined to the loop's thread.
+@safe
+package struct WatchSet: ~Copyable {
+    package enum Mode: Sendable, Hashable {
+        /// Reported once, by the time that there is something to read, the end or an error; then not before it is armed
+        /// again.
+        case oneShot
+        /// Reported when it is armed while there is something, and whenever there is more of it (`EPOLLET`).
+        case edge
+        /// Reported in every turn in which there is something.
+        case persistent
+    }
+
+    private let descriptor: OwnedDescriptor
+    private let found: UnsafeMutablePointer<epoll_event>
+
+    /// Asked for at once; if there are more, the set is still ready. As many as a turn takes in.
+    private static let capacity: CInt = 1_024
+
+    init() throws(SystemError) {
+        descriptor = OwnedDescriptor(
+            adopting: try systemCall("epoll_create1") { epoll_create1(CInt(EPOLL_CLOEXEC)) })
+        unsafe found = .allocate(capacity: Int(Self.capacity))
+    }
+
+    deinit {
+        unsafe found.deallocate()
+    }
+
+    var rawValue: CInt { descriptor.rawValue }
+
+    /// Watches a descriptor, which stays the caller's. What is true already counts, also of one that is armed.
+    ///
+    /// - Parameters:
+    ///   - isMember: whether it was armed before, and not removed since.
+    ///   - token: what its events carry.
+    package borrowing func arm(
+        _ member: CInt, _ mode: Mode, isMember: Bool, token: UInt64
+    ) throws(LoopError) {
+        var event = unsafe epoll_event()
+        unsafe event.events = EPOLLIN.rawValue | EPOLLRDHUP.rawValue
+        switch mode {
+        case .oneShot: unsafe event.events |= EPOLLONESHOT.rawValue
+        case .edge: unsafe event.events |= EPOLLET.rawValue
+        case .persistent: break
+        }
+        unsafe event.data.u64 = token
+        let operation = isMember ? EPOLL_CTL_MOD : EPOLL_CTL_ADD
+        guard unsafe epoll_ctl(descriptor.rawValue, operation, member, &event) == 0 else {
+            throw LoopError(code: .cannotArm, underlying: SystemError("epoll_ctl"))
+        }
+    }
+
+    /// Ceases to watch a member. Before it is closed: a duplicate of it elsewhere would keep it in the set. An event
+    /// already gathered is still delivered.
+    package borrowing func remove(_ member: CInt) {
+        _ = epoll_ctl(descriptor.rawValue, EPOLL_CTL_DEL, member, nil)
+    }
+
+    /// Takes what has happened, without waiting.
+    borrowing func collect(into gathering: UnsafeMutablePointer<Gathering>) {
+        let count = unsafe epoll_wait(descriptor.rawValue, found, Self.capacity, 0)
+        for index in 0..<max(0, Int(count)) { unsafe gathering.pointee.append(Ready(found[index])) }
+    }
+}
+
+extension Ready {
+    @unsafe fileprivate init(_ event: epoll_event) {
+        let what = unsafe event.events
+        unsafe self.init(
+            token: event.data.u64,
+            readable: what & (EPOLLIN.rawValue | EPOLLERR.rawValue | EPOLLHUP.rawValue) != 0,
+            closed: what & EPOLLRDHUP.rawValue != 0)
+    }
+}
+
+/// A watch of a descriptor in the loop's set; letting go of it ends it. Used on the loop's thread only.
+package struct SetWatch: ~Copyable {
+    private let loop: LoopExecutor
+    private let token: UInt64
+    private let descriptor: CInt
+    private let mode: WatchSet.Mode
+    private var isMember = false
+
+    /// Not armed yet. The descriptor stays the caller's and must stay open until the watch is disarmed or gone.
+    package init(_ descriptor: CInt, _ mode: WatchSet.Mode, token: UInt64, loop: LoopExecutor) {
+        self.loop = loop
+        self.token = token
+        self.descriptor = descriptor
+        self.mode = mode
+    }
+
+    deinit {
+        if isMember { loop.set.remove(descriptor) }
+    }
+
+    /// Starts to watch. What is true already counts: unread input is reported in the next turn.
+    package mutating func arm() throws(LoopError) {
+        try loop.set.arm(descriptor, mode, isMember: isMember, token: token)
+        isMember = true
+    }
+
+    /// Stops watching. An event already gathered is still delivered.
+    package mutating func disarm() {
+        if isMember { loop.set.remove(descriptor) }
+        isMember = false
+    }
+}
