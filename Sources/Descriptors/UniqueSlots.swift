@@ -40,11 +40,26 @@ package struct UniqueSlots<Element: ~Copyable>: ~Copyable {
         count = 0
     }
 
-    private mutating func grow() {
-        capacity = max(8, capacity + capacity / 2)
-        let larger = UnsafeMutablePointer<Element?>.allocate(capacity: capacity)
-        unsafe larger.moveInitialize(from: base, count: count)
+    /// Forgets free slots at the end, and their memory.
+    package mutating func removeFreeAtEnd() {
+        while count > 0, isFree(count - 1) { count -= 1 }
+        if count < capacity / 2 { move(to: count) }
+    }
+
+    private func isFree(_ index: Int) -> Bool {
+        switch unsafe base[index] {
+        case .some: false
+        case .none: true
+        }
+    }
+
+    private mutating func grow() { move(to: max(8, capacity + capacity / 2)) }
+
+    private mutating func move(to capacity: Int) {
+        self.capacity = capacity
+        let other = UnsafeMutablePointer<Element?>.allocate(capacity: capacity)
+        unsafe other.moveInitialize(from: base, count: count)
         unsafe base.deallocate()
-        unsafe base = larger
+        unsafe base = other
     }
 }

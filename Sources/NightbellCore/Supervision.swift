@@ -12,7 +12,7 @@ public struct Supervision: Sendable, Equatable {
     var clients = SlotMap<Client>()
     var sockets = SlotMap<ParkedSocket>()
     var users: [UserID: UserUsage] = [:]
-    var owners: [ClientIdentifier: Ownership] = [:]
+    var owners = Owners()
     /// How many identifiers have been given up so far.
     var identifiersGivenUp: UInt64 = 0
     var deadlines = DeadlineQueue()
@@ -50,14 +50,13 @@ public struct Supervision: Sendable, Equatable {
 
     /// Who an identifier belongs to, and which client goes by it now.
     struct Ownership: Sendable, Equatable {
-        // In this order there is no room between them.
         let user: UserID
         var client: ClientID?
         /// Its user has quit it, and nobody has started it since.
         var isQuit = false
         /// Names the ownership, for records of it.
         let number: UInt64
-        /// The number under which it was given up last; 0 while it is in use.
+        /// The number under which it was given up last; 0 while it is in use, which it is while it has a client.
         var givenUp: UInt64 = 0
     }
 
@@ -74,6 +73,13 @@ public struct Supervision: Sendable, Equatable {
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
         let pings = earlier(offloadSchedule.nextDeadline, offloadDeadlines.first?.instant)
         return earlier(earlier(own, schedule.nextDeadline), earlier(pings, launchDeadline))
+    }
+
+    /// Gives up memory that many clients and sockets needed which are gone. It takes time in proportion to those that are
+    /// not.
+    public mutating func giveMemoryBack() {
+        clients.giveMemoryBack()
+        sockets.giveMemoryBack()
     }
 
     /// Takes in one event. Wakes are gathered until `endTurn`.

@@ -57,7 +57,8 @@ final class Connection {
         self.key = key
         self.credentials = credentials
         readable = SetWatch(
-            socket.rawValue, .persistent, token: WatchToken(.connectionReadable, id: key).rawValue, loop: loop)
+            socket.rawValue, .persistent, token: WatchToken(.connectionReadable, id: key).rawValue, loop: loop
+        )
         self.loop = loop
         self.socket = socket
         try readable.arm()

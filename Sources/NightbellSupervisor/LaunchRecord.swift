@@ -4,24 +4,16 @@ import Glibc
 import Launching
 import NightbellCore
 
-/// What the edge keeps of a client that can be launched, as long as the core knows the client.
-final class LaunchRecord {
-    let client: ClientID
-    let identifier: String
+/// What the edge keeps of a client that can be launched, as long as the core knows the client. There may be thousands.
+struct LaunchRecord {
     /// How, and as whom.
     let recipe: LaunchRecipe
     /// What its last process has left.
     var state: [UInt8] = []
     /// Its launch, while it is under way.
     var attempt: LaunchAttempt?
-    /// Why it was found to be wrong, for people to read.
-    var problem: String?
 
-    init(_ client: ClientID, identifier: String, _ recipe: LaunchRecipe) {
-        self.client = client
-        self.identifier = identifier
-        self.recipe = recipe
-    }
+    init(_ recipe: LaunchRecipe) { self.recipe = recipe }
 }
 
 /// A launch that is under way: from the making of the process until it says who it is.
@@ -78,7 +70,8 @@ final class LaunchAttempt {
         _ process: borrowing ProcessHandle, _ client: ClientID, _ loop: LoopExecutor
     ) throws(LoopError) -> SetWatch {
         var exit = SetWatch(
-            process.rawValue, .oneShot, token: WatchToken(.launchExit, id: client.rawValue).rawValue, loop: loop)
+            process.rawValue, .oneShot, token: WatchToken(.launchExit, id: client.rawValue).rawValue,
+            loop: loop)
         try exit.arm()
         return exit
     }

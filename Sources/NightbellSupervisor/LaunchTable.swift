@@ -4,7 +4,15 @@ import NightbellCore
 /// The launch records of clients, by the slot of their ID, the settings that they share, and what was declared in
 /// advance.
 struct LaunchTable {
-    private var records: [LaunchRecord?] = []
+    private struct Entry {
+        /// Of the client's ID, whose slot is where this lies.
+        let generation: UInt32
+        var record: LaunchRecord
+    }
+
+    private var entries: [Entry?] = []
+    /// Why launches went wrong, for people to read, by the slots of the clients.
+    private var problems: [UInt32: String] = [:]
     var settings = LaunchSettings()
     /// Those that something can be started by.
     let declarations: [ClientIdentifier: Declaration]
@@ -16,34 +24,56 @@ struct LaunchTable {
     }
 
     subscript(client: ClientID) -> LaunchRecord? {
-        guard Int(client.slot) < records.count, let record = records[Int(client.slot)],
-            record.client == client
-        else { return nil }
-        return record
+        get { contains(client) ? entries[Int(client.slot)]?.record : nil }
+        set {
+            guard contains(client), let newValue else { return }
+            entries[Int(client.slot)]?.record = newValue
+        }
     }
 
-    /// The launch that an event of the loop is about, unless it is over.
-    subscript(token: WatchToken) -> LaunchRecord? {
-        guard Int(token.slot) < records.count, let record = records[Int(token.slot)],
-            token.names(record.client.rawValue)
-        else { return nil }
-        return record
+    private func contains(_ client: ClientID) -> Bool { self.client(inSlot: client.slot) == client }
+
+    private func client(inSlot slot: UInt32) -> ClientID? {
+        guard Int(slot) < entries.count, let entry = entries[Int(slot)] else { return nil }
+        return ClientID(rawValue: UInt64(entry.generation) << 32 | UInt64(slot))
+    }
+
+    /// The client whose launch an event of the loop is about, unless that is over.
+    func client(for token: WatchToken) -> ClientID? {
+        guard let client = client(inSlot: token.slot), token.names(client.rawValue) else { return nil }
+        return client
+    }
+
+    /// Why its last launch went wrong, if it did.
+    func problem(of client: ClientID) -> String? { contains(client) ? problems[client.slot] : nil }
+
+    mutating func note(problem: String?, of client: ClientID) {
+        if contains(client) { problems[client.slot] = problem }
     }
 
     /// Launches whose process has not said who it is.
-    var attempts: [LaunchAttempt] { records.compactMap { $0?.attempt }.filter { $0.introduction == nil } }
+    var attempts: [LaunchAttempt] {
+        entries.compactMap { $0?.record.attempt }.filter { $0.introduction == nil }
+    }
 
     /// - Precondition: its setting is one of `settings`.
-    mutating func insert(_ record: LaunchRecord) {
+    mutating func insert(_ record: LaunchRecord, of client: ClientID) {
         settings.enter(record.recipe.setting)
-        while records.count <= Int(record.client.slot) { records.append(nil) }
-        if let last = records[Int(record.client.slot)] { settings.leave(last.recipe.setting) }
-        records[Int(record.client.slot)] = record
+        if Int(client.slot) >= entries.capacity {
+            // An array left to itself doubles.
+            entries.reserveCapacity(Int(client.slot) + max(8, entries.count / 8))
+        }
+        while entries.count <= Int(client.slot) { entries.append(nil) }
+        if let last = entries[Int(client.slot)] { settings.leave(last.record.recipe.setting) }
+        entries[Int(client.slot)] = Entry(
+            generation: UInt32(truncatingIfNeeded: client.rawValue >> 32), record: record)
+        problems[client.slot] = nil
     }
 
     mutating func remove(_ client: ClientID) {
         guard let record = self[client] else { return }
         settings.leave(record.recipe.setting)
-        records[Int(client.slot)] = nil
+        entries[Int(client.slot)] = nil
+        problems[client.slot] = nil
     }
 }

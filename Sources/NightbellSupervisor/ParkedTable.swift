@@ -11,6 +11,8 @@ struct ParkedTable: ~Copyable {
         let generation: UInt32
         /// The slot of the client that it belongs to.
         let owner: UInt32
+        /// What its owner calls it.
+        let name: SocketNames.Name
         let isOffloaded: Bool
         var watching = Watching.not
 
@@ -35,8 +37,7 @@ struct ParkedTable: ~Copyable {
     private var slots = UniqueSlots<Held>()
     /// Those with a profile that `noteFired` was told of in this turn.
     private var fired: [SocketToken] = []
-    /// The names that owners gave; most sockets have none.
-    private var names: [UInt32: String] = [:]
+    private var names = SocketNames()
     private let loop: LoopExecutor
 
     init(loop: LoopExecutor) { self.loop = loop }
@@ -47,19 +48,23 @@ struct ParkedTable: ~Copyable {
     ) {
         while slots.count <= Int(token.slot) { slots.append(nil) }
         slots[Int(token.slot)] = Held(
-            descriptor: descriptor, generation: token.generation, owner: owner.slot, isOffloaded: isOffloaded)
-        if !name.isEmpty { names[token.slot] = name }
+            descriptor: descriptor, generation: token.generation, owner: owner.slot,
+            name: names.add(name, slot: token.slot), isOffloaded: isOffloaded)
     }
 
     /// Stops watching and closes the duplicate.
     mutating func remove(_ token: SocketToken) {
         guard contains(token) else { return }
         leaveSet(token)
-        if let held = slots[Int(token.slot)].take() { ForeignDescriptor.close(held.release()) }
-        names[token.slot] = nil
+        guard let held = slots[Int(token.slot)].take() else { return }
+        names.remove(held.name, slot: token.slot)
+        ForeignDescriptor.close(held.release())
     }
 
     func contains(_ token: SocketToken) -> Bool { self.token(inSlot: token.slot) == token }
+
+    /// Gives up memory that many sockets needed which are gone.
+    mutating func giveMemoryBack() { slots.removeFreeAtEnd() }
 
     // MARK: Watching
 
@@ -123,7 +128,13 @@ struct ParkedTable: ~Copyable {
         }
     }
 
-    func name(of token: SocketToken) -> String { names[token.slot] ?? "" }
+    func name(of token: SocketToken) -> String {
+        guard contains(token) else { return "" }
+        switch slots[Int(token.slot)] {
+        case .some(let held): return names.text(of: held.name, slot: token.slot)
+        case .none: return ""
+        }
+    }
 
     /// The socket that an event of the loop is about, unless it is gone.
     func token(for watch: WatchToken) -> SocketToken? {

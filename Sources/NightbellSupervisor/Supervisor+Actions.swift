@@ -59,9 +59,9 @@ extension Supervisor {
             thaw(client)
         case .kill(let client, let reason):
             kill(client, reason)
-        case .forget(let client):
+        case .forget(let client, let identifier):
             detach(client)
-            forget(client)
+            forget(client, identifier)
             if let user = supervision.user(of: client) ?? connection(of: client)?.credentials.uid {
                 unsafe earlyWaker.remove(client.slot, user: user)
             }

@@ -247,7 +247,7 @@ extension Supervisor {
         guard inFull else { return info }
         info.sockets = view.sockets.map(describe)
         if let specification = launch?.recipe.wire ?? record?.launch { info.launch = specification }
-        info.warnings = [record?.obstacle, launch?.problem].compactMap(\.self)
+        info.warnings = [record?.obstacle, launches.problem(of: client)].compactMap(\.self)
         let locks = record.flatMap { ProcFS.fileLocksHeld($0.process.pid) } ?? 0
         if locks > 0 { info.warnings.append("holds \(locks) file locks, also while it sleeps") }
         return info

@@ -86,10 +86,10 @@ extension Supervisor {
         let client = ClientIdentifier(hello.identifier).flatMap { supervision.client(named: $0) }
         if let client, let last = connection(of: client) {
             noticeEnd(of: last, before: newcomer)
-        } else if let client, let record = launches[client], let attempt = record.attempt,
+        } else if let client, let attempt = launches[client]?.attempt,
             newcomer.launched != client, newcomer.credentials.pid != attempt.pid, attempt.process.hasExited
         {
-            launchEnded(record)
+            launchEnded(client)
         }
         let pid = newcomer.credentials.pid
         guard clientProcesses.contains(pid),

@@ -30,10 +30,9 @@ extension Supervisor {
         case .none: break
         }
         if let recipe = record.recipe {
-            let launch = LaunchRecord(
-                client, identifier: record.registration.identifier.description, recipe)
+            var launch = LaunchRecord(recipe)
             launch.state = store.take(.state(client))?.record ?? []
-            launches.insert(launch)
+            launches.insert(launch, of: client)
         }
         switch record.presence {
         case .absent:

@@ -41,14 +41,14 @@ extension Supervisor {
     }
 
     /// What the edge keeps of a client that can be launched from now on, or in another way.
-    func note(_ client: ClientID, identifier: String, _ recipe: LaunchRecipe, state: [UInt8] = []) {
+    func note(_ client: ClientID, _ recipe: LaunchRecipe, state: [UInt8] = []) {
         var recipe = recipe
         let isNew: Bool
         (recipe.setting, isNew) = launches.settings.share(recipe.setting)
         if isNew { journal?.keep(recipe.setting) }
-        let record = LaunchRecord(client, identifier: identifier, recipe)
+        var record = LaunchRecord(recipe)
         record.state = state
-        launches.insert(record)
+        launches.insert(record, of: client)
     }
 
     /// Ends a turn. Where a client is launched in another way, its record says so by now.
@@ -78,8 +78,7 @@ extension Supervisor {
     func declared(_ client: ClientID) {
         guard let declaration = declaring else { preconditionFailure("it is being declared") }
         note(
-            client, identifier: declaration.registration.identifier.description,
-            LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false))
+            client, LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false))
         guard let journal, var bytes = recordBytes(of: client) else { return }
         bytes.presence = .absent
         journal.keep(client, bytes, connection: nil, &supervision)
@@ -95,7 +94,7 @@ extension Supervisor {
             let sockets = supervision.survivors(of: client).filter { parked.contains($0) }
             var order = try record.recipe.order()
             order.additions = [
-                "NIGHTBELL_IDENTIFIER": record.identifier, "NIGHTBELL_SOCKET": configuration.socketPath,
+                "NIGHTBELL_IDENTIFIER": identifier(of: client), "NIGHTBELL_SOCKET": configuration.socketPath,
             ]
             // Should all of us be gone one day, it can tell the next supervisor as its first process told us.
             if record.recipe.setting.content.isRecorded {
@@ -106,14 +105,14 @@ extension Supervisor {
             }
             FaultInjection.point("before a launch")
             let attempt = try begin(order, client, sockets)
-            record.attempt = attempt
-            record.problem = nil
+            launches[client]?.attempt = attempt
+            launches.note(problem: nil, of: client)
             keep(attempt, client)
             attempt.go()
             FaultInjection.point("after a launch")
         } catch {
-            record.problem = "\(error)"
-            log(.launches, .error, "cannot launch \(record.identifier): \(error)")
+            launches.note(problem: "\(error)", of: client)
+            log(.launches, .error, "cannot launch \(identifier(of: client)): \(error)")
             followUps.append(.ended(client, .failed))
         }
     }
@@ -168,36 +167,40 @@ extension Supervisor {
     }
 
     /// It is known whether its program runs.
-    func launchReported(_ record: LaunchRecord) {
-        switch record.attempt?.outcome() {
+    func launchReported(_ client: ClientID) {
+        let attempt = launches[client]?.attempt
+        switch attempt?.outcome() {
         case .failed(let error):
-            record.problem = "\(error)"
-            log(.launches, .error, "cannot launch \(record.identifier): \(error)")
+            launches.note(problem: "\(error)", of: client)
+            log(.launches, .error, "cannot launch \(identifier(of: client)): \(error)")
         case .runs:
-            journal?.forgetGate(record.client)
-            if let attempt = record.attempt { Launch.takeProtection(from: attempt.process) }
-            logger.debug("\(record.identifier) runs as pid \(record.attempt?.pid ?? 0)")
+            journal?.forgetGate(client)
+            if let attempt { Launch.takeProtection(from: attempt.process) }
+            logger.debug("\(identifier(of: client)) runs as pid \(attempt?.pid ?? 0)")
         case nil:
             break
         }
     }
 
     /// Its process has ended before it said who it is.
-    func launchEnded(_ record: LaunchRecord) {
-        launchReported(record)
+    func launchEnded(_ client: ClientID) {
+        launchReported(client)
+        let attempt = takeAttempt(client)
         do throws(SystemError) {
-            _ = try record.attempt?.exitStatus()
+            _ = try attempt?.exitStatus()
         } catch {
-            log(.launches, .error, "cannot wait for \(record.identifier): \(error)")
+            log(.launches, .error, "cannot wait for \(identifier(of: client)): \(error)")
         }
         // One that another worker has let in may have had nothing more to do.
-        let ending = record.attempt.flatMap { $0.introduction == nil ? nil : Self.ending(of: $0.process) }
-        endAttempt(record)
-        feed(.ended(record.client, ending ?? .failed))
+        let ending = attempt.flatMap { $0.introduction == nil ? nil : Self.ending(of: $0.process) }
+        if let attempt { end(attempt) }
+        feed(.ended(client, ending ?? .failed))
     }
 
-    private func endAttempt(_ record: LaunchRecord) {
-        if let attempt = record.attempt.take() { end(attempt) }
+    /// What becomes of it is no launch any more.
+    private func takeAttempt(_ client: ClientID) -> LaunchAttempt? {
+        defer { launches[client]?.attempt = nil }
+        return launches[client]?.attempt
     }
 
     func end(_ attempt: LaunchAttempt) {
@@ -231,14 +234,14 @@ extension Supervisor {
             let record = launches[client]
         else { preconditionFailure("a registration is answered while it is being handled") }
         let takesBack = candidate.takesSocketsBack
-        let attempt = record.attempt.take()
+        let attempt = takeAttempt(client)
         attempt?.end()
         if let attempt, attempt.connection != connection.key, let unused = connections[attempt.connection] {
             closeConnection(unused)
         }
         // Whoever takes over by itself may have been started in another way.
         if let recipe = candidate.recipe, attempt == nil {
-            note(client, identifier: record.identifier, recipe, state: record.state)
+            note(client, recipe, state: record.state)
         }
         let sockets = attempt?.sockets ?? supervision.survivors(of: client).filter { parked.contains($0) }
         let given = attempt != nil ? sockets[...] : takesBack ? sockets.prefix(Self.socketsGivenBack) : []
@@ -248,7 +251,7 @@ extension Supervisor {
         for token in sockets.dropFirst(given.count) {
             log(
                 .sockets, .notice,
-                "a parked socket of \(record.identifier) is closed: its new process does not take it")
+                "a parked socket of \(identifier(of: client)) is closed: its new process does not take it")
             followUps.append(
                 .message(.release(token), from: client, RequestKey(connection: key.connection, request: 0)))
         }

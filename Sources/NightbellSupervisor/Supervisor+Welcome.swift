@@ -12,7 +12,7 @@ extension Supervisor {
             preconditionFailure("a registration is answered while it is being handled")
         }
         if let recipe = candidate.recipe {
-            note(client, identifier: candidate.identifier, recipe)
+            note(client, recipe)
         }
         letIn(client, candidate, connection, key, nil)
     }
@@ -67,11 +67,8 @@ extension Supervisor {
         clientProcesses.insert(record.process.pid)
     }
 
-    func forget(_ client: ClientID) {
-        let name = connection(of: client)?.client?.identifier ?? launches[client]?.identifier
-        if let identifier = name.flatMap({ ClientIdentifier($0) }) {
-            journal?.forget(client, identifier, supervision)
-        }
+    func forget(_ client: ClientID, _ identifier: ClientIdentifier) {
+        journal?.forget(client, identifier, supervision)
         if let attempt = launches[client]?.attempt { end(attempt) }
         launches.remove(client)
     }
@@ -81,9 +78,11 @@ extension Supervisor {
     /// What there is to be known of a client that has no process.
     func recordBytes(of client: ClientID) -> ClientRecordBytes? {
         guard let registration = supervision.registration(of: client),
-            let registeredAt = supervision.registeredAt(client)
+            let registeredAt = supervision.registeredAt(client),
+            let owner = supervision.owner(of: registration.identifier)
         else { return nil }
-        var bytes = ClientRecordBytes(registration: registration, registeredAt: registeredAt)
+        var bytes = ClientRecordBytes(
+            registration: registration, registeredAt: registeredAt, ownership: owner.number)
         bytes.recipe = launches[client]?.recipe
         return bytes
     }

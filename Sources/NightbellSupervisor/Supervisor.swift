@@ -79,8 +79,8 @@ public actor Supervisor {
     var logLimiter = LogLimiter()
     /// Connections that have not said anything yet.
     var silent = SilentConnections()
-    /// The most connections and sockets at a time since memory was given back last.
-    var peakPopulation = 0
+    /// The most connections, and the most sockets, at a time since memory was given back last.
+    var peakPopulation = (connections: 0, sockets: 0)
     /// The memory that it took has not been given back yet.
     var hasTakenOver = false
 
@@ -305,9 +305,9 @@ public actor Supervisor {
         case .processExit:
             if let connection = connections[token] { processEnded(connection) }
         case .launchReport:
-            if let record = launches[token] { launchReported(record) }
+            if let client = launches.client(for: token) { launchReported(client) }
         case .launchExit:
-            if let record = launches[token] { launchEnded(record) }
+            if let client = launches.client(for: token) { launchEnded(client) }
         case .memoryPressure:
             relieveMemory()
         case .socket:

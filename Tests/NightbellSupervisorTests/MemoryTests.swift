@@ -41,7 +41,7 @@ import Testing
         let during = try observer.status().memoryBytes
         try dismiss(&clients, observer)
         let needed = during - before
-        #expect(needed > 2 << 20, "or this test shows nothing")
+        #expect(needed > 1 << 19, "or this test shows nothing")
         // At the end of the turn in which they were gone.
         var after = during
         let isGivenBack = try eventually {

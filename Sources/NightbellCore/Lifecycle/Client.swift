@@ -6,15 +6,24 @@ struct Client: Sendable, Equatable {
     var wakeLimitPolicy: WakeLimitPolicy
     var isLaunchable: Bool
     var exitsOnSuspend: Bool
-    /// It wants to be ended instead of suspended.
-    var hibernates = false
     var registeredAt: Instant
 
+    // In this order there is hardly any room between them.
     var lifecycle = Lifecycle.notRunning
+    /// It wants to be ended instead of suspended.
+    var hibernates = false
+    /// It is in `Supervision.touched`.
+    var isTouched = false
+    /// Some of its sockets have a keep-alive profile.
+    var hasProfiles = false
+    /// That wake was decided in this turn and is told at its end, so that all events of a turn make one wake.
+    var pendingWake: PendingWake?
+    /// What the wake with the last number was decided for, told or not.
+    var lastWakeReasons: WakeReasons = []
     var enteredStateAt: Instant
     /// When it last left the foreground.
     var backgroundSince: Instant
-    var sockets: [SocketToken] = []
+    var sockets = TokenList()
     /// Those that are to be armed at the next suspension. May name sockets released since.
     var unarmed: [SocketToken] = []
     var doings = Doings()
@@ -23,14 +32,6 @@ struct Client: Sendable, Equatable {
     var lastWakeID: UInt64 = 0
     /// The number of its latest request that was taken in.
     var lastRequest: UInt64 = 0
-    /// What the wake with the last number was decided for, told or not.
-    var lastWakeReasons: WakeReasons = []
-    /// It is in `Supervision.touched`.
-    var isTouched = false
-    /// Some of its sockets have a keep-alive profile.
-    var hasProfiles = false
-    /// That wake was decided in this turn and is told at its end, so that all events of a turn make one wake.
-    var pendingWake: PendingWake?
     var launches = Launches()
 
     struct KeepAlive: Sendable, Equatable {

@@ -114,7 +114,7 @@ extension Supervision {
     }
 
     public func sockets(of client: ClientID) -> [SocketToken] {
-        clients.contains(client.id) ? clients[client.id].sockets : []
+        clients.contains(client.id) ? Array(clients[client.id].sockets) : []
     }
 
     /// How it registered, as far as that is still of use.
@@ -161,7 +161,7 @@ extension Supervision {
         return ClientView(
             id: client, identifier: record.identifier, user: record.user, modes: record.modes,
             state: record.lifecycle.state, enteredStateAt: record.enteredStateAt,
-            registeredAt: record.registeredAt, holds: holds, sockets: record.sockets,
+            registeredAt: record.registeredAt, holds: holds, sockets: Array(record.sockets),
             keepAliveTimeout: record.keepAlive?.timeout, keepAliveWindow: keepAliveWindow(client),
             backgroundTasks: record.assertions.tasks.map(\.name),
             mediaPlays: record.assertions.mediaPlays(at: now), launches: launches(record), counters: counters)

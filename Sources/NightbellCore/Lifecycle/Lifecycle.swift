@@ -13,12 +13,38 @@ enum Lifecycle: Sendable, Equatable {
 
     /// A client that runs, and what keeps it from being suspended. Assertions are kept beside the life cycle.
     struct Background: Sendable, Equatable {
+        // Instants that are there or not, in half the room that optional ones take: every client has it.
+        private var entering = Progress.never
+        private var wakeID: UInt64 = 0
+        private var wakeUntil = Progress.never
+        private var hold = Progress.never
+
+        init(enteringUntil: Instant? = nil, wake: OpenWake? = nil, holdUntil: Instant? = nil) {
+            self.enteringUntil = enteringUntil
+            self.wake = wake
+            self.holdUntil = holdUntil
+        }
+
         /// `didEnterBackground` is under way and has until then.
-        var enteringUntil: Instant?
+        var enteringUntil: Instant? {
+            get { Progress.instant(entering) }
+            set { entering = Progress.word(newValue) }
+        }
+
         /// A wake that the client has not finished yet, and until when it may take.
-        var wake: OpenWake?
+        var wake: OpenWake? {
+            get { Progress.instant(wakeUntil).map { OpenWake(wakeID: wakeID, until: $0) } }
+            set {
+                wakeID = newValue?.wakeID ?? 0
+                wakeUntil = Progress.word(newValue?.until)
+            }
+        }
+
         /// Lingers, or waits to be suspended another time.
-        var holdUntil: Instant?
+        var holdUntil: Instant? {
+            get { Progress.instant(hold) }
+            set { hold = Progress.word(newValue) }
+        }
 
         struct OpenWake: Sendable, Equatable {
             var wakeID: UInt64

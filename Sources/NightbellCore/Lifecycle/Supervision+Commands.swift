@@ -117,7 +117,7 @@ extension Supervision {
     mutating func stop(at now: Instant, into actions: inout ActionBuffer) {
         guard !isStopping else { return }
         isStopping = true
-        let ids = mutated(.stopsInHashOrder) ? owners.values.compactMap(\.client?.id) : Array(clients.ids)
+        let ids = mutated(.stopsInHashOrder) ? Array(Set(clients.ids)) : Array(clients.ids)
         for id in ids where !mutated(.leavesAsleepOnStop) || !clients[id].lifecycle.mayBeFrozen {
             switch clients[id].lifecycle {
             case .dormant:

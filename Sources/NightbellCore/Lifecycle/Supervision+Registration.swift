@@ -115,7 +115,7 @@ extension Supervision {
         schedule.set(client.slot, to: nil)
         deadlines.set(client.slot, to: nil)
         actions.append(.trace(client, .gone))
-        actions.append(.forget(client))
+        actions.append(.forget(client, clients[client.id].identifier))
         guard let removed = clients.remove(client.id) else { return }
         users[removed.user]?.stateBytes -= Int(removed.launches.stateBytes)
         inherited[client] = nil

@@ -14,6 +14,8 @@ public struct Legacy: Sendable {
         public var presence = Presence.registered
         /// The size of the state that is kept for it.
         public var stateBytes = 0
+        /// The number of its ownership of its identifier, if there is nothing else that tells of it.
+        public var ownership: UInt64 = 0
 
         /// Whether it was asleep, or on its way there, as far as was written down.
         public var wasStopped: Bool {
@@ -107,7 +109,8 @@ public struct Legacy: Sendable {
         public var user: UserID
         /// Names the ownership.
         public var number: UInt64
-        /// The more, the later it was given up; 0 while it is in use.
+        /// The more, the later it was given up; 0 while it is in use. Then its client's record can tell of it, unless it
+        /// was quit.
         public var givenUp: UInt64
         /// Its user has quit it, and nobody has started it since.
         public var isQuit: Bool
@@ -165,6 +168,7 @@ extension Supervision {
         clients = SlotMap(
             try legacy.clients.map { (old) throws(LegacyError) in (old.id.id, try restored(old, at: now)) },
             after: forgetsNames ? 0 : legacy.clientGeneration)
+        for old in legacy.clients { lastOwnership = max(lastOwnership, old.ownership) }
         for old in legacy.clients { take(old) }
         sockets = SlotMap(
             try legacy.sockets.map { (old) throws(LegacyError) in (old.token.id, try restored(old)) },
@@ -211,8 +215,9 @@ extension Supervision {
     private mutating func take(_ old: Legacy.Client) {
         let identifier = old.registration.identifier
         if owners[identifier] == nil {
-            lastOwnership += 1
-            owners[identifier] = Ownership(user: old.registration.user, number: lastOwnership)
+            let number = old.ownership == 0 ? lastOwnership + 1 : old.ownership
+            lastOwnership = max(lastOwnership, number)
+            owners[identifier] = Ownership(user: old.registration.user, number: number)
             users[old.registration.user, default: UserUsage()].identifiers += 1
         }
         owners[identifier]?.client = old.id

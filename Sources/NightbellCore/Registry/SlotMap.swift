@@ -102,6 +102,13 @@ package struct SlotMap<Element: Sendable>: Sendable {
         return elements.removeLast()
     }
 
+    /// Gives up room for elements that are gone. What there is of each slot stays: names are not used again.
+    package mutating func giveMemoryBack() {
+        guard elements.count < elements.capacity / 2 else { return }
+        elements = elements.withRoom
+        owners = owners.withRoom
+    }
+
     package func contains(_ id: SlotID) -> Bool {
         guard Int(id.slot) < slots.count else { return false }
         let slot = slots[Int(id.slot)]
@@ -136,3 +143,13 @@ package struct SlotMap<Element: Sendable>: Sendable {
 }
 
 extension SlotMap: Equatable where Element: Equatable {}
+
+extension Array {
+    /// The same with room for an eighth more.
+    fileprivate var withRoom: [Element] {
+        var array: [Element] = []
+        array.reserveCapacity(count + Swift.max(8, count / 8))
+        array += self
+        return array
+    }
+}

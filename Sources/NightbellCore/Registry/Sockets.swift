@@ -100,14 +100,42 @@ public enum SocketCondition: Sendable, Hashable {
 /// A socket that the supervisor holds a duplicate of.
 struct ParkedSocket: Sendable, Equatable {
     let owner: ClientID
-    let tag: SocketTag
-    let isStream: Bool
-    let survives: Bool
-    var condition: SocketCondition = .held
-    /// There is more about it in `Supervision.offloads`.
-    var hasProfile = false
     /// Where it stands in its owner's list.
     var index: Int32
+    let tag: SocketTag
+    var condition: SocketCondition
+    private var flags: Flags
+
+    /// 16 bytes in all: there may be tens of thousands.
+    private struct Flags: OptionSet {
+        let rawValue: UInt8
+
+        static let isStream = Flags(rawValue: 1)
+        static let survives = Flags(rawValue: 2)
+        static let hasProfile = Flags(rawValue: 4)
+    }
+
+    init(
+        owner: ClientID, tag: SocketTag, isStream: Bool, survives: Bool, condition: SocketCondition = .held,
+        index: Int32
+    ) {
+        self.owner = owner
+        self.index = index
+        self.tag = tag
+        self.condition = condition
+        flags = isStream ? .isStream : []
+        if survives { flags.insert(.survives) }
+    }
+
+    var isStream: Bool { flags.contains(.isStream) }
+
+    var survives: Bool { flags.contains(.survives) }
+
+    /// There is more about it in `Supervision.offloads`.
+    var hasProfile: Bool {
+        get { flags.contains(.hasProfile) }
+        set { if newValue { flags.insert(.hasProfile) } else { flags.remove(.hasProfile) } }
+    }
 
     /// After these conditions were reported, nothing more can happen to it.
     func isFinal(_ conditions: Conditions) -> Bool {

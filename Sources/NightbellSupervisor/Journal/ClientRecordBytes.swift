@@ -3,10 +3,12 @@ import NightbellCore
 
 /// Who a client is: what does not change while its process lives. Kept with its control connection, if it has one.
 struct ClientRecordBytes {
-    private static let version: UInt8 = 3
+    private static let version: UInt8 = 4
 
     var registration: Registration
     var registeredAt: Instant
+    /// The number of its ownership of its identifier.
+    var ownership: UInt64
     var wantsWakeWord = false
     /// What it said of how it was started, if that is not how it would be launched. Encoded as on the wire.
     var launch: [UInt8] = []
@@ -27,8 +29,9 @@ struct ClientRecordBytes {
         case welcomed = 3
     }
 
-    init(registration: Registration, registeredAt: Instant) {
+    init(registration: Registration, registeredAt: Instant, ownership: UInt64) {
         self.registration = registration
+        self.ownership = ownership
         self.registeredAt = registeredAt
     }
 
@@ -40,6 +43,7 @@ struct ClientRecordBytes {
         writer.write(registration.wakeLimitPolicy == .terminate)
         writer.write(registration.exitsOnSuspend)
         writer.write(UInt64(bitPattern: registeredAt.nanoseconds))
+        writer.write(ownership)
         writer.write(wantsWakeWord)
         writer.write(launch)
         writer.write(presence.rawValue)
@@ -63,6 +67,7 @@ struct ClientRecordBytes {
         registration.exitsOnSuspend = try reader.read()
         let registeredAt: UInt64 = try reader.read()
         self.registeredAt = Instant(nanoseconds: Int64(bitPattern: registeredAt))
+        ownership = try reader.read()
         wantsWakeWord = try reader.read()
         launch = try reader.read()
         guard let presence = Presence(rawValue: try reader.read()) else {

@@ -110,8 +110,8 @@ final class Journal {
         raise(General.clientGeneration, to: client.rawValue >> 32)
         store(client, supervision)
         forgetEndedOwnerships(&supervision)
-        keepOwner(of: record.registration.identifier, supervision)
         link.put(.client(client), record.bytes, descriptor: connection)
+        keepOwner(of: record.registration.identifier, supervision)
         link.flush()
     }
 
@@ -123,8 +123,10 @@ final class Journal {
         for number in supervision.takeEndedOwnerships() { link.remove(.owner(number)) }
     }
 
+    /// Whom an identifier belongs to; if the record of its client does not say so.
     func keepOwner(of identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
         guard let owner = supervision.owner(of: identifier) else { return }
+        if owner.givenUp == 0, !owner.isQuit { return link.remove(.owner(owner.number)) }
         link.put(.owner(owner.number), OwnerRecordBytes.bytes(of: owner))
     }
 
@@ -223,6 +225,7 @@ final class Journal {
         legacy.clients = records.clients.map { id, record in
             var client = Legacy.Client(
                 id: id, registration: record.registration, registeredAt: record.registeredAt)
+            client.ownership = record.ownership
             client.tasks = records.tasks[id] ?? []
             client.stateBytes = records.stateSizes[id] ?? 0
             switch record.presence {

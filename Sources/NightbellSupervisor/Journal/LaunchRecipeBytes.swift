@@ -2,7 +2,7 @@ import Keeper
 import Launching
 
 extension LaunchRecipe {
-    private static let version: UInt8 = 1
+    private static let version: UInt8 = 2
 
     static func bytes(arguments: ArraySlice<String>, output: String?) -> [UInt8] {
         var writer = RecordWriter(version: version)
@@ -26,7 +26,7 @@ extension LaunchRecipe {
 }
 
 extension LaunchSetting {
-    private static let version: UInt8 = 1
+    private static let version: UInt8 = 2
 
     static func bytes(of content: Content) -> [UInt8] {
         var writer = RecordWriter(version: version)

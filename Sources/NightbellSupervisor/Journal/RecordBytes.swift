@@ -1,7 +1,7 @@
 import Keeper
 
-/// Writes a record: numbers of a fixed length, the least significant byte first, and texts with their length before
-/// them.
+/// Writes a record: numbers by seven bits a byte, the least significant first, because most are small; and texts with
+/// their length before them.
 struct RecordWriter {
     private(set) var bytes: [UInt8]
 
@@ -11,24 +11,25 @@ struct RecordWriter {
 
     mutating func write(_ value: UInt8) { bytes.append(value) }
     mutating func write(_ value: Bool) { bytes.append(value ? 1 : 0) }
-    mutating func write(_ value: UInt16) { bytes.append(number: UInt64(value), bytes: 2) }
-    mutating func write(_ value: UInt32) { bytes.append(number: UInt64(value), bytes: 4) }
-    mutating func write(_ value: UInt64) { bytes.append(number: value, bytes: 8) }
+    mutating func write(_ value: UInt16) { write(UInt64(value)) }
+    mutating func write(_ value: UInt32) { write(UInt64(value)) }
 
-    mutating func write(_ blob: [UInt8]) {
-        write(count: blob.count)
-        bytes += blob
-    }
-
-    /// How many of something follow. Seven bits a byte, the least significant first: as a rule it is one byte.
-    mutating func write(count: Int) {
-        var rest = UInt32(clamping: count)
+    mutating func write(_ value: UInt64) {
+        var rest = value
         while rest > 0x7F {
             write(UInt8(truncatingIfNeeded: rest) | 0x80)
             rest >>= 7
         }
         write(UInt8(rest))
     }
+
+    mutating func write(_ blob: [UInt8]) {
+        write(count: blob.count)
+        bytes += blob
+    }
+
+    /// How many of something follow.
+    mutating func write(count: Int) { write(UInt32(clamping: count)) }
 
     mutating func write(_ text: String) { write(Array(text.utf8)) }
 }
@@ -65,18 +66,23 @@ struct RecordReader {
         return position..<position + count
     }
 
-    /// There are thousands of them to read before anybody is served.
-    private mutating func number(_ count: Int) throws(RecordError) -> UInt64 {
-        var number: UInt64 = 0
-        for index in try take(count).reversed() { number = number << 8 | UInt64(record[index]) }
-        return number
-    }
+    mutating func read() throws(RecordError) -> UInt8 { record[try take(1).lowerBound] }
+    mutating func read() throws(RecordError) -> Bool { try read() != (0 as UInt8) }
+    mutating func read() throws(RecordError) -> UInt16 { try readNumber() }
+    mutating func read() throws(RecordError) -> UInt32 { try readNumber() }
+    mutating func read() throws(RecordError) -> UInt64 { try readNumber() }
 
-    mutating func read() throws(RecordError) -> UInt8 { UInt8(try number(1)) }
-    mutating func read() throws(RecordError) -> Bool { try number(1) != 0 }
-    mutating func read() throws(RecordError) -> UInt16 { UInt16(try number(2)) }
-    mutating func read() throws(RecordError) -> UInt32 { UInt32(try number(4)) }
-    mutating func read() throws(RecordError) -> UInt64 { try number(8) }
+    private mutating func readNumber<Number: FixedWidthInteger>() throws(RecordError) -> Number {
+        var number: UInt64 = 0
+        for shift in stride(from: UInt64(0), to: 64, by: 7) {
+            let byte: UInt8 = try read()
+            number |= UInt64(byte & 0x7F) << shift
+            guard byte < 0x80 else { continue }
+            guard let number = Number(exactly: number) else { throw problem("has too large a number") }
+            return number
+        }
+        throw problem("has a number that does not end")
+    }
 
     mutating func read() throws(RecordError) -> [UInt8] { Array(record[try take(try readCount())]) }
 
@@ -84,15 +90,7 @@ struct RecordReader {
         String(decoding: record[try take(try readCount())], as: UTF8.self)
     }
 
-    mutating func readCount() throws(RecordError) -> Int {
-        var count: UInt64 = 0
-        for shift in stride(from: UInt64(0), to: 35, by: 7) {
-            let byte: UInt8 = try read()
-            count |= UInt64(byte & 0x7F) << shift
-            if byte < 0x80 { return Int(count) }
-        }
-        throw problem("has a count that does not end")
-    }
+    mutating func readCount() throws(RecordError) -> Int { Int(try readNumber() as UInt32) }
 
     /// Nothing may be left.
     func end() throws(RecordError) {

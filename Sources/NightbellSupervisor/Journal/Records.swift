@@ -29,7 +29,7 @@ extension RecordKey {
 
 /// The background tasks that a client holds, with the requests that began them.
 enum TaskRecordBytes {
-    private static let version: UInt8 = 2
+    private static let version: UInt8 = 3
 
     static func bytes(of tasks: [Legacy.Task]) -> [UInt8] {
         var writer = RecordWriter(version: version)
@@ -57,7 +57,7 @@ enum TaskRecordBytes {
 
 /// What an adopted socket is. Kept with the duplicate itself.
 struct SocketRecordBytes {
-    private static let version: UInt8 = 3
+    private static let version: UInt8 = 4
 
     var socket: Legacy.Socket
     var name: String
@@ -93,7 +93,7 @@ struct SocketRecordBytes {
 
 /// Whom an identifier belongs to.
 enum OwnerRecordBytes {
-    private static let version: UInt8 = 3
+    private static let version: UInt8 = 4
 
     static func bytes(of owner: Legacy.Owner) -> [UInt8] {
         var writer = RecordWriter(version: version)

@@ -21,7 +21,7 @@ extension RecordKey {
 
 /// The kernel's keep-alives of a socket as they were, kept while others are set.
 enum FormerOptionsBytes {
-    private static let version: UInt8 = 1
+    private static let version: UInt8 = 2
 
     static func bytes(of former: TCPKeepAlive) -> [UInt8] {
         var writer = RecordWriter(version: version)

@@ -67,14 +67,15 @@ extension World {
             guard let client = client(id) else { return }
             var kept = Legacy.Client(id: id, registration: client.registration, registeredAt: now)
             kept.progress = (core.progress(of: id), core.figures(of: id))
+            kept.ownership = core.owner(of: client.registration.identifier)?.number ?? 0
             held.clients[id] = kept
             held.clientGeneration = max(held.clientGeneration, UInt32(id.rawValue >> 32))
             keepOwner(of: client.registration.identifier)
         case .close(let token):
             held.sockets[token] = nil
             held.offloads[token] = nil
-        case .forget(let id):
-            if let client = held.clients[id] { keepOwner(of: client.registration.identifier) }
+        case .forget(let id, let identifier):
+            if held.clients[id] != nil { keepOwner(of: identifier) }
             held.clients[id] = nil
             held.gone = core.figuresOfGone
         case .park, .launch, .rejoined, .declared, .keepState, .dropState:
@@ -87,7 +88,9 @@ extension World {
 
     mutating func keepOwner(of identifier: ClientIdentifier) {
         for number in core.takeEndedOwnerships() { held.owners[number] = nil }
-        if let owner = core.owner(of: identifier) { held.owners[owner.number] = owner }
+        guard let owner = core.owner(of: identifier) else { return }
+        // The record of its client says it.
+        held.owners[owner.number] = owner.givenUp == 0 && !owner.isQuit ? nil : owner
     }
 
     mutating func keep(

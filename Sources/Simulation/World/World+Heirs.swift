@@ -11,6 +11,7 @@ extension World {
             var kept = Legacy.Client(id: id, registration: client.registration, registeredAt: now)
             kept.progress = (core.progress(of: id), core.figures(of: id))
             kept.presence = .absent
+            kept.ownership = core.owner(of: client.registration.identifier)?.number ?? 0
             held.clients[id] = kept
             held.clientGeneration = max(held.clientGeneration, UInt32(id.rawValue >> 32))
             keepOwner(of: client.registration.identifier)
