@@ -26,6 +26,8 @@ package struct Interest: OptionSet, Sendable, Hashable {
     package static let read = Interest(rawValue: 1 << 0)
     package static let write = Interest(rawValue: 1 << 1)
     package static let closed = Interest(rawValue: 1 << 2)
+    /// `read` and `closed`, for thousands in a row: a literal of both is put together by generic code.
+    package static let readOrClosed = Interest(rawValue: 1 << 0 | 1 << 2)
 }
 
 package enum WatchMode: Sendable, Hashable {

@@ -31,8 +31,7 @@ struct ParkedTable: ~Copyable {
             ? WatchToken(.offloadedSocket, id: token.rawValue)
             : WatchToken(.socket, id: token.rawValue, owner: owner.slot)
         let watch = try loop.watch(
-            descriptor.rawValue, [.read, .closed], .edge,
-            token: watchToken.rawValue)
+            descriptor.rawValue, .readOrClosed, .edge, token: watchToken.rawValue)
         while slots.count <= Int(token.slot) { slots.append(nil) }
         slots[Int(token.slot)] = Held(watch: watch, descriptor: descriptor, generation: token.generation)
         if !name.isEmpty { names[token.slot] = name }
