@@ -40,17 +40,14 @@ package enum ForeignDescriptor {
 
     /// Whether close(2) may take longer than a moment.
     package static func mayBlock(_ descriptor: CInt) -> Bool {
-        let type = clinux_file_type(descriptor)
-        guard type >= 0 else { return true }
-        switch mode_t(type) {
-        case 0, S_IFIFO: return false
-        case S_IFSOCK: break
-        default: return true
-        }
         var linger = linger()
         var length = socklen_t(MemoryLayout<linger>.size)
-        guard unsafe getsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, &length) == 0 else { return true }
-        return linger.l_onoff != 0 && linger.l_linger > 0
+        if unsafe getsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, &length) == 0 {
+            return linger.l_onoff != 0 && linger.l_linger > 0
+        }
+        guard errno == ENOTSOCK else { return true }
+        let type = clinux_file_type(descriptor)
+        return type != 0 && mode_t(truncatingIfNeeded: type) != S_IFIFO
     }
 }
 

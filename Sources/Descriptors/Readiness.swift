@@ -26,6 +26,18 @@ package enum Poll {
         wait(descriptor, timeoutMilliseconds: 0)
     }
 
+    /// As above, of each of them, with one system call for all.
+    package static func now(_ descriptors: [CInt]) -> [Readiness] {
+        let events = events(of: [.readable, .peerClosed, .writable])
+        var entries = descriptors.map { pollfd(fd: $0, events: events, revents: 0) }
+        while unsafe poll(&entries, nfds_t(entries.count), 0) == -1 {
+            // There are more than this process may have descriptors by now.
+            if errno == EINVAL { return descriptors.map { now($0) } }
+            precondition(errno == EINTR || errno == ENOMEM, "poll: errno \(errno)")
+        }
+        return entries.map { readiness(of: $0.revents) }
+    }
+
     /// Waits until something of `interest` (or a hang-up or error, which always count) is true of the
     /// descriptor, or for the time given; -1 waits for ever. Empty when the time is over.
     package static func wait(

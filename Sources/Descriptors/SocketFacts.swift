@@ -88,23 +88,23 @@ package struct SocketFacts: Sendable, Hashable {
         package var isListening = false
         /// Only told of streams.
         package var isConnected = false
-        package var hasError = false
         package var isPollable = true
 
+        /// Whether an error is pending is not among it: that is asked of all of them at once, with `Poll`.
+        ///
         /// `EBADF`: it is not open.
         package init(inspecting descriptor: CInt) throws(SystemError) {
             guard let type = SocketFacts.option(SO_TYPE, of: descriptor) else {
                 let facts = try SocketFacts(inspecting: descriptor)
                 isSocket = facts.isSocket
                 isStream = facts.isStream
-                hasError = facts.readiness.contains(.error)
                 isPollable = facts.isPollable
                 return
             }
             isStream = type == CInt(SOCK_STREAM.rawValue)
-            isListening = SocketFacts.option(SO_ACCEPTCONN, of: descriptor) == 1
             isConnected = isStream && SocketAddressText.hasPeer(descriptor)
-            hasError = Poll.now(descriptor).contains(.error)
+            // What has a peer does not listen.
+            isListening = !isConnected && SocketFacts.option(SO_ACCEPTCONN, of: descriptor) == 1
         }
     }
 

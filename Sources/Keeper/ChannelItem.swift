@@ -46,7 +46,10 @@ package struct ChannelPacket: Sendable {
     package static let version: UInt8 = 1
     /// What goes through a socket's queue as one packet with the kernel's default sizes, and some room.
     package static let capacity = 160 * 1_024
-    /// What is said together, so that memory for more is not needed: a longer record goes alone.
+    /// What is said together, so that memory for more is not needed: a longer record goes alone. As many sockets as
+    /// there can be descriptors in a packet, with names as long as they may be.
+    package static let longestTogether = 32_768
+    /// What memory is kept for.
     package static let usualLength = 4_096
     /// The longest record.
     package static let longestRecord = capacity - headerLength - itemLength
@@ -68,7 +71,7 @@ package struct ChannelPacket: Sendable {
 
     /// Whether there is no room for a record of this length, with a descriptor, any more.
     package func isFull(for length: Int, maximumDescriptors: Int) -> Bool {
-        !isEmpty && bytes.count + Self.itemLength + length > Self.usualLength
+        !isEmpty && bytes.count + Self.itemLength + length > Self.longestTogether
             || descriptors.count >= maximumDescriptors
     }
 
@@ -105,8 +108,12 @@ package struct ChannelPacket: Sendable {
         _ code: UInt8, _ key: RecordKey = RecordKey(kind: 0, id: 0), _ record: ArraySlice<UInt8> = [],
         flag: Bool = false
     ) {
-        bytes += [code, key.kind, flag ? 1 : 0, 0]
-        bytes.append(number: UInt64(record.count), bytes: 4)
+        if bytes.count + Self.itemLength + record.count > Self.usualLength {
+            // At once, and so large that it is given back as a whole: growing step by step leaves pieces behind.
+            bytes.reserveCapacity(Self.longestTogether)
+        }
+        let head = UInt64(code) | UInt64(key.kind) << 8 | (flag ? 1 << 16 : 0)
+        bytes.append(number: head | UInt64(record.count) << 32, bytes: 8)
         bytes.append(number: key.id, bytes: 8)
         bytes += record
     }
@@ -115,17 +122,17 @@ package struct ChannelPacket: Sendable {
     package static func items(in bytes: [UInt8]) throws(ChannelError) -> [ChannelItem] {
         guard bytes.count >= headerLength else { throw .wrongLength }
         guard bytes[0] == version else { throw .version(bytes[0]) }
-        var rest = bytes[headerLength...]
         var items: [ChannelItem] = []
-        while !rest.isEmpty {
-            guard rest.count >= itemLength else { throw .wrongLength }
-            let head = Array(rest.prefix(itemLength))
-            rest = rest.dropFirst(itemLength)
-            let length = Int(head[4..<8].number)
-            guard length <= rest.count else { throw .wrongLength }
-            let key = RecordKey(kind: head[1], id: head[8..<16].number)
-            items.append(try item(head[0], key, rest.prefix(length), flag: head[2] == 1))
-            rest = rest.dropFirst(length)
+        var position = headerLength
+        while position < bytes.count {
+            let start = position + itemLength
+            guard start <= bytes.count else { throw .wrongLength }
+            let length = Int(bytes.number(at: position + 4, bytes: 4))
+            guard length <= bytes.count - start else { throw .wrongLength }
+            let key = RecordKey(kind: bytes[position + 1], id: bytes.number(at: position + 8, bytes: 8))
+            let record = bytes[start..<start + length]
+            items.append(try item(bytes[position], key, record, flag: bytes[position + 2] == 1))
+            position = start + length
         }
         return items
     }
@@ -156,7 +163,18 @@ package struct ChannelPacket: Sendable {
 extension [UInt8] {
     /// Least significant byte first.
     package mutating func append(number: UInt64, bytes: Int) {
-        for byte in 0..<bytes { append(UInt8(truncatingIfNeeded: number >> UInt64(8 * byte))) }
+        unsafe Swift.withUnsafeBytes(of: number.littleEndian) { unsafe append(contentsOf: $0.prefix(bytes)) }
+    }
+
+    /// What `append` has written there.
+    func number(at start: Int, bytes: Int) -> UInt64 {
+        var number: UInt64 = 0
+        var index = start + bytes
+        while index > start {
+            index -= 1
+            number = number << 8 | UInt64(self[index])
+        }
+        return number
     }
 }
 

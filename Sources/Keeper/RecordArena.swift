@@ -174,8 +174,8 @@ struct RecordArena: Sendable {
     private mutating func move(_ bytes: [UInt8], from chunk: UInt32) {
         var offset = 0
         while offset < bytes.count {
-            let length = Self.headLength + Int(Self.number(bytes, offset + 13, 4))
-            let key = RecordKey(kind: bytes[offset], id: Self.number(bytes, offset + 1, 8))
+            let length = Self.headLength + Int(bytes.number(at: offset + 13, bytes: 4))
+            let key = RecordKey(kind: bytes[offset], id: bytes.number(at: offset + 1, bytes: 8))
             // It is another's place if this one was taken out.
             if let slot = slot(of: key, at: Place(chunk: chunk, offset: UInt32(offset))) {
                 let place = room(for: length)
@@ -190,16 +190,17 @@ struct RecordArena: Sendable {
 
     private func key(at place: Place) -> RecordKey {
         let (chunk, start) = (Int(place.chunk), Int(place.offset))
-        return RecordKey(kind: chunks[chunk].bytes[start], id: Self.number(chunks[chunk].bytes, start + 1, 8))
+        let id = chunks[chunk].bytes.number(at: start + 1, bytes: 8)
+        return RecordKey(kind: chunks[chunk].bytes[start], id: id)
     }
 
     private func descriptor(at place: Place) -> CInt {
-        let number = Self.number(chunks[Int(place.chunk)].bytes, Int(place.offset) + 9, 4)
+        let number = chunks[Int(place.chunk)].bytes.number(at: Int(place.offset) + 9, bytes: 4)
         return CInt(bitPattern: UInt32(truncatingIfNeeded: number))
     }
 
     private func length(at place: Place) -> Int {
-        Int(Self.number(chunks[Int(place.chunk)].bytes, Int(place.offset) + 13, 4))
+        Int(chunks[Int(place.chunk)].bytes.number(at: Int(place.offset) + 13, bytes: 4))
     }
 
     private func wholeLength(at place: Place) -> Int { Self.headLength + length(at: place) }
@@ -207,17 +208,6 @@ struct RecordArena: Sendable {
     private func whole(at place: Place) -> ArraySlice<UInt8> {
         let start = Int(place.offset)
         return chunks[Int(place.chunk)].bytes[start..<start + wholeLength(at: place)]
-    }
-
-    /// The least significant byte is the first.
-    private static func number(_ bytes: [UInt8], _ start: Int, _ count: Int) -> UInt64 {
-        var number: UInt64 = 0
-        var index = start + count
-        while index > start {
-            index -= 1
-            number = number << 8 | UInt64(bytes[index])
-        }
-        return number
     }
 
     // MARK: The table

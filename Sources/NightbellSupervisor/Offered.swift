@@ -16,6 +16,14 @@ struct Offered: ~Copyable {
         names.append(name)
     }
 
+    /// The number of one that was not passed on yet; -1 if it was.
+    func descriptor(_ index: Int) -> CInt {
+        switch descriptors[index] {
+        case .some(let descriptor): descriptor.rawValue
+        case .none: -1
+        }
+    }
+
     /// A profile that comes with the next descriptor to be appended.
     mutating func note(_ profile: OfferedProfile) { profiles[descriptors.count] = profile }
 

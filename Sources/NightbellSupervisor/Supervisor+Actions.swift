@@ -132,7 +132,7 @@ extension Supervisor {
                     // Offered again, because nobody had said that it was adopted.
                     ForeignDescriptor.close(descriptor)
                 case .success(let token):
-                    keep(token, client, key.request, index, name, descriptor.rawValue)
+                    keep(token, key.request, index, name, descriptor.rawValue)
                     if let profile { keepOffload(token, profile) }
                     parked.insert(
                         descriptor, as: token, of: client, name: name, isOffloaded: profile != nil)
@@ -173,13 +173,10 @@ extension Supervisor {
     }
 
     private func keep(
-        _ token: SocketToken, _ client: ClientID, _ request: UInt64, _ index: UInt16, _ name: String,
-        _ descriptor: CInt
+        _ token: SocketToken, _ request: UInt64, _ index: UInt16, _ name: String, _ descriptor: CInt
     ) {
-        guard let journal, let tag = supervision.tag(of: token) else { return }
-        let socket = Legacy.Socket(
-            token: token, owner: client, tag: tag, isStream: supervision.isStream(token), request: request,
-            index: index, survives: supervision.survives(token))
+        guard let journal, let socket = ask({ $0.legacySocket(token, request: request, index: index) })
+        else { return }
         journal.keep(socket, name: name, descriptor: descriptor)
     }
 

@@ -251,6 +251,7 @@ extension Supervisor {
     /// Takes the descriptors out of the packet, and looks at each.
     private func inspectOffered(_ handOver: WireHandOver) -> Result<[SocketOffer], InvalidMessage> {
         var offers: [SocketOffer] = []
+        offers.reserveCapacity(handOver.sockets.count)
         for socket in handOver.sockets {
             guard let tag = SocketTag(socket.tag) else {
                 return .failure(InvalidMessage(wire: WireError(.invalidArgument, "a tag is not known")))
@@ -268,7 +269,14 @@ extension Supervisor {
                 return .failure(InvalidMessage(wire: error))
             }
         }
+        lookForErrors(&offers)
         return .success(offers)
+    }
+
+    /// Sockets only: other files' drivers and servers may take their time to answer.
+    private func lookForErrors(_ offers: inout [SocketOffer]) {
+        let readiness = Poll.now(offers.indices.map { offers[$0].isSocket ? offered.descriptor($0) : -1 })
+        for index in offers.indices { offers[index].hasPendingError = readiness[index].contains(.error) }
     }
 
     /// Why the kernel dropped descriptors: is it our table that is full, or was it the packet?
@@ -358,8 +366,7 @@ extension SocketOffer {
             let facts = try SocketFacts.Brief(inspecting: descriptor)
             self.init(
                 tag: tag, isPollable: facts.isPollable, isSocket: facts.isSocket, isStream: facts.isStream,
-                isListening: facts.isListening, isConnected: facts.isConnected,
-                hasPendingError: facts.hasError)
+                isListening: facts.isListening, isConnected: facts.isConnected)
         } catch {
             guard error.code != EMFILE, error.code != ENFILE else { throw error }
             self.init(tag: tag, isPollable: false)

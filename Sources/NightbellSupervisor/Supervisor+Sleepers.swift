@@ -11,7 +11,7 @@ extension Supervisor {
     /// of its cgroup. The kernel does not tell of that, and asking again and again would keep an idle supervisor
     /// awake; so it is asked when somebody wants to know, and when the client says something.
     func lookAtSleeper(_ client: ClientID) {
-        guard supervision.state(of: client) == .suspended, let record = connection(of: client)?.client,
+        guard ask({ $0.state(of: client) }) == .suspended, let record = connection(of: client)?.client,
             record.obstacle == nil
         else { return }
         // It runs because we have let it; it is told of its wake in this turn.

@@ -22,8 +22,13 @@ final class StateLog: @unchecked Sendable {
     func tellOfHeldBack() { limiter.logHeldBack(logger) }
 }
 
-/// What outlives the supervisor.
+/// What is known, and what of it outlives the supervisor.
 extension Supervisor {
+    /// Asks the core something for each of thousands: as a stored property of a class it would be copied for the question,
+    /// with a reference counted for each of its tables.
+    @inline(__always)
+    func ask<Answer>(_ question: (inout Supervision) -> Answer) -> Answer { question(&supervision) }
+
     static func openIdentifiers(
         _ configuration: SupervisorConfiguration, _ log: StateLog, _ logger: Logger
     ) throws(SupervisorError) -> IdentifierStore? {

@@ -106,18 +106,12 @@ extension Supervisor {
         guard let journal, let bytes = recordBytes(of: client, record, connection) else { return }
         if connection.launched == nil { journal.forgetProcess(client) }
         let sockets = record.bequest == nil ? [] : supervision.sockets(of: client)
-        journal.forgetRequests(of: sockets.compactMap { token in keptSocket(token, client) })
+        journal.forgetRequests(
+            of: sockets.compactMap { token in
+                ask { $0.legacySocket(token) }.map { ($0, parked.name(of: token)) }
+            })
         journal.noteEnds(client, supervision)
         journal.keep(client, bytes, connection: connection.socket.rawValue, &supervision)
-    }
-
-    private func keptSocket(_ token: SocketToken, _ client: ClientID) -> (Legacy.Socket, String)? {
-        guard let tag = supervision.tag(of: token) else { return nil }
-        let socket = Legacy.Socket(
-            token: token, owner: client, tag: tag, isStream: supervision.isStream(token), request: 0,
-            index: 0,
-            survives: supervision.survives(token))
-        return (socket, parked.name(of: token))
     }
 
     /// It knows that it is welcome, and what it was given, or will: it lies in its queue, whatever becomes of us.

@@ -347,7 +347,7 @@ public actor Supervisor {
     /// or somebody who shares it, has taken what there was since.
     private func socketFired(_ token: SocketToken, _ ready: Ready) {
         guard let descriptor = parked.descriptor(of: token) else { return }
-        let sleeper = supervision.certainToThaw(by: token)
+        let sleeper = ask { $0.certainToThaw(by: token) }
         parked.noteFired(token)
         var conditions = Conditions(Poll.now(descriptor))
         if conditions.isEmpty, sleeper != nil { conditions = ready.readable ? .readable : .peerClosed }

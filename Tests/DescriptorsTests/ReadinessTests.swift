@@ -16,6 +16,17 @@ import Testing
         #expect(Poll.now(pair.first.rawValue).contains(.hangUp))
     }
 
+    @Test func manyAreToldApart() throws {
+        let pair = try SeqPacketSocket.pair()
+        let (reader, writer) = try makePipe()
+        reader.close()
+        defer { writer.close() }
+        #expect(try pair.second.send([1]))
+        let all = Poll.now([pair.first.rawValue, -1, writer.rawValue, pair.second.rawValue, 1 << 20])
+        #expect(all == [[.readable, .writable], [], [.writable, .error], .writable, .invalid])
+        #expect(Poll.now([]) == [])
+    }
+
     @Test func aPipeWithoutReaderHasAnError() throws {
         let (reader, writer) = try makePipe()
         reader.close()

@@ -74,6 +74,26 @@ import Testing
         }
     }
 
+    @Test("What is adopted together is said in one packet, whatever the names")
+    func oneForMany() throws {
+        let pair = try SeqPacketSocket.pair()
+        try pair.separate { keeper, worker in
+            let link = KeeperLink(worker)
+            let count = 250
+            for number in 0..<count {
+                // As long as that of a socket with the longest name.
+                link.put(
+                    RecordKey(kind: 20, id: UInt64(number)), [UInt8](repeating: 1, count: 96), descriptor: 0)
+            }
+            link.flush()
+            var buffer = PacketBuffer(capacity: ChannelPacket.capacity)
+            _ = try keeper.receive(into: &buffer)
+            #expect(try ChannelPacket.items(in: buffer.bytes).count == count)
+            #expect(buffer.descriptorCount == count)
+            #expect(try keeper.receive(into: &buffer) == .wouldBlock)
+        }
+    }
+
     @Test("A keeper that is gone keeps nobody waiting")
     func broken() throws {
         let pair = try SeqPacketSocket.pair()

@@ -70,6 +70,26 @@ import Testing
         try supervisor.stop()
     }
 
+    /// Errors are looked for of all of them at once.
+    @Test func aPendingErrorIsThatOfItsOwnSocket() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let good = try (0..<2).map { _ in try Pair.unix() }
+        let noSocket = try Pair.pipe()
+        defer { withExtendedLifetime((good, noSocket)) {} }
+        let failed = try Pair.udp(connected: true)
+        failed.closeFar()
+        // The kernel answers that nobody is there.
+        try #require(send(failed.near, "?", 1, 0) == 1)
+        try #require(
+            Poll.wait(failed.near, for: .readable, timeoutMilliseconds: 10_000).contains(.error))
+        let adoptions = try client.handOverAny([
+            good[0].near, noSocket.near, failed.near, good[1].near,
+        ])
+        #expect(adoptions.map(\.error.code) == [.unspecified, .notASocket, .socketError, .unspecified])
+        try supervisor.stop()
+    }
+
     @Test func modeNotDeclared() throws {
         let pair = try Pair.tcp()
         defer { withExtendedLifetime(pair) {} }

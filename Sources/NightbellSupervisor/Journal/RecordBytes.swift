@@ -5,8 +5,11 @@ import Keeper
 struct RecordWriter {
     private(set) var bytes: [UInt8]
 
-    init(version: UInt8) {
-        bytes = [version]
+    /// - Parameter capacity: for those of which there are thousands; one that is too small grows.
+    init(version: UInt8, capacity: Int = 1) {
+        bytes = []
+        bytes.reserveCapacity(capacity)
+        bytes.append(version)
     }
 
     mutating func write(_ value: UInt8) { bytes.append(value) }

@@ -63,7 +63,7 @@ struct SocketRecordBytes {
     var name: String
 
     var bytes: [UInt8] {
-        var writer = RecordWriter(version: Self.version)
+        var writer = RecordWriter(version: Self.version, capacity: 32 + name.utf8.count)
         writer.write(socket.owner.rawValue)
         writer.write(socket.tag.number)
         writer.write(socket.isStream)
@@ -88,6 +88,18 @@ struct SocketRecordBytes {
             request: try reader.read(), index: try reader.read(), survives: try reader.read())
         name = try reader.read()
         try reader.end()
+    }
+}
+
+extension Supervision {
+    /// What is to be known of a socket to go on with it.
+    ///
+    /// - Parameter request: with which it was handed over; 0: it was not by the process that there is.
+    func legacySocket(_ token: SocketToken, request: UInt64 = 0, index: UInt16 = 0) -> Legacy.Socket? {
+        guard let owner = owner(of: token), let tag = tag(of: token) else { return nil }
+        return Legacy.Socket(
+            token: token, owner: owner, tag: tag, isStream: isStream(token), request: request, index: index,
+            survives: survives(token))
     }
 }
 
