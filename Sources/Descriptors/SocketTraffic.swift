@@ -120,6 +120,9 @@ package enum SocketTraffic {
         return Int(queued) + count <= Int(SocketOption.sendBuffer.value(of: descriptor) ?? 0) / 4
     }
 
+    /// Whether urgent data is what comes next. What is copied ends before it, and taking what lies behind it loses it.
+    package static func isAtMark(_ descriptor: CInt) -> Bool { sockatmark(descriptor) == 1 }
+
     /// Nobody sends or receives on this connection any more.
     package static func breakOff(_ descriptor: CInt) {
         _ = shutdown(descriptor, CInt(SHUT_RDWR))

@@ -150,6 +150,7 @@ extension Supervisor {
     private func judgeStream(_ token: SocketToken, _ descriptor: CInt, _ judgement: inout Judgement) {
         var allowance = supervision.noiseAllowance(token, at: now)
         while true {
+            if SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
             switch SocketTraffic.peek(descriptor, into: &offload.buffer, isLocal: offload[token].isLocal) {
             case .nothing:
                 return
@@ -171,7 +172,8 @@ extension Supervisor {
                     return judgement.rest = .significant(.readable)
                 }
                 FaultInjection.point("offload: after noise is taken")
-                let isAll = length == count && count < offload.buffer.count
+                let isAll =
+                    length == count && count < offload.buffer.count && !SocketTraffic.isAtMark(descriptor)
                 if judgement.rest != .nothing || isAll { return }
             }
         }

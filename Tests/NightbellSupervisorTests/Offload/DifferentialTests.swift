@@ -50,7 +50,7 @@ import Testing
             let left = Array(stream[noise...])
             let read = scene.pair.receivedBytes(left.count)
             guard read == left else {
-                let info = try scene.info()
+                let info = try Self.info(scene)
                 #expect(
                     read == left,
                     """
@@ -63,13 +63,18 @@ import Testing
             try scene.client.finish(wake)
             try scene.client.ready(try scene.client.prepare(), lending: shape.lent(scene.token))
         }
-        let info = try scene.info()
+        let info = try Self.info(scene)
         #expect(info.counters.wakes == UInt64(wakes))
         // Each counts once; white space, however much of it is there together.
         let counted = info.offload.answered + info.offload.absorbed
         #expect(shape == .xmpp ? counted <= UInt64(pieces) : counted == UInt64(pieces))
         print("\(shape): \(sent) bytes sent, \(absorbed) absorbed, \(sent - absorbed) read, \(wakes) wakes")
         try scene.stop()
+    }
+
+    /// Asked on a connection of its own: one on which nobody has said Hello for minutes is closed.
+    private static func info(_ scene: OffloadScene) throws -> WireClientInfo {
+        try WireClient(scene.supervisor).show(OffloadScene.name)
     }
 
     /// In pieces of any size; what the supervisor answers is thrown away.

@@ -153,6 +153,25 @@ import Testing
         try scene.stop()
     }
 
+    /// The kernel gives what lies before urgent data by itself, and forgets what is skipped.
+    @Test(arguments: ["nop\n", ""]) func urgentDataIsTheOwners(before: String) throws {
+        let scene = try OffloadScene(try .tcp(), .lines())
+        let far = scene.pair.far
+        if !before.isEmpty { try scene.pair.send(before) }
+        #expect(Glibc.send(far, "!", 1, Int32(MSG_OOB)) == 1)
+        try scene.pair.send("nop\n")
+        var urgent: UInt8 = 0
+        let look = Int32(MSG_OOB | MSG_PEEK | MSG_DONTWAIT)
+        try #require(eventually { recv(scene.pair.near, &urgent, 1, look) == 1 })
+        try scene.client.goToSleep()
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].readable)
+        #expect(recv(scene.pair.near, &urgent, 1, Int32(MSG_OOB | MSG_DONTWAIT)) == 1)
+        #expect(urgent == UInt8(ascii: "!") && scene.received(4) == "nop\n")
+        #expect(try scene.counters().absorbed == (before.isEmpty ? 0 : 1))
+        try scene.stop()
+    }
+
     /// Whoever takes the bytes takes what comes with them.
     @Test(arguments: [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM].map { Int($0.rawValue) })
     func noiseThatBringsADescriptorIsTheOwners(type: Int) throws {
