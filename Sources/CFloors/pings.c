@@ -22,11 +22,38 @@ static uint64_t due_at(int64_t since_start, size_t count, int64_t interval) {
     return (uint64_t)((__int128)since_start * (int64_t)count / interval);
 }
 
-// The pause to the next one, in milliseconds.
-static int pause_for(uint64_t next, int64_t since_start, size_t count, int64_t interval) {
-    int64_t at = (int64_t)((__int128)next * interval / (int64_t)count);
-    int64_t left = (at - since_start) / 1000000;
-    return left < 1 ? 1 : left > 100 ? 100 : (int)left;
+// A loop that says something on many connections, one after the other and evenly spread, and listens in between.
+struct beat {
+    const struct cfloors_pings *pings;
+    size_t count;
+    int64_t interval;
+    // When it began, and how long it has run; 0 before it is told to run.
+    int64_t start, passed;
+    uint64_t next;
+};
+
+// Whether it goes on. What is to be said now is said for `next` up to, not including, `due`.
+static int goes_on(struct beat *beat, uint64_t *due) {
+    uint32_t order = __atomic_load_n(&beat->pings->order, __ATOMIC_ACQUIRE);
+    *due = beat->next;
+    if (order != cfloors_pings_run) return order != cfloors_pings_end;
+    int64_t now = cfloors_now();
+    if (beat->start == 0) beat->start = now;
+    beat->passed = now - beat->start;
+    *due = due_at(beat->passed, beat->count, beat->interval);
+    return 1;
+}
+
+// Waits until something arrives, or is to be said. How many events there are; -1: errno tells.
+static int listen_for(const struct beat *beat, int set, struct epoll_event *events) {
+    int64_t pause = 20;
+    if (beat->start != 0) {
+        int64_t at = (int64_t)((__int128)beat->next * beat->interval / (int64_t)beat->count);
+        int64_t left = (at - beat->passed) / 1000000;
+        pause = left < 1 ? 1 : left > 100 ? 100 : left;
+    }
+    int ready = epoll_wait(set, events, most_events, (int)pause);
+    return ready < 0 && errno == EINTR ? 0 : ready;
 }
 
 int cfloors_ping_peer(int listener, size_t count, int64_t interval, struct cfloors_pings *pings) {
@@ -42,24 +69,15 @@ int cfloors_ping_peer(int listener, size_t count, int64_t interval, struct cfloo
         __atomic_store_n(&pings->connected, index + 1, __ATOMIC_RELEASE);
     }
     struct epoll_event events[most_events];
-    int64_t start = 0;
-    uint64_t next = 0;
-    for (;;) {
-        uint32_t order = __atomic_load_n(&pings->order, __ATOMIC_ACQUIRE);
-        int timeout = 20;
-        if (order == cfloors_pings_end) return 0;
-        if (order == cfloors_pings_run) {
-            int64_t now = cfloors_now();
-            if (start == 0) start = now;
-            for (uint64_t due = due_at(now - start, count, interval); next < due; next++) {
-                size_t index = next % count;
-                pinged_at[index] = cfloors_now();
-                if (say(sockets[index], their_ping)) pings->sent++; else pings->irregular++;
-            }
-            timeout = pause_for(next, now - start, count, interval);
+    struct beat beat = {.pings = pings, .count = count, .interval = interval};
+    for (uint64_t due; goes_on(&beat, &due);) {
+        for (; beat.next < due; beat.next++) {
+            size_t index = beat.next % count;
+            pinged_at[index] = cfloors_now();
+            if (say(sockets[index], their_ping)) pings->sent++; else pings->irregular++;
         }
-        int ready = epoll_wait(set, events, most_events, timeout);
-        if (ready < 0 && errno != EINTR) return errno;
+        int ready = listen_for(&beat, set, events);
+        if (ready < 0) return errno;
         for (int event = 0; event < ready; event++) {
             size_t index = events[event].data.u64;
             char bytes[64];
@@ -82,6 +100,7 @@ int cfloors_ping_peer(int listener, size_t count, int64_t interval, struct cfloo
             }
         }
     }
+    return 0;
 }
 
 int cfloors_pinger(const int *sockets, size_t count, int64_t interval, struct cfloors_pings *pings) {
@@ -92,22 +111,13 @@ int cfloors_pinger(const int *sockets, size_t count, int64_t interval, struct cf
         if (epoll_ctl(set, EPOLL_CTL_ADD, sockets[index], &event) != 0) return errno;
     }
     struct epoll_event events[most_events];
-    int64_t start = 0;
-    uint64_t next = 0;
-    for (;;) {
-        uint32_t order = __atomic_load_n(&pings->order, __ATOMIC_ACQUIRE);
-        int timeout = 20;
-        if (order == cfloors_pings_end) return 0;
-        if (order == cfloors_pings_run) {
-            int64_t now = cfloors_now();
-            if (start == 0) start = now;
-            for (uint64_t due = due_at(now - start, count, interval); next < due; next++) {
-                if (!say(sockets[next % count], our_ping)) return errno;
-            }
-            timeout = pause_for(next, now - start, count, interval);
+    struct beat beat = {.pings = pings, .count = count, .interval = interval};
+    for (uint64_t due; goes_on(&beat, &due);) {
+        for (; beat.next < due; beat.next++) {
+            if (!say(sockets[beat.next % count], our_ping)) return errno;
         }
-        int ready = epoll_wait(set, events, most_events, timeout);
-        if (ready < 0 && errno != EINTR) return errno;
+        int ready = listen_for(&beat, set, events);
+        if (ready < 0) return errno;
         for (int event = 0; event < ready; event++) {
             int socket = sockets[events[event].data.u64];
             char bytes[64];
@@ -117,4 +127,5 @@ int cfloors_pinger(const int *sockets, size_t count, int64_t interval, struct cf
             }
         }
     }
+    return 0;
 }

@@ -8,6 +8,8 @@ package enum SocketTraffic {
         /// So many bytes were copied, and remain where they are. Of a datagram: all there are, or more than there was
         /// room for.
         case bytes(Int)
+        /// More than bytes: descriptors come along, or credentials. Whoever takes the bytes takes these as well.
+        case accompanied
         /// Nothing follows any more.
         case end
         case nothing
@@ -15,8 +17,20 @@ package enum SocketTraffic {
         case failed(CInt)
     }
 
+    /// Whether more than bytes can come out of a socket, as is so for Unix sockets.
+    package static func mayCarryDescriptors(_ descriptor: CInt) -> Bool {
+        var domain: CInt = 0
+        var length = socklen_t(MemoryLayout<CInt>.size)
+        return unsafe getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0
+            && domain == AF_UNIX
+    }
+
     /// Copies the beginning of a stream.
-    package static func peek(_ descriptor: CInt, into buffer: inout [UInt8]) -> Peeked {
+    ///
+    /// - Parameter isLocal: whether it `mayCarryDescriptors`, which is looked for then.
+    package static func peek(_ descriptor: CInt, into buffer: inout [UInt8], isLocal: Bool = false) -> Peeked
+    {
+        if isLocal, isAccompanied(descriptor, &buffer) { return .accompanied }
         let flags = CInt(MSG_PEEK | MSG_DONTWAIT)
         let count = unsafe buffer.withUnsafeMutableBytes { bytes in
             unsafe recv(descriptor, bytes.baseAddress, bytes.count, flags)
@@ -25,10 +39,27 @@ package enum SocketTraffic {
         return count == 0 ? .end : .bytes(count)
     }
 
+    /// Whether descriptors or credentials come with what would be copied; they stay where they are.
+    private static func isAccompanied(_ descriptor: CInt, _ buffer: inout [UInt8]) -> Bool {
+        unsafe buffer.withUnsafeMutableBytes { bytes in
+            var vector = unsafe iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)
+            return unsafe withUnsafeMutablePointer(to: &vector) { vector in
+                // With no room for them, the kernel says that something was left out.
+                var message = unsafe msghdr()
+                unsafe message.msg_iov = vector
+                unsafe message.msg_iovlen = 1
+                let count = unsafe recvmsg(descriptor, &message, CInt(MSG_PEEK | MSG_DONTWAIT))
+                return unsafe count >= 0 && message.msg_flags & CInt(MSG_CTRUNC) != 0
+            }
+        }
+    }
+
     /// Copies the next datagram, and where it came from. An empty one is one, too.
     package static func peekDatagram(
-        _ descriptor: CInt, into buffer: inout [UInt8], from sender: inout SocketAddress
+        _ descriptor: CInt, into buffer: inout [UInt8], from sender: inout SocketAddress,
+        isLocal: Bool = false
     ) -> Peeked {
+        if isLocal, isAccompanied(descriptor, &buffer) { return .accompanied }
         let flags = CInt(MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC)
         let count = unsafe buffer.withUnsafeMutableBytes { bytes in
             unsafe sender.withMutable { address, length in
@@ -88,6 +119,9 @@ package enum SocketTraffic {
         // The kernel counts what it needs for its own book-keeping, too.
         return Int(queued) + count <= Int(SocketOption.sendBuffer.value(of: descriptor) ?? 0) / 4
     }
+
+    /// Whether urgent data is what comes next. What is copied ends before it, and taking what lies behind it loses it.
+    package static func isAtMark(_ descriptor: CInt) -> Bool { sockatmark(descriptor) == 1 }
 
     /// Nobody sends or receives on this connection any more.
     package static func breakOff(_ descriptor: CInt) {

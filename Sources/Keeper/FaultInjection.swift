@@ -7,6 +7,10 @@ package enum FaultInjection {
         /// How many places are still passed; below zero: none is left to die at.
         private static let countdown = Atomic<Int>(-1)
 
+        /// What the names of the places that count begin with: `NIGHTBELL_FAULT_AT`, or anything.
+        private static let beginning =
+            unsafe getenv("NIGHTBELL_FAULT_AT").map { unsafe String(cString: $0) } ?? ""
+
         /// Dies at the place with this number, counted from 1 and from now on.
         package static func arm(_ number: Int) {
             countdown.store(number, ordering: .relaxed)
@@ -22,7 +26,9 @@ package enum FaultInjection {
 
         /// A place between two steps, either of which may be the last.
         package static func point(_ name: StaticString) {
-            guard countdown.load(ordering: .relaxed) > 0 else { return }
+            guard countdown.load(ordering: .relaxed) > 0, name.description.hasPrefix(beginning) else {
+                return
+            }
             guard countdown.subtract(1, ordering: .relaxed).newValue == 0 else { return }
             if unsafe getenv("NIGHTBELL_FAULT_SAID") != nil {
                 let line = Array("dies \(name)\n".utf8)

@@ -160,16 +160,20 @@ extension Supervisor {
         return false
     }
 
+    /// Of a welcome: it is one packet, and state, tokens and names come first.
+    private static let roomForProfiles = 32_768
+
     private func legacy(_ bequest: Bequest, of client: ClientID) -> WireLegacy {
         var legacy = WireLegacy()
         if let state = launches[client]?.state, !state.isEmpty { legacy.state = WireState(state) }
         legacy.launched = bequest.wasLaunched
+        var room = Self.roomForProfiles
         legacy.sockets = bequest.sockets.map { token in
             WireLegacy.Socket.with {
                 $0.token = token.rawValue
                 $0.name = parked.name(of: token)
                 if let tag = supervision.tag(of: token) { $0.tag = tag.wire }
-                if let profile = bequeathedProfile(token) { $0.profile = profile }
+                if let profile = bequeathedProfile(token, room: &room) { $0.profile = profile }
             }
         }
         return legacy

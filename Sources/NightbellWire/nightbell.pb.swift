@@ -1159,7 +1159,8 @@ package nonisolated struct WireLegacy: Sendable {
 
     package var name: String = String()
 
-    /// as it was handed over, if it was with one
+    /// As it was handed over, if it was with one. Left out from where all of them would be longer than 32,768 bytes; its
+    /// pings are dealt with all the same.
     package var profile: WireProfile {
       get {_profile ?? WireProfile()}
       set {_profile = newValue}
@@ -1296,7 +1297,7 @@ package nonisolated struct WireRelease: Sendable {
 ///
 /// A client that says ReadyToSuspend vouches for its sockets with a profile: that what it has read and written both end
 /// with a whole message, and that it waits for no answer to a ping of its own. Whoever is suspended by force is woken by
-/// everything that arrives.
+/// everything that arrives. Encoded, it has at most 4,096 bytes.
 package nonisolated struct WireProfile: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

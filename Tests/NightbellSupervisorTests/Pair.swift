@@ -17,9 +17,9 @@ final class Pair {
     /// Children of other tests must not have copies: what we close would stay open.
     private static func kind(_ type: __socket_type) -> Int32 { Int32(type.rawValue | SOCK_CLOEXEC.rawValue) }
 
-    static func unix() throws -> Pair {
+    static func unix(_ type: __socket_type = SOCK_STREAM) throws -> Pair {
         var ends: [Int32] = [-1, -1]
-        guard socketpair(AF_UNIX, kind(SOCK_STREAM), 0, &ends) == 0 else {
+        guard socketpair(AF_UNIX, kind(type), 0, &ends) == 0 else {
             throw failure("socketpair")
         }
         return Pair(near: ends[0], far: ends[1])

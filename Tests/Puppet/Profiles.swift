@@ -23,8 +23,11 @@ extension Puppet {
         case "imap": return .imap(interval: interval, answerWithin: within)
         case "lines":
             let pings = interval != nil
+            // So that the profile is so long.
+            let padding = words.value("padding").flatMap(Int.init).map { String(repeating: "x", count: $0) }
             return .line(
-                [.init("ping", reply: "pong"), .init("nop")], ping: pings ? "PING" : "",
+                [.init("ping", reply: "pong"), .init("nop")] + [padding].compactMap { $0.map { .init($0) } },
+                ping: pings ? "PING" : "",
                 answer: pings ? "PONG" : "", end: .newline, interval: interval, answerWithin: within)
         case "tcp":
             let probes = words.value("probes").flatMap(Int.init)

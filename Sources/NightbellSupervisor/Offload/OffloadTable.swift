@@ -10,6 +10,8 @@ struct OffloadedSocket: Sendable {
     var profile: Profile
     /// The other end of a stream.
     var peer: Endpoint?
+    /// Descriptors may come with what it says.
+    var isLocal = false
     /// What the owner has lent for the sleep that comes, and gets back after it.
     var lent = Lent.nothing
     /// It slept, and is still to be told what became of what it had lent.

@@ -19,6 +19,7 @@ extension Supervisor {
         }
         let isTakenUp = offload[token].isActive
         offload[token].peer = SocketAddress(peerOf: descriptor).flatMap { Endpoint($0) }
+        offload[token].isLocal = SocketTraffic.mayCarryDescriptors(descriptor)
         if !isTakenUp {
             offload[token].profile.begin(lending: offload[token].lent)
             offload[token].isActive = true
@@ -116,7 +117,8 @@ extension Supervisor {
         } else {
             switch offload[token].profile.transport {
             case .stream: judgeStream(token, descriptor, &judgement)
-            case .datagram: judgeDatagrams(token, descriptor, &judgement)
+            case .datagram:
+                judgeDatagrams(token, descriptor, isEnded: conditions.contains(.peerClosed), &judgement)
             }
             switch judgement.rest {
             case .nothing, .partial:
@@ -148,9 +150,12 @@ extension Supervisor {
     private func judgeStream(_ token: SocketToken, _ descriptor: CInt, _ judgement: inout Judgement) {
         var allowance = supervision.noiseAllowance(token, at: now)
         while true {
-            switch SocketTraffic.peek(descriptor, into: &offload.buffer) {
+            if SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
+            switch SocketTraffic.peek(descriptor, into: &offload.buffer, isLocal: offload[token].isLocal) {
             case .nothing:
                 return
+            case .accompanied:
+                return judgement.rest = .significant(.readable)
             case .end:
                 return judgement.rest = .significant([.readable, .peerClosed])
             case .failed:
@@ -166,7 +171,9 @@ extension Supervisor {
                     // Somebody who shares the socket reads it: nothing is known of it any more.
                     return judgement.rest = .significant(.readable)
                 }
-                let isAll = length == count && count < offload.buffer.count
+                FaultInjection.point("offload: after noise is taken")
+                let isAll =
+                    length == count && count < offload.buffer.count && !SocketTraffic.isAtMark(descriptor)
                 if judgement.rest != .nothing || isAll { return }
             }
         }
@@ -215,9 +222,11 @@ extension Supervisor {
         let output = offload.output
         guard !output.isEmpty else { return true }
         var sent = SocketTraffic.Sent.nothing
+        FaultInjection.point("offload: before an answer")
         if output.count <= 64 || SocketTraffic.hasRoom(descriptor, for: output.count) {
             sent = SocketTraffic.send(output, on: descriptor)
         }
+        FaultInjection.point("offload: after an answer")
         switch sent {
         case .all:
             return true
@@ -234,13 +243,23 @@ extension Supervisor {
         return false
     }
 
-    private func judgeDatagrams(_ token: SocketToken, _ descriptor: CInt, _ judgement: inout Judgement) {
+    private func judgeDatagrams(
+        _ token: SocketToken, _ descriptor: CInt, isEnded: Bool, _ judgement: inout Judgement
+    ) {
         var allowance = supervision.noiseAllowance(token, at: now)
         var sender = SocketAddress()
+        let isLocal = offload[token].isLocal
         while true {
-            switch SocketTraffic.peekDatagram(descriptor, into: &offload.buffer, from: &sender) {
+            let peeked = SocketTraffic.peekDatagram(
+                descriptor, into: &offload.buffer, from: &sender, isLocal: isLocal)
+            switch peeked {
             case .nothing, .end:
                 return
+            case .bytes(0) where isEnded:
+                // Behind the last one there is an empty one, again and again.
+                return
+            case .accompanied:
+                return judgement.rest = .significant(.readable)
             case .failed:
                 return judgement.rest = .significant([.readable, .error])
             case .bytes(let count):
@@ -304,11 +323,13 @@ extension Supervisor {
             offload[token].pingRandom = random
             journal?.notePing(random, of: token)
         }
+        FaultInjection.point("offload: before a ping")
         var sent = SocketTraffic.Sent.nothing
         let isStream = offload[token].profile.transport == .stream
         if !isStream || output.count <= 64 || SocketTraffic.hasRoom(descriptor, for: output.count) {
             sent = SocketTraffic.send(output, on: descriptor)
         }
+        FaultInjection.point("offload: after a ping")
         switch sent {
         case .all:
             return

@@ -7,6 +7,9 @@ import SwiftProtobuf
 
 /// Profiles come with sockets, and go with them.
 extension Supervisor {
+    /// As long as it may be in a message.
+    private static let longestProfile = 4_096
+
     /// Whether the profile that comes with a socket fits; it does not have to be right for the core to say no.
     func inspectProfile(of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer) {
         guard offer.tag == .voip, offer.isSocket, !offer.isListening else {
@@ -14,6 +17,12 @@ extension Supervisor {
         }
         let transport: Transport = offer.isStream ? .stream : .datagram
         do {
+            // Thousands of sockets may come with one each, and it is kept as it came.
+            let bytes: [UInt8] = try socket.profile.serializedBytes()
+            guard bytes.count <= Self.longestProfile else {
+                offered.note(problem: "a profile has at most \(Self.longestProfile) bytes")
+                return offer.profileRefusal = .invalidProfile
+            }
             let settings = try offload.settings(for: socket.profile, over: transport)
             if socket.encrypted, settings.needsPlainText, !TCPState.hasKernelTLS(descriptor) {
                 return offer.profileRefusal = .opaqueSocket
@@ -24,7 +33,10 @@ extension Supervisor {
                 offered.note(problem: "the profile \(settings.name): \(error)")
                 return offer.profileRefusal = .profileNotForThis
             }
-            let bytes: [UInt8] = try socket.profile.serializedBytes()
+            if case .tcp = settings, TCPKeepAlive(of: descriptor) == nil {
+                offered.note(problem: "the profile tcp: not a TCP connection")
+                return offer.profileRefusal = .profileNotForThis
+            }
             offered.note(OfferedProfile(settings: settings, transport: transport, bytes: bytes))
             offer.hasProfile = true
         } catch let problem as ProfileProblem {
@@ -74,9 +86,11 @@ extension Supervisor {
             })
     }
 
-    /// The profile of a socket that a process has left to the next one.
-    func bequeathedProfile(_ token: SocketToken) -> WireProfile? {
-        guard offload.contains(token), !offload[token].bytes.isEmpty else { return nil }
+    /// The profile of a socket that a process has left to the next one, if there is room for it.
+    func bequeathedProfile(_ token: SocketToken, room: inout Int) -> WireProfile? {
+        guard offload.contains(token), !offload[token].bytes.isEmpty, offload[token].bytes.count <= room
+        else { return nil }
+        room -= offload[token].bytes.count
         do {
             return try WireProfile(serializedBytes: offload[token].bytes)
         } catch {

@@ -55,6 +55,30 @@ import Testing
         try supervisor.stop()
     }
 
+    /// Together they are longer than a packet may be.
+    @Test func longProfilesOfManySocketsKeepNobodyFromComingBack() throws {
+        let supervisor = try TestSupervisor(suspension: .none)
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        let peers = try (0..<45).map { try first.park("flow\($0)", "survives profile=lines padding=3000") }
+        defer { for peer in peers { close(peer) } }
+        try first.say("hibernate")
+        try first.say("background")
+        try supervisor.reaches(.dormant, name)
+        try peers[44].say("ping\nnews\n")
+        try hears("pong\n", peers[44])
+        let next = try actor.returns()
+        #expect(try next.event("wake").contains("reasons=socket sockets=flow44:readable"))
+        try next.command("read flow44")
+        #expect(try next.event("read").hasPrefix("read flow44 5 "))
+        // The last has its profile all the same.
+        try next.say("hibernate")
+        try supervisor.reaches(.dormant, name)
+        try peers[44].say("ping\n")
+        try hears("pong\n", peers[44])
+        try supervisor.stop()
+    }
+
     @Test func peerThatFallsSilentHasAProcessMade() throws {
         let supervisor = try TestSupervisor(suspension: .none)
         let actor = try Actor(name, of: supervisor)

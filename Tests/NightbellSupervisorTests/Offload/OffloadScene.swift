@@ -108,6 +108,20 @@ extension WireProfile {
     }
 }
 
+extension WireProfile {
+    /// Patterns of any bytes, each with its reply.
+    static func bytes(_ exchanges: [([UInt8], [UInt8])]) -> WireProfile {
+        var pattern = Pattern()
+        pattern.exchanges = exchanges.map { bytes, reply in
+            var exchange = Pattern.Exchange()
+            exchange.pattern = bytes.map(UInt32.init)
+            exchange.reply = reply.map(UInt32.init)
+            return exchange
+        }
+        return make(.pattern(pattern))
+    }
+}
+
 extension WireClient {
     func handOver(_ descriptor: Int32, profile: WireProfile, encrypted: Bool = false) throws -> UInt64 {
         var message = WireHandOver()

@@ -1,6 +1,7 @@
 import Descriptors
 import EdgeTestSupport
 import Foundation
+import Glibc
 import NightbellCore
 import NightbellSupervisor
 import NightbellWire
@@ -115,6 +116,82 @@ import Testing
         try scene.stop()
     }
 
+    /// It still listens: what it has asked for is answered first.
+    @Test(arguments: [WakeTests.Kind.tcp, .unix]) func peerThatHasSaidItsLastIsAnsweredAndTold(
+        kind: WakeTests.Kind
+    ) throws {
+        let scene = try OffloadScene(try kind.make(), .lines())
+        try scene.sleep()
+        try scene.pair.send("nop\nping\n")
+        shutdown(scene.pair.far, Int32(SHUT_WR))
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].peerClosed && !wake.sockets[0].hangUp)
+        #expect(try scene.heardText(5) == "pong\n")
+        #expect(try scene.counters().answered == 1 && scene.pair.received() == "")
+        try scene.stop()
+    }
+
+    /// To be read, the end of such a socket looks like an empty packet, again and again.
+    @Test(arguments: [SOCK_SEQPACKET, SOCK_DGRAM].map { Int($0.rawValue) })
+    func endOfPacketsIsNoNoise(type: Int) throws {
+        let scene = try OffloadScene(try .unix(__socket_type(UInt32(type))), .sip)
+        try scene.sleep()
+        try scene.pair.send("\0\0\0\0")
+        try scene.reaches("absorbed") { $0.absorbed == 1 }
+        guard type == Int(SOCK_SEQPACKET.rawValue) else {
+            // The other end of a datagram socket tells nobody; the owner may have done it itself.
+            shutdown(scene.pair.near, Int32(SHUT_RD))
+            let wake = try scene.client.wake()
+            #expect(wake.sockets[0].peerClosed && !wake.sockets[0].flooded)
+            #expect(try scene.counters().absorbed == 1)
+            return try scene.stop()
+        }
+        shutdown(scene.pair.far, Int32(SHUT_WR))
+        let wake = try scene.client.wake()
+        #expect(wake.sockets[0].peerClosed && !wake.sockets[0].flooded)
+        #expect(try scene.counters().absorbed == 1)
+        try scene.stop()
+    }
+
+    /// The kernel gives what lies before urgent data by itself, and forgets what is skipped.
+    @Test(arguments: ["nop\n", ""]) func urgentDataIsTheOwners(before: String) throws {
+        let scene = try OffloadScene(try .tcp(), .lines())
+        let far = scene.pair.far
+        if !before.isEmpty { try scene.pair.send(before) }
+        #expect(Glibc.send(far, "!", 1, Int32(MSG_OOB)) == 1)
+        try scene.pair.send("nop\n")
+        var urgent: UInt8 = 0
+        let look = Int32(MSG_OOB | MSG_PEEK | MSG_DONTWAIT)
+        try #require(eventually { recv(scene.pair.near, &urgent, 1, look) == 1 })
+        try scene.client.goToSleep()
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].readable)
+        #expect(recv(scene.pair.near, &urgent, 1, Int32(MSG_OOB | MSG_DONTWAIT)) == 1)
+        #expect(urgent == UInt8(ascii: "!") && scene.received(4) == "nop\n")
+        #expect(try scene.counters().absorbed == (before.isEmpty ? 0 : 1))
+        try scene.stop()
+    }
+
+    /// Whoever takes the bytes takes what comes with them.
+    @Test(arguments: [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM].map { Int($0.rawValue) })
+    func noiseThatBringsADescriptorIsTheOwners(type: Int) throws {
+        let scene = try OffloadScene(try .unix(__socket_type(UInt32(type))), .lines())
+        try scene.sleep()
+        try scene.pair.send("ping\n")
+        #expect(try scene.heardText(5) == "pong\n")
+        let sent = try SeqPacketSocket(adopting: OwnedDescriptor(adopting: dup(scene.pair.far)))
+            .send(Array("nop\n".utf8), descriptors: [scene.pair.far])
+        #expect(sent)
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].readable)
+        let near = SeqPacketSocket(adopting: OwnedDescriptor(adopting: dup(scene.pair.near)))
+        var packet = PacketBuffer()
+        guard case .packet(4, _, _) = try near.receive(into: &packet) else { throw TestFailure("no packet") }
+        #expect(packet.descriptorCount == 1)
+        #expect(try scene.counters().absorbed == 0)
+        try scene.stop()
+    }
+
     @Test func resetIsToldWithItsError() throws {
         let scene = try OffloadScene(try .tcp(), .lines())
         try scene.sleep()
@@ -155,17 +232,33 @@ import Testing
         try scene.stop()
     }
 
-    @Test func peerThatTakesNothingIsTold() throws {
-        let scene = try OffloadScene(try .unix(), .lines())
-        // Full in our direction.
-        let junk = [UInt8](repeating: 0x2E, count: 4_096)
-        while send(scene.pair.near, junk, junk.count, Int32(MSG_DONTWAIT)) > 0 {}
+    @Test(arguments: [WakeTests.Kind.tcp, .unix]) func peerThatTakesNothingIsTold(
+        kind: WakeTests.Kind
+    ) throws {
+        let scene = try OffloadScene(try kind.make(), .lines())
+        scene.pair.fillFarEnd()
         try scene.sleep()
         try scene.pair.send("nop\nping\n")
         let wake = try scene.client.wake()
         #expect(wake.reasons == [.socket] && wake.sockets[0].unanswerable)
         // Nothing was taken out that could not be answered.
         #expect(scene.pair.received().hasSuffix("ping\n"))
+        try scene.stop()
+    }
+
+    /// Its own pings stay unsent as well, and that is told before anybody could miss an answer.
+    @Test(arguments: [WakeTests.Kind.tcp, .unix]) func pingThatNobodyTakesIsTold(
+        kind: WakeTests.Kind
+    ) throws {
+        let scene = try OffloadScene(
+            try kind.make(), .lines(every: .seconds(1), answerWithin: .milliseconds(500)))
+        scene.pair.fillFarEnd()
+        try scene.sleep()
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets.map(\.token) == [scene.token])
+        #expect(wake.sockets[0].unanswerable && !wake.sockets[0].readable)
+        let counters = try scene.counters()
+        #expect(counters.sent == 0 && counters.wakesAvoided == 0)
         try scene.stop()
     }
 
@@ -204,6 +297,19 @@ import Testing
         _ = try scene.client.wake()
         #expect(scene.pair.received() == "ping\n")
         try scene.stop()
+    }
+}
+
+extension Pair {
+    /// Until nothing more can be sent on the near side.
+    fileprivate func fillFarEnd() {
+        let junk = [UInt8](repeating: 0x2E, count: 4_096)
+        _ = eventually {
+            while Glibc.send(near, junk, junk.count, Int32(MSG_DONTWAIT)) > 0 {}
+            // The kernel moves what it can to the other end in the meantime.
+            return Poll.wait(near, for: .writable, timeoutMilliseconds: 200).isEmpty
+        }
+        while Glibc.send(near, junk, 1, Int32(MSG_DONTWAIT)) > 0 {}
     }
 }
 

@@ -1,6 +1,9 @@
 import Descriptors
 import EdgeTestSupport
 import Foundation
+import Glibc
+import NightbellCore
+import NightbellSupervisor
 import NightbellWire
 import Testing
 
@@ -70,6 +73,38 @@ import Testing
         #expect(scene.pair.received() == "\0\0\0\0")
         #expect(scene.pair.received() == "last")
         #expect(try scene.counters().answered == 1)
+        try scene.stop()
+    }
+
+    @Test func floodOfDatagramsWakes() throws {
+        let scene = try OffloadScene(try .udp(connected: true), .sip) {
+            $0.settings.offload.noiseBurst = 8
+            $0.settings.offload.noiseInterval = .seconds(60)
+        }
+        try scene.sleep()
+        for _ in 0..<200 { try scene.pair.send("\0\0\0\0") }
+        let wake = try scene.client.wake()
+        #expect(wake.sockets[0].readable && wake.sockets[0].flooded)
+        #expect(try scene.counters().absorbed == 8)
+        #expect(scene.pair.received() == "\0\0\0\0")
+        try scene.stop()
+    }
+
+    /// Longer than any ping, and lengths that are not true: a STUN response that ends before it says, and one that says
+    /// less than there is.
+    @Test(arguments: [
+        Array("OPTIONS sip:alice@127.0.0.1 SIP/2.0\r\nX: ".utf8) + [UInt8](repeating: 0x78, count: 60_000),
+        [1, 1, 0xFF, 0xFC, 0x21, 0x12, 0xA4, 0x42] + [UInt8](repeating: 0, count: 12),
+        [1, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42] + [UInt8](repeating: 0, count: 1_000),
+    ]) func datagramThatIsNoPingIsTheOwnersWhole(bytes: [UInt8]) throws {
+        let scene = try OffloadScene(try .udp(connected: true), .sip)
+        try scene.sleep()
+        #expect(Glibc.send(scene.pair.far, bytes, bytes.count, 0) == bytes.count)
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].readable && !wake.sockets[0].flooded)
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        let count = recv(scene.pair.near, &buffer, buffer.count, Int32(MSG_DONTWAIT))
+        #expect(count == bytes.count && buffer.starts(with: bytes))
         try scene.stop()
     }
 

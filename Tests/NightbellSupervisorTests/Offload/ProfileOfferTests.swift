@@ -41,6 +41,76 @@ import Testing
         try supervisor.stop()
     }
 
+    @Test func kernelKeepAlivesAreForTCPOnly() throws {
+        let error = try refusal(.make(.tcp(.init())), try .unix())
+        #expect(error.code == .profileNotForThis && error.message.contains("tcp"))
+    }
+
+    @Test func listeningSocketHasNothingToBePinged() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let (listener, _) = try Pair.listener()
+        defer { close(listener) }
+        for tag in [WireSocketTag.voip, .listener, .device] {
+            var message = WireHandOver()
+            var socket = WireHandOver.Socket()
+            (socket.tag, socket.profile) = (tag, .sip)
+            message.sockets = [socket]
+            let answer = try client.ask(.handOver(message), descriptors: [listener])
+            guard case .handedOver(let adopted) = answer else { throw TestFailure("\(answer)") }
+            #expect(adopted.adoptions[0].error.code == .profileNotForThis, "\(tag)")
+        }
+        #expect(try client.show("org.example.phone").socketCount == 0)
+        try supervisor.stop()
+    }
+
+    /// Each is kept, and there may be thousands.
+    @Test func longProfileIsRefused() throws {
+        let pattern = [UInt8](repeating: 0x61, count: 3_000)
+        let error = try refusal(.bytes([(pattern, pattern)]), try .tcp())
+        #expect(error.code == .invalidProfile && error.message.contains("4096 bytes"))
+    }
+
+    /// What nobody would wait for is no trouble either.
+    @Test(arguments: [1, UInt64.max]) func answerMayTakeAnyTime(milliseconds: UInt64) throws {
+        var profile = WireProfile.lines(every: .seconds(1))
+        profile.answerWithinMs = milliseconds
+        let scene = try OffloadScene(try .tcp(), profile)
+        try scene.sleep()
+        #expect(try scene.heardText(5) == "PING\n")
+        if milliseconds == 1 {
+            #expect(try scene.client.wake().reasons == [.unanswered])
+        } else {
+            try scene.pair.send("PONG\n")
+            try scene.reaches("confirmed") { $0.confirmed == 1 }
+        }
+        try scene.stop()
+    }
+
+    @Test(arguments: [0, 1, 999, 8_000_000, UInt64.max]) func intervalsAreChecked(milliseconds: UInt64) throws
+    {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let pair = try Pair.tcp()
+        let kinds: [WireProfile.OneOf_Kind] = [
+            .sip(.init()), .stun(.init()), .xmpp(.init()), .webSocket(.init()), .mqtt(.init()), .irc(.init()),
+            .imap(.init()), .tcp(.init()),
+        ]
+        for kind in kinds {
+            var profile = WireProfile.make(kind)
+            profile.intervalMs = milliseconds
+            do {
+                _ = try client.handOver(pair.near, profile: profile)
+                // Nothing said: the standard one. MQTT's may be longer than the others'.
+                let isLongOfMQTT = kind == .mqtt(.init()) && milliseconds == 8_000_000
+                #expect(milliseconds == 0 || isLongOfMQTT, "\(kind)")
+            } catch let error as WireError {
+                #expect(error.code == .invalidProfile && milliseconds != 0, "\(kind): \(error.message)")
+            }
+        }
+        try supervisor.stop()
+    }
+
     @Test func encryptedSocketIsOpaque() throws {
         #expect(try refusal(.sip, try .tcp(), encrypted: true).code == .opaqueSocket)
     }

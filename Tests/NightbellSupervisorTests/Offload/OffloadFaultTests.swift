@@ -1,0 +1,102 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellWire
+import Testing
+
+/// The worker dies between any two steps of dealing with pings: the connection lives, what is for the owner reaches it
+/// whole and once, and every ping of the peer is answered, if need be by two workers.
+@Suite(.serialized, .timeLimit(.minutes(10))) struct OffloadFaultTests {
+    private static let name = "org.example.phone"
+
+    @Test(arguments: FaultTests.ways) func deathAtEveryStep(way: String) throws {
+        var step = 1
+        while try live(way, dyingAt: step) { step += 1 }
+        // Fewer would mean that the places are not reached any more.
+        #expect(step > 8, "only \(step - 1) steps")
+    }
+
+    /// What the peer says and hears.
+    private final class Peer {
+        let descriptor: Int32
+        private var heard = ""
+        private(set) var answers = 0
+        private(set) var pings = 0
+
+        init(_ descriptor: Int32) { self.descriptor = descriptor }
+
+        /// Answers what has come meanwhile.
+        func listen() throws {
+            var buffer = [UInt8](repeating: 0, count: 256)
+            let count = recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT))
+            if count > 0 { heard += String(decoding: buffer[..<count], as: UTF8.self) }
+            if count == 0 { throw TestFailure("the connection has ended") }
+            while let end = heard.firstIndex(of: "\n") {
+                switch heard[..<end] {
+                case "pong": answers += 1
+                case "PING":
+                    pings += 1
+                    try descriptor.say("PONG\n")
+                default: throw TestFailure("heard \(heard)")
+                }
+                heard.removeSubrange(...end)
+            }
+        }
+    }
+
+    /// Tells whether the worker died.
+    private func live(_ way: String, dyingAt step: Int) throws -> Bool {
+        let before = "export NIGHTBELL_FAULT=\(step) NIGHTBELL_FAULT_AT=offload"
+        let daemon = try DaemonProcess(suspension: way, before: before)
+        let puppet = try PuppetProcess(path: daemon.socketPath, Self.name)
+        let peer = Peer(try puppet.connect("flow"))
+        defer { close(peer.descriptor) }
+        try puppet.command("handover flow voip profile=lines interval=1000 within=900")
+        try puppet.command("auto-read on")
+        try puppet.enterBackground()
+        try suspended(daemon)
+        try peer.descriptor.say("ping\nnop\n")
+        // Who died with an answer under way is not asked for another: after that, not before.
+        let isAnswered = try eventually {
+            try peer.listen()
+            return peer.answers >= 1 && peer.pings >= 1
+        }
+        #expect(isAnswered, "step \(step): \(peer.answers) answers, \(peer.pings) pings")
+        try peer.descriptor.say("nop\nping\n")
+        let isAnsweredAgain = try eventually {
+            try peer.listen()
+            return peer.answers >= 2
+        }
+        #expect(isAnsweredAgain, "step \(step)")
+        // Taken out before it died, an answer of the peer's may be missed by the next worker; nothing else wakes.
+        let early = try info(daemon).counters
+        #expect(early.wakes == early.wakesPathLost && early.wakes <= 1, "step \(step): \(early)")
+        try suspended(daemon)
+        try peer.descriptor.say("news\n")
+        #expect(try puppet.event("read").hasPrefix("read flow 5 "), "step \(step)")
+        let after = try info(daemon)
+        #expect(after.counters.wakes == early.wakes + 1, "step \(step)")
+        let restarts = try WireClient(path: daemon.socketPath).status().restarts
+        #expect(peer.answers <= 2 + Int(restarts) && restarts < 2, "step \(step): \(peer.answers) answers")
+        return restarts > 0
+    }
+
+    private func suspended(_ daemon: DaemonProcess) throws {
+        let isReached = try eventually { try info(daemon).state == .suspended }
+        guard isReached else { throw TestFailure("it does not sleep") }
+    }
+
+    /// Whoever asks may be cut short by the death of whom it asks: then it asks the next.
+    private func info(_ daemon: DaemonProcess) throws -> WireClientInfo {
+        for _ in 0..<3 {
+            do {
+                return try WireClient(path: daemon.socketPath).show(Self.name)
+            } catch is WireClient.EndOfConnection {
+                continue
+            } catch let error as SystemError where error.code == EPIPE || error.code == ECONNRESET {
+                continue
+            }
+        }
+        throw TestFailure("nobody answers")
+    }
+}
