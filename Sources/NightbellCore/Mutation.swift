@@ -75,8 +75,6 @@ package enum Mutation: String, Sendable, CaseIterable {
     case launchesAll
     /// One user's launches may take all the room that there is.
     case launchesBeyondShares
-    /// Who has had its turn has the next one as well.
-    case favoursOneUser
     /// A launch that is over does not make room for the next one.
     case keepsLaunchSlots
     /// The state of who stumbles at its start is given back again and again.

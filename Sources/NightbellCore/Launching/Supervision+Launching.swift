@@ -56,7 +56,7 @@ extension Supervision {
             let until = now + settings.launches.budget
             let user = clients[client.id].user
             if !mutated(.launchesAll) { launchQueue.begin(user, kind) }
-            if !mutated(.favoursOneUser) { launchQueue.passTurn(of: user, kind) }
+            launchQueue.passTurn(of: user, kind)
             clients[client.id].launches.hasSettled = false
             count(client) { $0.launches += 1 }
             enter(.launching(until: until), client, at: now, into: &actions)
