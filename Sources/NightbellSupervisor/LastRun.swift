@@ -95,8 +95,7 @@ struct Returning {
 /// Launching what is declared, without a second process for anybody.
 extension Supervisor {
     /// Once, when the supervisor begins to serve. Those whose process has outlived the last supervisor come back by
-    /// themselves, and have a while for that; those that their user has quit since the machine was started are not
-    /// launched before somebody asks for them.
+    /// themselves, and have a while for that.
     func launchDeclared() {
         for declaration in configuration.declarations where declaration.startsWithSupervisor {
             guard let problem = declaration.launch.problem else { continue }
@@ -109,11 +108,7 @@ extension Supervisor {
         for declaration in startingWithSupervisor {
             let identifier = declaration.registration.identifier
             guard returning.processes[identifier] == nil else { continue }
-            if last != nil, supervision.ownership(of: identifier)?.isQuit == true {
-                logger.notice("\(identifier) is not launched: its user has quit it")
-            } else {
-                declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
-            }
+            declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
         }
     }
 
