@@ -39,9 +39,10 @@ int clinux_is_sealed_page(int fd, size_t size) {
     return seals >= 0 && (seals & seal_shrink) && fstat(fd, &status) == 0 && (size_t)status.st_size == size;
 }
 
-void clinux_return_large_memory_at_once(void) {
+void clinux_keep_little_memory(void) {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, 16 * 1024);
+    mallopt(M_ARENA_MAX, 1);
 #endif
 }
 

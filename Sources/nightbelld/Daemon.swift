@@ -27,7 +27,7 @@ struct Daemon {
     mutating func run(resuming state: CInt? = nil) throws {
         // A reader of our log that goes away must not take every client with it.
         signal(SIGPIPE, SIG_IGN)
-        clinux_return_large_memory_at_once()
+        clinux_keep_little_memory()
         Process.raiseDescriptorLimit()
         for warning in loaded.warnings { logger.warning("\(warning)") }
         declarations = readManifests()

@@ -79,9 +79,10 @@ static inline int clinux_accept(int fd) {
 // never answer. -1 and errno on failure.
 int clinux_file_type(int fd);
 
-// Has each large block of the heap be a mapping of its own for as long as the process lives, so that an array that grew
-// leaves nothing behind. Left alone, the heap keeps such blocks after the first was freed.
-void clinux_return_large_memory_at_once(void);
+// For as long as the process lives, has each large block of the heap be a mapping of its own, so that an array that grew
+// leaves nothing behind (left alone, the heap keeps such blocks after the first was freed); and has threads that come and
+// go share one heap, where what one has left is of use to the others.
+void clinux_keep_little_memory(void);
 
 // Gives memory that was freed back to the kernel, as far as whole pages are free.
 void clinux_release_free_memory(void);
