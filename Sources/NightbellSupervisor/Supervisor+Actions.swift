@@ -49,6 +49,7 @@ extension Supervisor {
             lookForAnswer(token)
         case .close(let token):
             parked.remove(token)
+            departures += 1
             journal?.forget(token)
             if offload.contains(token) { forgetOffload(token) }
         case .freeze(let client, let epoch):

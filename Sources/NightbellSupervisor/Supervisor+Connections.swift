@@ -194,6 +194,7 @@ extension Supervisor {
         // It may have been told why.
         if !connection.hasEnded { connection.socket.discardInput() }
         connections.remove(connection)
+        departures += 1
         connection.role = .stranger
         resumeAccepting()
     }

@@ -79,8 +79,8 @@ public actor Supervisor {
     var logLimiter = LogLimiter()
     /// Connections that have not said anything yet.
     var silent = SilentConnections()
-    /// The most connections, and the most sockets, at a time since memory was given back last.
-    var peakPopulation = (connections: 0, sockets: 0)
+    /// Connections and sockets that have gone since memory was given back last.
+    var departures = 0
     /// The memory that it took has not been given back yet.
     var hasTakenOver = false
 
