@@ -119,6 +119,7 @@ extension Supervision {
         clients[client.id].keepAlive = nil
         clients[client.id].hibernates = false
         clients[client.id].launches.isRejoined = false
+        clients[client.id].launches.mayHaveBeenTold = false
         clients[client.id].assertions = Assertions()
         clients[client.id].doings.tidy()
         noteEndOfSleep(client, at: now)

@@ -8,7 +8,8 @@ extension Client {
             lifecycle = .dormant(.resting)
             return launches.isRejoined = false
         }
-        launches.mayHaveBeenTold = old.presence == .welcomed
+        // Not if that process has ended: the next one has heard of nothing.
+        launches.mayHaveBeenTold = old.presence == .welcomed && !lifecycle.isDormant
         let isThere = old.presence == .launched || old.presence == .welcomed
         switch lifecycle {
         case .launching:

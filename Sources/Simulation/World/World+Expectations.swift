@@ -253,7 +253,10 @@ extension World {
             let isBeingEnded = refusal == .illegalState(.terminating)
             require(
                 .answers, !wasCarriedOut || isBeingEnded, "what was carried out is refused: \(refusal)")
-        case .done, .backgroundTask(nil), .backgroundTimeLeft(nil):
+        case .done:
+            // It is still to be made again: to this supervisor, or to the next one.
+            if held.unread.contains(key.request) { held.carriedOut.insert(key.request) }
+        case .backgroundTask(nil), .backgroundTimeLeft(nil):
             break
         }
     }

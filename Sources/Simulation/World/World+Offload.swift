@@ -36,7 +36,13 @@ extension World {
             .offload,
             socket.owner.execution != .running || socket.owner.freezing != nil || socket.owner.isKilled,
             "\(socket.owner.name) runs, and a ping is sent for it")
-        require(.offload, socket.isAwaiting == again, "a ping is sent while an answer is awaited, or none is")
+        // That the last one failed may not have been heard of.
+        let isFailing = queue.contains {
+            if case .pingFailed(token) = $0.event { true } else { false }
+        }
+        require(
+            .offload, socket.isAwaiting == again || (again && isFailing),
+            "a ping is sent while an answer is awaited, or none is")
         guard !again else { return }
         require(
             .offload, now >= socket.pingedAt + terms.earliest, "\(Wording.name(token)) is pinged too early")
@@ -119,10 +125,14 @@ extension World {
     mutating func foresee(_ judgement: Judgement, _ token: SocketToken) {
         guard let socket = socket(token) else { return }
         let client = socket.owner
+        // One that was only looked at for an answer may not be watched.
+        let isWatched = socket.isWatched || socket.isQueued
         socket.isQueued = false
         client.isTouched = true
         noteTime(client)
-        guard core.isOffloading(token), !client.isFailing else { return foreseeLeft(judgement, socket) }
+        guard core.isOffloading(token), !client.isFailing else {
+            return foreseeLeft(judgement, socket, isWatched)
+        }
         socket.expectedOffload.answered += UInt64(judgement.answered)
         socket.expectedOffload.confirmed += UInt64(judgement.confirmed)
         socket.expectedOffload.absorbed += UInt64(judgement.confirmed + judgement.absorbed)
@@ -139,7 +149,7 @@ extension World {
             } else if isNew {
                 socket.partialSince = now
             }
-            socket.isWatched = true
+            socket.isWatched = isWatched
             undisturbed = client.asleepSince == nil ? nil : client
         case .significant(let conditions):
             socket.isWatched = false
@@ -177,12 +187,14 @@ extension World {
     }
 
     /// Judged before its owner was woken, and fed after.
-    private mutating func foreseeLeft(_ judgement: Judgement, _ socket: SimulatedSocket) {
+    private mutating func foreseeLeft(
+        _ judgement: Judgement, _ socket: SimulatedSocket, _ isWatched: Bool
+    ) {
         switch judgement.rest {
         case .nothing:
-            socket.isWatched = true
+            socket.isWatched = isWatched
         case .partial:
-            socket.isWatched = true
+            socket.isWatched = isWatched
             socket.hasLeftBeginning = true
         case .significant, .noise, .unanswerable:
             socket.isWatched = false
