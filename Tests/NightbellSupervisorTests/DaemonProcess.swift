@@ -24,6 +24,8 @@ final class DaemonProcess {
             "keeper.crashLimit=1000", "keeper.crashPeriod=10ms",
             // While memory is short, who crashed is not launched: also if it is others who need it.
             "memoryPressure.file=",
+            // What this machine's own supervisor keeps is none of the tests' business, and writing takes descriptors.
+            "stateDirectory=",
         ].map { "--set \($0)" }.joined(separator: " ")
         let program = PuppetProcess.program("nightbelld")
         let command = """
