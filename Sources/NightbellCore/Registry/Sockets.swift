@@ -104,7 +104,7 @@ struct ParkedSocket: Sendable, Equatable {
     let isStream: Bool
     let survives: Bool
     var condition: SocketCondition = .held
-    /// There is more about it in `Supervision.offloads`.
+    /// There is more about it in `Supervision.pings`.
     var hasProfile = false
     /// Where it stands in its owner's list.
     var index: Int32
