@@ -249,6 +249,10 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(
+            name: "EmbeddedTests",
+            dependencies: ["CTestSupport", "EdgeTestSupport", "NightbellCore", "NightbellSupervisor"],
+            swiftSettings: settings),
+        .testTarget(
             name: "NightbellTests",
             dependencies: [
                 "Nightbell", "NightbellWire", "Descriptors",
