@@ -24,6 +24,7 @@ let package = Package(
         .executable(name: "nightbell-load", targets: ["nightbell-load"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
         .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
+        .executable(name: "echo-server", targets: ["echo-server"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -187,6 +188,9 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Examples/Softphone",
+            swiftSettings: settings),
+        .executableTarget(
+            name: "echo-server", dependencies: ["NightbellSupervisor"], path: "Examples/EchoServer",
             swiftSettings: settings),
         .executableTarget(
             name: "nightbell-demo",
