@@ -128,8 +128,14 @@ import Testing
         let hello: [UInt8] = [22, 3, 1, 0, 1, UInt8(ascii: "\n")]
         #expect(send(client.descriptor, hello, hello.count, 0) == hello.count)
         #expect(eventually { server.seen.errors == [.tls] })
-        _ = try client.hear(1)
-        #expect(server.hibernator.counters.hibernated == 0)
+        // It goes on as it is, for longer than somebody else takes to be hibernated, and once more.
+        #expect(try client.hear(8).hasPrefix("1 "))
+        let other = try LineClient(server)
+        try server.waitUntilHibernated()
+        #expect(try other.exchange("one", 1))
+        try server.waitUntilHibernated(2)
+        #expect(try client.exchange("two", 2))
+        #expect(server.hibernator.counters.woken == 1)
         try server.end()
     }
 }
