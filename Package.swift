@@ -17,12 +17,14 @@ let package = Package(
     products: [
         .library(name: "Nightbell", targets: ["Nightbell"]),
         .library(name: "NightbellSupervisor", targets: ["NightbellSupervisor"]),
+        .library(name: "NightbellNIO", targets: ["NightbellNIO"]),
         .executable(name: "nightbelld", targets: ["nightbelld"]),
         .executable(name: "nightbell", targets: ["nightbell"]),
         .executable(name: "nightbell-sim", targets: ["nightbell-sim"]),
         .executable(name: "nightbell-load", targets: ["nightbell-load"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
         .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
+        .executable(name: "echo-server", targets: ["echo-server"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -30,7 +32,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
-        // For a server that tests talk to.
+        // For NightbellNIO, and a server that tests talk to.
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
@@ -80,6 +82,16 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
+
+        // Idle channels of SwiftNIO; nobody else depends on that.
+        .target(
+            name: "NightbellNIO",
+            dependencies: [
+                "NightbellCore", "NightbellSupervisor",
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            swiftSettings: settings),
 
         // What people run, and the parts of it that are tested on their own.
         .target(
@@ -178,6 +190,9 @@ let package = Package(
             path: "Examples/Softphone",
             swiftSettings: settings),
         .executableTarget(
+            name: "echo-server", dependencies: ["NightbellSupervisor"], path: "Examples/EchoServer",
+            swiftSettings: settings),
+        .executableTarget(
             name: "nightbell-demo",
             dependencies: [
                 "Nightbell", "SIPKit",
@@ -246,6 +261,20 @@ let package = Package(
                 "CTestSupport", "EdgeTestSupport", "nightbelld", "puppet", "websocket-server",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "EmbeddedTests",
+            dependencies: [
+                "CTestSupport", "Descriptors", "EdgeTestSupport", "NightbellCore", "NightbellSupervisor",
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "NIOTests",
+            dependencies: [
+                "EdgeTestSupport", "NightbellCore", "NightbellNIO", "NightbellSupervisor",
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
             ],
             swiftSettings: settings),
         .testTarget(

@@ -52,7 +52,6 @@ package enum ForeignDescriptor {
 }
 
 /// Some threads that do nothing but throw away, and wait in close(2). They exist only while there is something to close.
-@safe
 private final class SlowCloser: @unchecked Sendable {
     private struct Item {
         let descriptor: CInt
@@ -65,15 +64,11 @@ private final class SlowCloser: @unchecked Sendable {
     /// So many can be stuck at a time; what comes after them keeps its descriptor until one is not.
     private static let maximumThreads = 64
 
-    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+    private let lock = Lock()
     private var waiting: [Item] = []
     private var threads = 0
 
-    private init() {
-        unsafe mutex = .allocate(capacity: 1)
-        unsafe mutex.initialize(to: pthread_mutex_t())
-        unsafe pthread_mutex_init(mutex, nil)
-    }
+    private init() {}
 
     func close(_ descriptor: consuming OwnedDescriptor) {
         append(Item(descriptor: descriptor.take(), isToBeDrained: false))
@@ -85,14 +80,14 @@ private final class SlowCloser: @unchecked Sendable {
 
     /// Those that a thread is busy with, too.
     var pendingCount: Int {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         return waiting.count + threads
     }
 
     private func append(_ item: Item) {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         waiting.append(item)
         if threads < Self.maximumThreads, startThread() { threads += 1 }
     }
@@ -118,8 +113,8 @@ private final class SlowCloser: @unchecked Sendable {
 
     /// What a thread closes next; none, and it ends.
     private func next() -> Item? {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         if waiting.isEmpty {
             threads -= 1
             return nil

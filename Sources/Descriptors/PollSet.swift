@@ -35,13 +35,37 @@ package struct PollSet: ~Copyable, Sendable {
         }
     }
 
-    /// What `watchOnce` has found, without waiting: at most `limit` of them.
+    package enum Repetition: Sendable, Hashable {
+        /// As `watchOnce`.
+        case once
+        /// Whenever there is more, but not for what there was already.
+        case edges
+    }
+
+    /// Watches a descriptor that is new to the set. `EEXIST`: it is not.
+    package borrowing func add(
+        _ member: CInt, _ repetition: Repetition, mark: UInt64
+    ) throws(SystemError) {
+        let events = EPOLLIN.rawValue | EPOLLRDHUP.rawValue
+        let mode = repetition == .once ? EPOLLONESHOT.rawValue : EPOLLET.rawValue
+        try control(EPOLL_CTL_ADD, member, events | mode, mark: mark)
+    }
+
+    /// Has a descriptor with a mark count no more; an error or a hang-up may do so once.
+    package borrowing func ignore(_ member: CInt, mark: UInt64) throws(SystemError) {
+        try control(EPOLL_CTL_MOD, member, EPOLLET.rawValue, mark: mark)
+    }
+
+    /// What `watchOnce` has found: at most `limit` of them.
+    ///
+    /// - Parameter waits: until anything of the set is ready, what was added without a mark included; else it returns
+    ///   at once.
     package borrowing func collect(
-        limit: Int, _ body: (_ mark: UInt64, _ readiness: Readiness) -> Void
+        limit: Int, waits: Bool = false, _ body: (_ mark: UInt64, _ readiness: Readiness) -> Void
     ) {
         let rawValue = descriptor.rawValue
         unsafe withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: limit) { events in
-            let count = unsafe epoll_wait(rawValue, events.baseAddress, CInt(limit), 0)
+            let count = unsafe epoll_wait(rawValue, events.baseAddress, CInt(limit), waits ? -1 : 0)
             for index in 0..<max(0, Int(count)) {
                 let event = unsafe events[index]
                 let mark = unsafe event.data.u64

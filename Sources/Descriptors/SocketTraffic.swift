@@ -111,6 +111,14 @@ package enum SocketTraffic {
         return count == 0 || errno == EAGAIN || errno == EINTR || errno == ENOBUFS ? .nothing : .failed(errno)
     }
 
+    /// Writes to a stream as much as it takes at once, which may be nothing; why, whoever reads from it finds out.
+    package static func write(_ bytes: [UInt8], on descriptor: CInt) -> Int {
+        let count = unsafe bytes.withUnsafeBytes { bytes in
+            unsafe Glibc.send(descriptor, bytes.baseAddress, bytes.count, CInt(MSG_DONTWAIT | MSG_NOSIGNAL))
+        }
+        return max(0, count)
+    }
+
     /// Whether a stream is certain to take this at once, as far as the kernel lets anybody know.
     package static func hasRoom(_ descriptor: CInt, for count: Int) -> Bool {
         var queued: CInt = 0

@@ -1,29 +1,13 @@
-import Glibc
+import Descriptors
 
 /// Jobs on their way to the loop, and the wish to stop it. Used from all threads.
-///
-/// The lock is a `pthread_mutex_t` in memory of its own, not `Synchronization.Mutex`: the thread sanitizer knows
-/// the former and reports races on the latter that do not exist.
-@safe
 final class Inbox: @unchecked Sendable {
-    // Sendable: `jobs`, `isSignalled` and `stopRequested` are touched only between `lock` and `unlock`.
-    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+    // Sendable: `jobs`, `isSignalled` and `stopRequested` are touched only with the lock held.
+    private let lock = Lock()
     private var jobs: [UnownedJob] = []
     /// Whether the loop has been told, or need not be, that there is something in here.
     private var isSignalled = false
     private var stopRequested = false
-
-    init() {
-        unsafe mutex = .allocate(capacity: 1)
-        unsafe mutex.initialize(to: pthread_mutex_t())
-        let result = unsafe pthread_mutex_init(mutex, nil)
-        precondition(result == 0, "a mutex with default attributes can be made")
-    }
-
-    deinit {
-        unsafe pthread_mutex_destroy(mutex)
-        unsafe mutex.deallocate()
-    }
 
     /// True: the loop must be woken, because it does not know yet.
     func append(_ job: UnownedJob) -> Bool {
@@ -68,8 +52,8 @@ final class Inbox: @unchecked Sendable {
     }
 
     private func withLock<Result>(_ body: () -> Result) -> Result {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         return body()
     }
 }

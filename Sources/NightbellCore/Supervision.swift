@@ -18,13 +18,9 @@ public struct Supervision: Sendable, Equatable {
     var deadlines = DeadlineQueue()
     var schedule: KeepAliveSchedule
     /// Sockets whose pings are dealt with while their owner sleeps.
-    var offloads = SideTable<Offload>()
+    var pings: PingBook
     /// Those of each client that has any, by its slot.
     var offloaded: [UInt32: [SocketToken]] = [:]
-    var offloadSchedule: KeepAliveSchedule
-    var offloadDeadlines = DeadlineQueue()
-    /// What was counted for sockets that are gone.
-    var goneOffloadCounters = OffloadCounters()
     /// Sockets of which something has changed that outlives this supervisor.
     var touchedOffloads: [SocketToken] = []
     /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
@@ -63,7 +59,7 @@ public struct Supervision: Sendable, Equatable {
     public init(settings: Settings) {
         self.settings = settings
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
-        offloadSchedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
+        pings = PingBook(settings)
     }
 
     /// When `Event.timer` must be fed at the latest; the loop's only timer is set to it.
@@ -71,8 +67,7 @@ public struct Supervision: Sendable, Equatable {
         guard !isStopping else { return nil }
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
-        let pings = earlier(offloadSchedule.nextDeadline, offloadDeadlines.first?.instant)
-        return earlier(earlier(own, schedule.nextDeadline), earlier(pings, launchDeadline))
+        return earlier(earlier(own, schedule.nextDeadline), earlier(pings.nextDeadline, launchDeadline))
     }
 
     /// Gives up memory that many clients and sockets needed which are gone. It takes time in proportion to those that are
@@ -171,7 +166,7 @@ public struct Supervision: Sendable, Equatable {
     /// that was woken in this turn is told of everything at once.
     public mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let runsAlong = hasThawedInTurn && !mutated(.sleepsThroughWindow)
-        let isDue = runsAlong || schedule.isDue(at: now) || offloadSchedule.isDue(at: now)
+        let isDue = runsAlong || schedule.isDue(at: now) || pings.isDue(at: now)
         if !isStopping, isDue { runKeepAlives(at: now, into: &actions) }
         hasThawedInTurn = false
         if !isStopping { startLaunches(at: now, into: &actions) }

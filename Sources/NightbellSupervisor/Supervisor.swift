@@ -37,6 +37,7 @@ public actor Supervisor {
     var connections = ConnectionTable()
     var parked: ParkedTable
     var offload = OffloadTable()
+    var engine = OffloadEngine()
     /// The connections of clients, by the slot of their ID.
     var clientConnections: [Connection?] = []
     /// The clients' processes, while there is one client to a process.

@@ -5,6 +5,7 @@
 #include "CTestSupport.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/mount.h>
@@ -38,4 +39,9 @@ int ctest_own_network(void) { return unshare(CLONE_NEWNET); }
 int ctest_set_loopback(int socket, int up) {
     struct ifreq request = {.ifr_name = "lo", .ifr_flags = up ? IFF_UP : 0};
     return ioctl(socket, SIOCSIFFLAGS, &request);
+}
+
+size_t ctest_heap_in_use(void) {
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
 }

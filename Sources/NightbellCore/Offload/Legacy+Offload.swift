@@ -48,10 +48,10 @@ extension Supervision {
     /// What must be known of a socket's pings to go on with them.
     public func offloadLegacy(of token: SocketToken) -> Legacy.Offload? {
         guard hasProfile(token) else { return nil }
-        let offload = offloads[token.slot]
+        let offload = pings[token.slot]
         var legacy = Legacy.Offload(at: offload.lastPing)
         legacy.wasActive = offload.isActive
-        legacy.wasAwaitingAnswer = offload.awaited != nil
+        legacy.wasAwaitingAnswer = pings.isAwaitingAnswer(token.slot)
         legacy.counters = offload.counters
         (legacy.found, legacy.foundInWake) = (offload.found, offload.foundInWake)
         return legacy
@@ -70,21 +70,19 @@ extension Supervision {
 
     mutating func take(_ old: Legacy.Offload, _ token: SocketToken, of client: ClientID) {
         addOffload(token, client, at: old.lastPing)
-        offloads[token.slot].isActive = old.wasActive && !mutated(.restoresWithoutPings)
-        offloads[token.slot].counters = old.counters
-        (offloads[token.slot].found, offloads[token.slot].foundInWake) = (old.found, old.foundInWake)
-        guard old.wasAwaitingAnswer else { return }
-        // Until the edge has told how long an answer may take.
-        let never = Instant(nanoseconds: .max)
-        offloads[token.slot].awaited = .init(until: never, repeatAt: nil, pause: .zero, left: 0)
+        pings[token.slot].isActive = old.wasActive && !mutated(.restoresWithoutPings)
+        pings[token.slot].counters = old.counters
+        (pings[token.slot].found, pings[token.slot].foundInWake) = (old.found, old.foundInWake)
+        // Until the edge has told how long an answer may take, it may take for ever.
+        if old.wasAwaitingAnswer { pings.noteAwaited(token.slot) }
     }
 
     /// What the owner of a socket was told in this wake, or was to be, and the kernel does not tell.
     func found(_ token: SocketToken, inWake wakeID: UInt64) -> Conditions {
-        guard hasProfile(token), offloads[token.slot].foundInWake == SocketToken.mark(of: wakeID) else {
+        guard hasProfile(token), pings[token.slot].foundInWake == SocketToken.mark(of: wakeID) else {
             return []
         }
-        return offloads[token.slot].found
+        return pings[token.slot].found
     }
 
     /// After it was decided how a client goes on: so do its pings if it sleeps or has no process, otherwise they end
@@ -97,7 +95,7 @@ extension Supervision {
             endOffloads(client, into: &actions)
             return actions.moveEndsOfOffloads(to: start)
         }
-        for token in tokens where offloads[token.slot].isActive { actions.append(.beginOffload(token)) }
+        for token in tokens where pings[token.slot].isActive { actions.append(.beginOffload(token)) }
     }
 }
 

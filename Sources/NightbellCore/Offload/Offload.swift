@@ -79,25 +79,34 @@ public struct Judgement: Sendable, Equatable {
 }
 
 /// What is kept of a socket whose pings are dealt with while its owner sleeps. Kept apart from what is known of every
-/// socket: most have no profile.
+/// socket: most have no profile. 48 bytes, because there may be tens of thousands.
 struct Offload: Sendable, Equatable {
-    var counters = OffloadCounters()
-    /// The owner sleeps, and has vouched for the socket.
-    var isActive = false
-    /// None: no pings are sent.
-    var terms: PingTerms?
     /// When a ping was sent last, or else when the socket was handed over.
     var lastPing: Instant
-    var awaited: Awaited?
-    /// The beginning of a message is there, and until when the rest of it may take.
-    var partialUntil: Instant?
+    private var allowanceAt: Instant
+    private var sums = Sums()
+    /// The mark of the wake that `found` was told with.
+    var foundInWake: UInt32 = 0
+    private var allowance: UInt16
+    /// A number of the book's: sockets by the thousand have the same terms.
+    var terms: UInt16 = PingBook.noTerms
+    /// What its owner was woken for last that the kernel does not tell.
+    var found: Conditions = []
+    /// The owner sleeps, and has vouched for the socket.
+    var isActive = false
     /// The owner has been woken, and the beginning of a message was there.
     var hasLeftBeginning = false
-    /// What its owner was woken for last that the kernel does not tell, and the mark of that wake.
-    var found: Conditions = []
-    var foundInWake: UInt32 = 0
-    private var allowance: Int32
-    private var allowanceAt: Instant
+
+    /// What of a socket is waited for. Few sockets wait for anything at any moment.
+    struct Pending: Sendable, Equatable {
+        var awaited: Awaited?
+        /// The beginning of a message is there, and until when the rest of it may take.
+        var partialUntil: Instant?
+
+        var nextDeadline: Instant? {
+            earlier(partialUntil, earlier(awaited?.until, awaited?.repeatAt))
+        }
+    }
 
     /// A ping that was not answered yet.
     struct Awaited: Sendable, Equatable {
@@ -107,24 +116,36 @@ struct Offload: Sendable, Equatable {
         var left: Int
     }
 
+    /// `OffloadCounters` of one socket: 4,294,967,295 are as good as more.
+    private struct Sums: Sendable, Equatable {
+        var sent: UInt32 = 0
+        var confirmed: UInt32 = 0
+        var answered: UInt32 = 0
+        var absorbed: UInt32 = 0
+        var wakesAvoided: UInt32 = 0
+    }
+
     init(at now: Instant, _ settings: Settings.Offload) {
         lastPing = now
-        allowance = Int32(clamping: max(1, settings.noiseBurst))
+        allowance = UInt16(clamping: max(1, settings.noiseBurst))
         allowanceAt = now
     }
 
-    /// When something is to be done about it, its next ping aside.
-    var nextDeadline: Instant? {
-        guard isActive else { return nil }
-        return earlier(partialUntil, earlier(awaited?.until, awaited?.repeatAt))
-    }
-
-    /// When the next ping is sent; one whose time came while the owner was awake, or an answer was awaited, soon.
-    func window(at now: Instant, lead: Duration) -> Window? {
-        guard isActive, awaited == nil, let terms else { return nil }
-        return Window(
-            earliest: max(lastPing + terms.earliest, now + .nanoseconds(1)),
-            latest: max(lastPing + terms.latest, now + lead + .nanoseconds(1)))
+    var counters: OffloadCounters {
+        get {
+            var counters = OffloadCounters()
+            (counters.sent, counters.confirmed) = (UInt64(sums.sent), UInt64(sums.confirmed))
+            (counters.answered, counters.absorbed) = (UInt64(sums.answered), UInt64(sums.absorbed))
+            counters.wakesAvoided = UInt64(sums.wakesAvoided)
+            return counters
+        }
+        set {
+            sums.sent = UInt32(clamping: newValue.sent)
+            sums.confirmed = UInt32(clamping: newValue.confirmed)
+            sums.answered = UInt32(clamping: newValue.answered)
+            sums.absorbed = UInt32(clamping: newValue.absorbed)
+            sums.wakesAvoided = UInt32(clamping: newValue.wakesAvoided)
+        }
     }
 
     // MARK: How much noise is dealt with
@@ -142,6 +163,6 @@ struct Offload: Sendable, Equatable {
         let there = allowance(at: now, settings)
         let gained = max(0, now.since(allowanceAt).nanoseconds) / interval
         allowanceAt = there == settings.noiseBurst ? now : allowanceAt + .nanoseconds(gained * interval)
-        allowance = Int32(clamping: max(0, there - count))
+        allowance = UInt16(clamping: max(0, there - count))
     }
 }

@@ -14,11 +14,10 @@ extension Supervision {
 
     public func offload(of token: SocketToken, at now: Instant) -> OffloadView? {
         guard hasProfile(token) else { return nil }
-        let offload = offloads[token.slot]
         return OffloadView(
-            isActive: offload.isActive, counters: offload.counters,
-            isAwaitingAnswer: offload.awaited != nil,
-            nextPing: offload.window(at: now, lead: settings.keepAlive.lead))
+            isActive: pings[token.slot].isActive, counters: pings[token.slot].counters,
+            isAwaitingAnswer: pings.isAwaitingAnswer(token.slot),
+            nextPing: pings.window(token.slot, at: now))
     }
 
     /// The sockets of a client that have a profile.
@@ -28,7 +27,5 @@ extension Supervision {
     }
 
     /// What was done for all clients, also for those that are gone.
-    public var offloadCounters: OffloadCounters {
-        offloads.slots.reduce(into: goneOffloadCounters) { $0 += offloads[$1].counters }
-    }
+    public var offloadCounters: OffloadCounters { pings.counters }
 }

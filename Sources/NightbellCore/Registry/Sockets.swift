@@ -131,7 +131,7 @@ struct ParkedSocket: Sendable, Equatable {
 
     var survives: Bool { flags.contains(.survives) }
 
-    /// There is more about it in `Supervision.offloads`.
+    /// There is more about it in `Supervision.pings`.
     var hasProfile: Bool {
         get { flags.contains(.hasProfile) }
         set { if newValue { flags.insert(.hasProfile) } else { flags.remove(.hasProfile) } }

@@ -125,7 +125,7 @@ extension Supervision {
         }
         guard !conditions.isEmpty else {
             // Somebody else who shares the socket took what there was.
-            if sockets[token.id].hasProfile { offloads[token.slot].hasLeftBeginning = false }
+            if sockets[token.id].hasProfile { pings[token.slot].hasLeftBeginning = false }
             return actions.append(.arm(token))
         }
         if sockets[token.id].isFinal(conditions), !mutated(.watchesAfterEnd) {

@@ -41,13 +41,7 @@ struct OffloadTable {
     /// Clients with something to be given back, by slot.
     private(set) var owing: Set<UInt32> = []
     let tagKey: UInt128
-    var random = RandomNumbers()
-    /// For looking at what has arrived; used again and again. Longer than any noise.
-    var buffer: [UInt8] = []
-    /// For what is sent.
-    var output: [UInt8] = []
 
-    private static let bufferLength = 16_384
     /// More different profiles than anybody has; who sends others all the time makes the cache be made anew.
     private static let mostSettings = 256
 
@@ -71,21 +65,12 @@ struct OffloadTable {
     }
 
     mutating func insert(_ socket: OffloadedSocket, _ token: SocketToken) {
-        if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.bufferLength) }
         sockets.insert(socket, at: token.slot)
     }
 
     mutating func remove(_ token: SocketToken) {
         sockets.remove(token.slot)
-        guard sockets.isEmpty else { return }
-        buffer = []
-        settings = [:]
-    }
-
-    /// Lends the buffers to somebody who changes what is in here meanwhile, and takes them back.
-    mutating func swapBuffers(_ input: inout [UInt8], _ output: inout [UInt8]) {
-        swap(&buffer, &input)
-        swap(&self.output, &output)
+        if sockets.isEmpty { settings = [:] }
     }
 
     mutating func settings(
@@ -124,30 +109,5 @@ struct OffloadTable {
             sockets[token.slot].lent = .nothing
         }
         return returned
-    }
-}
-
-/// Numbers that nobody can guess, fetched from the kernel in bulk: pings and masks are made of them.
-struct RandomNumbers: Sendable {
-    private var pool: [UInt128] = []
-
-    mutating func next() -> UInt128 {
-        if pool.isEmpty { fill() }
-        return pool.removeLast()
-    }
-
-    private mutating func fill() {
-        var generator = SystemRandomNumberGenerator()
-        pool = (0..<64).map { _ in UInt128(generator.next()) << 64 | UInt128(generator.next()) }
-    }
-}
-
-extension Endpoint {
-    init?(_ address: SocketAddress) {
-        switch address.internet {
-        case .v4(let address, let port): self.init(v4: address, port: port)
-        case .v6(let high, let low, let port): self.init(v6: high, low, port: port)
-        case nil: return nil
-        }
     }
 }

@@ -60,6 +60,7 @@ extension Supervisor {
 
     func forgetOffload(_ token: SocketToken) {
         offload.remove(token)
+        if offload.isEmpty { engine.giveMemoryBack() }
         journal?.forgetOffload(token)
     }
 

@@ -1,6 +1,7 @@
 // What tests need and Swift cannot call.
 #pragma once
 
+#include <stddef.h>
 #include <sys/ptrace.h>
 #include <sys/types.h>
 
@@ -27,6 +28,9 @@ int ctest_mute_file_system(const char *directory, int *root);
 // Gives the calling thread a network of its own, with nothing in it but a loopback device that is down. 0, or -1 and
 // errno.
 int ctest_own_network(void);
+
+// How many bytes of the heap are in use.
+size_t ctest_heap_in_use(void);
 
 // Puts the loopback device of the network that a socket belongs to up or down. 0, or -1 and errno.
 int ctest_set_loopback(int socket, int up);

@@ -1,0 +1,169 @@
+import NIOCore
+import NIOPosix
+
+/// At the head of a pipeline: notes what goes in and out, and takes the socket away when nothing has for a while.
+final class HibernationHandler: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+    typealias OutboundIn = IOData
+    typealias OutboundOut = ByteBuffer
+
+    private enum Phase {
+        case watching
+        /// An end has been seen or sent, or the connection is encrypted: it stays a channel until it is closed.
+        case resident
+        /// The socket is parked; what becomes of the channel is nobody's business.
+        case hibernated
+    }
+
+    private let hibernator: Hibernator
+    private let loop: any EventLoop
+    private var framing: StreamFraming
+    private var phase = Phase.watching
+    private var lastActivity = NIODeadline.now()
+    private var timer: Scheduled<Void>?
+    /// Whether the first bytes in and out are still to come: those of TLS tell on it.
+    private var isNew = (inbound: true, outbound: true)
+    private let saver: any HibernatableHandler
+    /// The end of what was sent while it was hibernated. It goes before everything else.
+    private var unsent: [UInt8]
+
+    init(
+        _ hibernator: Hibernator, _ loop: any EventLoop, _ saver: any HibernatableHandler, unsent: [UInt8]
+    ) {
+        self.hibernator = hibernator
+        self.loop = loop
+        self.saver = saver
+        self.unsent = unsent
+        framing = hibernator.configuration.framing
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        schedule(context, at: .now() + hibernator.configuration.idleTime)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        timer?.cancel()
+        timer = nil
+    }
+
+    // MARK: What goes in and out
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let buffer = unwrapInboundIn(data)
+        if isNew.inbound {
+            isNew.inbound = false
+            refuseTLS(context, buffer)
+        }
+        if framing.note(buffer) { lastActivity = .now() }
+        context.fireChannelRead(data)
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        if isNew.outbound {
+            isNew.outbound = false
+            if case .byteBuffer(let buffer) = unwrapOutboundIn(data) { refuseTLS(context, buffer) }
+        }
+        lastActivity = .now()
+        writeUnsent(context)
+        context.write(data, promise: promise)
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        if !unsent.isEmpty {
+            writeUnsent(context)
+            context.flush()
+        }
+        context.fireChannelActive()
+    }
+
+    private func writeUnsent(_ context: ChannelHandlerContext) {
+        guard !unsent.isEmpty else { return }
+        context.write(wrapOutboundOut(ByteBuffer(bytes: unsent)), promise: nil)
+        unsent = []
+    }
+
+    /// Whoever sees records of TLS here sees them instead of the messages.
+    private func refuseTLS(_ context: ChannelHandlerContext, _ buffer: ByteBuffer) {
+        let view = buffer.readableBytesView
+        let start = view.startIndex
+        guard view.count >= 5, (20...23).contains(view[start]), view[start + 1] == 3, view[start + 2] <= 4,
+            Int(view[start + 3]) << 8 | Int(view[start + 4]) <= 18_432
+        else { return }
+        phase = .resident
+        context.fireErrorCaught(HibernationError.tls)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        // Its end was read: parked, it would wake at once, and for ever.
+        if case .some(.inputClosed) = event as? ChannelEvent, phase == .watching { phase = .resident }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        if phase == .watching { phase = .resident }
+        context.close(mode: mode, promise: promise)
+    }
+
+    // MARK: The end of a channel that is only hibernated
+
+    func channelInactive(context: ChannelHandlerContext) {
+        if phase != .hibernated { context.fireChannelInactive() }
+    }
+
+    func channelUnregistered(context: ChannelHandlerContext) {
+        if phase != .hibernated { context.fireChannelUnregistered() }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        if phase != .hibernated { context.fireChannelReadComplete() }
+    }
+
+    // MARK: Falling asleep
+
+    private func schedule(_ context: ChannelHandlerContext, at deadline: NIODeadline) {
+        let bound = NIOLoopBound((self, context), eventLoop: loop)
+        timer = loop.scheduleTask(deadline: deadline) {
+            let (handler, context) = bound.value
+            handler.timeIsUp(context)
+        }
+    }
+
+    private func timeIsUp(_ context: ChannelHandlerContext) {
+        guard phase == .watching else { return }
+        let idleTime = hibernator.configuration.idleTime
+        let due = lastActivity + idleTime
+        guard due <= .now() else { return schedule(context, at: due) }
+        do {
+            if try hibernate(context) { return }
+        } catch {
+            context.fireErrorCaught(error)
+        }
+        guard phase == .watching else { return }
+        hibernator.count { $0.postponed += 1 }
+        schedule(context, at: .now() + idleTime)
+    }
+
+    /// Nothing can be read or written in between: this is the channel's event loop.
+    private func hibernate(_ context: ChannelHandlerContext) throws -> Bool {
+        let channel = context.channel
+        guard channel.isActive, framing.isAtBoundary,
+            try channel.syncOptions?.getOption(.bufferedWritableBytes) == 0,
+            let state = saver.stateForHibernation()
+        else { return false }
+        let operations = context.pipeline.syncOperations
+        let parked = try operations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) { socket in
+            try hibernator.park(socket, state: state, on: loop)
+        }
+        guard let token = parked else {
+            phase = .resident
+            throw HibernationError.notASocket
+        }
+        phase = .hibernated
+        hibernator.count { $0.hibernated += 1 }
+        saver.didHibernate(as: token)
+        // From here to the head: no handler is asked, and the connection does not end with this descriptor.
+        context.close(mode: .all, promise: nil)
+        return true
+    }
+}

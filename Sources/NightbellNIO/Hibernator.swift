@@ -1,0 +1,221 @@
+import Glibc
+public import NIOCore
+import NIOPosix
+public import NightbellCore
+public import NightbellSupervisor
+import Synchronization
+
+/// The handler of a pipeline that knows what of its connection has to be remembered.
+public protocol HibernatableHandler: ChannelHandler {
+    /// Called on the channel's event loop when the channel has been idle for the configured time. The pipeline is gone
+    /// when this has returned and the socket could be parked; no handler hears of `channelInactive` then.
+    ///
+    /// - Returns: what `rebuild` needs to go on, or nil: not now, because something is under way. It is asked again after
+    ///   the same time.
+    func stateForHibernation() -> [UInt8]?
+
+    /// The connection is hibernated under this token: for whoever wants to send to it, or to wake it. Called on the event
+    /// loop, before it can wake.
+    func didHibernate(as token: ParkingToken)
+}
+
+/// A connection that is back.
+public struct WokenConnection: Sendable {
+    /// What ``HibernatableHandler/stateForHibernation()`` has returned.
+    public let state: [UInt8]
+    /// Why. Empty: the host itself has asked for it.
+    public let reasons: ParkingReasons
+    /// The name that it had while it was hibernated.
+    public let token: ParkingToken
+}
+
+/// Hibernates idle channels of SwiftNIO: pipeline, buffers and session go, the socket stays, and a message brings
+/// everything back.
+///
+/// ```swift
+/// let hibernator = try Hibernator(.init(idleTime: .seconds(30))) { channel, woken in
+///     let session = Session(woken.state)  // a HibernatableHandler
+///     try channel.pipeline.syncOperations.addHandler(session)
+///     return session
+/// }
+/// ServerBootstrap(group: group).childChannelInitializer { channel in
+///     channel.eventLoop.makeCompletedFuture {
+///         let session = Session()
+///         try channel.pipeline.syncOperations.addHandler(session)
+///         try hibernator.watch(channel, saving: session)
+///     }
+/// }
+/// ```
+///
+/// Nothing is lost or overtaken: a channel is hibernated only while nothing it was given to write is left, while what it
+/// has read ends with a whole message (see ``StreamFraming``), and while both halves of the connection are open. What
+/// arrives at that moment stays in the kernel, wakes the connection, and is the first that the new channel reads. A
+/// connection comes back on the event loop on which it was.
+///
+/// The channel that is hibernated is closed, but for its connection: `closeFuture` succeeds, and handlers are removed. The
+/// one that comes back is another one, without a parent, with the options that `rebuild` sets.
+public final class Hibernator: Sendable {
+    public struct Configuration: Sendable {
+        /// How long nothing may be read or written, before a channel is hibernated.
+        public var idleTime: TimeAmount
+        /// Deals with the pings of hibernated connections; nil: they wake.
+        public var profile: ParkingProfile?
+        public var framing = StreamFraming.unknown
+        /// `ChannelOptions.allowRemoteHalfClosure` of channels that are back.
+        public var allowsRemoteHalfClosure = false
+        /// A hibernated connection is woken within this time at the latest; nil: never.
+        public var keepAlive: Duration?
+        public var supervisor = EmbeddedSupervisor.Configuration()
+
+        public init(idleTime: TimeAmount) {
+            self.idleTime = idleTime
+        }
+    }
+
+    /// How often what has happened.
+    public struct Counters: Sendable, Equatable {
+        public var hibernated = 0
+        public var woken = 0
+        /// An idle channel could not be hibernated: something was under way, or there was no descriptor.
+        public var postponed = 0
+        /// Connections that could not be brought back, and are closed.
+        public var lost = 0
+    }
+
+    public typealias Rebuild = @Sendable (any Channel, WokenConnection) throws -> any HibernatableHandler
+
+    let configuration: Configuration
+    private let rebuild: Rebuild
+    private let supervisor: EmbeddedSupervisor
+    private let inner: Inner
+
+    /// What the supervisor's thread needs, and must not keep alive.
+    private final class Inner: Sendable {
+        /// The event loops that connections came from: a state begins with the number of its own.
+        let loops = Mutex<[any EventLoop]>([])
+        let counters = Mutex(Counters())
+        let owner = Mutex(WeakOwner())
+    }
+
+    private struct WeakOwner: Sendable {
+        weak let hibernator: Hibernator?
+
+        init(_ hibernator: Hibernator? = nil) {
+            self.hibernator = hibernator
+        }
+    }
+
+    /// - Parameter rebuild: makes the pipeline of a connection that is back, on its event loop, before anything is read,
+    ///   and returns the handler that will save it the next time. If it throws, the connection is closed.
+    /// - Throws: ``EmbeddedError`` with the code `resources`.
+    public init(_ configuration: Configuration, rebuild: @escaping Rebuild) throws(EmbeddedError) {
+        self.configuration = configuration
+        self.rebuild = rebuild
+        let inner = Inner()
+        self.inner = inner
+        var own = configuration.supervisor
+        own.service = .ownThread
+        supervisor = try EmbeddedSupervisor(own) { events in
+            guard let hibernator = inner.owner.withLock({ $0.hibernator }) else { return }
+            for event in events { hibernator.wake(event.token, event.reasons) }
+        }
+        inner.owner.withLock { $0 = WeakOwner(self) }
+    }
+
+    public var counters: Counters { inner.counters.withLock { $0 } }
+    /// Of the supervisor that holds the sockets.
+    public var supervision: EmbeddedCounters { supervisor.counters }
+
+    /// Has a channel hibernated when it is idle. Call it on the channel's event loop when the pipeline is complete, after
+    /// an upgrade to WebSocket for instance.
+    public func watch(_ channel: any Channel, saving handler: any HibernatableHandler) throws {
+        try watch(channel, saving: handler, unsent: [])
+    }
+
+    private func watch(
+        _ channel: any Channel, saving saver: any HibernatableHandler, unsent: [UInt8]
+    ) throws {
+        let handler = HibernationHandler(self, channel.eventLoop, saver, unsent: unsent)
+        try channel.pipeline.syncOperations.addHandler(handler, position: .first)
+    }
+
+    /// Brings a connection back because the host wants it. False: it is on its way already, or gone.
+    @discardableResult
+    public func wake(_ token: ParkingToken) -> Bool { wake(token, []) }
+
+    /// Writes whole messages to a hibernated connection without waking it. False: it did not take them at once, or is
+    /// hibernated no more; what it did not take is written as soon as it is back, before anything that comes later.
+    public func send(_ bytes: [UInt8], to token: ParkingToken) -> Bool {
+        guard let taken = try? supervisor.send(bytes, to: token) else { return false }
+        if taken == bytes.count { return true }
+        return wake(token, [], unsent: Array(bytes[taken...]))
+    }
+
+    /// Ends: all hibernated connections are closed.
+    public func close() {
+        supervisor.close()
+    }
+
+    // MARK: Falling asleep
+
+    func count(_ change: (inout Counters) -> Void) {
+        inner.counters.withLock { change(&$0) }
+    }
+
+    /// Parks a duplicate of a channel's socket.
+    func park(
+        _ socket: CInt, state: [UInt8], on loop: any EventLoop
+    ) throws(HibernationError) -> ParkingToken {
+        let number = number(of: loop)
+        let bytes = [UInt8(truncatingIfNeeded: number), UInt8(truncatingIfNeeded: number >> 8)] + state
+        let duplicate = fcntl(socket, F_DUPFD_CLOEXEC, 0)
+        guard duplicate >= 0 else { throw HibernationError(.notParked, "no descriptor: errno \(errno)") }
+        do {
+            return try supervisor.park(
+                duplicate, profile: configuration.profile, keepAlive: configuration.keepAlive, state: bytes)
+        } catch {
+            Glibc.close(duplicate)
+            throw HibernationError(.notParked, "\(error)")
+        }
+    }
+
+    private func number(of loop: any EventLoop) -> Int {
+        inner.loops.withLock { loops in
+            if let number = loops.firstIndex(where: { $0 === loop }) { return number }
+            loops.append(loop)
+            return loops.count - 1
+        }
+    }
+
+    // MARK: Waking
+
+    @discardableResult
+    private func wake(
+        _ token: ParkingToken, _ reasons: ParkingReasons, unsent: [UInt8] = []
+    ) -> Bool {
+        // Who has come first has it.
+        guard let claimed = try? supervisor.claim(token) else { return false }
+        let number = Int(claimed.state[0]) | Int(claimed.state[1]) << 8
+        let loop = inner.loops.withLock { $0[number] }
+        let woken = WokenConnection(state: Array(claimed.state.dropFirst(2)), reasons: reasons, token: token)
+        count { $0.woken += 1 }
+        // Not at once, even on its own loop: whoever is hibernating it may not be done yet.
+        loop.execute { self.bringBack(claimed.descriptor, woken, unsent, on: loop) }
+        return true
+    }
+
+    private func bringBack(
+        _ socket: CInt, _ woken: WokenConnection, _ unsent: [UInt8], on loop: any EventLoop
+    ) {
+        ClientBootstrap(group: loop)
+            .channelOption(.allowRemoteHalfClosure, value: configuration.allowsRemoteHalfClosure)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let saver = try self.rebuild(channel, woken)
+                    try self.watch(channel, saving: saver, unsent: unsent)
+                }
+            }
+            .withConnectedSocket(socket)
+            .whenFailure { _ in self.count { $0.lost += 1 } }
+    }
+}

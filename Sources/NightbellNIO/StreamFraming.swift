@@ -1,0 +1,81 @@
+package import NIOCore
+
+/// Where messages begin and end in what a peer sends. A pipeline may hold the beginning of a message in a decoder that
+/// nobody can look into; as long as it does, its channel is not hibernated.
+public struct StreamFraming: Sendable {
+    private enum Kind: Sendable {
+        case unknown
+        case webSocket
+        case delimiter(UInt8)
+    }
+
+    private let kind: Kind
+    /// Of a WebSocket frame, what has arrived of its header.
+    private var header: [UInt8] = []
+    /// How many bytes of its payload are still to come.
+    private var missing: UInt64 = 0
+    private var isInMessage = false
+
+    private init(_ kind: Kind) {
+        self.kind = kind
+    }
+
+    /// The pipeline's ``HibernatableHandler`` knows for itself.
+    public static var unknown: StreamFraming { StreamFraming(.unknown) }
+    /// WebSocket frames (RFC 6455), after the handshake. Pings and pongs do not count as activity.
+    public static var webSocket: StreamFraming { StreamFraming(.webSocket) }
+    /// Messages that end with this byte, such as lines with `\n`.
+    public static func delimiter(_ byte: UInt8) -> StreamFraming { StreamFraming(.delimiter(byte)) }
+
+    /// Whether everything that has arrived ends with a whole message.
+    package var isAtBoundary: Bool { !isInMessage }
+
+    /// Takes note of what has arrived.
+    ///
+    /// - Returns: whether there was anything but pings and pongs in it.
+    package mutating func note(_ buffer: ByteBuffer) -> Bool {
+        switch kind {
+        case .unknown:
+            return true
+        case .delimiter(let delimiter):
+            let view = buffer.readableBytesView
+            if let last = view.last { isInMessage = last != delimiter }
+            return true
+        case .webSocket:
+            return noteFrames(buffer.readableBytesView)
+        }
+    }
+
+    private mutating func noteFrames(_ view: ByteBufferView) -> Bool {
+        var hasData = false
+        var index = view.startIndex
+        while index < view.endIndex {
+            if missing > 0 {
+                let count = min(missing, UInt64(view.endIndex - index))
+                missing -= count
+                index += Int(count)
+            } else {
+                header.append(view[index])
+                index += 1
+                takeHeader(&hasData)
+            }
+        }
+        isInMessage = !header.isEmpty || missing > 0
+        return hasData
+    }
+
+    /// Once the header of a frame is complete, it is its payload's turn.
+    private mutating func takeHeader(_ hasData: inout Bool) {
+        // Opcodes from 8 on are of control frames; 8 is the close, which somebody has to answer.
+        if header[0] & 0x0F <= 8 { hasData = true }
+        guard header.count >= 2 else { return }
+        let lengthBytes = header[1] & 0x7F == 126 ? 2 : header[1] & 0x7F == 127 ? 8 : 0
+        let maskBytes = header[1] & 0x80 == 0 ? 0 : 4
+        guard header.count == 2 + lengthBytes + maskBytes else { return }
+        missing = UInt64(header[1] & 0x7F)
+        if lengthBytes > 0 {
+            missing = header[2..<2 + lengthBytes].reduce(0) { $0 << 8 | UInt64($1) }
+        }
+        header.removeAll(keepingCapacity: true)
+    }
+}

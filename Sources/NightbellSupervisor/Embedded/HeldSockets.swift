@@ -1,0 +1,83 @@
+import Descriptors
+import NightbellCore
+import NightbellProfiles
+
+/// The sockets that an embedded supervisor holds, by the slot of their token: 12 bytes for each, its state, and its
+/// profile if it has one.
+struct HeldSockets {
+    private struct Held {
+        static var none: Held { Held(descriptor: -1, statePlace: 0, stateLength: 0) }
+
+        var descriptor: CInt
+        var statePlace: UInt32
+        var stateLength: UInt32
+    }
+
+    /// Small enough that nothing large is left behind when it grows.
+    private static let chunkLength = 256
+
+    private var chunks: [[Held]] = []
+    private var states = StateStore()
+    private var profiles = SideTable<Profile>()
+    /// Those with a profile that may be told more than bytes.
+    private var locals: Set<UInt32> = []
+    /// The kernel's keep-alives as they were, of those for whom others are set.
+    private var formerKeepAlives: [UInt32: TCPKeepAlive] = [:]
+    /// What the pings under way were made of, of those that may have to be repeated.
+    private var pingRandoms: [UInt32: UInt128] = [:]
+
+    var stateByteCount: Int { states.byteCount }
+
+    mutating func insert(
+        _ descriptor: CInt, _ profile: Profile?, _ former: TCPKeepAlive?, state: [UInt8], at slot: UInt32
+    ) {
+        let (chunk, index) = position(of: slot)
+        while chunk >= chunks.count {
+            chunks.append([Held](repeating: .none, count: Self.chunkLength))
+        }
+        let place = states.insert(state)
+        chunks[chunk][index] = Held(
+            descriptor: descriptor, statePlace: place, stateLength: UInt32(state.count))
+        if let profile {
+            profiles.insert(profile, at: slot)
+            if SocketTraffic.mayCarryDescriptors(descriptor) { locals.insert(slot) }
+        }
+        if let former { formerKeepAlives[slot] = former }
+    }
+
+    /// Gives everything back as it was.
+    mutating func remove(_ slot: UInt32) -> (descriptor: CInt, state: [UInt8]) {
+        let (chunk, index) = position(of: slot)
+        let held = chunks[chunk][index]
+        chunks[chunk][index] = .none
+        if profiles.contains(slot) { profiles.remove(slot) }
+        locals.remove(slot)
+        formerKeepAlives.removeValue(forKey: slot)?.apply(to: held.descriptor)
+        pingRandoms[slot] = nil
+        return (held.descriptor, states.remove(held.statePlace, length: Int(held.stateLength)))
+    }
+
+    func descriptor(_ slot: UInt32) -> CInt {
+        let (chunk, index) = position(of: slot)
+        return chunks[chunk][index].descriptor
+    }
+
+    /// The profile of a socket that has one, in place.
+    subscript(profile slot: UInt32) -> Profile {
+        _read { yield profiles[slot] }
+        _modify { yield &profiles[slot] }
+    }
+
+    /// Whether descriptors may come with what a socket with a profile is told.
+    func isLocal(_ slot: UInt32) -> Bool { locals.contains(slot) }
+
+    func pingRandom(_ slot: UInt32) -> UInt128? { pingRandoms[slot] }
+
+    mutating func notePing(_ random: UInt128, _ slot: UInt32) {
+        if profiles[slot].pinging?.repetition != nil { pingRandoms[slot] = random }
+    }
+
+    private func position(of slot: UInt32) -> (chunk: Int, index: Int) {
+        (Int(slot) / Self.chunkLength, Int(slot) % Self.chunkLength)
+    }
+}

@@ -1,0 +1,324 @@
+import Descriptors
+import Glibc
+import NightbellCore
+import NightbellProfiles
+
+/// What an embedded supervisor is made of: the core, the sockets, and one set of the kernel's that watches all of them.
+///
+/// A libevent watch would cost 170 bytes of this process for each socket. In a set of its own the kernel keeps all
+/// there is to keep, and the whole set is one descriptor for whatever loop the host has.
+///
+/// Sendable: what changes is touched only with the lock held; events are delivered without it.
+@safe
+final class ParkingLoop: @unchecked Sendable {
+    private let lock = Lock()
+    private let watched: PollSet
+    private let timer: TimerDescriptor
+    /// Readable from `close` on.
+    private let bell: EventDescriptor
+    private let configuration: EmbeddedSupervisor.Configuration
+    private let deliver: @Sendable ([ParkedEvent]) -> Void
+    private let onClosed: @Sendable () -> Void
+
+    private var parking: Parking
+    private var held = HeldSockets()
+    private var engine = OffloadEngine()
+    /// Used again for each turn.
+    private var actions: [Parking.Action] = []
+    private var events: [ParkedEvent] = []
+    private var armedDeadline: Instant?
+    private var isClosed = false
+
+    /// The most sockets that one turn looks at.
+    private static let enough = 256
+
+    init(
+        _ configuration: EmbeddedSupervisor.Configuration,
+        deliver: @escaping @Sendable ([ParkedEvent]) -> Void,
+        onClosed: @escaping @Sendable () -> Void
+    ) throws(EmbeddedError) {
+        self.configuration = configuration
+        self.deliver = deliver
+        self.onClosed = onClosed
+        parking = Parking(settings: configuration.settings)
+        do {
+            watched = try PollSet()
+            timer = try TimerDescriptor()
+            bell = try EventDescriptor()
+            try watched.add(timer.rawValue)
+            try watched.add(bell.rawValue)
+        } catch {
+            throw EmbeddedError(.resources, error)
+        }
+    }
+
+    var descriptor: CInt { watched.rawValue }
+
+    func startThread() throws(EmbeddedError) {
+        let code = Thread.start { [self] in
+            while serve(waits: true) {}
+        }
+        guard code == 0 else {
+            throw EmbeddedError(.resources, SystemError(code: code, call: "pthread_create"))
+        }
+    }
+
+    // MARK: What the host asks for
+
+    func park(
+        _ socket: CInt, _ profile: ParkingProfile?, _ keepAlive: Duration?, _ state: [UInt8]
+    ) throws(EmbeddedError) -> SocketToken {
+        guard state.count <= configuration.stateLimit else {
+            throw EmbeddedError(
+                .stateTooLarge, "\(state.count) bytes of state, but the limit is \(configuration.stateLimit)")
+        }
+        let conversation = try profile.map { profile throws(EmbeddedError) in try begin(profile, socket) }
+        lock.lock()
+        defer { lock.unlock() }
+        guard !isClosed else { throw .closed }
+        guard parking.count < configuration.socketLimit else {
+            throw EmbeddedError(.tooManySockets, "\(parking.count) sockets are parked already")
+        }
+        let terms = conversation.flatMap { OffloadEngine.terms(of: $0, socket) }
+        let token = parking.park(
+            hasProfile: conversation != nil, pinging: terms, keepAlive: keepAlive, at: now)
+        do {
+            // The beginning of a ping may lie in a socket for a while: that is to be reported once, and so is the rest.
+            try watched.add(socket, conversation == nil ? .once : .edges, mark: token.rawValue)
+        } catch {
+            _ = parking.remove(token, .withdrawn)
+            throw EmbeddedError(error.code == EEXIST ? .alreadyParked : .notWatchable, error)
+        }
+        held.insert(socket, conversation, setKeepAlive(profile, socket), state: state, at: token.slot)
+        setTimer()
+        return token
+    }
+
+    private func begin(_ profile: ParkingProfile, _ socket: CInt) throws(EmbeddedError) -> Profile {
+        do {
+            let facts = try SocketFacts.Brief(inspecting: socket)
+            guard facts.isSocket, !facts.isListening else {
+                throw EmbeddedError(.profile, "a profile is for a socket that is connected")
+            }
+            if case .tcp = profile.settings, TCPKeepAlive(of: socket) == nil {
+                throw EmbeddedError(.profile, "the profile tcp: not a TCP connection")
+            }
+            var conversation = try Profile(profile.settings, over: facts.isStream ? .stream : .datagram)
+            conversation.begin()
+            return conversation
+        } catch let error as SystemError {
+            throw EmbeddedError(.notWatchable, error)
+        } catch let error as EmbeddedError {
+            throw error
+        } catch {
+            throw EmbeddedError(.profile, "the profile \(profile.name): \(error)")
+        }
+    }
+
+    private func setKeepAlive(_ profile: ParkingProfile?, _ socket: CInt) -> TCPKeepAlive? {
+        guard case .tcp(let settings) = profile?.settings, let former = TCPKeepAlive(of: socket) else {
+            return nil
+        }
+        TCPKeepAlive(settings).apply(to: socket)
+        return former
+    }
+
+    func claim(_ token: SocketToken) throws(EmbeddedError) -> ClaimedSocket {
+        lock.lock()
+        defer { lock.unlock() }
+        return try take(token, .claimed)
+    }
+
+    func claimAll() -> [ClaimedSocket] {
+        lock.lock()
+        defer { lock.unlock() }
+        return takeAll(.claimed)
+    }
+
+    func release(_ token: SocketToken) throws(EmbeddedError) {
+        lock.lock()
+        defer { lock.unlock() }
+        let taken = try take(token, .released)
+        ForeignDescriptor.close(OwnedDescriptor(adopting: taken.descriptor))
+    }
+
+    func send(_ bytes: [UInt8], to token: SocketToken) throws(EmbeddedError) -> Int {
+        lock.lock()
+        defer { lock.unlock() }
+        guard parking.contains(token) else { throw .unknownToken }
+        return SocketTraffic.write(bytes, on: held.descriptor(token.slot))
+    }
+
+    var counters: EmbeddedCounters {
+        lock.lock()
+        defer { lock.unlock() }
+        return EmbeddedCounters(
+            sockets: parking.count, stateBytes: held.stateByteCount, parking: parking.counters,
+            pings: parking.pingCounters)
+    }
+
+    func close() {
+        lock.lock()
+        let wasClosed = isClosed
+        isClosed = true
+        let left = takeAll(.released)
+        lock.unlock()
+        for socket in left { ForeignDescriptor.close(OwnedDescriptor(adopting: socket.descriptor)) }
+        guard !wasClosed else { return }
+        onClosed()
+        do {
+            try bell.signal()
+        } catch {
+            preconditionFailure("an eventfd of our own can be written to: \(error)")
+        }
+    }
+
+    private func take(
+        _ token: SocketToken, _ departure: Parking.Departure
+    ) throws(EmbeddedError) -> ClaimedSocket {
+        guard parking.remove(token, departure) else { throw .unknownToken }
+        do {
+            try watched.remove(held.descriptor(token.slot))
+        } catch {
+            preconditionFailure("a parked socket was closed by somebody who does not own it: \(error)")
+        }
+        let (descriptor, state) = held.remove(token.slot)
+        return ClaimedSocket(descriptor: descriptor, state: state, token: ParkingToken(token))
+    }
+
+    private func takeAll(_ departure: Parking.Departure) -> [ClaimedSocket] {
+        parking.tokens.map { token in
+            do {
+                return try take(token, departure)
+            } catch {
+                preconditionFailure("what is parked can be taken: \(error)")
+            }
+        }
+    }
+
+    // MARK: One turn
+
+    /// False: there will never be anything to do again.
+    func serve(waits: Bool) -> Bool {
+        var found: [(token: SocketToken, readiness: Readiness)] = []
+        watched.collect(limit: Self.enough, waits: waits) { mark, readiness in
+            found.append((SocketToken(rawValue: mark), readiness))
+        }
+        lock.lock()
+        let isOver = isClosed
+        let told = isOver ? [] : turn(found)
+        lock.unlock()
+        if !told.isEmpty { deliver(told) }
+        return !isOver
+    }
+
+    private func turn(_ found: [(token: SocketToken, readiness: Readiness)]) -> [ParkedEvent] {
+        clearTimer()
+        for (token, readiness) in found {
+            // It may have been claimed since the kernel was asked.
+            guard parking.contains(token) else { continue }
+            if parking.isJudging(token) {
+                look(token)
+            } else {
+                parking.fired(token, Conditions(readiness), into: &actions)
+            }
+        }
+        parking.endTurn(at: now, into: &actions)
+        perform()
+        setTimer()
+        let told = events
+        events = []
+        return told
+    }
+
+    private func look(_ token: SocketToken) {
+        let (descriptor, isLocal) = (held.descriptor(token.slot), held.isLocal(token.slot))
+        let judgement = engine.look(
+            descriptor, &held[profile: token.slot], peer: peer(of: descriptor), isLocal: isLocal,
+            allowance: parking.noiseAllowance(token, at: now))
+        parking.judged(token, judgement, at: now, into: &actions)
+    }
+
+    private func peer(of descriptor: CInt) -> Endpoint? {
+        SocketAddress(peerOf: descriptor).flatMap { Endpoint($0) }
+    }
+
+    /// What is done may lead to more.
+    private func perform() {
+        var index = 0
+        while index < actions.count {
+            switch actions[index] {
+            case .tell(let token, let reasons):
+                events.append(ParkedEvent(token: ParkingToken(token), reasons: reasons))
+            case .watch(let token):
+                watch(token)
+            case .ignore(let token):
+                ignore(token)
+            case .ping(let token, let again):
+                sendPing(token, again: again)
+            case .lookForAnswer(let token):
+                if parking.isJudging(token) { look(token) }
+                parking.answerLookedFor(token, at: now, into: &actions)
+            }
+            index += 1
+        }
+        actions.removeAll(keepingCapacity: true)
+    }
+
+    private func watch(_ token: SocketToken) {
+        do {
+            try watched.watchOnce(held.descriptor(token.slot), mark: token.rawValue)
+        } catch {
+            // Nothing that the kernel tells of it would arrive.
+            parking.fired(token, .error, into: &actions)
+        }
+    }
+
+    private func ignore(_ token: SocketToken) {
+        do {
+            try watched.ignore(held.descriptor(token.slot), mark: token.rawValue)
+        } catch {
+            preconditionFailure("a parked socket was closed by somebody who does not own it: \(error)")
+        }
+    }
+
+    private func sendPing(_ token: SocketToken, again: Bool) {
+        guard parking.isJudging(token) else { return }
+        let descriptor = held.descriptor(token.slot)
+        let former = held[profile: token.slot]
+        let random = again ? held.pingRandom(token.slot) ?? engine.nextRandom() : engine.nextRandom()
+        let isMade = engine.makePing(
+            &held[profile: token.slot], peer: peer(of: descriptor), random: random, again: again)
+        guard isMade else { return }
+        if !again { held.notePing(random, token.slot) }
+        guard !engine.sendPing(on: descriptor, former.transport, again: again) else { return }
+        held[profile: token.slot] = former
+        parking.pingFailed(token, at: now, into: &actions)
+    }
+
+    // MARK: The timer
+
+    private var now: Instant { Instant(nanoseconds: BootClock.now()) }
+
+    /// Sets the timer if it would come too late. If it comes too early, it is set again then.
+    private func setTimer() {
+        guard let deadline = parking.nextDeadline else { return }
+        if let armedDeadline, armedDeadline <= deadline { return }
+        armedDeadline = deadline
+        do {
+            try timer.set(absoluteNanoseconds: deadline.nanoseconds)
+        } catch {
+            preconditionFailure("a timer of our own can be set: \(error)")
+        }
+    }
+
+    private func clearTimer() {
+        guard let deadline = armedDeadline, deadline <= now else { return }
+        armedDeadline = nil
+        do {
+            try timer.clear()
+        } catch {
+            preconditionFailure("a timer of our own can be read: \(error)")
+        }
+    }
+}

@@ -1,0 +1,190 @@
+import NightbellProfiles
+
+/// What the keep-alives of a protocol look like, so that they can be answered, sent and checked while a socket is
+/// parked, and only the rest is told. Make one and use it for all sockets with the same settings: they share it.
+///
+/// Intervals and the time an answer may take are limited; what is out of range throws ``EmbeddedError`` with the code
+/// `profile`. Whoever parks a socket with a profile vouches that what has been read from it and what has been written
+/// to it both end with a whole message, and, if the profile sends pings, that no ping of the host's own is unanswered.
+public struct ParkingProfile: Sendable {
+    let settings: ProfileSettings
+
+    private init(_ make: () throws(SettingsError) -> ProfileSettings) throws(EmbeddedError) {
+        do {
+            settings = try make()
+        } catch {
+            throw EmbeddedError(.profile, "\(error)")
+        }
+    }
+
+    /// As people call it: `websocket`, `mqtt`, …
+    public var name: String { settings.name }
+
+    /// WebSocket after the handshake (RFC 6455): ping and pong frames.
+    ///
+    /// - Parameters:
+    ///   - isServer: the host is the server of this connection.
+    ///   - interval: between pings; nil: 45 s.
+    ///   - answerWithin: how long a pong may take; nil: 10 s.
+    ///   - absorbsOtherPongs: whether pongs that answer no ping of the supervisor's are noise.
+    public static func webSocket(
+        isServer: Bool, interval: Duration? = nil, answerWithin: Duration? = nil,
+        absorbsOtherPongs: Bool = true
+    ) throws(EmbeddedError) -> ParkingProfile {
+        try ParkingProfile { () throws(SettingsError) in
+            .webSocket(
+                try WebSocketSettings(
+                    role: isServer ? .server : .client,
+                    interval: interval ?? WebSocketSettings.interval.standard,
+                    answerWithin: answerWithin ?? .seconds(10), absorbsOtherPongs: absorbsOtherPongs))
+        }
+    }
+
+    /// MQTT 3.1.1 and 5, on the client's side: sends PINGREQ.
+    ///
+    /// - Parameter keepAlive: as CONNECT, or the server's CONNACK, has it; nil: 60 s.
+    public static func mqtt(
+        keepAlive: Duration? = nil, answerWithin: Duration? = nil
+    ) throws(EmbeddedError) -> ParkingProfile {
+        try ParkingProfile { () throws(SettingsError) in
+            .mqtt(
+                try MQTTSettings(
+                    role: .client(keepAlive: keepAlive ?? MQTTSettings.keepAlive.standard),
+                    answerWithin: answerWithin ?? .seconds(10)))
+        }
+    }
+
+    /// MQTT on the server's side: answers PINGREQ.
+    public static func mqttServer() throws(EmbeddedError) -> ParkingProfile {
+        try ParkingProfile { () throws(SettingsError) in .mqtt(try MQTTSettings(role: .server)) }
+    }
+
+    /// IRC: PING in both directions.
+    public static func irc(
+        interval: Duration? = nil, answerWithin: Duration? = nil
+    ) throws(EmbeddedError) -> ParkingProfile {
+        try ParkingProfile { () throws(SettingsError) in
+            .irc(
+                try IRCSettings(
+                    interval: interval ?? IRCSettings.interval.standard,
+                    answerWithin: answerWithin ?? .seconds(30)))
+        }
+    }
+
+    /// XMPP after the stream is established, without stream management: XEP-0199 pings and white space.
+    ///
+    /// - Parameters:
+    ///   - server: the server's domain; nil: pings are answered whoever they come from in the stream.
+    ///   - address: the host's full address.
+    ///   - whiteSpacePings: sends spaces, which nobody answers, instead of pings.
+    public static func xmpp(
+        interval: Duration? = nil, answerWithin: Duration? = nil, server: String? = nil,
+        address: String? = nil, whiteSpacePings: Bool = false
+    ) throws(EmbeddedError) -> ParkingProfile {
+        try ParkingProfile { () throws(SettingsError) in
+            .xmpp(
+                try XMPPSettings(
+                    ping: whiteSpacePings ? .whiteSpace : .query,
+                    interval: interval ?? XMPPSettings.interval.standard,
+                    answerWithin: answerWithin ?? .seconds(30), server: server, address: address))
+        }
+    }
+
+    /// SIP on a stream or a UDP socket: the keep-alives of RFC 5626, and OPTIONS requests answered with 200.
+    ///
+    /// - Parameters:
+    ///   - interval: the registrar's `Flow-Timer`; nil: 120 s on streams, 29 s on UDP.
+    ///   - users: the user parts of the host's own addresses; none: every request on the socket is for it.
+    public static func sip(
+        interval: Duration? = nil, users: [String] = []
+    ) throws(EmbeddedError) -> ParkingProfile {
+        var random = RandomNumbers()
+        let tagKey = random.next()
+        return try ParkingProfile { () throws(SettingsError) in
+            .sip(
+                try SIPSettings(
+                    users: users, tagKey: tagKey,
+                    streamInterval: interval ?? SIPSettings.streamInterval.standard,
+                    datagramInterval: interval ?? SIPSettings.datagramInterval.standard))
+        }
+    }
+
+    /// STUN binding requests, or indications, which nobody answers (RFC 8489).
+    public static func stun(
+        interval: Duration? = nil, indications: Bool = false, fingerprint: Bool = false
+    ) throws(EmbeddedError) -> ParkingProfile {
+        try ParkingProfile { () throws(SettingsError) in
+            .stun(
+                try STUNSettings(
+                    ping: indications ? .indication : .request,
+                    interval: interval ?? STUNSettings.interval.standard, withFingerprint: fingerprint))
+        }
+    }
+
+    /// What the peer may say, exactly, and what is said to that.
+    public struct Exchange: Sendable, Hashable {
+        public var pattern: [UInt8]
+        /// Empty: nothing is said.
+        public var reply: [UInt8]
+
+        public init(_ pattern: [UInt8], reply: [UInt8] = []) {
+            self.pattern = pattern
+            self.reply = reply
+        }
+    }
+
+    /// What is said to the peer.
+    public struct Ping: Sendable, Hashable {
+        public var payload: [UInt8]
+        /// Empty: nobody answers it.
+        public var answer: [UInt8]
+        /// nil: 60 s.
+        public var interval: Duration?
+        /// nil: 10 s.
+        public var answerWithin: Duration?
+
+        public init(
+            _ payload: [UInt8], answer: [UInt8] = [], interval: Duration? = nil, answerWithin: Duration? = nil
+        ) {
+            self.payload = payload
+            self.answer = answer
+            self.interval = interval
+            self.answerWithin = answerWithin
+        }
+    }
+
+    /// Exact bytes of a protocol that Nightbell does not know. No pattern may be the beginning of another.
+    public static func bytes(
+        _ exchanges: [Exchange], ping: Ping? = nil
+    ) throws(EmbeddedError) -> ParkingProfile {
+        try ParkingProfile { () throws(SettingsError) in
+            .pattern(
+                try .bytes(
+                    exchanges.map { PatternSettings.Exchange($0.pattern, reply: $0.reply) },
+                    ping: ping.map { ping in
+                        PatternSettings.Ping(
+                            ping.payload, answer: ping.answer.isEmpty ? nil : ping.answer,
+                            interval: ping.interval ?? PatternSettings.interval.standard,
+                            answerWithin: ping.answerWithin ?? .seconds(10))
+                    }))
+        }
+    }
+
+    /// TCP's own keep-alives, set while the socket is parked, and as they were when it is claimed. Nothing is read:
+    /// also for encrypted connections. What is no TCP connection is refused.
+    ///
+    /// - Parameters:
+    ///   - idle: from the last traffic to the first probe; nil: 15 minutes.
+    ///   - interval: between probes that are not answered; nil: 30 s.
+    ///   - probes: so many unanswered ones, and the path is lost; nil: 4.
+    public static func tcp(
+        idle: Duration? = nil, interval: Duration? = nil, probes: Int? = nil
+    ) throws(EmbeddedError) -> ParkingProfile {
+        try ParkingProfile { () throws(SettingsError) in
+            .tcp(
+                try TCPSettings(
+                    idle: idle ?? TCPSettings.idle.standard, interval: interval ?? .seconds(30),
+                    probes: probes ?? 4))
+        }
+    }
+}

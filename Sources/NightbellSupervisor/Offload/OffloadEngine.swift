@@ -1,0 +1,318 @@
+import Descriptors
+import Keeper
+import NightbellCore
+import NightbellProfiles
+
+/// Deals with the noise of sockets whose owners sleep, and sends their pings: looks, judges with a profile, answers,
+/// consumes. When any of it is done, and what comes of it, others decide.
+///
+/// Between two calls no reply is ever under way: what is sent is sent at once and whole, or not at all. So a socket can
+/// be given back at any moment.
+struct OffloadEngine {
+    private var random = RandomNumbers()
+    /// For looking at what has arrived; used again and again. Longer than any noise.
+    private var buffer: [UInt8] = []
+    /// For what is sent.
+    private var output: [UInt8] = []
+
+    private static let bufferLength = 16_384
+    /// Replies must fit into a small send buffer.
+    private static let mostReplies = 4_096
+
+    mutating func nextRandom() -> UInt128 { random.next() }
+
+    /// Nobody has a profile any more.
+    mutating func giveMemoryBack() {
+        buffer = []
+    }
+
+    // MARK: What arrives
+
+    /// Looks at what there is in a socket, and deals with the noise.
+    ///
+    /// - Parameters:
+    ///   - peer: the other end of a stream.
+    ///   - isLocal: whether it `mayCarryDescriptors`. What these come with is for the owner.
+    ///   - allowance: how many pieces of noise are dealt with at most.
+    mutating func look(
+        _ descriptor: CInt, _ profile: inout Profile, peer: Endpoint?, isLocal: Bool, allowance: Int
+    ) -> Judgement {
+        if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.bufferLength) }
+        let conditions = Conditions(Poll.now(descriptor))
+        var judgement = Judgement()
+        if conditions.contains(.error) || conditions.contains(.hangUp) {
+            // Nothing is read: that would take the error away.
+            judgement.rest = .significant(Self.withPath(conditions, profile.transport, descriptor))
+        } else {
+            switch profile.transport {
+            case .stream:
+                judgeStream(descriptor, &profile, peer, isLocal: isLocal, allowance, &judgement)
+            case .datagram:
+                let isEnded = conditions.contains(.peerClosed)
+                judgeDatagrams(
+                    descriptor, &profile, isLocal: isLocal, isEnded: isEnded, allowance, &judgement)
+            }
+            switch judgement.rest {
+            case .nothing, .partial:
+                // Behind the noise is the end.
+                if conditions.contains(.peerClosed) { judgement.rest = .significant(conditions) }
+            case .significant(let found):
+                judgement.rest = .significant(found.union(conditions.intersection([.peerClosed])))
+            case .noise, .unanswerable:
+                break
+            }
+        }
+        judgement.isAwaitingAnswer = profile.isAwaitingAnswer
+        return judgement
+    }
+
+    /// Whether a connection broke because nothing arrives any more.
+    private static func withPath(
+        _ conditions: Conditions, _ transport: Transport, _ descriptor: CInt
+    ) -> Conditions {
+        let isLost = transport == .stream && TCPState.wasGivenUp(descriptor)
+        return isLost ? conditions.union(.pathLost) : conditions
+    }
+
+    private mutating func judgeStream(
+        _ descriptor: CInt, _ profile: inout Profile, _ peer: Endpoint?, isLocal: Bool, _ allowance: Int,
+        _ judgement: inout Judgement
+    ) {
+        var allowance = allowance
+        while true {
+            if SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
+            switch SocketTraffic.peek(descriptor, into: &buffer, isLocal: isLocal) {
+            case .nothing:
+                return
+            case .accompanied:
+                return judgement.rest = .significant(.readable)
+            case .end:
+                return judgement.rest = .significant([.readable, .peerClosed])
+            case .failed:
+                return judgement.rest = .significant([.readable, .error])
+            case .bytes(let count):
+                let former = profile
+                var found = judgement
+                let length = judge(count, &profile, peer, &allowance, &found)
+                guard reply(on: descriptor, &profile, former, &judgement) else { return }
+                judgement = found
+                guard length > 0 else { return }
+                guard SocketTraffic.consume(descriptor, length, using: &buffer) else {
+                    // Somebody who shares the socket reads it: nothing is known of it any more.
+                    return judgement.rest = .significant(.readable)
+                }
+                FaultInjection.point("offload: after noise is taken")
+                let isAll = length == count && count < buffer.count && !SocketTraffic.isAtMark(descriptor)
+                if judgement.rest != .nothing || isAll { return }
+            }
+        }
+    }
+
+    /// Judges what was peeked at from its head on.
+    ///
+    /// - Returns: how much of it is noise. What is to be said to that is in `output`.
+    private mutating func judge(
+        _ count: Int, _ profile: inout Profile, _ peer: Endpoint?, _ allowance: inout Int,
+        _ judgement: inout Judgement
+    ) -> Int {
+        var output: [UInt8] = []
+        swap(&output, &self.output)
+        defer { swap(&output, &self.output) }
+        output.removeAll(keepingCapacity: true)
+        var position = 0
+        while position < count, output.count < Self.mostReplies {
+            guard allowance > 0 else {
+                judgement.rest = .noise
+                return position
+            }
+            let circumstances = Circumstances(random: random.next(), peer: peer)
+            let verdict = profile.judge(
+                buffer.span.extracting(position..<count), circumstances, replies: &output)
+            switch verdict {
+            case .noise(let length, let noise):
+                position += length
+                allowance -= 1
+                judgement.note(noise)
+            case .needMore:
+                judgement.rest = .partial
+                return position
+            case .significant:
+                judgement.rest = .significant(.readable)
+                return position
+            }
+        }
+        return position
+    }
+
+    /// Sends what is to be said. False: it could not be, and everything is as it was.
+    private func reply(
+        on descriptor: CInt, _ profile: inout Profile, _ former: Profile, _ judgement: inout Judgement
+    ) -> Bool {
+        guard !output.isEmpty else { return true }
+        FaultInjection.point("offload: before an answer")
+        let sent = sendOutput(on: descriptor, isStream: true)
+        FaultInjection.point("offload: after an answer")
+        switch sent {
+        case .all:
+            return true
+        case .nothing:
+            judgement.rest = .unanswerable
+        case .part:
+            // Half a reply must not be what the owner's next message begins with.
+            SocketTraffic.breakOff(descriptor)
+            judgement.rest = .significant([.hangUp, .unanswerable])
+        case .failed:
+            judgement.rest = .significant([.readable, .error])
+        }
+        profile = former
+        return false
+    }
+
+    private func sendOutput(on descriptor: CInt, isStream: Bool) -> SocketTraffic.Sent {
+        let isCertain = !isStream || output.count <= 64
+        guard isCertain || SocketTraffic.hasRoom(descriptor, for: output.count) else { return .nothing }
+        return SocketTraffic.send(output, on: descriptor)
+    }
+
+    private mutating func judgeDatagrams(
+        _ descriptor: CInt, _ profile: inout Profile, isLocal: Bool, isEnded: Bool, _ allowance: Int,
+        _ judgement: inout Judgement
+    ) {
+        var allowance = allowance
+        var sender = SocketAddress()
+        while true {
+            let peeked = SocketTraffic.peekDatagram(
+                descriptor, into: &buffer, from: &sender, isLocal: isLocal)
+            switch peeked {
+            case .nothing, .end:
+                return
+            case .bytes(0) where isEnded:
+                // Behind the last one there is an empty one, again and again.
+                return
+            case .accompanied:
+                return judgement.rest = .significant(.readable)
+            case .failed:
+                return judgement.rest = .significant([.readable, .error])
+            case .bytes(let count):
+                guard allowance > 0 else { return judgement.rest = .noise }
+                guard count <= buffer.count else { return judgement.rest = .significant(.readable) }
+                let former = profile
+                guard let noise = judgeDatagram(count, &profile, sender) else {
+                    return judgement.rest = .significant(.readable)
+                }
+                if !output.isEmpty {
+                    switch SocketTraffic.send(output, on: descriptor, to: sender.ifKnown) {
+                    case .all:
+                        break
+                    case .part, .nothing, .failed:
+                        profile = former
+                        return judgement.rest = .unanswerable
+                    }
+                }
+                allowance -= 1
+                judgement.note(noise)
+                guard SocketTraffic.consume(descriptor, count, using: &buffer) else {
+                    return judgement.rest = .significant(.readable)
+                }
+            }
+        }
+    }
+
+    /// nil: it is for the owner.
+    private mutating func judgeDatagram(
+        _ count: Int, _ profile: inout Profile, _ sender: SocketAddress
+    ) -> Noise? {
+        var output: [UInt8] = []
+        swap(&output, &self.output)
+        defer { swap(&output, &self.output) }
+        output.removeAll(keepingCapacity: true)
+        let circumstances = Circumstances(random: random.next(), peer: Endpoint(sender))
+        let verdict = profile.judge(buffer.span.extracting(0..<count), circumstances, replies: &output)
+        switch verdict {
+        case .noise(_, let noise): return noise
+        case .significant, .needMore: return nil
+        }
+    }
+
+    // MARK: Pings
+
+    /// Makes a ping, or the last one once more, of the number it was made of. False: there is none to be sent.
+    mutating func makePing(
+        _ profile: inout Profile, peer: Endpoint?, random: UInt128, again: Bool
+    ) -> Bool {
+        output.removeAll(keepingCapacity: true)
+        let circumstances = Circumstances(random: random, peer: peer)
+        return profile.ping(again: again, circumstances, into: &output)
+    }
+
+    /// Sends what `makePing` has made. False: it could not be, and the profile is to be put back to what it was.
+    func sendPing(on descriptor: CInt, _ transport: Transport, again: Bool) -> Bool {
+        FaultInjection.point("offload: before a ping")
+        let sent = sendOutput(on: descriptor, isStream: transport == .stream)
+        FaultInjection.point("offload: after a ping")
+        switch sent {
+        case .all:
+            return true
+        case .part:
+            SocketTraffic.breakOff(descriptor)
+            return false
+        case .nothing, .failed:
+            // One that is repeated anyway may get lost.
+            return again
+        }
+    }
+
+    /// Who cannot be reached without an address is sent nothing of our own accord.
+    static func terms(of profile: Profile, _ descriptor: CInt) -> PingTerms? {
+        guard let pinging = profile.pinging else { return nil }
+        if profile.transport == .datagram, SocketAddress(peerOf: descriptor) == nil { return nil }
+        return PingTerms(
+            earliest: pinging.earliest, latest: pinging.latest, answerWithin: pinging.answerWithin,
+            repeatAfter: pinging.repetition?.first ?? .zero, repetitions: pinging.repetition?.count ?? 0)
+    }
+}
+
+extension TCPKeepAlive {
+    /// As a profile has them.
+    init(_ settings: TCPSettings) {
+        self.init(
+            isOn: true, idleSeconds: settings.idleSeconds, intervalSeconds: settings.intervalSeconds,
+            probes: settings.probes,
+            userTimeoutMilliseconds: Int32(clamping: settings.userTimeoutMilliseconds))
+    }
+}
+
+extension Judgement {
+    fileprivate mutating func note(_ noise: Noise) {
+        switch noise {
+        case .ping: answered += 1
+        case .answer: confirmed += 1
+        case .step, .filler: absorbed += 1
+        }
+    }
+}
+
+/// Numbers that nobody can guess, fetched from the kernel in bulk: pings and masks are made of them.
+struct RandomNumbers: Sendable {
+    private var pool: [UInt128] = []
+
+    mutating func next() -> UInt128 {
+        if pool.isEmpty { fill() }
+        return pool.removeLast()
+    }
+
+    private mutating func fill() {
+        var generator = SystemRandomNumberGenerator()
+        pool = (0..<64).map { _ in UInt128(generator.next()) << 64 | UInt128(generator.next()) }
+    }
+}
+
+extension Endpoint {
+    init?(_ address: SocketAddress) {
+        switch address.internet {
+        case .v4(let address, let port): self.init(v4: address, port: port)
+        case .v6(let high, let low, let port): self.init(v6: high, low, port: port)
+        case nil: return nil
+        }
+    }
+}

@@ -1,0 +1,135 @@
+import NightbellCore
+import Testing
+
+/// The core of an embedded supervisor, without sockets or a clock.
+@Suite struct CoreTests {
+    private struct Bench {
+        var core: Parking
+        var now = Instant(nanoseconds: 1_000_000_000)
+        private var actions: [Parking.Action] = []
+
+        init() {
+            core = Parking(settings: Settings())
+        }
+
+        mutating func park(pinging: PingTerms? = nil, keepAlive: Duration? = nil) -> SocketToken {
+            core.park(hasProfile: pinging != nil, pinging: pinging, keepAlive: keepAlive, at: now)
+        }
+
+        mutating func turn(
+            _ body: (inout Parking, Instant, inout [Parking.Action]) -> Void = { _, _, _ in }
+        ) -> [Parking.Action] {
+            actions = []
+            body(&core, now, &actions)
+            core.endTurn(at: now, into: &actions)
+            return actions
+        }
+
+        /// Lets time pass until the core wants to be asked.
+        mutating func passToDeadline() -> [Parking.Action] {
+            guard let deadline = core.nextDeadline else { return [] }
+            now = max(now, deadline)
+            return turn()
+        }
+    }
+
+    private static let terms = PingTerms(
+        earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
+
+    @Test func windowsAreServedTogetherAndNeverLate() {
+        var bench = Bench()
+        let start = bench.now
+        let tokens = (0..<50).map { bench.park(keepAlive: .seconds(600 + $0)) }
+        let told = bench.passToDeadline()
+        #expect(bench.now <= start + .seconds(600))
+        #expect(told == tokens.map { .tell($0, .keepAliveDue) })
+        #expect(bench.core.nextDeadline == nil && bench.core.counters.keepAlivesDue == 50)
+    }
+
+    @Test func whoeverIsInsideItsWindowIsToldAlongWithTraffic() {
+        var bench = Bench()
+        let (early, traffic, late) = (
+            bench.park(keepAlive: .seconds(600)), bench.park(), bench.park(keepAlive: .seconds(6_000))
+        )
+        bench.now = bench.now + .seconds(560)
+        let told = bench.turn { $0.fired(traffic, .readable, into: &$2) }
+        #expect(told == [.tell(traffic, .readable), .tell(early, .keepAliveDue)])
+        #expect(bench.core.contains(late))
+    }
+
+    @Test func aSocketIsToldOnceAndItsNameIsNotUsedAgain() {
+        var bench = Bench()
+        let token = bench.park()
+        #expect(bench.turn { $0.fired(token, .readable, into: &$2) } == [.tell(token, .readable)])
+        #expect(bench.turn { $0.fired(token, .hangUp, into: &$2) } == [])
+        let removed = bench.core.remove(token, .claimed)
+        #expect(removed && !bench.core.contains(token))
+        let next = bench.park()
+        #expect(next != token && next.slot == token.slot)
+        #expect(bench.turn { $0.fired(token, .readable, into: &$2) } == [])
+        let removedAgain = bench.core.remove(token, .released)
+        #expect(!removedAgain)
+    }
+
+    @Test func aPingIsSentInItsWindowAndItsAnswerMissed() {
+        var bench = Bench()
+        let start = bench.now
+        let token = bench.park(pinging: Self.terms)
+        #expect(bench.passToDeadline() == [.ping(token, again: false)])
+        #expect(bench.now >= start + .seconds(24) && bench.now <= start + .seconds(30))
+        #expect(bench.passToDeadline() == [.lookForAnswer(token)])
+        let told = bench.turn { $0.answerLookedFor(token, at: $1, into: &$2) }
+        #expect(told == [.ignore(token), .tell(token, .pongMissing)])
+        // Told, it is left alone.
+        #expect(bench.core.nextDeadline == nil && bench.core.noiseAllowance(token, at: bench.now) == 0)
+    }
+
+    @Test func anAnswerThatWasThereCounts() {
+        var bench = Bench()
+        let token = bench.park(pinging: Self.terms)
+        #expect(bench.passToDeadline() == [.ping(token, again: false)])
+        #expect(bench.passToDeadline() == [.lookForAnswer(token)])
+        var judgement = Judgement()
+        judgement.confirmed = 1
+        let actions = bench.turn {
+            $0.judged(token, judgement, at: $1, into: &$2)
+            $0.answerLookedFor(token, at: $1, into: &$2)
+        }
+        #expect(actions == [] && bench.core.pingCounters.confirmed == 1)
+        #expect(bench.core.nextDeadline != nil)
+    }
+
+    @Test func whatGoesAwayIsCountedOn() {
+        var bench = Bench()
+        let token = bench.park(pinging: Self.terms)
+        #expect(bench.passToDeadline() == [.ping(token, again: false)])
+        let removed = bench.core.remove(token, .released)
+        #expect(removed)
+        #expect(bench.core.pingCounters.sent == 1 && bench.core.nextDeadline == nil)
+        #expect(bench.core.counters.released == 1 && bench.core.count == 0)
+    }
+
+    @Test func theSameEventsGiveTheSameActions() {
+        func run() -> [Parking.Action] {
+            var bench = Bench()
+            var all: [Parking.Action] = []
+            for index in 0..<200 {
+                let token = bench.park(
+                    pinging: index % 3 == 0 ? Self.terms : nil,
+                    keepAlive: index % 2 == 0 ? .seconds(700 - index) : nil)
+                if index % 7 == 0 { _ = bench.core.remove(token, .claimed) }
+                if index % 11 == 0 { all += bench.passToDeadline() }
+            }
+            while bench.core.nextDeadline != nil, all.count < 5_000 {
+                for action in bench.passToDeadline() {
+                    all.append(action)
+                    guard case .lookForAnswer(let token) = action else { continue }
+                    all += bench.turn { $0.answerLookedFor(token, at: $1, into: &$2) }
+                }
+            }
+            return all
+        }
+        let first = run()
+        #expect(first.count > 200 && first == run())
+    }
+}

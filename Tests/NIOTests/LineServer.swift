@@ -1,0 +1,181 @@
+import EdgeTestSupport
+import Glibc
+import NIOCore
+import NIOPosix
+import NightbellNIO
+import NightbellSupervisor
+import Synchronization
+import Testing
+
+/// What all sessions of a test's server have seen.
+struct Seen: Sendable {
+    var tokens: [ParkingToken] = []
+    var ends = 0
+    var errors: [HibernationError.Code] = []
+    var loops: Set<ObjectIdentifier> = []
+    var wakeReasons: [String] = []
+}
+
+/// Answers each line with its number and itself. The number is the session.
+final class LineSession: ChannelInboundHandler, HibernatableHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let seen: LineServer.Box
+    private var count: UInt32
+
+    init(_ seen: LineServer.Box, _ state: [UInt8] = []) {
+        self.seen = seen
+        count = state.reversed().reduce(0) { $0 << 8 | UInt32($1) }
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let line = String(buffer: unwrapInboundIn(data))
+        if line == "much" {
+            let much = ByteBuffer(repeating: UInt8(ascii: "m"), count: LineServer.much)
+            context.writeAndFlush(wrapOutboundOut(much), promise: nil)
+        }
+        count += 1
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: "\(count) \(line)\n")), promise: nil)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        seen.value.withLock { $0.ends += 1 }
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        guard let error = error as? HibernationError else { return context.close(promise: nil) }
+        seen.value.withLock { $0.errors.append(error.code) }
+    }
+
+    func stateForHibernation() -> [UInt8]? {
+        (0..<4).map { UInt8(truncatingIfNeeded: count >> (8 * $0)) }
+    }
+
+    func didHibernate(as token: ParkingToken) {
+        seen.value.withLock { $0.tokens.append(token) }
+    }
+}
+
+/// Holds what it has of a line where nobody can look.
+struct LineDecoder: NIOSingleStepByteToMessageDecoder, ByteToMessageDecoder {
+    typealias InboundOut = ByteBuffer
+
+    mutating func decode(buffer: inout ByteBuffer) -> ByteBuffer? {
+        guard let end = buffer.readableBytesView.firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+        let line = buffer.readSlice(length: end - buffer.readableBytesView.startIndex)
+        buffer.moveReaderIndex(forwardBy: 1)
+        return line
+    }
+
+    mutating func decodeLast(buffer: inout ByteBuffer, seenEOF: Bool) -> ByteBuffer? {
+        decode(buffer: &buffer)
+    }
+}
+
+final class LineServer: Sendable {
+    final class Box: Sendable {
+        let value = Mutex(Seen())
+    }
+
+    static let much = 16 << 20
+
+    let hibernator: Hibernator
+    private let box: Box
+    private let group: MultiThreadedEventLoopGroup
+    private let channel: any Channel
+    let port: Int
+
+    init(loops: Int = 1, idle: TimeAmount = .milliseconds(50)) throws {
+        let box = Box()
+        self.box = box
+        group = MultiThreadedEventLoopGroup(numberOfThreads: loops)
+        var configuration = Hibernator.Configuration(idleTime: idle)
+        configuration.framing = .delimiter(UInt8(ascii: "\n"))
+        let hibernator = try Hibernator(configuration) { channel, woken in
+            box.value.withLock {
+                $0.wakeReasons.append("\(woken.reasons)")
+                $0.loops.insert(ObjectIdentifier(channel.eventLoop))
+            }
+            return try Self.build(channel, box, woken.state)
+        }
+        self.hibernator = hibernator
+        channel = try ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: 1_024)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try hibernator.watch(channel, saving: try Self.build(channel, box, []))
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).wait()
+        port = channel.localAddress?.port ?? 0
+    }
+
+    private static func build(_ channel: any Channel, _ box: Box, _ state: [UInt8]) throws -> LineSession {
+        let session = LineSession(box, state)
+        try channel.pipeline.syncOperations.addHandler(ByteToMessageHandler(LineDecoder()))
+        try channel.pipeline.syncOperations.addHandler(session)
+        return session
+    }
+
+    var seen: Seen { box.value.withLock { $0 } }
+
+    func end() throws {
+        hibernator.close()
+        try channel.close().wait()
+        try group.syncShutdownGracefully()
+    }
+
+    func waitUntilHibernated(_ count: Int = 1) throws {
+        try #require(eventually { hibernator.counters.hibernated >= count }, "not hibernated")
+    }
+}
+
+/// A client that blocks.
+final class LineClient: Sendable {
+    let descriptor: CInt
+
+    init(_ server: LineServer) throws {
+        descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = UInt16(server.port).bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        let socket = descriptor
+        let result = withUnsafeBytes(of: &address) { bytes in
+            connect(
+                socket, bytes.assumingMemoryBound(to: sockaddr.self).baseAddress, socklen_t(bytes.count))
+        }
+        try #require(result == 0)
+    }
+
+    deinit { close(descriptor) }
+
+    func say(_ text: String) throws {
+        let bytes = Array(text.utf8)
+        try #require(send(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL)) == bytes.count)
+    }
+
+    func hear(_ count: Int) throws -> String {
+        var bytes = [UInt8](repeating: 0, count: count)
+        var have = 0
+        while have < count {
+            var entry = pollfd(fd: descriptor, events: CShort(POLLIN), revents: 0)
+            try #require(poll(&entry, 1, 20_000) == 1, "nothing to read")
+            let more = bytes.withUnsafeMutableBytes {
+                recv(descriptor, $0.baseAddress.map { $0 + have }, count - have, 0)
+            }
+            if more <= 0 { break }
+            have += more
+        }
+        return String(decoding: bytes.prefix(have), as: UTF8.self)
+    }
+
+    /// Says a line and hears the answer with this number.
+    func exchange(_ line: String, _ number: Int) throws -> Bool {
+        try say("\(line)\n")
+        let expected = "\(number) \(line)\n"
+        return try hear(expected.utf8.count) == expected
+    }
+}
