@@ -73,6 +73,8 @@ final class HibernationHandler: ChannelDuplexHandler {
         if !unsent.isEmpty {
             writeUnsent(context)
             context.flush()
+            // That may have taken a while, and nothing has been read yet.
+            lastActivity = .now()
         }
         context.fireChannelActive()
     }
