@@ -239,7 +239,7 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "EventLoopTests",
-            dependencies: ["Descriptors", "EventLoop", "EdgeTestSupport"],
+            dependencies: ["CLinux", "Descriptors", "EventLoop", "EdgeTestSupport"],
             swiftSettings: settings),
         .testTarget(
             name: "SuspensionTests",

@@ -80,20 +80,41 @@ package struct SocketFacts: Sendable, Hashable {
         }
     }
 
-    /// What decides whether a descriptor is adopted: `SocketFacts` without the addresses and with half the system
+    /// What decides whether a descriptor is adopted: `SocketFacts` without the addresses and with a third of the system
     /// calls, for thousands in a row.
     package struct Brief: Sendable, Hashable {
-        package var isSocket = true
-        package var isStream = false
-        package var isListening = false
+        package private(set) var isSocket = true
+        package private(set) var isStream = false
+        package private(set) var isListening = false
         /// Only told of streams.
-        package var isConnected = false
-        package var isPollable = true
+        package private(set) var isConnected = false
+        package private(set) var isPollable = true
+        /// Only told of sockets. Looking at it does not consume it.
+        package private(set) var hasPendingError = false
+        private var canListen = true
 
-        /// Whether an error is pending is not among it: that is asked of all of them at once, with `Poll`.
+        /// Looks at all of them; nil where the kernel tells nothing, so that it cannot be watched either.
         ///
-        /// `EBADF`: it is not open.
-        package init(inspecting descriptor: CInt) throws(SystemError) {
+        /// - Throws: `EMFILE` or `ENFILE`: looking may take a descriptor, and there is none.
+        package static func inspect(_ descriptors: [CInt]) throws(SystemError) -> [Brief?] {
+            var briefs: [Brief?] = []
+            briefs.reserveCapacity(descriptors.count)
+            for descriptor in descriptors {
+                do {
+                    briefs.append(try Brief(kindOf: descriptor))
+                } catch {
+                    guard error.code != EMFILE, error.code != ENFILE else { throw error }
+                    briefs.append(nil)
+                }
+            }
+            // Sockets only: other files' drivers and servers may take their time to answer.
+            let readiness = Poll.now(
+                descriptors.indices.map { briefs[$0]?.isSocket == true ? descriptors[$0] : -1 })
+            for index in briefs.indices { briefs[index]?.complete(descriptors[index], readiness[index]) }
+            return briefs
+        }
+
+        private init(kindOf descriptor: CInt) throws(SystemError) {
             guard let type = SocketFacts.option(SO_TYPE, of: descriptor) else {
                 let facts = try SocketFacts(inspecting: descriptor)
                 isSocket = facts.isSocket
@@ -102,9 +123,19 @@ package struct SocketFacts: Sendable, Hashable {
                 return
             }
             isStream = type == CInt(SOCK_STREAM.rawValue)
-            isConnected = isStream && SocketAddressText.hasPeer(descriptor)
-            // What has a peer does not listen.
-            isListening = !isConnected && SocketFacts.option(SO_ACCEPTCONN, of: descriptor) == 1
+            canListen = isStream || type == CInt(SOCK_SEQPACKET.rawValue)
+        }
+
+        private mutating func complete(_ descriptor: CInt, _ readiness: Readiness) {
+            guard isSocket else { return }
+            hasPendingError = readiness.contains(.error)
+            // A stream that takes bytes and is not hung up has a peer, and what has a peer does not listen.
+            isConnected =
+                isStream
+                && (readiness.contains(.writable) && readiness.isDisjoint(with: [.hangUp, .error])
+                    || SocketAddressText.hasPeer(descriptor))
+            isListening =
+                canListen && !isConnected && SocketFacts.option(SO_ACCEPTCONN, of: descriptor) == 1
         }
     }
 

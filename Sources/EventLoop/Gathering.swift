@@ -1,6 +1,6 @@
 import CLibevent
 
-/// Where libevent's callbacks put what they are told, until the turn takes it. Confined to the loop's thread.
+/// Where the set and libevent's callbacks put what they are told, until the turn takes it. Confined to the loop's thread.
 ///
 /// Not gathered in an array: that is looked after by the runtime, and each page of code or memory that a wake needs and
 /// the processor does not have at hand costs more than a hundred instructions.
@@ -12,8 +12,8 @@ struct Gathering: ~Copyable {
     private var spare: [Ready] = []
     /// Whether the loop was woken for its inbox.
     var bellRang = false
-    /// Whether there is something to be had from the set.
-    var isSetReady = false
+    /// Whether libevent has something to tell.
+    var isLibeventReady = false
 
     init() {
         unsafe base = .allocate(capacity: capacity)
@@ -67,16 +67,5 @@ func gatherEvent(descriptor: CInt, what: CShort, argument: UnsafeMutableRawPoint
         Ready(
             token: record.pointee.token,
             readable: what & (EV_READ | EV_SIGNAL) != 0,
-            closed: what & EV_CLOSED != 0,
             writable: what & EV_WRITE != 0))
-}
-
-/// libevent's callback for the loop's own bell, which is read by the turn.
-func gatherBell(descriptor: CInt, what: CShort, argument: UnsafeMutableRawPointer?) {
-    unsafe argument?.assumingMemoryBound(to: Gathering.self).pointee.bellRang = true
-}
-
-/// libevent's callback for the loop's set, which the loop then looks into.
-func gatherSet(descriptor: CInt, what: CShort, argument: UnsafeMutableRawPointer?) {
-    unsafe argument?.assumingMemoryBound(to: Gathering.self).pointee.isSetReady = true
 }

@@ -1,11 +1,14 @@
 import CLibevent
+import CLinux
 import Descriptors
 import Glibc
 import Synchronization
 
 /// One libevent loop on one thread, which is at the same time the serial executor of the actors that live there.
 ///
-/// libevent's callbacks do nothing but note what happened. Once per turn `turn` is called with everything noted,
+/// The thread waits in an epoll set of its own (``WatchSet``), in which what there are thousands of is watched without
+/// anything in between. libevent, which watches signals and the few, is a member of that set: it is asked when it has
+/// something to tell, and its callbacks do nothing but note it. Once per turn `turn` is called with everything noted,
 /// and then the jobs that wait are run: the actor is entered once per turn, not once per event, and no `Task`
 /// is made. With nothing due the thread sleeps in `epoll_wait` without a timeout.
 ///
@@ -20,10 +23,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let inbox = Inbox()
     /// Readable when another thread put something into the inbox.
     private let bell: EventDescriptor
-    private let bellEvent: UnsafeMutablePointer<event>
     /// For descriptors of which there are many.
     package let set: WatchSet
-    private let setEvent: UnsafeMutablePointer<event>
     /// The thread inside `run`, 0 when there is none.
     private let owner = Atomic<UInt>(0)
     /// Empty between turns; kept for its capacity.
@@ -46,25 +47,15 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         unsafe self.base = base
         unsafe gathering = .allocate(capacity: 1)
         unsafe gathering.initialize(to: Gathering())
-        unsafe bellEvent = .allocate(capacity: 1)
-        unsafe bellEvent.initialize(to: event())
-        unsafe event_assign(
-            bellEvent, base, bell.rawValue, CShort(EV_READ | EV_PERSIST), gatherBell, gathering)
-        unsafe setEvent = .allocate(capacity: 1)
-        unsafe setEvent.initialize(to: event())
-        unsafe event_assign(
-            setEvent, base, set.rawValue, CShort(EV_READ | EV_PERSIST), gatherSet, gathering)
-        guard unsafe event_add(bellEvent, nil) == 0, unsafe event_add(setEvent, nil) == 0 else {
-            throw LoopError(code: .cannotCreate, underlying: SystemError("event_add"))
+        guard let descriptor = unsafe Self.descriptor(of: base, probe: bell.rawValue) else {
+            throw LoopError(code: .cannotCreate, underlying: SystemError(code: EBADF, call: "epoll_ctl"))
         }
+        try set.arm(descriptor, .persistent, isMember: false, token: WatchSet.libevent)
+        try set.arm(bell.rawValue, .persistent, isMember: false, token: WatchSet.bell)
     }
 
     deinit {
-        unsafe event_del(bellEvent)
-        unsafe event_del(setEvent)
         unsafe event_base_free(base)
-        unsafe bellEvent.deallocate()
-        unsafe setEvent.deallocate()
         unsafe gathering.deinitialize(count: 1)
         unsafe gathering.deallocate()
     }
@@ -76,8 +67,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         defer { unsafe event_config_free(config) }
         let flags = EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
         unsafe event_config_set_flag(config, CInt(flags))
-        let features = EV_FEATURE_EARLY_CLOSE.rawValue | EV_FEATURE_O1.rawValue
-        unsafe event_config_require_features(config, CInt(features))
+        // epoll: it is to be a member of the loop's own set.
+        unsafe event_config_require_features(config, CInt(EV_FEATURE_O1.rawValue))
         return unsafe event_base_new_with_config(config)
     }
 
@@ -85,6 +76,22 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private static func requireDescriptors() throws(SystemError) {
         var spare = UniqueSlots<EventDescriptor>()
         for _ in 0..<3 { spare.append(try EventDescriptor()) }
+    }
+
+    /// The descriptor on which a loop waits. libevent does not tell: it is the one epoll set in which an event can be
+    /// changed that the loop watches. In all others, and in what is none, that fails and changes nothing.
+    private static func descriptor(of base: OpaquePointer, probe: CInt) -> CInt? {
+        var event = unsafe CLibevent.event()
+        return unsafe withUnsafeMutablePointer(to: &event) { event in
+            unsafe event_assign(event, base, probe, CShort(EV_READ), { _, _, _ in }, nil)
+            guard unsafe event_add(event, nil) == 0 else { return nil }
+            defer { unsafe event_del(event) }
+            let limit = sysconf(CInt(_SC_OPEN_MAX))
+            return (0..<(limit < 0 ? CInt.max : CInt(clamping: limit))).first { candidate in
+                var changed = unsafe epoll_event()
+                return unsafe epoll_ctl(candidate, EPOLL_CTL_MOD, probe, &changed) == 0
+            }
+        }
     }
 
     // MARK: Running
@@ -118,22 +125,27 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
 
     /// Waits for something to happen; looks for more while there is more that cannot wait, until there is enough.
     private func gather(_ early: (_ ready: Ready) -> Bool, mayWait: Bool) throws(LoopError) {
-        var flags = mayWait ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK
+        var waits = mayWait
         while true {
             let known = unsafe gathering.pointee.count
-            guard unsafe event_base_loop(base, flags) >= 0 else {
-                throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
-            }
-            if unsafe gathering.pointee.isSetReady {
-                unsafe gathering.pointee.isSetReady = false
-                unsafe set.collect(into: gathering)
-            }
+            try unsafe set.collect(into: gathering, waits: waits)
             let count = unsafe gathering.pointee.count
             var isCrowd = false
             for index in known..<count where early(unsafe gathering.pointee[index]) { isCrowd = true }
-            guard isCrowd, count < Self.enough else { return }
-            flags = EVLOOP_ONCE | EVLOOP_NONBLOCK
+            guard isCrowd, count < Self.enough else { break }
+            waits = false
         }
+        try askLibevent(early)
+    }
+
+    private func askLibevent(_ early: (_ ready: Ready) -> Bool) throws(LoopError) {
+        guard unsafe gathering.pointee.isLibeventReady else { return }
+        unsafe gathering.pointee.isLibeventReady = false
+        let known = unsafe gathering.pointee.count
+        guard unsafe event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK) >= 0 else {
+            throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
+        }
+        for index in known..<(unsafe gathering.pointee.count) { _ = early(unsafe gathering.pointee[index]) }
     }
 
     /// Ends `run` after the turn it is in and the jobs that wait. From any thread; before `run` it ends the next
@@ -199,7 +211,6 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     package func watch(
         _ descriptor: CInt, _ interest: Interest, _ mode: WatchMode, token: UInt64
     ) throws(LoopError) -> Watch {
-        precondition(!interest.isDisjoint(with: [.read, .write]), "`closed` alone would not see errors")
         var what: CInt
         switch mode {
         case .oneShot: what = 0
@@ -207,7 +218,6 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         }
         if interest.contains(.read) { what |= EV_READ }
         if interest.contains(.write) { what |= EV_WRITE }
-        if interest.contains(.closed) { what |= EV_CLOSED }
         return try makeWatch(descriptor, what, token: token)
     }
 

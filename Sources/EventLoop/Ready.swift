@@ -5,7 +5,7 @@ package struct Ready: Sendable, Hashable {
     package var token: UInt64
     /// There is something to read, the end, or an error; or the signal was caught.
     package var readable: Bool
-    /// The peer will send no more (`EPOLLRDHUP`). Never without interest in it.
+    /// The peer will send no more (`EPOLLRDHUP`). Only told of what is watched in the loop's ``WatchSet``.
     package var closed: Bool
     package var writable: Bool
 
@@ -17,15 +17,13 @@ package struct Ready: Sendable, Hashable {
     }
 }
 
-/// What a watch waits for. Errors and hang-ups are reported as readable and writable, to those interested in
-/// either; `closed` alone would not see them, and the loop would spin.
+/// What a watch of libevent's waits for. The end of input is readable; errors and hang-ups are reported as both.
 package struct Interest: OptionSet, Sendable, Hashable {
     package let rawValue: UInt8
     package init(rawValue: UInt8) { self.rawValue = rawValue }
 
     package static let read = Interest(rawValue: 1 << 0)
     package static let write = Interest(rawValue: 1 << 1)
-    package static let closed = Interest(rawValue: 1 << 2)
 }
 
 package enum WatchMode: Sendable, Hashable {

@@ -2,8 +2,8 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// Descriptors that are watched with nothing kept for each but what the kernel keeps: an epoll set of its own, which is
-/// the one descriptor of it that libevent watches.
+/// Descriptors that are watched with nothing kept for each but what the kernel keeps: the epoll set in which the loop
+/// waits.
 ///
 /// For what there are thousands of: of each, libevent would keep an event and a list of events (160 bytes), and leave
 /// its own epoll set and enter it again for each event that is reported once. Confined to the loop's thread.
@@ -24,6 +24,9 @@ package struct WatchSet: ~Copyable {
 
     /// Asked for at once; if there are more, the set is still ready. As many as a turn takes in.
     private static let capacity: CInt = 1_024
+    /// Tokens of the loop's own members. Nobody else's may have them.
+    static let bell = UInt64.max
+    static let libevent = UInt64.max - 1
 
     init() throws(SystemError) {
         descriptor = OwnedDescriptor(
@@ -34,8 +37,6 @@ package struct WatchSet: ~Copyable {
     deinit {
         unsafe found.deallocate()
     }
-
-    var rawValue: CInt { descriptor.rawValue }
 
     /// Watches a descriptor, which stays the caller's. What is true already counts, also of one that is armed.
     ///
@@ -65,10 +66,23 @@ package struct WatchSet: ~Copyable {
         _ = epoll_ctl(descriptor.rawValue, EPOLL_CTL_DEL, member, nil)
     }
 
-    /// Takes what has happened, without waiting.
-    borrowing func collect(into gathering: UnsafeMutablePointer<Gathering>) {
-        let count = unsafe epoll_wait(descriptor.rawValue, found, Self.capacity, 0)
-        for index in 0..<max(0, Int(count)) { unsafe gathering.pointee.append(Ready(found[index])) }
+    /// Takes what has happened.
+    ///
+    /// - Parameter waits: until something has, or a signal was caught.
+    borrowing func collect(
+        into gathering: UnsafeMutablePointer<Gathering>, waits: Bool
+    ) throws(LoopError) {
+        let count = unsafe epoll_wait(descriptor.rawValue, found, Self.capacity, waits ? -1 : 0)
+        guard count >= 0 || errno == EINTR else {
+            throw LoopError(code: .cannotRun, underlying: SystemError("epoll_wait"))
+        }
+        for index in 0..<max(0, Int(count)) {
+            switch unsafe found[index].data.u64 {
+            case Self.bell: unsafe gathering.pointee.bellRang = true
+            case Self.libevent: unsafe gathering.pointee.isLibeventReady = true
+            default: unsafe gathering.pointee.append(Ready(found[index]))
+            }
+        }
     }
 }
 
@@ -88,7 +102,8 @@ package struct SetWatch: ~Copyable {
     private let token: UInt64
     private let descriptor: CInt
     private let mode: WatchSet.Mode
-    private var isMember = false
+    /// Whether it was armed, and not disarmed since. One that is reported once stays in the set when it was.
+    package private(set) var isArmed = false
 
     /// Not armed yet. The descriptor stays the caller's and must stay open until the watch is disarmed or gone.
     package init(_ descriptor: CInt, _ mode: WatchSet.Mode, token: UInt64, loop: LoopExecutor) {
@@ -99,18 +114,18 @@ package struct SetWatch: ~Copyable {
     }
 
     deinit {
-        if isMember { loop.set.remove(descriptor) }
+        if isArmed { loop.set.remove(descriptor) }
     }
 
     /// Starts to watch. What is true already counts: unread input is reported in the next turn.
     package mutating func arm() throws(LoopError) {
-        try loop.set.arm(descriptor, mode, isMember: isMember, token: token)
-        isMember = true
+        try loop.set.arm(descriptor, mode, isMember: isArmed, token: token)
+        isArmed = true
     }
 
     /// Stops watching. An event already gathered is still delivered.
     package mutating func disarm() {
-        if isMember { loop.set.remove(descriptor) }
-        isMember = false
+        if isArmed { loop.set.remove(descriptor) }
+        isArmed = false
     }
 }

@@ -16,18 +16,9 @@ struct Offered: ~Copyable {
         names.append(name)
     }
 
-    /// The number of one that was not passed on yet; -1 if it was.
-    func descriptor(_ index: Int) -> CInt {
-        switch descriptors[index] {
-        case .some(let descriptor): descriptor.rawValue
-        case .none: -1
-        }
-    }
+    mutating func note(_ profile: OfferedProfile, at index: Int) { profiles[index] = profile }
 
-    /// A profile that comes with the next descriptor to be appended.
-    mutating func note(_ profile: OfferedProfile) { profiles[descriptors.count] = profile }
-
-    mutating func note(problem: String) { problems[descriptors.count] = problem }
+    mutating func note(problem: String, at index: Int) { problems[index] = problem }
 
     /// Passes the next one on.
     mutating func takeNext(_ body: (consuming OwnedDescriptor, String, OfferedProfile?) -> Void) {

@@ -248,35 +248,35 @@ extension Supervisor {
         offered.removeAll()
     }
 
-    /// Takes the descriptors out of the packet, and looks at each.
+    /// Takes the descriptors out of the packet, and looks at them.
     private func inspectOffered(_ handOver: WireHandOver) -> Result<[SocketOffer], InvalidMessage> {
-        var offers: [SocketOffer] = []
-        offers.reserveCapacity(handOver.sockets.count)
+        var descriptors: [CInt] = []
+        descriptors.reserveCapacity(handOver.sockets.count)
         for socket in handOver.sockets {
+            guard let descriptor = packet.takeDescriptor() else { break }
+            descriptors.append(descriptor.rawValue)
+            offered.append(descriptor, name: socket.name)
+        }
+        let facts: [SocketFacts.Brief?]
+        do {
+            facts = try SocketFacts.Brief.inspect(descriptors)
+        } catch {
+            let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left")
+            return .failure(InvalidMessage(wire: error))
+        }
+        var offers: [SocketOffer] = []
+        offers.reserveCapacity(facts.count)
+        for (index, facts) in facts.enumerated() {
+            let socket = handOver.sockets[index]
             guard let tag = SocketTag(socket.tag) else {
                 return .failure(InvalidMessage(wire: WireError(.invalidArgument, "a tag is not known")))
             }
-            guard let descriptor = packet.takeDescriptor() else { break }
-            do {
-                var offer = try SocketOffer(tag: tag, inspecting: descriptor.rawValue)
-                offer.survives = socket.survives
-                if socket.hasProfile { inspectProfile(of: socket, descriptor.rawValue, &offer) }
-                offers.append(offer)
-                offered.append(descriptor, name: socket.name)
-            } catch {
-                ForeignDescriptor.close(descriptor)
-                let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left")
-                return .failure(InvalidMessage(wire: error))
-            }
+            var offer = SocketOffer(tag: tag, facts)
+            offer.survives = socket.survives
+            if socket.hasProfile { inspectProfile(of: socket, descriptors[index], &offer, at: index) }
+            offers.append(offer)
         }
-        lookForErrors(&offers)
         return .success(offers)
-    }
-
-    /// Sockets only: other files' drivers and servers may take their time to answer.
-    private func lookForErrors(_ offers: inout [SocketOffer]) {
-        let readiness = Poll.now(offers.indices.map { offers[$0].isSocket ? offered.descriptor($0) : -1 })
-        for index in offers.indices { offers[index].hasPendingError = readiness[index].contains(.error) }
     }
 
     /// Why the kernel dropped descriptors: is it our table that is full, or was it the packet?
@@ -358,18 +358,14 @@ extension ClientMessage {
 }
 
 extension SocketOffer {
-    /// What the kernel tells of a descriptor. One that it tells nothing of cannot be watched either.
-    ///
-    /// - Throws: `EMFILE` or `ENFILE`: looking takes a descriptor, and there is none.
-    fileprivate init(tag: SocketTag, inspecting descriptor: CInt) throws(SystemError) {
-        do {
-            let facts = try SocketFacts.Brief(inspecting: descriptor)
-            self.init(
-                tag: tag, isPollable: facts.isPollable, isSocket: facts.isSocket, isStream: facts.isStream,
-                isListening: facts.isListening, isConnected: facts.isConnected)
-        } catch {
-            guard error.code != EMFILE, error.code != ENFILE else { throw error }
+    fileprivate init(tag: SocketTag, _ facts: SocketFacts.Brief?) {
+        guard let facts else {
             self.init(tag: tag, isPollable: false)
+            return
         }
+        self.init(
+            tag: tag, isPollable: facts.isPollable, isSocket: facts.isSocket, isStream: facts.isStream,
+            isListening: facts.isListening, isConnected: facts.isConnected,
+            hasPendingError: facts.hasPendingError)
     }
 }

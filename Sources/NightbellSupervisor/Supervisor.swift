@@ -30,7 +30,7 @@ public actor Supervisor {
     var quiesceOrder: UInt64?
     /// Who has asked for an upgrade: connections and requests.
     var upgradeRequests: [(connection: UInt64, request: UInt64)] = []
-    private let keeperWatch: Watch?
+    private var keeperWatch: SetWatch?
     private nonisolated let keeperLink: KeeperLink?
 
     var supervision: Supervision
@@ -86,9 +86,9 @@ public actor Supervisor {
     var hasTakenOver = false
 
     var acceptance: Acceptance
-    var listenerWatch: Watch
+    var listenerWatch: SetWatch
     let timer: TimerDescriptor
-    let timerWatch: Watch
+    private var timerWatch: SetWatch
     private var armedDeadline: Instant?
     private let stopWatch: Watch
     private let memoryRequestWatch: Watch
@@ -173,12 +173,12 @@ public actor Supervisor {
                 isListening = true
             }
             estate = endowment.estate.take()
-            timerWatch = try loop.watch(
-                timer.rawValue, .read, .persistent, token: WatchToken(.timer).rawValue)
+            timerWatch = SetWatch(
+                timer.rawValue, .persistent, token: WatchToken(.timer).rawValue, loop: loop)
             stopWatch = try loop.watch(
                 stopRequest.rawValue, .read, .persistent, token: WatchToken(.signal).rawValue)
-            listenerWatch = try loop.watch(
-                acceptance.listener.rawValue, .read, .persistent, token: WatchToken(.listener).rawValue)
+            listenerWatch = SetWatch(
+                acceptance.listener.rawValue, .persistent, token: WatchToken(.listener).rawValue, loop: loop)
             signalWatches = try SignalWatches(configuration.stopSignals, loop)
             memoryRequestWatch = try loop.watch(
                 memoryRequest.rawValue, .read, .persistent, token: WatchToken(.memoryPressure).rawValue)
@@ -186,9 +186,10 @@ public actor Supervisor {
             // The first turn, in which everything is taken over or begun, comes at once.
             try timer.set(absoluteNanoseconds: 0)
             if let journal {
-                keeperWatch = try loop.watch(
-                    journal.link.rawValue, .read, .persistent, token: WatchToken(.keeper).rawValue)
-                try keeperWatch?.arm()
+                var watch = SetWatch(
+                    journal.link.rawValue, .persistent, token: WatchToken(.keeper).rawValue, loop: loop)
+                try watch.arm()
+                keeperWatch = consume watch
             } else {
                 keeperWatch = nil
             }

@@ -1,3 +1,4 @@
+import CLinux
 import Descriptors
 import EdgeTestSupport
 import EventLoop
@@ -48,6 +49,18 @@ import Testing
         #expect(try loop.nextBatch() == [Ready(token: 1, readable: true, closed: true)])
         watch.disarm()
         #expect(try loop.turnsWhileQuiet(2) == [])
+    }
+
+    @Test func theEndOfInputIsToldFromData() throws {
+        let stream = try Stream()
+        var watch = SetWatch(stream.rawValue, .oneShot, token: 1, loop: loop)
+        try watch.arm()
+        stream.send()
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
+        stream.endOutput()
+        try watch.arm()
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true, closed: true)])
+        watch.disarm()
     }
 
     @Test func aHangUpWakes() throws {
@@ -109,5 +122,31 @@ import Testing
         }
         #expect(error?.code == .cannotArm)
         #expect(error?.underlying.code == EPERM)
+    }
+
+    /// Which of them libevent waits on is found by trying: the others, and what is in them, must not notice.
+    @Test func otherSetsOfTheProcessAreLeftAlone() throws {
+        let stream = try Stream()
+        var owners = UniqueSlots<OwnedDescriptor>()
+        var sets: [CInt] = []
+        for _ in 0..<8 {
+            let set = try systemCall("epoll_create1") { epoll_create1(CInt(EPOLL_CLOEXEC)) }
+            owners.append(OwnedDescriptor(adopting: set))
+            var event = epoll_event(events: EPOLLIN.rawValue, data: epoll_data(u64: 42))
+            #expect(epoll_ctl(set, EPOLL_CTL_ADD, stream.rawValue, &event) == 0)
+            sets.append(set)
+        }
+        let loops = try (0..<3).map { _ in try LoopExecutor() }
+        stream.send()
+        for set in sets {
+            var found = [epoll_event](repeating: epoll_event(), count: 2)
+            #expect(epoll_wait(set, &found, 2, 0) == 1)
+            #expect(found[0].data.u64 == 42)
+        }
+        for loop in loops {
+            let watch = try loop.watch(stream.rawValue, .read, .oneShot, token: 1)
+            try watch.arm()
+            #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
+        }
     }
 }

@@ -96,7 +96,9 @@ final class ParkingLoop: @unchecked Sendable {
 
     private func begin(_ profile: ParkingProfile, _ socket: CInt) throws(EmbeddedError) -> Profile {
         do {
-            let facts = try SocketFacts.Brief(inspecting: socket)
+            guard let facts = try SocketFacts.Brief.inspect([socket])[0] else {
+                throw EmbeddedError(.notWatchable, "the kernel tells nothing of it")
+            }
             guard facts.isSocket, !facts.isListening else {
                 throw EmbeddedError(.profile, "a profile is for a socket that is connected")
             }

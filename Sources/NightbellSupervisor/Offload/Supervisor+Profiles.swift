@@ -11,7 +11,9 @@ extension Supervisor {
     private static let longestProfile = 4_096
 
     /// Whether the profile that comes with a socket fits; it does not have to be right for the core to say no.
-    func inspectProfile(of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer) {
+    func inspectProfile(
+        of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer, at index: Int
+    ) {
         guard offer.tag == .voip, offer.isSocket, !offer.isListening else {
             return offer.profileRefusal = .profileNotForThis
         }
@@ -20,7 +22,7 @@ extension Supervisor {
             // Thousands of sockets may come with one each, and it is kept as it came.
             let bytes: [UInt8] = try socket.profile.serializedBytes()
             guard bytes.count <= Self.longestProfile else {
-                offered.note(problem: "a profile has at most \(Self.longestProfile) bytes")
+                offered.note(problem: "a profile has at most \(Self.longestProfile) bytes", at: index)
                 return offer.profileRefusal = .invalidProfile
             }
             let settings = try offload.settings(for: socket.profile, over: transport)
@@ -30,17 +32,18 @@ extension Supervisor {
             do {
                 _ = try Profile(settings, over: transport)
             } catch {
-                offered.note(problem: "the profile \(settings.name): \(error)")
+                offered.note(problem: "the profile \(settings.name): \(error)", at: index)
                 return offer.profileRefusal = .profileNotForThis
             }
             if case .tcp = settings, TCPKeepAlive(of: descriptor) == nil {
-                offered.note(problem: "the profile tcp: not a TCP connection")
+                offered.note(problem: "the profile tcp: not a TCP connection", at: index)
                 return offer.profileRefusal = .profileNotForThis
             }
-            offered.note(OfferedProfile(settings: settings, transport: transport, bytes: bytes))
+            offered.note(
+                OfferedProfile(settings: settings, transport: transport, bytes: bytes), at: index)
             offer.hasProfile = true
         } catch let problem as ProfileProblem {
-            offered.note(problem: problem.message)
+            offered.note(problem: problem.message, at: index)
             offer.profileRefusal = .invalidProfile
         } catch {
             offer.profileRefusal = .invalidProfile
