@@ -39,6 +39,9 @@ struct StormRun {
             for isOurs in round % 2 == 0 ? [true, false] : [false, true] {
                 let population: any Population = isOurs ? ours : floor
                 try population.waitUntilAllAsleep()
+                // At a moment that has nothing to do with the last one's falling asleep, whose traces the waker still
+                // works off.
+                try pause(nanoseconds: Int64.random(in: 50_000_000...150_000_000, using: &random))
                 let storm = try callAll(population, &random)
                 // The first storm touches pages that were never touched.
                 guard round > 0 else { continue }
