@@ -40,6 +40,9 @@ package struct PacketBuffer: ~Copyable {
     /// How many descriptors came with the packet and have not been taken.
     package var descriptorCount: Int { descriptors.count - nextDescriptor }
 
+    /// Those that have not been taken, and stay the packet's, in the order in which the sender listed them.
+    package var descriptorNumbers: [CInt] { Array(descriptors[nextDescriptor...]) }
+
     /// The next descriptor in the order in which the sender listed them; nil when all are taken.
     package mutating func takeDescriptor() -> OwnedDescriptor? {
         guard nextDescriptor < descriptors.count else { return nil }

@@ -1,42 +1,22 @@
-import Descriptors
 import NightbellProfiles
 
-/// The descriptors that came with the HandOver being handled, in order. Whatever is not adopted is closed.
-struct Offered: ~Copyable {
-    private var descriptors = UniqueSlots<OwnedDescriptor>()
-    private var names: [String] = []
+/// What comes with the descriptors of the HandOver that is being handled, in their order. They themselves stay in the
+/// packet until they are adopted; whatever is not is closed.
+struct Offered {
+    var names: [String] = []
     /// By their places; few sockets have one.
-    private var profiles: [Int: OfferedProfile] = [:]
+    private(set) var profiles: [Int: OfferedProfile] = [:]
     /// What is wrong with the profiles that are not right.
     private(set) var problems: [Int: String] = [:]
-    private var next = 0
-
-    mutating func append(_ descriptor: consuming OwnedDescriptor, name: String) {
-        descriptors.append(descriptor)
-        names.append(name)
-    }
 
     mutating func note(_ profile: OfferedProfile, at index: Int) { profiles[index] = profile }
 
     mutating func note(problem: String, at index: Int) { problems[index] = problem }
 
-    /// Passes the next one on.
-    mutating func takeNext(_ body: (consuming OwnedDescriptor, String, OfferedProfile?) -> Void) {
-        guard next < descriptors.count else { return }
-        defer { next += 1 }
-        guard let descriptor = descriptors[next].take() else { return }
-        body(descriptor, names[next], profiles[next])
-    }
-
     mutating func removeAll() {
-        for index in next..<max(next, descriptors.count) {
-            if let descriptor = descriptors[index].take() { ForeignDescriptor.close(descriptor) }
-        }
-        descriptors.removeAll()
         names.removeAll(keepingCapacity: true)
         profiles = [:]
         problems = [:]
-        next = 0
     }
 }
 

@@ -125,23 +125,20 @@ extension Supervisor {
     private func handedOver(
         _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ client: ClientID, _ key: RequestKey
     ) {
-        var index: UInt16 = 0
-        for outcome in outcomes {
-            offered.takeNext { descriptor, name, profile in
-                switch outcome {
-                case .success(let token) where parked.contains(token):
-                    // Offered again, because nobody had said that it was adopted.
-                    ForeignDescriptor.close(descriptor)
-                case .success(let token):
-                    keep(token, key.request, index, name, descriptor.rawValue)
-                    if let profile { keepOffload(token, profile) }
-                    parked.insert(
-                        descriptor, as: token, of: client, name: name, isOffloaded: profile != nil)
-                case .failure:
-                    ForeignDescriptor.close(descriptor)
-                }
+        for (index, outcome) in outcomes.enumerated() {
+            guard let descriptor = packet.takeDescriptor() else { break }
+            switch outcome {
+            case .success(let token) where parked.contains(token):
+                // Offered again, because nobody had said that it was adopted.
+                ForeignDescriptor.close(descriptor)
+            case .success(let token):
+                let (name, profile) = (offered.names[index], offered.profiles[index])
+                keep(token, key.request, UInt16(index), name, descriptor.rawValue)
+                if let profile { keepOffload(token, profile) }
+                parked.insert(descriptor, as: token, of: client, name: name, isOffloaded: profile != nil)
+            case .failure:
+                ForeignDescriptor.close(descriptor)
             }
-            index += 1
         }
         guard let connection = connection(of: client) else { return }
         send(Self.answer(outcomes, key.request, offered.problems), to: connection)

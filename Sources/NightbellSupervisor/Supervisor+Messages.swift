@@ -241,22 +241,16 @@ extension Supervisor {
             let key = RequestKey(connection: connection.key, request: request, isRepeated: isRepeated)
             feed(.message(.handOver(offers), from: client.id, key))
         case .failure(let error):
-            packet.discardDescriptors()
             answer(connection, request, .error(error.wire))
         }
         // What was not adopted, by whatever reason, must not be there when the next HandOver comes.
+        packet.discardDescriptors()
         offered.removeAll()
     }
 
-    /// Takes the descriptors out of the packet, and looks at them.
+    /// Looks at the descriptors in the packet.
     private func inspectOffered(_ handOver: WireHandOver) -> Result<[SocketOffer], InvalidMessage> {
-        var descriptors: [CInt] = []
-        descriptors.reserveCapacity(handOver.sockets.count)
-        for socket in handOver.sockets {
-            guard let descriptor = packet.takeDescriptor() else { break }
-            descriptors.append(descriptor.rawValue)
-            offered.append(descriptor, name: socket.name)
-        }
+        let descriptors = packet.descriptorNumbers
         let facts: [SocketFacts.Brief?]
         do {
             facts = try SocketFacts.Brief.inspect(descriptors)
@@ -271,6 +265,7 @@ extension Supervisor {
             guard let tag = SocketTag(socket.tag) else {
                 return .failure(InvalidMessage(wire: WireError(.invalidArgument, "a tag is not known")))
             }
+            offered.names.append(socket.name)
             var offer = SocketOffer(tag: tag, facts)
             offer.survives = socket.survives
             if socket.hasProfile { inspectProfile(of: socket, descriptors[index], &offer, at: index) }
