@@ -4,9 +4,10 @@ import Glibc
 
 /// The table of identifiers on disk. It is changed and written by a thread of its own, which exists only while there is
 /// something to write: a disk takes its time, and so does a large table. Whoever changes it only says what has changed.
+/// Nobody keeps it in memory in between.
 @safe
 package final class IdentifierStore: @unchecked Sendable {
-    // Sendable: what may change is touched with the lock held only, and `written` by the thread while there is one.
+    // Sendable: what may change is touched with the lock held only, and `unwritten` by the thread while there is one.
 
     /// Why the table cannot be had.
     package struct Failure: Error, Sendable, CustomStringConvertible {
@@ -18,10 +19,9 @@ package final class IdentifierStore: @unchecked Sendable {
     /// What was odd about what was found, for the log.
     package let warnings: [String]
     private let file: DurableFile
-    private let onFailure: @Sendable (SystemError) -> Void
-    /// The thread's, while there is one: the table with all changes that it has come to, and whether they are on disk.
-    private var written: IdentifierTable
-    private var isOnDisk = true
+    private let onProblem: @Sendable (String) -> Void
+    /// The thread's, while there is one: what it has come to, and has not brought to the disk.
+    private var unwritten: [String: IdentifierTable.Entry?] = [:]
 
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
@@ -32,13 +32,14 @@ package final class IdentifierStore: @unchecked Sendable {
 
     /// Reads the table; there need not be one yet, nor a directory.
     ///
-    /// - Parameter onFailure: called when the table cannot be written; on another thread, but never twice at a time.
+    /// - Parameter onProblem: called when the table cannot be written, or has been damaged since; on another thread, but
+    ///   never twice at a time.
     package init(
-        path: String, onFailure: @escaping @Sendable (SystemError) -> Void
+        path: String, onProblem: @escaping @Sendable (String) -> Void
     ) throws(Failure) {
         file = DurableFile(path: path)
-        self.onFailure = onFailure
-        (written, warnings) = try Self.read(file)
+        self.onProblem = onProblem
+        (_, warnings) = try Self.read(file)
         unsafe mutex = .allocate(capacity: 1)
         unsafe condition = .allocate(capacity: 1)
         unsafe pthread_mutex_init(mutex, nil)
@@ -101,12 +102,10 @@ package final class IdentifierStore: @unchecked Sendable {
         }
     }
 
-    /// What is on disk, or was to be. Waits for the disk.
-    package var table: IdentifierTable {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
-        while isWriting { unsafe pthread_cond_wait(condition, mutex) }
-        return written
+    /// What is on the disk, as soon as everything is there that can be.
+    package func table() throws(Failure) -> IdentifierTable {
+        flush()
+        return try Self.read(file).0
     }
 
     /// Notes what becomes of some identifiers (nil: nothing is known of them any more), and has it written soon. Takes
@@ -117,7 +116,7 @@ package final class IdentifierStore: @unchecked Sendable {
         for change in changes { pending.updateValue(change.entry, forKey: change.identifier) }
         guard !isWriting, !pending.isEmpty else { return }
         isWriting = startThread()
-        if !isWriting { onFailure(SystemError("pthread_create")) }
+        if !isWriting { onProblem("\(SystemError("pthread_create"))") }
     }
 
     /// Returns when everything is on the disk, or could not be written.
@@ -149,36 +148,44 @@ package final class IdentifierStore: @unchecked Sendable {
     }
 
     private func writeAll() {
-        while let changes = next() {
-            for (identifier, entry) in changes where written.entries[identifier] != entry {
-                written.entries[identifier] = entry
-                isOnDisk = false
-            }
-            guard !isOnDisk else { continue }
-            do throws(SystemError) {
-                try file.write(written.encoded)
-                isOnDisk = true
+        var onDisk: IdentifierTable?
+        while takeChanges() {
+            do {
+                let old = try onDisk ?? readAgain()
+                var table = old
+                table.change(unwritten)
+                if table != old { try file.write(table.encoded) }
+                onDisk = table
+                unwritten = [:]
             } catch {
-                tell(error)
+                tell("\(error)")
             }
         }
     }
 
-    private func next() -> [String: IdentifierTable.Entry?]? {
+    private func readAgain() throws(Failure) -> IdentifierTable {
+        let (table, warnings) = try Self.read(file)
+        for warning in warnings { tell(warning) }
+        return table
+    }
+
+    /// Whether there are any; otherwise the thread ends.
+    private func takeChanges() -> Bool {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
         guard !pending.isEmpty else {
             isWriting = false
             unsafe pthread_cond_broadcast(condition)
-            return nil
+            return false
         }
-        defer { pending = [:] }
-        return pending
+        unwritten.merge(pending) { _, later in later }
+        pending = [:]
+        return true
     }
 
-    private func tell(_ error: SystemError) {
+    private func tell(_ problem: String) {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
-        onFailure(error)
+        onProblem(problem)
     }
 }

@@ -40,31 +40,82 @@ package struct IdentifierTable: Sendable, Equatable {
     package static let version = 1
     private static let magic = "nightbell-identifiers "
 
-    package var entries: [String: Entry] = [:]
+    /// As it is written, sorted by identifier: nothing has memory of its own.
+    private var lines: [UInt8] = []
 
-    package init(entries: [String: Entry] = [:]) {
-        self.entries = entries
+    package init(_ entries: [String: Entry] = [:]) {
+        change(entries.mapValues { $0 })
     }
 
-    package var encoded: [UInt8] {
-        var text = Self.magic + "\(Self.version)\n"
-        for (identifier, entry) in entries.sorted(by: { $0.key < $1.key }) {
-            text += "\(entry.user) \(entry.isQuit ? "quit" : "-") \(identifier)\n"
-        }
-        return Self.sealed(Array(text.utf8))
-    }
+    package var encoded: [UInt8] { Self.sealed(Array("\(Self.magic)\(Self.version)\n".utf8) + lines) }
 
     package init(decoding bytes: [UInt8]) throws(Damage) {
-        let body = try Self.unsealed(bytes)
-        var lines = body.split(separator: "\n", omittingEmptySubsequences: false)
-        guard lines.removeFirst().hasPrefix(Self.magic), lines.popLast() == "" else { throw .checksum }
-        for line in lines {
-            let fields = line.split(separator: " ", omittingEmptySubsequences: false)
-            guard fields.count == 3, let user = UInt32(fields[0]) else { throw .checksum }
-            entries[String(fields[2])] = Entry(user: user, isQuit: fields[1] == "quit")
+        lines = Array(try Self.unsealed(bytes))
+        var start = 0
+        var last: ArraySlice<UInt8> = []
+        while start < lines.count {
+            // Whatever is not exactly as it would be written was written by somebody else.
+            guard let line = Line(in: lines, at: start), last.lexicographicallyPrecedes(line.identifier)
+            else { throw .checksum }
+            start = line.end
+            last = line.identifier
         }
-        // Whatever is not exactly as it would be written was written by somebody else.
-        guard encoded == bytes else { throw .checksum }
+    }
+
+    /// In the order of the identifiers.
+    package func forEach(_ body: (_ identifier: String, Entry) -> Void) {
+        var start = 0
+        while let line = Line(in: lines, at: start) {
+            body(String(decoding: line.identifier, as: UTF8.self), line.entry)
+            start = line.end
+        }
+    }
+
+    /// Takes in what has become of some identifiers; nil: nothing is known of them any more.
+    package mutating func change(_ changes: [String: Entry?]) {
+        var changed: [UInt8] = []
+        changed.reserveCapacity(lines.count + 64 * changes.count)
+        var start = 0
+        let sorted = changes.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
+        for (identifier, entry) in sorted {
+            let before = start
+            var next = Line(in: lines, at: start)
+            while let line = next, line.identifier.lexicographicallyPrecedes(identifier.utf8) {
+                start = line.end
+                next = Line(in: lines, at: start)
+            }
+            changed += lines[before..<start]
+            if let line = next, line.identifier.elementsEqual(identifier.utf8) { start = line.end }
+            if let entry { changed += "\(entry.user) \(entry.isQuit ? "quit" : "-") \(identifier)\n".utf8 }
+        }
+        changed += lines[start...]
+        lines = changed
+    }
+
+    // MARK: A line
+
+    private struct Line {
+        let entry: Entry
+        let identifier: ArraySlice<UInt8>
+        /// Where the next one begins.
+        let end: Int
+
+        /// nil: there is none, or nobody would have written it.
+        init?(in lines: [UInt8], at start: Int) {
+            guard let newline = lines[start...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+            let fields = lines[start..<newline].split(
+                separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
+            guard fields.count == 3, !fields[2].isEmpty else { return nil }
+            let digits = String(decoding: fields[0], as: UTF8.self)
+            guard let user = UInt32(digits), "\(user)" == digits else { return nil }
+            switch String(decoding: fields[1], as: UTF8.self) {
+            case "-": entry = Entry(user: user, isQuit: false)
+            case "quit": entry = Entry(user: user, isQuit: true)
+            default: return nil
+            }
+            identifier = fields[2]
+            end = newline + 1
+        }
     }
 
     // MARK: The seal
@@ -74,15 +125,15 @@ package struct IdentifierTable: Sendable, Equatable {
         return body + Array("sum \(String(repeating: "0", count: 8 - digits.count))\(digits)\n".utf8)
     }
 
-    /// The text without its checksum, which is right in every version; that the version is a later one is told
-    /// only of a file that is whole.
-    private static func unsealed(_ bytes: [UInt8]) throws(Damage) -> Substring {
-        guard bytes.count > 13, sealed(Array(bytes.dropLast(13))) == bytes,
-            let text = String(validating: bytes.dropLast(13), as: UTF8.self), text.hasPrefix(magic)
+    /// The lines after the first, without the checksum, which is right in every version; that the version is a later one
+    /// is told only of a file that is whole.
+    private static func unsealed(_ bytes: [UInt8]) throws(Damage) -> ArraySlice<UInt8> {
+        guard bytes.count > 13, sealed(Array(bytes.dropLast(13))) == bytes, bytes.starts(with: magic.utf8),
+            let end = bytes.firstIndex(of: UInt8(ascii: "\n")), end < bytes.count - 13
         else { throw .checksum }
-        let version = text.dropFirst(magic.count).prefix { $0 != "\n" }
-        guard version == "\(Self.version)" else { throw .newer(version: String(version)) }
-        return text[...]
+        let version = String(decoding: bytes[magic.utf8.count..<end], as: UTF8.self)
+        guard version == "\(Self.version)" else { throw .newer(version: version) }
+        return bytes[(end + 1)..<(bytes.count - 13)]
     }
 
     /// CRC-32 as in ISO 3309: any change of up to 32 bits in a row is noticed.

@@ -1,17 +1,21 @@
 import Launching
 import NightbellCore
 
-/// The launch records of clients, by the slot of their ID, the settings that they share, and what was declared in
-/// advance.
+/// What the edge keeps of clients that can be launched, as long as the core knows them: how, and as whom; what their
+/// last process has left; and their launches, while they are under way. There may be thousands.
 struct LaunchTable {
+    /// Of the client in whose slot this lies.
     private struct Entry {
-        /// Of the client's ID, whose slot is where this lies.
         let generation: UInt32
-        var record: LaunchRecord
+        let setting: LaunchSetting
     }
 
     private var entries: [Entry?] = []
-    /// Why launches went wrong, for people to read, by the slots of the clients.
+    /// `LaunchRecipe.own`, by the slots of the clients.
+    private var own = SlotTexts()
+    private var states = SlotTexts()
+    private var attempts: [UInt32: LaunchAttempt] = [:]
+    /// Why launches went wrong, for people to read.
     private var problems: [UInt32: String] = [:]
     var settings = LaunchSettings()
     /// Those that something can be started by.
@@ -23,15 +27,7 @@ struct LaunchTable {
             possible.map { ($0.registration.identifier, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
-    subscript(client: ClientID) -> LaunchRecord? {
-        get { contains(client) ? entries[Int(client.slot)]?.record : nil }
-        set {
-            guard contains(client), let newValue else { return }
-            entries[Int(client.slot)]?.record = newValue
-        }
-    }
-
-    private func contains(_ client: ClientID) -> Bool { self.client(inSlot: client.slot) == client }
+    func contains(_ client: ClientID) -> Bool { self.client(inSlot: client.slot) == client }
 
     private func client(inSlot slot: UInt32) -> ClientID? {
         guard Int(slot) < entries.count, let entry = entries[Int(slot)] else { return nil }
@@ -44,6 +40,28 @@ struct LaunchTable {
         return client
     }
 
+    /// How it is launched; nil: nobody may do that.
+    func recipe(of client: ClientID) -> LaunchRecipe? {
+        guard contains(client), let entry = entries[Int(client.slot)] else { return nil }
+        return LaunchRecipe(entry.setting, own: Array(own[client.slot]))
+    }
+
+    /// What its last process has left.
+    func state(of client: ClientID) -> [UInt8] { contains(client) ? Array(states[client.slot]) : [] }
+
+    mutating func keep(state: [UInt8], of client: ClientID) {
+        if contains(client) { states.set(client.slot, to: state) }
+    }
+
+    func attempt(of client: ClientID) -> LaunchAttempt? { contains(client) ? attempts[client.slot] : nil }
+
+    mutating func note(_ attempt: LaunchAttempt?, of client: ClientID) {
+        if contains(client) { attempts[client.slot] = attempt }
+    }
+
+    /// Launches whose process has not said who it is.
+    var silentAttempts: [LaunchAttempt] { attempts.values.filter { $0.introduction == nil } }
+
     /// Why its last launch went wrong, if it did.
     func problem(of client: ClientID) -> String? { contains(client) ? problems[client.slot] : nil }
 
@@ -51,29 +69,34 @@ struct LaunchTable {
         if contains(client) { problems[client.slot] = problem }
     }
 
-    /// Launches whose process has not said who it is.
-    var attempts: [LaunchAttempt] {
-        entries.compactMap { $0?.record.attempt }.filter { $0.introduction == nil }
-    }
-
+    /// A client can be launched from now on, or in another way.
+    ///
     /// - Precondition: its setting is one of `settings`.
-    mutating func insert(_ record: LaunchRecord, of client: ClientID) {
-        settings.enter(record.recipe.setting)
-        if Int(client.slot) >= entries.capacity {
-            // An array left to itself doubles.
-            entries.reserveCapacity(Int(client.slot) + max(8, entries.count / 8))
+    mutating func insert(_ recipe: LaunchRecipe, state: [UInt8], of client: ClientID) {
+        settings.enter(recipe.setting)
+        empty(client.slot)
+        if Int(client.slot) >= entries.count {
+            let missing = Int(client.slot) + 1 - entries.count
+            entries.makeRoom(for: missing)
+            entries.append(contentsOf: repeatElement(nil, count: missing))
         }
-        while entries.count <= Int(client.slot) { entries.append(nil) }
-        if let last = entries[Int(client.slot)] { settings.leave(last.record.recipe.setting) }
         entries[Int(client.slot)] = Entry(
-            generation: UInt32(truncatingIfNeeded: client.rawValue >> 32), record: record)
-        problems[client.slot] = nil
+            generation: UInt32(truncatingIfNeeded: client.rawValue >> 32), setting: recipe.setting)
+        own.set(client.slot, to: recipe.own)
+        states.set(client.slot, to: state)
     }
 
     mutating func remove(_ client: ClientID) {
-        guard let record = self[client] else { return }
-        settings.leave(record.recipe.setting)
-        entries[Int(client.slot)] = nil
-        problems[client.slot] = nil
+        if contains(client) { empty(client.slot) }
+    }
+
+    private mutating func empty(_ slot: UInt32) {
+        guard Int(slot) < entries.count, let entry = entries[Int(slot)] else { return }
+        settings.leave(entry.setting)
+        entries[Int(slot)] = nil
+        own.remove(slot)
+        states.remove(slot)
+        attempts[slot] = nil
+        problems[slot] = nil
     }
 }

@@ -260,7 +260,7 @@ extension Supervisor {
     }
 
     private func kill(_ client: ClientID, _ reason: TerminationReason) {
-        if let attempt = launches[client]?.attempt { return kill(attempt, client, reason) }
+        if let attempt = launches.attempt(of: client) { return kill(attempt, client, reason) }
         guard let record = connection(of: client)?.client else { return }
         logger.notice("ending \(record.identifier), pid \(record.process.pid): \(reason.name)")
         do {

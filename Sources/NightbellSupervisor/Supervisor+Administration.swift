@@ -220,11 +220,10 @@ extension Supervisor {
     private func info(of client: ClientID, inFull: Bool) -> WireClientInfo? {
         guard let view = supervision.view(of: client, at: now) else { return nil }
         let record = connection(of: client)?.client
-        let launch = launches[client]
         var info = WireClientInfo()
         info.identifier = view.identifier.description
         info.clientID = Self.text(of: client)
-        info.processID = UInt32(record?.process.pid ?? launch?.attempt?.pid ?? 0)
+        info.processID = UInt32(record?.process.pid ?? launches.attempt(of: client)?.pid ?? 0)
         info.uid = view.user
         info.state = view.state.wire
         info.stateDetail = view.detail(at: now)
@@ -246,7 +245,9 @@ extension Supervisor {
         if let offload = offloadCounters(of: client) { info.offload = offload }
         guard inFull else { return info }
         info.sockets = view.sockets.map(describe)
-        if let specification = launch?.recipe.wire ?? record?.launch { info.launch = specification }
+        if let specification = launches.recipe(of: client)?.wire ?? record?.launch {
+            info.launch = specification
+        }
         info.warnings = [record?.obstacle, launches.problem(of: client)].compactMap(\.self)
         let locks = record.flatMap { ProcFS.fileLocksHeld($0.process.pid) } ?? 0
         if locks > 0 { info.warnings.append("holds \(locks) file locks, also while it sleeps") }

@@ -19,19 +19,33 @@ extension Supervisor {
         // What it said before that counts, and it has said it all.
         if !connection.hasEnded { receiveMessages(connection) }
         guard connections[connection.key] === connection, case .client = connection.role else { return }
-        let ending = Self.ending(of: record.process)
-        logger.debug("\(record.identifier) has \(ending)")
-        feed(.ended(record.id, ending))
+        let status = Self.exitStatus(of: record.process)
+        logger.debug("\(record.identifier), pid \(record.process.pid), has ended: \(Self.text(of: status))")
+        feed(.ended(record.id, Self.ending(status)))
     }
 
-    /// Whether a process ended as it should. Those signals ask a process to end: whoever sends them means it.
-    static func ending(of process: borrowing ProcessHandle) -> Ending {
-        let status: ExitStatus?
+    /// nil: nobody knows how it has ended, or it has not.
+    private static func exitStatus(of process: borrowing ProcessHandle) -> ExitStatus? {
         do throws(SystemError) {
-            status = try process.exitStatus()
+            return try process.exitStatus()
         } catch {
-            return .failed
+            return nil
         }
+    }
+
+    private static func text(of status: ExitStatus?) -> String {
+        switch status {
+        case .exited(let code): "exit \(code)"
+        case .signalled(let number): "signal \(number)"
+        case .unknown: "nobody has seen how"
+        case nil: "it cannot be found out how"
+        }
+    }
+
+    static func ending(of process: borrowing ProcessHandle) -> Ending { ending(exitStatus(of: process)) }
+
+    /// Whether a process ended as it should. Those signals ask a process to end: whoever sends them means it.
+    private static func ending(_ status: ExitStatus?) -> Ending {
         switch status {
         case .exited(0), .signalled(SIGHUP), .signalled(SIGINT), .signalled(SIGTERM): return .succeeded
         case .exited, .signalled, .unknown, nil: return .failed
@@ -48,7 +62,7 @@ extension Supervisor {
             connection.hasEnded = true
             return processEnded(connection)
         }
-        guard launches[record.id] != nil, !supervision.isStopping else {
+        guard launches.contains(record.id), !supervision.isStopping else {
             return feed(.gone(record.id))
         }
         waitForEnd(of: connection)
@@ -56,7 +70,8 @@ extension Supervisor {
 
     /// The same, while the core's actions are carried out.
     func hungUpLater(_ connection: Connection) {
-        guard case .client(let record) = connection.role, launches[record.id] != nil, !supervision.isStopping
+        guard case .client(let record) = connection.role, launches.contains(record.id),
+            !supervision.isStopping
         else { return dropLater(connection) }
         if !connection.isHungUp { waitForEnd(of: connection) }
     }
@@ -86,7 +101,7 @@ extension Supervisor {
         let client = ClientIdentifier(hello.identifier).flatMap { supervision.client(named: $0) }
         if let client, let last = connection(of: client) {
             noticeEnd(of: last, before: newcomer)
-        } else if let client, let attempt = launches[client]?.attempt,
+        } else if let client, let attempt = launches.attempt(of: client),
             newcomer.launched != client, newcomer.credentials.pid != attempt.pid, attempt.process.hasExited
         {
             launchEnded(client)

@@ -30,9 +30,8 @@ extension Supervisor {
         case .none: break
         }
         if let recipe = record.recipe {
-            var launch = LaunchRecord(recipe)
-            launch.state = store.take(.state(client))?.record ?? []
-            launches.insert(launch, of: client)
+            let state = store.take(.state(client))?.record ?? []
+            launches.insert(recipe, state: state, of: client)
         }
         switch record.presence {
         case .absent:
@@ -103,9 +102,10 @@ extension Supervisor {
             let introduction: LaunchAttempt.Introduction? =
                 record.presence == .welcomed
                 ? .init(registration: record.registration, wantsWakeWord: record.wantsWakeWord) : nil
-            launches[client]?.attempt = try LaunchAttempt(
+            let attempt = try LaunchAttempt(
                 process, client: client, connection: connection.key, sockets: record.bequest?.sockets ?? [],
                 introduction, loop: loop)
+            launches.note(attempt, of: client)
         } catch {
             log(.launches, .error, "cannot go on launching \(record.registration.identifier): \(error)")
             heirs.ended.append((client, .failed))
@@ -134,7 +134,7 @@ extension Supervisor {
 
     /// Who was launched says again who it is, if it has said so to somebody who is gone.
     func tellLaunchedOfRestart(_ client: ClientID) {
-        guard let journal, let attempt = launches[client]?.attempt,
+        guard let journal, let attempt = launches.attempt(of: client),
             let connection = connections[attempt.connection]
         else { return }
         var message = WireSupervisorRestarted()

@@ -46,9 +46,7 @@ extension Supervisor {
         let isNew: Bool
         (recipe.setting, isNew) = launches.settings.share(recipe.setting)
         if isNew { journal?.keep(recipe.setting) }
-        var record = LaunchRecord(recipe)
-        record.state = state
-        launches.insert(record, of: client)
+        launches.insert(recipe, state: state, of: client)
     }
 
     /// Ends a turn. Where a client is launched in another way, its record says so by now.
@@ -87,25 +85,25 @@ extension Supervisor {
     // MARK: A launch
 
     func launch(_ client: ClientID) {
-        guard let record = launches[client] else {
+        guard let recipe = launches.recipe(of: client) else {
             preconditionFailure("only clients with a recipe are launched")
         }
         do {
             let sockets = supervision.survivors(of: client).filter { parked.contains($0) }
-            var order = try record.recipe.order()
+            var order = try recipe.order()
             order.additions = [
                 "NIGHTBELL_IDENTIFIER": identifier(of: client), "NIGHTBELL_SOCKET": configuration.socketPath,
             ]
             // Should all of us be gone one day, it can tell the next supervisor as its first process told us.
-            if record.recipe.setting.content.isRecorded {
-                order.additions["NIGHTBELL_LAUNCH"] = base64(try record.recipe.wire.serializedBytes())
+            if recipe.setting.content.isRecorded {
+                order.additions["NIGHTBELL_LAUNCH"] = base64(try recipe.wire.serializedBytes())
             }
             order.sockets = sockets.compactMap { token in
                 parked.descriptor(of: token).map { .init($0, name: parked.name(of: token)) }
             }
             FaultInjection.point("before a launch")
             let attempt = try begin(order, client, sockets)
-            launches[client]?.attempt = attempt
+            launches.note(attempt, of: client)
             launches.note(problem: nil, of: client)
             keep(attempt, client)
             attempt.go()
@@ -157,7 +155,7 @@ extension Supervisor {
 
     /// Who has not said yet who it is would never find anybody to say it to: the connection that it was given ends.
     func endLaunches() {
-        for attempt in launches.attempts {
+        for attempt in launches.silentAttempts {
             do throws(SystemError) {
                 try attempt.kill()
             } catch {
@@ -168,7 +166,7 @@ extension Supervisor {
 
     /// It is known whether its program runs.
     func launchReported(_ client: ClientID) {
-        let attempt = launches[client]?.attempt
+        let attempt = launches.attempt(of: client)
         switch attempt?.outcome() {
         case .failed(let error):
             launches.note(problem: "\(error)", of: client)
@@ -199,8 +197,8 @@ extension Supervisor {
 
     /// What becomes of it is no launch any more.
     private func takeAttempt(_ client: ClientID) -> LaunchAttempt? {
-        defer { launches[client]?.attempt = nil }
-        return launches[client]?.attempt
+        defer { launches.note(nil as LaunchAttempt?, of: client) }
+        return launches.attempt(of: client)
     }
 
     func end(_ attempt: LaunchAttempt) {
@@ -214,7 +212,7 @@ extension Supervisor {
 
     /// The client that this process was launched as; nil: it was not, or is somebody else.
     func launchedClient(_ identifier: ClientIdentifier, _ connection: Connection) -> ClientID? {
-        guard let client = supervision.client(named: identifier), let attempt = launches[client]?.attempt,
+        guard let client = supervision.client(named: identifier), let attempt = launches.attempt(of: client),
             connection.launched == client || connection.credentials.pid == attempt.pid
         else { return nil }
         return client
@@ -222,7 +220,7 @@ extension Supervisor {
 
     /// The process that has said Hello on this connection. One that we made is known by the launch.
     func process(of connection: Connection) throws(SystemError) -> ProcessHandle {
-        if let client = connection.launched, let attempt = launches[client]?.attempt {
+        if let client = connection.launched, let attempt = launches.attempt(of: client) {
             return try attempt.process.duplicate()
         }
         return ProcessHandle(pidfd: try connection.socket.peerProcess(), pid: connection.credentials.pid)
@@ -231,7 +229,7 @@ extension Supervisor {
     /// The client is there again: it gets what its last process has left.
     func rejoined(_ client: ClientID, _ key: RequestKey) {
         guard let connection = connections[key.connection], let candidate = candidate.take(),
-            let record = launches[client]
+            launches.contains(client)
         else { preconditionFailure("a registration is answered while it is being handled") }
         let takesBack = candidate.takesSocketsBack
         let attempt = takeAttempt(client)
@@ -241,7 +239,7 @@ extension Supervisor {
         }
         // Whoever takes over by itself may have been started in another way.
         if let recipe = candidate.recipe, attempt == nil {
-            note(client, recipe, state: record.state)
+            note(client, recipe, state: launches.state(of: client))
         }
         let sockets = attempt?.sockets ?? supervision.survivors(of: client).filter { parked.contains($0) }
         let given = attempt != nil ? sockets[...] : takesBack ? sockets.prefix(Self.socketsGivenBack) : []
@@ -263,7 +261,7 @@ extension Supervisor {
     /// One that another worker may have welcomed says something else than Hello: so it was.
     func rejoinSilently(_ connection: Connection) {
         guard connection.client == nil, let client = connection.launched,
-            let introduction = launches[client]?.attempt?.introduction
+            let introduction = launches.attempt(of: client)?.introduction
         else { return }
         do {
             candidate = Candidate(
@@ -289,12 +287,12 @@ extension Supervisor {
     // MARK: State
 
     func keepState(_ client: ClientID) {
-        launches[client]?.state = offeredState
+        launches.keep(state: offeredState, of: client)
         journal?.keepState(client, offeredState)
     }
 
     func dropState(_ client: ClientID) {
-        launches[client]?.state = []
+        launches.keep(state: [], of: client)
         journal?.dropState(client)
     }
 }

@@ -175,6 +175,9 @@ extension Supervisor {
         guard let connection = connection(of: client.id), let record = connection.client else { return }
         addWakeWord(record, connection)
         switch supervision.state(of: client.id) {
+        case .suspended where suspensionMethod(of: client.id, record) == .none:
+            // One that cannot be stopped.
+            tellOfRestart(connection)
         case .suspended:
             // It would pile up where nobody reads.
             connection.owesRestart = true

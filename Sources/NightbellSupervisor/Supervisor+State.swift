@@ -14,9 +14,10 @@ final class StateLog: @unchecked Sendable {
         self.logger = logger
     }
 
-    func tell(_ error: SystemError) {
+    func tell(_ problem: String) {
         let now = Instant(nanoseconds: BootClock.now())
-        limiter.log(.state, "cannot write down whom identifiers belong to: \(error)", .error, logger, at: now)
+        limiter.log(
+            .state, "cannot write down whom identifiers belong to: \(problem)", .error, logger, at: now)
     }
 
     func tellOfHeldBack() { limiter.logHeldBack(logger) }
@@ -53,9 +54,13 @@ extension Supervisor {
 
     /// What an earlier supervisor knew, and what was declared.
     func recallOwnership() {
-        for (name, entry) in (identifierStore?.table.entries ?? [:]).sorted(by: { $0.key < $1.key }) {
-            guard let identifier = ClientIdentifier(name) else { continue }
-            supervision.remember(identifier, of: entry.user, isQuit: entry.isQuit)
+        do throws(IdentifierStore.Failure) {
+            try identifierStore?.table().forEach { name, entry in
+                guard let identifier = ClientIdentifier(name) else { return }
+                supervision.remember(identifier, of: entry.user, isQuit: entry.isQuit)
+            }
+        } catch {
+            logger.error("whom identifiers belong to is not known any more: \(error)")
         }
         for declaration in configuration.declarations {
             supervision.remember(

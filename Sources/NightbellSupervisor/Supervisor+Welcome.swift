@@ -69,7 +69,7 @@ extension Supervisor {
 
     func forget(_ client: ClientID, _ identifier: ClientIdentifier) {
         journal?.forget(client, identifier, supervision)
-        if let attempt = launches[client]?.attempt { end(attempt) }
+        if let attempt = launches.attempt(of: client) { end(attempt) }
         launches.remove(client)
     }
 
@@ -83,7 +83,7 @@ extension Supervisor {
         else { return nil }
         var bytes = ClientRecordBytes(
             registration: registration, registeredAt: registeredAt, ownership: owner.number)
-        bytes.recipe = launches[client]?.recipe
+        bytes.recipe = launches.recipe(of: client)
         return bytes
     }
 
@@ -165,7 +165,8 @@ extension Supervisor {
 
     private func legacy(_ bequest: Bequest, of client: ClientID) -> WireLegacy {
         var legacy = WireLegacy()
-        if let state = launches[client]?.state, !state.isEmpty { legacy.state = WireState(state) }
+        let state = launches.state(of: client)
+        if !state.isEmpty { legacy.state = WireState(state) }
         legacy.launched = bequest.wasLaunched
         var room = Self.roomForProfiles
         legacy.sockets = bequest.sockets.map { token in

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("The table of identifiers, as bytes")
 struct TableTests {
-    private static let table = IdentifierTable(entries: [
+    private static let table = IdentifierTable([
         "org.example.phone.alice": .init(user: 1_000, isQuit: true),
         "org.example.phone.bob": .init(user: 1_001, isQuit: false),
         "a": .init(user: 0, isQuit: false), "z": .init(user: .max, isQuit: true),
@@ -18,6 +18,27 @@ struct TableTests {
         #expect(lines[0] == "nightbell-identifiers 1")
         #expect(lines[2] == "1000 quit org.example.phone.alice")
         #expect(lines.count == 6)
+    }
+
+    @Test("Changes become of it what they become of a dictionary")
+    func changes() throws {
+        var table = IdentifierTable()
+        var dictionary: [String: IdentifierTable.Entry] = [:]
+        for _ in 0..<500 {
+            var changes: [String: IdentifierTable.Entry?] = [:]
+            for _ in 0..<Int.random(in: 0..<4) {
+                let entry = IdentifierTable.Entry(user: .random(in: 0..<3), isQuit: .random())
+                changes.updateValue(.random() ? entry : nil, forKey: "client.\(Int.random(in: 0..<40))")
+            }
+            table.change(changes)
+            for (identifier, entry) in changes { dictionary[identifier] = entry }
+            #expect(table == IdentifierTable(dictionary))
+            #expect(try IdentifierTable(decoding: table.encoded) == table)
+            var read: [(String, IdentifierTable.Entry)] = []
+            table.forEach { read.append(($0, $1)) }
+            let sorted = dictionary.sorted { $0.key < $1.key }
+            #expect(read.map(\.0) == sorted.map(\.key) && read.map(\.1) == sorted.map(\.value))
+        }
     }
 
     @Test("Cut off after any byte, it is known to be damaged")

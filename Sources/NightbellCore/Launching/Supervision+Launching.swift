@@ -117,7 +117,7 @@ extension Supervision {
     ) {
         guard !isStopping else { return actions.append(.refuseRegistration(.shuttingDown, key)) }
         guard case .launching = clients[client.id].lifecycle,
-            clients[client.id].identifier == registration.identifier,
+            clients[client.id].owner == owners.place(of: registration.identifier),
             clients[client.id].user == registration.user
         else { return actions.append(.refuseRegistration(.identifierInUse, key)) }
         takeOver(client, registration, key, .background(.init()), at: now, into: &actions)

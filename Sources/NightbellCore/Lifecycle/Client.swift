@@ -1,7 +1,8 @@
 /// What the core knows of one client.
 struct Client: Sendable, Equatable {
-    let identifier: ClientIdentifier
     let user: UserID
+    /// Where its identifier is, in `Supervision.owners`.
+    var owner: UInt32
     var modes: Modes
     var wakeLimitPolicy: WakeLimitPolicy
     var isLaunchable: Bool
@@ -86,9 +87,9 @@ struct Client: Sendable, Equatable {
         case repeated
     }
 
-    init(_ registration: Registration, at now: Instant) {
-        identifier = registration.identifier
+    init(_ registration: Registration, owner: UInt32, at now: Instant) {
         user = registration.user
+        self.owner = owner
         modes = registration.modes
         wakeLimitPolicy = registration.wakeLimitPolicy
         isLaunchable = registration.isLaunchable

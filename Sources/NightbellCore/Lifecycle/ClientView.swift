@@ -66,7 +66,7 @@ extension Supervision {
     }
 
     public func identifier(of client: ClientID) -> ClientIdentifier? {
-        clients.contains(client.id) ? clients[client.id].identifier : nil
+        clients.contains(client.id) ? owners.identifier(at: clients[client.id].owner) : nil
     }
 
     public func user(of client: ClientID) -> UserID? {
@@ -122,7 +122,7 @@ extension Supervision {
         guard clients.contains(client.id) else { return nil }
         let record = clients[client.id]
         var registration = Registration(
-            identifier: record.identifier, user: record.user, modes: record.modes,
+            identifier: owners.identifier(at: record.owner), user: record.user, modes: record.modes,
             wakeLimitPolicy: record.wakeLimitPolicy)
         registration.isLaunchable = record.isLaunchable
         registration.exitsOnSuspend = record.exitsOnSuspend
@@ -159,7 +159,8 @@ extension Supervision {
             counters.asleepNanoseconds += UInt64(max(0, now.since(since).nanoseconds))
         }
         return ClientView(
-            id: client, identifier: record.identifier, user: record.user, modes: record.modes,
+            id: client, identifier: owners.identifier(at: record.owner), user: record.user,
+            modes: record.modes,
             state: record.lifecycle.state, enteredStateAt: record.enteredStateAt,
             registeredAt: record.registeredAt, holds: holds, sockets: Array(record.sockets),
             keepAliveTimeout: record.keepAlive?.timeout, keepAliveWindow: keepAliveWindow(client),

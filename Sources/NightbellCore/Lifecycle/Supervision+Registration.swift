@@ -41,7 +41,6 @@ extension Supervision {
     mutating func insert(
         _ registration: Registration, at now: Instant, into actions: inout ActionBuffer
     ) -> ClientID {
-        let client = ClientID(clients.insert(Client(permitted(registration), at: now)))
         let known = owners[registration.identifier]
         if known == nil {
             makeRoomForIdentifier(of: registration.user, into: &actions)
@@ -49,7 +48,10 @@ extension Supervision {
         }
         if known?.isQuit ?? true { actions.changedOwnership.append(registration.identifier) }
         let number = known?.number ?? nextOwnership()
-        owners[registration.identifier] = Ownership(user: registration.user, client: client, number: number)
+        owners[registration.identifier] = Ownership(user: registration.user, number: number)
+        let place = owners.place(of: registration.identifier) ?? 0
+        let client = ClientID(clients.insert(Client(permitted(registration), owner: place, at: now)))
+        owners[registration.identifier]?.client = client
         users[registration.user, default: UserUsage()].clients += 1
         return client
     }
@@ -81,26 +83,26 @@ extension Supervision {
             !mutated(.keepsIdentifiersForEver)
         else { return }
         while let oldest = users[user]?.givenUp.takeFirst() {
-            guard owners[oldest.identifier]?.givenUp == oldest.number else { continue }
-            if notesChanges, let owner = owners[oldest.identifier] { endedOwnerships.append(owner.number) }
-            owners[oldest.identifier] = nil
+            guard let owner = owners[place: oldest.place], owner.givenUp == oldest.number else { continue }
+            let identifier = owners.identifier(at: oldest.place)
+            if notesChanges { endedOwnerships.append(owner.number) }
+            owners[identifier] = nil
             users[user]?.identifiers -= 1
-            return actions.changedOwnership.append(oldest.identifier)
+            return actions.changedOwnership.append(identifier)
         }
     }
 
     /// The identifier stays its uid's, until that has too many.
     private mutating func giveUp(_ identifier: ClientIdentifier, _ user: UserID) {
+        guard let place = owners.place(of: identifier) else { return }
         identifiersGivenUp += 1
-        let number = owners[identifier]?.number ?? nextOwnership()
-        let isQuit = owners[identifier]?.isQuit ?? false
-        owners[identifier] = Ownership(
-            user: user, client: nil, isQuit: isQuit, number: number, givenUp: identifiersGivenUp)
-        users[user]?.givenUp.append(.init(identifier: identifier, number: identifiersGivenUp))
+        owners[identifier]?.client = nil
+        owners[identifier]?.givenUp = identifiersGivenUp
+        users[user]?.givenUp.append(.init(place: place, number: identifiersGivenUp))
         // One that comes and goes all the time must not make this list grow.
         guard let usage = users[user], usage.givenUp.count > 2 * usage.identifiers + 16 else { return }
         let owners = owners
-        users[user]?.givenUp.removeAll { owners[$0.identifier]?.givenUp != $0.number }
+        users[user]?.givenUp.removeAll { owners[place: $0.place]?.givenUp != $0.number }
     }
 
     /// The process ended or hung up: everything that it had goes with it.
@@ -115,12 +117,13 @@ extension Supervision {
         schedule.set(client.slot, to: nil)
         deadlines.set(client.slot, to: nil)
         actions.append(.trace(client, .gone))
-        actions.append(.forget(client, clients[client.id].identifier))
+        let identifier = owners.identifier(at: clients[client.id].owner)
+        actions.append(.forget(client, identifier))
         guard let removed = clients.remove(client.id) else { return }
         users[removed.user]?.stateBytes -= Int(removed.launches.stateBytes)
         inherited[client] = nil
         goneCounters += removed.counters
-        giveUp(removed.identifier, removed.user)
+        giveUp(identifier, removed.user)
         users[removed.user]?.clients -= 1
         users[removed.user]?.sockets -= removed.sockets.count
     }

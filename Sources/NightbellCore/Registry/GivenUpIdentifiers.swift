@@ -1,10 +1,11 @@
 /// The identifiers that the clients of one uid have given up, in that order.
 ///
-/// Whoever takes one out has to look at its number: the identifier may be in use again since, or have been given up
-/// once more.
+/// Whoever takes one out has to look at its number: at its place there may be another one since, or it may be in use
+/// again, or have been given up once more.
 struct GivenUpIdentifiers: Sendable, Equatable {
     struct Entry: Sendable, Equatable {
-        let identifier: ClientIdentifier
+        /// In `Supervision.owners`.
+        let place: UInt32
         /// How many had been given up by then, this one included.
         let number: UInt64
     }

@@ -190,14 +190,17 @@ extension Supervision {
             owners[owner.identifier] = Ownership(
                 user: owner.user, isQuit: owner.isQuit, number: owner.number, givenUp: givenUp)
             users[owner.user, default: UserUsage()].identifiers += 1
-            users[owner.user]?.givenUp.append(.init(identifier: owner.identifier, number: givenUp))
+            if let place = owners.place(of: owner.identifier) {
+                users[owner.user]?.givenUp.append(.init(place: place, number: givenUp))
+            }
             lastOwnership = max(lastOwnership, owner.number)
             identifiersGivenUp = max(identifiersGivenUp, givenUp)
         }
     }
 
     private func restored(_ old: Legacy.Client, at now: Instant) throws(LegacyError) -> Client {
-        var client = Client(old.registration, at: old.registeredAt)
+        // Its identifier has no place yet.
+        var client = Client(old.registration, owner: .max, at: old.registeredAt)
         client.lifecycle = .inactive
         if let progress = old.progress {
             let tasks = old.tasks.map { Assertions.Task(id: $0.id, request: $0.request, name: $0.name) }
@@ -222,6 +225,7 @@ extension Supervision {
         }
         owners[identifier]?.client = old.id
         owners[identifier]?.givenUp = 0
+        if let place = owners.place(of: identifier) { clients[old.id.id].owner = place }
         users[old.registration.user, default: UserUsage()].clients += 1
         users[old.registration.user]?.stateBytes += old.stateBytes
         counters += clients[old.id.id].counters

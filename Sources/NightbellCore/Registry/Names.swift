@@ -63,4 +63,9 @@ public struct ClientIdentifier: Sendable, Hashable, CustomStringConvertible {
         guard allowed, (1...128).contains(name.utf8.count) else { return nil }
         description = name
     }
+
+    /// One that was found good before.
+    init(known name: String) {
+        description = name
+    }
 }

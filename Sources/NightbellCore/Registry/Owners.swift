@@ -1,27 +1,39 @@
-/// Whom identifiers belong to. A dictionary of as many would take twice the memory, and each client has one.
+/// Whom identifiers belong to. A dictionary of as many would take several times the memory, and each client has one.
+///
+/// An identifier has its place for as long as it belongs to somebody.
 struct Owners: Sendable {
     fileprivate struct Entry: Sendable, Equatable {
-        let identifier: ClientIdentifier
-        let number: UInt64
+        enum Use: UInt8 {
+            /// Nobody's, and no identifier.
+            case none
+            case unused
+            case used
+        }
+
+        var use = Use.none
+        var isQuit = false
+        var user: UserID = 0
+        var number: UInt64 = 0
         /// Its client's name, or the number under which it was given up.
-        let word: UInt64
-        let user: UserID
-        let isInUse: Bool
-        let isQuit: Bool
+        var word: UInt64 = 0
     }
 
     private var entries: [Entry] = []
-    /// Places in `entries`, each plus one, where the hash of the identifier says or behind it; 0: nothing.
+    /// The identifiers, by place.
+    private var names = SlotTexts()
+    private var freePlaces: [UInt32] = []
+    private(set) var count = 0
+    /// Places, each plus one, where the hash of the identifier says or behind it; 0: nothing.
     private var table: [UInt32] = Array(repeating: 0, count: 16)
 
     subscript(identifier: ClientIdentifier) -> Supervision.Ownership? {
-        get { slot(of: identifier).map { Supervision.Ownership(entries[Int(table[$0]) - 1]) } }
+        get { place(of: identifier).flatMap { self[place: $0] } }
         set {
             switch (slot(of: identifier), newValue) {
             case (let slot?, let ownership?):
-                entries[Int(table[slot]) - 1] = Entry(identifier, ownership)
+                entries[Int(table[slot] - 1)] = Entry(ownership)
             case (nil, let ownership?):
-                insert(Entry(identifier, ownership))
+                insert(identifier, Entry(ownership))
             case (let slot?, nil):
                 remove(slot)
             case (nil, nil):
@@ -30,28 +42,44 @@ struct Owners: Sendable {
         }
     }
 
-    var keys: [ClientIdentifier] { entries.map(\.identifier) }
+    /// nil: there is nothing at this place.
+    subscript(place place: UInt32) -> Supervision.Ownership? {
+        Int(place) < entries.count ? Supervision.Ownership(entries[Int(place)]) : nil
+    }
+
+    func place(of identifier: ClientIdentifier) -> UInt32? { slot(of: identifier).map { table[$0] - 1 } }
+
+    func identifier(at place: UInt32) -> ClientIdentifier {
+        ClientIdentifier(known: String(decoding: names[place], as: UTF8.self))
+    }
+
+    var keys: [ClientIdentifier] {
+        entries.indices.filter { entries[$0].use != .none }.map { identifier(at: UInt32($0)) }
+    }
 
     // MARK: The table
 
-    private mutating func insert(_ entry: Entry) {
-        if (entries.count + 1) * 4 > table.count * 3 { resize(to: table.count * 3 / 2) }
-        if entries.count == entries.capacity {
-            entries.reserveCapacity(entries.count + max(8, entries.count / 8))
+    private mutating func insert(_ identifier: ClientIdentifier, _ entry: Entry) {
+        if (count + 1) * 4 > table.count * 3 { resize(to: table.count * 3 / 2) }
+        let place = freePlaces.popLast() ?? UInt32(entries.count)
+        if Int(place) == entries.count {
+            entries.makeRoom()
+            entries.append(entry)
+        } else {
+            entries[Int(place)] = entry
         }
-        entries.append(entry)
-        table[freeSlot(for: entry.identifier)] = UInt32(entries.count)
+        names.set(place, to: identifier.description.utf8)
+        count += 1
+        table[freeSlot(for: place)] = place + 1
     }
 
     private mutating func remove(_ slot: Int) {
-        let place = Int(table[slot]) - 1
-        let last = entries.count - 1
-        if place != last, let moved = self.slot(of: entries[last].identifier) {
-            table[moved] = UInt32(place + 1)
-            entries.swapAt(place, last)
-        }
-        entries.removeLast()
+        let place = table[slot] - 1
         close(slot)
+        entries[Int(place)] = Entry()
+        names.remove(place)
+        freePlaces.append(place)
+        count -= 1
     }
 
     /// Those behind a gap that were only in each other's way move up, so that nobody's way has a gap.
@@ -60,7 +88,7 @@ struct Owners: Sendable {
         table[gap] = 0
         var next = after(gap)
         while table[next] != 0 {
-            let home = home(of: entries[Int(table[next]) - 1].identifier)
+            let home = home(of: names[table[next] - 1])
             // Whether the gap lies between where it would be and where it is, around the end of the table.
             let fromHome = (next - home + table.count) % table.count
             let fromGap = (next - gap + table.count) % table.count
@@ -72,56 +100,68 @@ struct Owners: Sendable {
         }
     }
 
-    private mutating func resize(to count: Int) {
-        table = Array(repeating: 0, count: count)
-        for (place, entry) in entries.enumerated() {
-            table[freeSlot(for: entry.identifier)] = UInt32(place + 1)
-        }
+    private mutating func resize(to length: Int) {
+        let old = table
+        table = Array(repeating: 0, count: length)
+        for number in old where number != 0 { table[freeSlot(for: number - 1)] = number }
     }
 
     /// Nobody chooses where it lies: the hash is another one in each process.
-    private func home(of identifier: ClientIdentifier) -> Int {
-        let hash = UInt64(truncatingIfNeeded: identifier.hashValue)
+    private func home(of name: some Sequence<UInt8>) -> Int {
+        var hasher = Hasher()
+        var word: UInt64 = 0
+        var length = 0
+        for byte in name {
+            word = word << 8 | UInt64(byte)
+            length += 1
+            if length % 8 == 0 { hasher.combine(word) }
+        }
+        hasher.combine(word)
+        let hash = UInt64(truncatingIfNeeded: hasher.finalize())
         return Int(hash.multipliedFullWidth(by: UInt64(table.count)).high)
     }
 
     private func after(_ slot: Int) -> Int { slot + 1 == table.count ? 0 : slot + 1 }
 
     private func slot(of identifier: ClientIdentifier) -> Int? {
-        var slot = home(of: identifier)
+        let name = identifier.description.utf8
+        var slot = home(of: name)
         while table[slot] != 0 {
-            if entries[Int(table[slot]) - 1].identifier == identifier { return slot }
+            if names[table[slot] - 1].elementsEqual(name) { return slot }
             slot = after(slot)
         }
         return nil
     }
 
-    private func freeSlot(for identifier: ClientIdentifier) -> Int {
-        var slot = home(of: identifier)
+    private func freeSlot(for place: UInt32) -> Int {
+        var slot = home(of: names[place])
         while table[slot] != 0 { slot = after(slot) }
         return slot
     }
 }
 
 extension Owners: Equatable {
-    static func == (one: Owners, other: Owners) -> Bool { one.entries == other.entries }
+    static func == (one: Owners, other: Owners) -> Bool {
+        one.entries == other.entries && one.keys == other.keys
+    }
 }
 
 extension Owners.Entry {
-    fileprivate init(_ identifier: ClientIdentifier, _ ownership: Supervision.Ownership) {
-        self.identifier = identifier
+    fileprivate init(_ ownership: Supervision.Ownership) {
+        use = ownership.client == nil ? .unused : .used
+        isQuit = ownership.isQuit
+        user = ownership.user
         number = ownership.number
         word = ownership.client?.rawValue ?? ownership.givenUp
-        user = ownership.user
-        isInUse = ownership.client != nil
-        isQuit = ownership.isQuit
     }
 }
 
 extension Supervision.Ownership {
-    fileprivate init(_ entry: Owners.Entry) {
+    fileprivate init?(_ entry: Owners.Entry) {
+        let isUsed = entry.use == .used
+        guard entry.use != .none else { return nil }
         self.init(
-            user: entry.user, client: entry.isInUse ? ClientID(rawValue: entry.word) : nil,
-            isQuit: entry.isQuit, number: entry.number, givenUp: entry.isInUse ? 0 : entry.word)
+            user: entry.user, client: isUsed ? ClientID(rawValue: entry.word) : nil, isQuit: entry.isQuit,
+            number: entry.number, givenUp: isUsed ? 0 : entry.word)
     }
 }

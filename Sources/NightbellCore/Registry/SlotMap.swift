@@ -64,10 +64,7 @@ package struct SlotMap<Element: Sendable>: Sendable {
     package var slotCount: Int { slots.count }
 
     package mutating func insert(_ element: Element) -> SlotID {
-        if elements.count == elements.capacity {
-            // An array left to itself doubles: with elements as large as these, most of that would lie idle.
-            elements.reserveCapacity(elements.count + max(8, elements.count / 8))
-        }
+        elements.makeRoom()
         let place = Int32(elements.count)
         let slot: UInt32
         if let used = free.popLast() {

@@ -28,7 +28,29 @@ import Testing
             #expect(owners[identifier] == dictionary[identifier])
         }
         #expect(Set(owners.keys) == Set(dictionary.keys) && owners.keys.count == dictionary.count)
-        for (identifier, ownership) in dictionary { #expect(owners[identifier] == ownership) }
+        for (identifier, ownership) in dictionary {
+            #expect(owners[identifier] == ownership)
+            let place = try #require(owners.place(of: identifier))
+            #expect(owners[place: place] == ownership && owners.identifier(at: place) == identifier)
+        }
+    }
+
+    @Test func anIdentifierHasItsPlaceUntilItIsRemoved() throws {
+        var owners = Owners()
+        var places: [ClientIdentifier: UInt32] = [:]
+        for number in 0..<5_000 {
+            let name = "client-\(Int.random(in: 0..<200))" + String(repeating: "x", count: number % 90)
+            let identifier = try #require(ClientIdentifier(name))
+            if owners[identifier] == nil {
+                owners[identifier] = .init(user: 0, client: nil, number: UInt64(number), givenUp: 1)
+                places[identifier] = owners.place(of: identifier)
+            } else {
+                owners[identifier] = nil
+                places[identifier] = nil
+            }
+        }
+        #expect(!places.isEmpty && Set(places.values).count == places.count)
+        for (identifier, place) in places { #expect(owners.identifier(at: place) == identifier) }
     }
 }
 

@@ -4,18 +4,6 @@ import Glibc
 import Launching
 import NightbellCore
 
-/// What the edge keeps of a client that can be launched, as long as the core knows the client. There may be thousands.
-struct LaunchRecord {
-    /// How, and as whom.
-    let recipe: LaunchRecipe
-    /// What its last process has left.
-    var state: [UInt8] = []
-    /// Its launch, while it is under way.
-    var attempt: LaunchAttempt?
-
-    init(_ recipe: LaunchRecipe) { self.recipe = recipe }
-}
-
 /// A launch that is under way: from the making of the process until it says who it is.
 final class LaunchAttempt {
     /// nil: another worker has made the process.
