@@ -1,6 +1,7 @@
 import Descriptors
 import EventLoop
 import Glibc
+import Keeper
 import Logging
 import NightbellCore
 import NightbellWire
@@ -14,6 +15,11 @@ extension Supervisor {
 
     /// Reads what a connection has sent; the rest of a flood waits for the next turn.
     func receiveMessages(_ connection: Connection) {
+        let sleeper = connection.client.flatMap { record in
+            ask { $0.state(of: record.id) == .suspended } ? record.id : nil
+        }
+        if let sleeper { journal?.noteHearing(sleeper) }
+        defer { if sleeper != nil { journal?.noteHearing(nil) } }
         for _ in 0..<configuration.messagesPerTurn {
             guard connections[connection.key] === connection, connection.listing == nil, !connection.isHungUp
             else { return }
@@ -33,6 +39,7 @@ extension Supervisor {
                     connection.hasEnded = true
                     return hungUp(connection)
                 case .packet(_, let truncated, let controlTruncated):
+                    if sleeper != nil { FaultInjection.point("after a sleeper was heard") }
                     takePacket(connection, truncated: truncated, controlTruncated: controlTruncated)
                 }
             } catch {

@@ -121,6 +121,7 @@ extension Supervisor {
         }
         for client in legacy.clients { journal.noteEnds(client.id, supervision) }
         journal.write(&supervision, after: nil)
+        journal.noteHearing(nil)
         for client in legacy.clients { welcomeBack(client) }
         hasTakenOver = true
         logger.notice(

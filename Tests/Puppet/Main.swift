@@ -8,9 +8,13 @@
 // With PUPPET_CONTROL in its environment, the path of a Unix socket, it takes a connection to that as its standard
 // input and output: one that the supervisor has launched has no other.
 
+import Glibc
+
 @main
 struct Main {
     static func main() {
+        // Who is told to exit may find nobody listening on its way there, and that is no bad end.
+        signal(SIGPIPE, SIG_IGN)
         Puppet.connectToControl()
         let puppet = Puppet()
         puppet.say("ready pid=\(puppet.processID)")

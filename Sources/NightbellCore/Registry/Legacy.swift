@@ -34,6 +34,9 @@ public struct Legacy: Sendable {
             return words[3] != toldWakeID || (execution == .running && wasStopped)
         }
 
+        /// It was being listened to while it slept, and what it may have said is in nobody's hands any more.
+        public var mayHaveSpoken = false
+
         public init(id: ClientID, registration: Registration, registeredAt: Instant) {
             self.id = id
             self.registration = registration
@@ -281,6 +284,8 @@ extension Supervision {
         case .dormant, .launching:
             goOnWithoutProcess(client, into: &actions)
         }
+        // Once it runs it hears of the change, and says again what it has said.
+        if old.mayHaveSpoken { callBack(client, at: now, into: &actions) }
         // The kernel knows better than the records who is stopped.
         let mayStay = clients[client.id].lifecycle.mayBeFrozen
         actions.removeThaws(of: client, from: start)

@@ -25,6 +25,7 @@ final class Journal {
         static let hasBegun = 4
         /// No mark lies at it or beyond it.
         static let marksEnd = 5
+        static let heard = 6
         static let gone = 8
     }
 
@@ -99,6 +100,10 @@ final class Journal {
         FaultInjection.point("before a wake counts as told")
         ledger.setPlain(Int(client.slot), Plain.told, to: wakeID)
     }
+
+    /// A sleeper may have said something, which is taken from where it would survive us; nil: what it wants is written
+    /// down, or done.
+    func noteHearing(_ sleeper: ClientID?) { ledger.setGeneral(General.heard, to: sleeper?.rawValue ?? 0) }
 
     // MARK: What comes and goes
 
@@ -228,6 +233,7 @@ final class Journal {
             client.ownership = record.ownership
             client.tasks = records.tasks[id] ?? []
             client.stateBytes = records.stateSizes[id] ?? 0
+            client.mayHaveSpoken = ledger.general(General.heard) == id.rawValue
             switch record.presence {
             case .registered: client.presence = .registered
             case .absent: client.presence = .absent

@@ -83,6 +83,18 @@ struct TakingOverTests {
         #expect(wakes.map(\.reasons) == [.request, .keepAlive])
     }
 
+    /// What it wanted is known to nobody but itself.
+    @Test mutating func aSleeperThatWasBeingHeardIsCalledBack() throws {
+        bench.suspend(client)
+        var old = try legacy([[], []], told: 0)
+        old.clients[0].execution = .stopped
+        #expect(try takeOver(old).wakes.isEmpty && bench.core.state(of: client) == .suspended)
+        old.clients[0].mayHaveSpoken = true
+        let actions = try takeOver(old)
+        #expect(actions.wakes.map(\.reasons) == [.clientMessage] && actions.contains(.thaw(client)))
+        #expect(bench.core.state(of: client) == .background)
+    }
+
     /// Nobody else would: what has ended is not watched again.
     @Test mutating func aLostPathIsToldAgain() throws {
         bench.suspend(client)
