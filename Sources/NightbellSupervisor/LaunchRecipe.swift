@@ -7,9 +7,15 @@ import SwiftProtobuf
 /// How a client is started, and as whom: what it has in common with others, and what is its own.
 struct LaunchRecipe {
     var setting: LaunchSetting
-    /// Its arguments but for the first, and its output. Encoded, because it is seldom needed and takes less room like
-    /// that.
-    let own: [UInt8]
+    /// `Own`, encoded, because it is seldom needed and takes less room like that.
+    private(set) var own: [UInt8]
+
+    struct Own {
+        /// But for the first, which is the program.
+        var arguments: [String]
+        var output: String?
+        var differences = LaunchDifferences()
+    }
 
     /// - Parameters:
     ///   - identity: nil if the client is to run as whoever the supervisor runs as.
@@ -21,7 +27,7 @@ struct LaunchRecipe {
             environment: launch.environment, limits: launch.limits, fileModeMask: launch.fileModeMask,
             identity: identity)
         setting = LaunchSetting(content)
-        own = Self.bytes(arguments: launch.arguments.dropFirst(), output: launch.output)
+        own = Own(arguments: Array(launch.arguments.dropFirst()), output: launch.output).bytes
     }
 
     /// - Parameter own: what can be decoded.
@@ -30,17 +36,38 @@ struct LaunchRecipe {
         self.own = own
     }
 
-    var specification: LaunchSpecification {
-        let content = setting.content
+    private var decodedOwn: Own {
         do throws(RecordError) {
-            let (arguments, output) = try Self.decode(own, RecordKey(kind: RecordKey.clients, id: 0))
-            return LaunchSpecification(
-                arguments: [content.program] + arguments, directory: content.directory,
-                environment: content.environment, limits: content.limits, fileModeMask: content.fileModeMask,
-                output: output)
+            return try Own(RecordKey(kind: RecordKey.clients, id: 0), own)
         } catch {
             preconditionFailure("we have encoded it ourselves, or tried it: \(error)")
         }
+    }
+
+    /// What it has in common with others, as it is for this client.
+    var content: LaunchSetting.Content { setting.content.with(decodedOwn.differences) }
+
+    var specification: LaunchSpecification {
+        let (content, own) = (content, decodedOwn)
+        return LaunchSpecification(
+            arguments: [content.program] + own.arguments, directory: content.directory,
+            environment: content.environment, limits: content.limits, fileModeMask: content.fileModeMask,
+            output: own.output)
+    }
+
+    /// With a setting that others use, and its own differences from that, if there is one that is near enough; true: there
+    /// was none, its setting has a number now, and nobody was told of that yet.
+    mutating func share(_ settings: inout LaunchSettings) -> Bool {
+        if let (relative, differences) = settings.relative(of: setting) {
+            setting = relative
+            var own = decodedOwn
+            own.differences = differences
+            self.own = own.bytes
+            return false
+        }
+        let isNew: Bool
+        (setting, isNew) = settings.share(setting)
+        return isNew
     }
 
     /// As it is shown.
@@ -55,7 +82,7 @@ struct LaunchRecipe {
 
     /// What is to be launched, without what it takes over.
     func order() throws(SystemError) -> LaunchOrder {
-        if let identity = setting.content.identity { return LaunchOrder(specification, as: identity) }
+        if let identity = content.identity { return LaunchOrder(specification, as: identity) }
         return LaunchOrder(specification, as: try .own())
     }
 }

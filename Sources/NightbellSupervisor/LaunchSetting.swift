@@ -54,10 +54,53 @@ package final class LaunchSetting {
     }
 }
 
+/// What is a client's own of what it has in common with others but for that.
+struct LaunchDifferences: Equatable {
+    /// nil: it is the same.
+    var directory: String?
+    var identity: ProcessIdentity?
+    /// Variables with other values, or without any.
+    var environment: [String: String?] = [:]
+}
+
+extension LaunchSetting.Content {
+    /// What must be the same for a client to be launched with differences.
+    fileprivate var family: Self {
+        var family = self
+        family.directory = ""
+        family.environment = [:]
+        family.identity = identity.map { _ in ProcessIdentity(user: 0, group: 0, otherGroups: []) }
+        return family
+    }
+
+    fileprivate func differences(from other: Self) -> LaunchDifferences {
+        var differences = LaunchDifferences()
+        if directory != other.directory { differences.directory = directory }
+        if identity != other.identity { differences.identity = identity }
+        for (name, value) in environment where other.environment[name] != value {
+            differences.environment[name] = value
+        }
+        for name in other.environment.keys where environment[name] == nil {
+            differences.environment.updateValue(nil, forKey: name)
+        }
+        return differences
+    }
+
+    func with(_ differences: LaunchDifferences) -> Self {
+        var content = self
+        if let directory = differences.directory { content.directory = directory }
+        if let identity = differences.identity { content.identity = identity }
+        for (name, value) in differences.environment { content.environment[name] = value }
+        return content
+    }
+}
+
 /// The settings that clients share, each with a number that the records of clients name it by.
 package struct LaunchSettings {
     /// By what they say.
     private var settings: [[UInt8]: LaunchSetting] = [:]
+    /// The first of each family.
+    private var eldest: [[UInt8]: LaunchSetting] = [:]
     private var nextNumber: UInt64 = 1
     /// Those that somebody has ceased to use.
     private var left: [LaunchSetting] = []
@@ -70,13 +113,25 @@ package struct LaunchSettings {
         setting.number = nextNumber
         nextNumber += 1
         settings[setting.record] = setting
+        let family = LaunchSetting.bytes(of: setting.content.family)
+        if eldest[family] == nil { eldest[family] = setting }
         return (setting, true)
+    }
+
+    /// One that is nearly the same; nil: there is none, or one that is the same.
+    func relative(of setting: LaunchSetting) -> (LaunchSetting, LaunchDifferences)? {
+        guard settings[setting.record] == nil else { return nil }
+        let content = setting.content
+        guard let eldest = eldest[LaunchSetting.bytes(of: content.family)] else { return nil }
+        let differences = content.differences(from: eldest.content)
+        return differences.byteCount < setting.record.count / 2 ? (eldest, differences) : nil
     }
 
     /// Those of the worker before; who uses them is told of later.
     package mutating func inherit(_ settings: some Collection<LaunchSetting>) {
         for setting in settings {
             self.settings[setting.record] = setting
+            eldest[LaunchSetting.bytes(of: setting.content.family)] = setting
             nextNumber = max(nextNumber, setting.number + 1)
             left.append(setting)
         }
@@ -99,6 +154,8 @@ package struct LaunchSettings {
         for setting in left where setting.users == 0 && setting.number != 0 {
             numbers.append(setting.number)
             if settings[setting.record] === setting { settings[setting.record] = nil }
+            let family = LaunchSetting.bytes(of: setting.content.family)
+            if eldest[family] === setting { eldest[family] = nil }
             // Once is enough, however often it was left.
             setting.number = 0
         }

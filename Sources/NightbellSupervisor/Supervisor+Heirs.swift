@@ -129,7 +129,7 @@ extension Supervisor {
         guard record.madeProcess != 0 else { return try socket.peerCredentials() }
         return PeerCredentials(
             pid: pid_t(record.madeProcess), uid: record.registration.user,
-            gid: record.recipe?.setting.content.identity?.group ?? getegid())
+            gid: record.recipe?.content.identity?.group ?? getegid())
     }
 
     /// Who was launched says again who it is, if it has said so to somebody who is gone.

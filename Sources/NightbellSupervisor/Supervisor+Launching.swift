@@ -43,9 +43,7 @@ extension Supervisor {
     /// What the edge keeps of a client that can be launched from now on, or in another way.
     func note(_ client: ClientID, _ recipe: LaunchRecipe, state: [UInt8] = []) {
         var recipe = recipe
-        let isNew: Bool
-        (recipe.setting, isNew) = launches.settings.share(recipe.setting)
-        if isNew { journal?.keep(recipe.setting) }
+        if recipe.share(&launches.settings) { journal?.keep(recipe.setting) }
         launches.insert(recipe, state: state, of: client)
     }
 

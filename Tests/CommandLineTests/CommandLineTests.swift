@@ -158,6 +158,17 @@ struct CommandLineTests {
             ], environment: ["PATH": "/usr/bin:/bin"])
         #expect(strange.output == " 61 ff 62\n[]\n", "as it was written, and not to be recorded: \(strange)")
         #expect(strange.errors.contains("it cannot be launched again"))
+        for option in ["--env ", "--env="] {
+            let strange = try Program.run(
+                "/bin/sh",
+                [
+                    "-c",
+                    "exec \"$0\" run --identifier a \(option)LEVEL=\"$(printf 'a\\377=b')\" -- /bin/sh -c \"$1\"",
+                    Program.product("nightbell"), "printf '%s' \"$LEVEL\" | od -An -tx1",
+                ], environment: ["PATH": "/usr/bin:/bin"])
+            #expect(strange.output == " 61 ff 3d 62\n", "\(strange)")
+            #expect(strange.errors.contains("it cannot be launched again"))
+        }
         #expect(try Program.run("nightbell", ["run", "--", "/nonexistent"]).code == 127)
         #expect(try Program.run("nightbell", ["run", "--", "/tmp"]).code == 126)
         #expect(try Program.run("nightbell", ["run"]).code == 64)

@@ -67,6 +67,38 @@ import Testing
 
     // MARK: The real thing
 
+    /// Each of those who differ in little is launched as it said, also after the worker has died.
+    @Test func differencesAreEachClientsOwn() throws {
+        let daemon = try DaemonProcess(suspension: "none")
+        func launch(_ number: Int) -> WireLaunchSpecification {
+            .with {
+                $0.arguments = ["/bin/true"]
+                $0.directory = number % 3 == 0 ? "/tmp" : "/"
+                $0.environment = ["NUMBER": "\(number)", "TEXT": String(repeating: "x", count: 15_000)]
+                if number % 5 == 0 { $0.environment["OTHER"] = "" }
+                if number % 7 == 0 { $0.environment["NUMBER"] = nil }
+            }
+        }
+        let clients = try (0..<100).map { number in
+            let client = try WireClient(path: daemon.socketPath)
+            let hello = WireHello.with {
+                $0.version = 1
+                $0.identifier = "org.example.crowd\(number)"
+                $0.launch = launch(number)
+            }
+            guard case .welcome = try client.ask(.hello(hello)) else { throw TestFailure("no welcome") }
+            return client
+        }
+        for _ in 1...2 {
+            for number in 0..<100 {
+                let info = try WireClient(path: daemon.socketPath).show("org.example.crowd\(number)")
+                #expect(info.canLaunch && info.launch == launch(number))
+            }
+            try daemon.killWorker()
+        }
+        #expect(clients.count == 100)
+    }
+
     /// A hundred clients with the same 15 KB of environment, before and after the worker dies.
     @Test(.disabled(if: isSanitized, "a sanitizer keeps what was freed"))
     func keptOnce() throws {

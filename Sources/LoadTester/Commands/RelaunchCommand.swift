@@ -20,6 +20,9 @@ package struct RelaunchCommand: ParsableCommand {
     @Option(help: "Rounds; the figures are medians of theirs.")
     package var rounds = 5
 
+    @Flag(help: "No two phones are launched with the same environment.")
+    package var ownEnvironments = false
+
     @OptionGroup package var common: CommonOptions
 
     package init() {}
@@ -35,7 +38,7 @@ package struct RelaunchCommand: ParsableCommand {
         let bench = try common.bench(.dormant(clients, running: RelaunchRun.mostAtOnce))
         let settings = RelaunchRun.Settings(
             suspension: suspend, clients: clients, firstClients: firstClients, calls: calls, rounds: rounds,
-            seed: common.seed)
+            seed: common.seed, hasOwnEnvironments: ownEnvironments)
         try common.tell(try RelaunchRun(settings: settings, bench: bench).run())
     }
 }

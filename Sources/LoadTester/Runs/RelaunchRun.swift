@@ -16,6 +16,8 @@ struct RelaunchRun {
         var calls: Int
         var rounds: Int
         var seed: UInt64
+        /// No two phones are launched with the same environment.
+        var hasOwnEnvironments = false
     }
 
     /// How long an answer may take before the call counts as lost, in milliseconds.
@@ -107,6 +109,10 @@ struct RelaunchRun {
                     "PATH": "/usr/local/bin:/usr/bin:/bin",
                     "SHELL": "/bin/bash", "USER": "alice",
                 ]
+                if settings.hasOwnEnvironments {
+                    $0.launch.environment["HOME"] = "/home/alice/phone\(index)"
+                    $0.launch.environment["PHONE_NUMBER"] = "\(index)"
+                }
                 $0.launch.directory = "/"
             }
         }

@@ -124,7 +124,7 @@ extension RecordReader {
             throw problem("is launched with setting \(number), which is not there")
         }
         let own: [UInt8] = try read()
-        _ = try LaunchRecipe.decode(own, key)
+        _ = try LaunchRecipe.Own(key, own)
         return LaunchRecipe(setting, own: own)
     }
 }

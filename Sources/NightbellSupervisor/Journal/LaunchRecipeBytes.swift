@@ -1,27 +1,31 @@
 import Keeper
 import Launching
 
-extension LaunchRecipe {
+extension LaunchRecipe.Own {
     private static let version: UInt8 = 2
+    private static let versionWithDifferences: UInt8 = 3
 
-    static func bytes(arguments: ArraySlice<String>, output: String?) -> [UInt8] {
-        var writer = RecordWriter(version: version)
+    var bytes: [UInt8] {
+        let differs = differences != LaunchDifferences()
+        var writer = RecordWriter(version: differs ? Self.versionWithDifferences : Self.version)
         writer.write(output ?? "")
         writer.write(count: arguments.count)
         for argument in arguments { writer.write(argument) }
+        if differs { writer.write(differences) }
         return writer.bytes
     }
 
-    static func decode(
-        _ bytes: [UInt8], _ key: RecordKey
-    ) throws(RecordError) -> (arguments: [String], output: String?) {
-        var reader = try RecordReader(key, bytes, version: version)
+    init(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) {
+        let differs = record.first == Self.versionWithDifferences
+        var reader = try RecordReader(
+            key, record, version: differs ? Self.versionWithDifferences : Self.version)
         let output: String = try reader.read()
+        self.output = output.isEmpty ? nil : output
         let count = try reader.readCount()
-        var arguments: [String] = []
+        arguments = []
         for _ in 0..<count { arguments.append(try reader.read()) }
+        if differs { differences = try reader.readDifferences() }
         try reader.end()
-        return (arguments, output.isEmpty ? nil : output)
     }
 }
 
@@ -63,7 +67,28 @@ extension LaunchSetting {
     }
 }
 
+extension LaunchDifferences {
+    /// How much room they take in a record.
+    var byteCount: Int {
+        var writer = RecordWriter(version: 0)
+        writer.write(self)
+        return writer.bytes.count
+    }
+}
+
 extension RecordWriter {
+    fileprivate mutating func write(_ differences: LaunchDifferences) {
+        write(differences.directory ?? "")
+        write(differences.identity != nil)
+        if let identity = differences.identity { write(identity) }
+        write(count: differences.environment.count)
+        for (name, value) in differences.environment.sorted(by: { $0.key < $1.key }) {
+            write(name)
+            write(value != nil)
+            if let value { write(value) }
+        }
+    }
+
     fileprivate mutating func write(_ limits: [ResourceLimit]) {
         write(UInt8(clamping: limits.count))
         for limit in limits {
@@ -82,6 +107,19 @@ extension RecordWriter {
 }
 
 extension RecordReader {
+    fileprivate mutating func readDifferences() throws(RecordError) -> LaunchDifferences {
+        var differences = LaunchDifferences()
+        let directory: String = try read()
+        differences.directory = directory.isEmpty ? nil : directory
+        if try read() { differences.identity = try readIdentity() }
+        let count = try readCount()
+        for _ in 0..<count {
+            let name: String = try read()
+            differences.environment.updateValue(try read() ? try read() as String : nil, forKey: name)
+        }
+        return differences
+    }
+
     fileprivate mutating func readLimits() throws(RecordError) -> [ResourceLimit] {
         let count: UInt8 = try read()
         var limits: [ResourceLimit] = []

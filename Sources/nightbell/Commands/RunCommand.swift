@@ -118,7 +118,7 @@ struct RunCommand: ParsableCommand {
         for variable in variables {
             let parts = variable.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let name = String(parts[0])
-            if parts.count == 2 { unsafe setenv(name, String(parts[1]), 1) }
+            if parts.count == 2, let value = unsafe givenValue(variable) { unsafe setenv(name, value, 1) }
             names.append(name)
         }
         var recorded: [String: String] = [:]
@@ -128,6 +128,20 @@ struct RunCommand: ParsableCommand {
             recorded[name] = text
         }
         return recorded
+    }
+
+    /// What follows the name in an argument, as it was written, whatever that is: in `variable`, what is no text is U+FFFD.
+    @unsafe private func givenValue(_ variable: String) -> UnsafePointer<CChar>? {
+        for index in (1..<Int(CommandLine.argc) - command.count).reversed() {
+            guard let argument = unsafe CommandLine.unsafeArgv[index] else { continue }
+            let text = unsafe String(cString: argument)
+            let isWithOption = text == "--env=\(variable)"
+            guard isWithOption || text == variable else { continue }
+            let start = isWithOption ? "--env=".utf8.count : 0
+            guard let sign = unsafe strchr(argument + start, CInt(UInt8(ascii: "="))) else { continue }
+            return unsafe UnsafePointer(sign + 1)
+        }
+        return nil
     }
 
     /// With U+FFFD for what is no text.
