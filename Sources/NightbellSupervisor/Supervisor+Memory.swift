@@ -4,7 +4,7 @@ import NightbellCore
 /// What many clients needed, given back when many have left; what it took to take them over, at once.
 extension Supervisor {
     /// Fewer than this are not worth the walk through the heap.
-    private static let worthwhile = 32
+    private static let worthwhile = 16
 
     /// The allocator keeps what was freed between what is still in use, and tables keep their room. Giving it back takes
     /// some ten microseconds, once a part of as many connections and sockets have gone as there are now: clients may have
@@ -12,7 +12,7 @@ extension Supervisor {
     func giveMemoryBack() {
         let population = connections.count + supervision.socketCount
         let isMuchTakenOver = hasTakenOver && population >= Self.worthwhile
-        guard departures >= max(Self.worthwhile, population / 32) || isMuchTakenOver else { return }
+        guard departures >= max(Self.worthwhile, population / 64) || isMuchTakenOver else { return }
         hasTakenOver = false
         departures = 0
         supervision.giveMemoryBack()

@@ -16,6 +16,8 @@ import Testing
         _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
     ) throws -> TestSupervisor {
         try TestSupervisor(suspension: suspension) {
+            // On a busy machine, too, nobody is to be suspended without having answered: that is not how clients end.
+            $0.settings.budgets.prepareToSuspend = .seconds(20)
             $0.settings.launches.retry = .milliseconds(20)
             $0.settings.launches.retryMaximum = .milliseconds(80)
             configure(&$0)

@@ -1,3 +1,4 @@
+import CTestSupport
 import Descriptors
 import EdgeTestSupport
 import Foundation
@@ -41,10 +42,10 @@ import Testing
         chmod(path, 0o644)
     }
 
-    private func start() throws -> DaemonProcess {
+    private func start(_ flags: String = "") throws -> DaemonProcess {
         let daemon = try DaemonProcess(
-            suspension: "none", directory: place.path,
-            "--set manifestDirectory=\(manifests.path) --set stateDirectory=\(state.path)")
+            suspension: "none", directory: place.path, before: "umask 0",
+            "--set manifestDirectory=\(manifests.path) --set stateDirectory=\(state.path) \(flags)")
         daemons.all.append(daemon)
         return daemon
     }
@@ -115,6 +116,38 @@ import Testing
         let second = try start()
         #expect(!actor.staysAway(milliseconds: 4_000))
         try second.end(actor.returns("voip"))
+    }
+
+    /// Both are told what it takes to have the identifier back.
+    @Test func whoseIdentifierIsTakenIsLaunchedOnceItIsGivenUp() throws {
+        chmod(place.path, 0o755)
+        let first = try start()
+        let (path, name) = (first.socketPath, name)
+        try OwnThread {
+            guard ctest_become(65_534) == 0 else { throw TestFailure("cannot become another user") }
+            try WireClient(path: path).hello(name)
+        }.join()
+        try stop(first)
+        let actor = try actor
+        try declare(actor)
+        let log = state.file("log")
+        let second = try start("--log-level error 2>'\(log)'")
+        let advice = "nightbell forget"
+        #expect(
+            eventually {
+                let said = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
+                return said.contains("uid 65534 was the first") && said.contains("\(advice) \(name)")
+            })
+        #expect(actor.staysAway(milliseconds: 500))
+        let owner = try WireClient(path: path)
+        try owner.send(.hello(.with { ($0.version, $0.identifier) = (1, name) }), request: 1)
+        let refusal = try #require(try owner.end())
+        #expect(refusal.code == .identifierOfOtherUser && refusal.message.contains(advice))
+        let answer = try WireClient(path: path).ask(.forgetClient(.with { $0.identifier = name }))
+        guard case .done = answer else { throw TestFailure("not given up: \(answer)") }
+        try stop(second)
+        let third = try start()
+        try third.end(actor.returns("voip socket=\(path)"))
     }
 
     @Test func whoWasQuitIsLaunchedWithTheNext() throws {
