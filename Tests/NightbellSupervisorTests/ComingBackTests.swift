@@ -178,7 +178,10 @@ import Testing
     ) throws {
         guard suspension != .cgroup || geteuid() == 0 else { return }
         // Stopped, it could not be told what to do.
-        let supervisor = try supervisor(suspension) { $0.settings.wakes.linger = .seconds(1) }
+        let supervisor = try supervisor(suspension) {
+            $0.settings.wakes.linger = .seconds(1)
+            $0.settings.budgets.backgroundTasks = .seconds(60)
+        }
         let actor = try Actor(name, of: supervisor)
         let first = try actor.start()
         let peer = try first.park("registration")
@@ -194,6 +197,8 @@ import Testing
         for round in 0..<3 {
             try peer.say("INVITE\(round)")
             let next = try actor.returns()
+            // However long this test takes, it is not stopped before it is told to hibernate.
+            try next.command("begin work")
             #expect(
                 try next.event("restored") == "restored launched=true sockets=registration:3 state=cseq=17")
             #expect(try next.event("wake").contains("reasons=socket sockets=registration:readable"))
@@ -202,6 +207,7 @@ import Testing
             try next.command("write registration OK")
             try expect(peer, "OK")
             try next.say("hibernate")
+            try next.say("end work")
             try supervisor.reaches(.dormant, name)
         }
         try supervisor.stop()
