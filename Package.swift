@@ -25,6 +25,7 @@ let package = Package(
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
         .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
         .executable(name: "echo-server", targets: ["echo-server"]),
+        .executable(name: "chat-server", targets: ["chat-server"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -191,6 +192,26 @@ let package = Package(
             swiftSettings: settings),
         .executableTarget(
             name: "echo-server", dependencies: ["NightbellSupervisor"], path: "Examples/EchoServer",
+            swiftSettings: settings),
+        .target(
+            name: "ChatService",
+            dependencies: [
+                "NightbellCore", "NightbellNIO", "NightbellSupervisor",
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOFoundationEssentialsCompat", package: "swift-nio"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOWebSocket", package: "swift-nio"),
+            ],
+            path: "Examples/ChatServer/Service",
+            resources: [.embedInCode("Page")],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "chat-server",
+            dependencies: [
+                "ChatService", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Examples/ChatServer/Command",
             swiftSettings: settings),
         .executableTarget(
             name: "nightbell-demo",

@@ -1,0 +1,164 @@
+internal import NIOCore
+internal import NIOHTTP1
+internal import NIOPosix
+internal import NIOWebSocket
+internal import NightbellNIO
+internal import NightbellSupervisor
+internal import Synchronization
+
+/// A chat server: rooms, who is in them, and what they say, over WebSocket; idle connections are hibernated.
+public final class ChatServer: Sendable {
+    public struct Configuration: Sendable {
+        /// 0: any that is free.
+        public var port = 8080
+        /// How long a connection is idle before it is hibernated; nil: none ever is.
+        public var hibernateAfter: Duration? = .seconds(30)
+        /// How often a connection that says nothing is asked whether it is still there; nil: never.
+        public var pingEvery: Duration? = .seconds(20)
+        /// Event loops.
+        public var threads = 1
+
+        public init() {}
+    }
+
+    public let port: Int
+    private let group: MultiThreadedEventLoopGroup
+    private let listener: any Channel
+    private let hibernator: Hibernator?
+    private let tally = Tally()
+
+    /// Listens on the loopback interface.
+    public init(_ configuration: Configuration) throws {
+        let tally = self.tally
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
+        let everybody = try Everybody(
+            group, tally, pingInterval: configuration.pingEvery.map { TimeAmount($0) })
+        let hibernator = try configuration.hibernateAfter.map { idleTime in
+            try Self.hibernator(everybody, idleTime: idleTime, pingEvery: configuration.pingEvery)
+        }
+        try everybody.meet(hibernator)
+        listener = try Self.bootstrap(group, everybody, hibernator) { tally.counters(hibernator) }
+            .bind(host: "127.0.0.1", port: configuration.port).wait()
+        port = listener.localAddress?.port ?? 0
+        self.group = group
+        self.hibernator = hibernator
+    }
+
+    public var counters: ChatCounters { tally.counters(hibernator) }
+
+    /// Closes everything.
+    public func stop() throws {
+        try listener.close().wait()
+        hibernator?.close()
+        try group.syncShutdownGracefully()
+    }
+
+    // MARK: Hibernating
+
+    private static func hibernator(
+        _ everybody: Everybody, idleTime: Duration, pingEvery: Duration?
+    ) throws -> Hibernator {
+        var configuration = Hibernator.Configuration(idleTime: TimeAmount(idleTime))
+        configuration.framing = .webSocket
+        if let pingEvery {
+            configuration.profile = try .webSocket(isServer: true, interval: pingEvery)
+        }
+        return try Hibernator(configuration) { channel, woken in
+            try channel.syncOptions?.setOption(.writeBufferWaterMark, value: waterMark)
+            let session = Session(everybody.members(on: channel.eventLoop), woken)
+            let operations = channel.pipeline.syncOperations
+            try operations.addHandler(
+                ByteToMessageHandler(WebSocketFrameDecoder(maxFrameSize: Limits.frameBytes)))
+            try operations.addHandler(session)
+            return session
+        }
+    }
+
+    private static let waterMark = ChannelOptions.Types.WriteBufferWaterMark(
+        low: Limits.unreadBytes / 2, high: Limits.unreadBytes)
+
+    // MARK: Connections
+
+    private static func bootstrap(
+        _ group: MultiThreadedEventLoopGroup, _ everybody: Everybody, _ hibernator: Hibernator?,
+        counters: @escaping @Sendable () -> ChatCounters
+    ) -> ServerBootstrap {
+        let upgrader = NIOWebSocketServerUpgrader(
+            maxFrameSize: Limits.frameBytes, automaticErrorHandling: false
+        ) { channel, head in
+            channel.eventLoop.makeSucceededFuture(isWelcome(head) ? [:] : nil)
+        } upgradePipelineHandler: { channel, _ in
+            channel.eventLoop.makeCompletedFuture {
+                let session = Session(everybody.members(on: channel.eventLoop))
+                try channel.pipeline.syncOperations.addHandler(session)
+                try hibernator?.watch(channel, saving: session)
+            }
+        }
+        return ServerBootstrap(group: group)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .serverChannelOption(.backlog, value: 4_096)
+            .childChannelOption(.writeBufferWaterMark, value: waterMark)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture { try build(channel, upgrader, counters) }
+            }
+    }
+
+    /// Until it is known what somebody wants.
+    private static func build(
+        _ channel: any Channel, _ upgrader: NIOWebSocketServerUpgrader,
+        _ counters: @escaping @Sendable () -> ChatCounters
+    ) throws {
+        let operations = channel.pipeline.syncOperations
+        try operations.addHandler(IdleStateHandler(allTimeout: .seconds(60)), name: "idle")
+        try operations.configureHTTPServerPipeline(
+            withServerUpgrade: (
+                upgraders: [upgrader],
+                completionHandler: { context in
+                    for name in ["idle", "page"] { context.pipeline.removeHandler(name: name, promise: nil) }
+                }
+            ))
+        try operations.addHandler(PageHandler(counters), name: "page")
+    }
+
+    /// A browser says which page wants the connection: only this server's own may.
+    private static func isWelcome(_ head: HTTPRequestHead) -> Bool {
+        guard head.uri.prefix(while: { $0 != "?" }) == "/ws" else { return false }
+        guard let origin = head.headers.first(name: "origin") else { return true }
+        guard let host = head.headers.first(name: "host") else { return false }
+        return origin == "http://\(host)" || origin == "https://\(host)"
+    }
+}
+
+/// The members of all event loops.
+private final class Everybody: Sendable {
+    private let perLoop: [ObjectIdentifier: NIOLoopBound<Members>]
+
+    init(_ group: MultiThreadedEventLoopGroup, _ tally: Tally, pingInterval: TimeAmount?) throws {
+        let loops = Array(group.makeIterator())
+        let outboxes = loops.map { Outbox($0) }
+        let hall = Hall(outboxes)
+        var perLoop: [ObjectIdentifier: NIOLoopBound<Members>] = [:]
+        for (number, loop) in loops.enumerated() {
+            let members = try loop.submit {
+                NIOLoopBound(
+                    Members(hall, tally, loop, number: number, pingInterval: pingInterval), eventLoop: loop)
+            }.wait()
+            perLoop[ObjectIdentifier(loop)] = members
+            outboxes[number].open { members.value.deliver($0) }
+        }
+        self.perLoop = perLoop
+    }
+
+    func meet(_ hibernator: Hibernator?) throws {
+        for members in perLoop.values {
+            try members.eventLoop.submit { members.value.hibernator = hibernator }.wait()
+        }
+    }
+
+    func members(on loop: any EventLoop) -> Members {
+        guard let members = perLoop[ObjectIdentifier(loop)] else {
+            preconditionFailure("connections are on the event loops of the group")
+        }
+        return members.value
+    }
+}

@@ -1,0 +1,164 @@
+internal import FoundationEssentials
+internal import Glibc
+internal import Synchronization
+
+/// A member, for the hall.
+struct Membership: Equatable {
+    let room: UInt32
+    /// Of the member's name.
+    let name: UInt32
+}
+
+/// What the members of a room are to be told, on one event loop.
+enum Delivery {
+    /// The first that a member is told: from here on it hears what the others hear.
+    case welcome(row: UInt32, Membership, Frame)
+    case tell(room: UInt32, Frame)
+}
+
+/// All rooms: who is in them, and what was said. Everybody hears everything of a room in the same order, because all of
+/// it passes through here, one after the other.
+final class Hall: Sendable {
+    enum Refusal: String, Error {
+        case nameIsTaken = "this name is taken in this room"
+        case tooManyRooms = "there are too many rooms already"
+    }
+
+    /// What the caller has to see to.
+    enum Afterwards {
+        case nothing
+        /// Call `tellCount` in a second.
+        case count(room: UInt32)
+    }
+
+    private struct Room {
+        let name: String
+        var members = NameSet()
+        /// How many of them are on each event loop.
+        var perLoop: [Int]
+        var lastNumber: UInt64 = 0
+        var history: [Line] = []
+        var willTellCount = false
+    }
+
+    private struct Inside {
+        var rooms: [Room] = []
+        var numbers: [String: UInt32] = [:]
+        var names = Names()
+        let encoder = JSONEncoder()
+    }
+
+    private let inside: Mutex<Inside>
+    /// By the number of the event loop.
+    private let outboxes: [Outbox]
+
+    init(_ outboxes: [Outbox]) {
+        self.outboxes = outboxes
+        let inside = Inside()
+        inside.encoder.outputFormatting = .withoutEscapingSlashes
+        self.inside = Mutex(inside)
+    }
+
+    /// Lets somebody in, who is told so by a `welcome` on its event loop.
+    func join(
+        _ name: String, room roomName: String, row: UInt32, loop: Int
+    ) throws(Refusal) -> (Membership, Afterwards) {
+        try inside.withLock { inside throws(Refusal) in
+            let room = try number(of: roomName, &inside)
+            let index = Int(room)
+            guard !inside.rooms[index].members.contains(name, in: inside.names) else { throw .nameIsTaken }
+            let membership = Membership(room: room, name: inside.names.insert(name))
+            // The others first: who comes does not hear of itself.
+            let afterwards = tellPresence(.joined(name: name), room, count: 1, &inside)
+            inside.rooms[index].members.insert(membership.name, in: inside.names)
+            inside.rooms[index].perLoop[loop] += 1
+            let named = inside.rooms[index].members.numbers.prefix(Limits.namedMembers)
+            let words = ServerWords.welcome(
+                room: roomName, names: named.map { inside.names[$0] },
+                members: inside.rooms[index].members.count, history: inside.rooms[index].history)
+            outboxes[loop].put(.welcome(row: row, membership, words.frame(inside.encoder)))
+            return (membership, afterwards)
+        }
+    }
+
+    func leave(_ membership: Membership, loop: Int) -> Afterwards {
+        inside.withLock { inside in
+            let index = Int(membership.room)
+            let name = inside.names[membership.name]
+            inside.rooms[index].members.remove(membership.name, in: inside.names)
+            inside.names.remove(membership.name)
+            inside.rooms[index].perLoop[loop] -= 1
+            return tellPresence(.left(name: name), membership.room, count: 0, &inside)
+        }
+    }
+
+    func say(_ text: String, _ membership: Membership) {
+        inside.withLock { inside in
+            let index = Int(membership.room)
+            inside.rooms[index].lastNumber += 1
+            let line = Line(
+                name: inside.names[membership.name], text: text, number: inside.rooms[index].lastNumber,
+                time: Self.milliseconds)
+            if inside.rooms[index].history.count == Limits.historyLines {
+                inside.rooms[index].history.removeFirst()
+            }
+            inside.rooms[index].history.append(line)
+            tell(.message(room: inside.rooms[index].name, line), membership.room, &inside)
+        }
+    }
+
+    /// Tells a large room how large it is.
+    func tellCount(room: UInt32) {
+        inside.withLock { inside in
+            inside.rooms[Int(room)].willTellCount = false
+            tell(.count(members: inside.rooms[Int(room)].members.count), room, &inside)
+        }
+    }
+
+    /// - Parameter count: of those who are about to come.
+    private func tellPresence(
+        _ words: ServerWords, _ room: UInt32, count: Int, _ inside: inout Inside
+    ) -> Afterwards {
+        guard inside.rooms[Int(room)].members.count + count > Limits.namedMembers else {
+            tell(words, room, &inside)
+            return .nothing
+        }
+        guard !inside.rooms[Int(room)].willTellCount else { return .nothing }
+        inside.rooms[Int(room)].willTellCount = true
+        return .count(room: room)
+    }
+
+    private func tell(_ words: ServerWords, _ room: UInt32, _ inside: inout Inside) {
+        let perLoop = inside.rooms[Int(room)].perLoop
+        guard perLoop.contains(where: { $0 > 0 }) else { return }
+        let frame = words.frame(inside.encoder)
+        for (loop, members) in perLoop.enumerated() where members > 0 {
+            outboxes[loop].put(.tell(room: room, frame))
+        }
+    }
+
+    private func number(of name: String, _ inside: inout Inside) throws(Refusal) -> UInt32 {
+        if let number = inside.numbers[name] { return number }
+        let room = Room(name: name, perLoop: outboxes.map { _ in 0 })
+        let number: UInt32
+        if inside.rooms.count < Limits.rooms {
+            number = UInt32(inside.rooms.count)
+            inside.rooms.append(room)
+        } else {
+            // In the place of one that everybody has left.
+            guard let empty = inside.rooms.firstIndex(where: { $0.members.count == 0 && !$0.willTellCount })
+            else { throw .tooManyRooms }
+            inside.numbers[inside.rooms[empty].name] = nil
+            number = UInt32(empty)
+            inside.rooms[empty] = room
+        }
+        inside.numbers[name] = number
+        return number
+    }
+
+    private static var milliseconds: Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
+    }
+}

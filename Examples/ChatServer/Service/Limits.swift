@@ -1,0 +1,35 @@
+/// What nobody may exceed.
+enum Limits {
+    static let nameBytes = 24
+    static let roomBytes = 32
+    static let textBytes = 4_096
+    static let frameBytes = 16_384
+    static let historyLines = 50
+    static let rooms = 4_096
+    /// Members that are told by name; of a larger room, only their number is.
+    static let namedMembers = 200
+    /// Whoever has so much still to read, and is to be told more, is closed.
+    static let unreadBytes = 1 << 20
+
+    /// Whether people can tell such a name from others: no control characters, and none at its ends that nobody sees.
+    static func isName(_ name: String, bytes: Int) -> Bool {
+        guard let first = name.unicodeScalars.first, let last = name.unicodeScalars.last,
+            name.utf8.count <= bytes
+        else { return false }
+        return !first.properties.isWhitespace && !last.properties.isWhitespace
+            && name.unicodeScalars.allSatisfy { isPlain($0) }
+    }
+
+    static func isText(_ text: String) -> Bool {
+        text.utf8.count <= textBytes
+            && text.unicodeScalars.contains { !$0.properties.isWhitespace }
+            && text.unicodeScalars.allSatisfy { isPlain($0) || $0 == "\n" || $0 == "\t" }
+    }
+
+    private static func isPlain(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.properties.generalCategory {
+        case .control, .lineSeparator, .paragraphSeparator: false
+        default: true
+        }
+    }
+}

@@ -1,0 +1,39 @@
+internal import NIOCore
+internal import Synchronization
+
+/// What is on its way to the members on one event loop, in order.
+final class Outbox: Sendable {
+    private struct Inside {
+        var waiting: [Delivery] = []
+        var deliver: (@Sendable ([Delivery]) -> Void)?
+    }
+
+    private let loop: any EventLoop
+    private let inside = Mutex(Inside())
+
+    init(_ loop: any EventLoop) {
+        self.loop = loop
+    }
+
+    /// - Parameter deliver: called on the event loop, with everything that waits.
+    func open(_ deliver: @escaping @Sendable ([Delivery]) -> Void) {
+        inside.withLock { $0.deliver = deliver }
+    }
+
+    func put(_ delivery: Delivery) {
+        let isFirst = inside.withLock { inside in
+            inside.waiting.append(delivery)
+            return inside.waiting.count == 1
+        }
+        if isFirst { loop.execute { self.empty() } }
+    }
+
+    private func empty() {
+        let (waiting, deliver) = inside.withLock { inside in
+            let waiting = inside.waiting
+            inside.waiting = []
+            return (waiting, inside.deliver)
+        }
+        deliver?(waiting)
+    }
+}

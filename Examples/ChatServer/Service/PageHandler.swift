@@ -1,0 +1,73 @@
+internal import FoundationEssentials
+internal import NIOCore
+internal import NIOFoundationEssentialsCompat
+internal import NIOHTTP1
+
+/// Whoever does not want a WebSocket: gets the page, or the counters.
+final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias OutboundOut = HTTPServerResponsePart
+
+    private let counters: @Sendable () -> ChatCounters
+    private var head: HTTPRequestHead?
+
+    init(_ counters: @escaping @Sendable () -> ChatCounters) {
+        self.counters = counters
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        switch unwrapInboundIn(data) {
+        case .head(let head): self.head = head
+        case .body: break
+        case .end:
+            if let head { answer(head, context) }
+            head = nil
+        }
+    }
+
+    private func answer(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+        guard head.method == .GET || head.method == .HEAD else {
+            return answer(.methodNotAllowed, "text/plain", Array("GET only\n".utf8), head, context)
+        }
+        switch head.uri.prefix(while: { $0 != "?" }) {
+        case "/": answer(.ok, "text/html; charset=utf-8", PackageResources.index_html, head, context)
+        case "/style.css": answer(.ok, "text/css; charset=utf-8", PackageResources.style_css, head, context)
+        case "/script.js":
+            answer(.ok, "text/javascript; charset=utf-8", PackageResources.script_js, head, context)
+        case "/counters":
+            do {
+                answer(.ok, "application/json", Array(try JSONEncoder().encode(counters())), head, context)
+            } catch {
+                preconditionFailure("numbers can be written as JSON: \(error)")
+            }
+        default: answer(.notFound, "text/plain", Array("there is nothing here\n".utf8), head, context)
+        }
+    }
+
+    private func answer(
+        _ status: HTTPResponseStatus, _ type: String, _ body: [UInt8], _ request: HTTPRequestHead,
+        _ context: ChannelHandlerContext
+    ) {
+        let headers: HTTPHeaders = [
+            "content-type": type, "content-length": "\(body.count)", "cache-control": "no-cache",
+            "content-security-policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+            "x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
+        ]
+        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        context.write(wrapOutboundOut(.head(head)), promise: nil)
+        if request.method != .HEAD {
+            context.write(wrapOutboundOut(.body(.byteBuffer(ByteBuffer(bytes: body)))), promise: nil)
+        }
+        context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+        if !request.isKeepAlive { context.close(promise: nil) }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event is IdleStateHandler.IdleStateEvent { return context.close(promise: nil) }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+}

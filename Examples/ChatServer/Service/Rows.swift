@@ -1,0 +1,34 @@
+/// Rows under small numbers, in pieces: nothing large is copied, or left behind half empty, as they become more.
+struct Rows<Row> {
+    private static var pieceLength: Int { 256 }
+
+    private var pieces: [[Row]] = []
+    private var free: [UInt32] = []
+    private(set) var count = 0
+
+    mutating func insert(_ row: Row) -> UInt32 {
+        count += 1
+        if let number = free.popLast() {
+            self[number] = row
+            return number
+        }
+        if pieces.last.map({ $0.count == Self.pieceLength }) ?? true {
+            pieces.append([])
+            pieces[pieces.count - 1].reserveCapacity(Self.pieceLength)
+        }
+        pieces[pieces.count - 1].append(row)
+        return UInt32((pieces.count - 1) * Self.pieceLength + pieces[pieces.count - 1].count - 1)
+    }
+
+    /// Frees the number. The row itself stays until another takes its place.
+    mutating func remove(_ number: UInt32) {
+        count -= 1
+        free.append(number)
+        if count == 0 { self = Rows() }
+    }
+
+    subscript(_ number: UInt32) -> Row {
+        get { pieces[Int(number) / Self.pieceLength][Int(number) % Self.pieceLength] }
+        _modify { yield &pieces[Int(number) / Self.pieceLength][Int(number) % Self.pieceLength] }
+    }
+}

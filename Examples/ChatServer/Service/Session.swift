@@ -1,0 +1,285 @@
+internal import FoundationEssentials
+internal import NIOCore
+internal import NIOFoundationEssentialsCompat
+internal import NIOWebSocket
+internal import NightbellCore
+internal import NightbellNIO
+internal import NightbellSupervisor
+internal import Synchronization
+
+/// One connection while it is awake: what it says, and what it is told. Asleep, all that is left of it is the number of
+/// its row.
+final class Session: ChannelInboundHandler {
+    typealias InboundIn = WebSocketFrame
+    typealias OutboundOut = ByteBuffer
+
+    private enum Phase {
+        case stranger
+        /// Its welcome is on its way.
+        case joining(row: UInt32, Membership)
+        case member(row: UInt32, Membership)
+        /// A close was sent; what still comes is of no interest.
+        case ended
+    }
+
+    private let members: Members
+    private var phase = Phase.stranger
+    /// Where frames are written: past the encoder that the upgrade has put there.
+    private var output: ChannelHandlerContext?
+    /// Of who is back: what comes first as soon as the channel is active.
+    private var missed: [Frame]?
+    /// Of a text that has not ended yet.
+    private var fragments: ByteBuffer?
+    /// The supervisor's last ping was not answered.
+    private var isSilent = false
+    private var isHibernated = false
+    private var isToBeFlushed = false
+    private var timer: Scheduled<Void>?
+    private var hasHeard = false
+    private var awaitsPong = false
+
+    /// Of somebody new.
+    init(_ members: Members) {
+        self.members = members
+        members.tally.connections.add(1, ordering: .relaxed)
+    }
+
+    /// Of somebody who is back.
+    init(_ members: Members, _ woken: WokenConnection) {
+        self.members = members
+        isSilent = woken.reasons.contains(.pongMissing)
+        missed = []
+        guard let row = SavedSession(woken.state).row else { return }
+        phase = .member(row: row, members.membership(row))
+        missed = members.isBack(row, self)
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        let operations = context.pipeline.syncOperations
+        output = (try? operations.context(handlerType: WebSocketFrameEncoder.self)) ?? context
+        schedulePing(context)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        timer?.cancel()
+        output = nil
+        guard !isHibernated else { return }
+        leave()
+        members.tally.connections.subtract(1, ordering: .relaxed)
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        let missed = missed ?? []
+        self.missed = nil
+        if isSilent { return context.close(promise: nil) }
+        for frame in missed { _ = write(frame) }
+        flush()
+    }
+
+    // MARK: What it is told
+
+    /// - Returns: whether it is to be flushed now, and was not before.
+    func write(_ frame: Frame) -> Bool {
+        if missed != nil {
+            missed?.append(frame)
+            return false
+        }
+        guard let output else { return false }
+        guard output.channel.isWritable else {
+            // It reads more slowly than the others write. It goes later: whoever calls is going through all members.
+            let late = NIOLoopBound(output, eventLoop: members.loop)
+            members.loop.execute { late.value.close(promise: nil) }
+            return false
+        }
+        output.write(wrapOutboundOut(frame.buffer), promise: nil)
+        defer { isToBeFlushed = true }
+        return !isToBeFlushed
+    }
+
+    func flush() {
+        isToBeFlushed = false
+        output?.flush()
+    }
+
+    private func tell(_ frame: Frame) {
+        if write(frame) { flush() }
+    }
+
+    private func refuse(_ text: String) {
+        tell(ServerWords.error(text).frame(members.encoder))
+    }
+
+    // MARK: What it says
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let frame = unwrapInboundIn(data)
+        hasHeard = true
+        if case .ended = phase {
+            if frame.opcode == .connectionClose { context.close(promise: nil) }
+            return
+        }
+        guard frame.maskKey != nil, !frame.rsv1, !frame.rsv2, !frame.rsv3 else { return end(.protocolError) }
+        switch frame.opcode {
+        case .text, .continuation: gather(frame)
+        case .ping: tell(Frame(.pong, frame.unmaskedData.readableBytesView))
+        case .pong: notePong()
+        case .connectionClose:
+            tell(.close(.normalClosure))
+            context.close(promise: nil)
+        case .binary: end(.unacceptableData)
+        default: end(.protocolError)
+        }
+    }
+
+    /// A text may come in several frames.
+    private func gather(_ frame: WebSocketFrame) {
+        guard (frame.opcode == .text) == (fragments == nil) else { return end(.protocolError) }
+        var text = fragments ?? ByteBuffer()
+        text.writeImmutableBuffer(frame.unmaskedData)
+        guard text.readableBytes <= Limits.frameBytes else { return end(.messageTooLarge) }
+        fragments = frame.fin ? nil : text
+        if frame.fin { hear(text) }
+    }
+
+    private func hear(_ text: ByteBuffer) {
+        guard String(validating: text.readableBytesView, as: UTF8.self) != nil else {
+            return end(.dataInconsistentWithMessage)
+        }
+        guard let words = try? members.decoder.decode(ClientWords.self, from: text) else {
+            return refuse("this is not understood")
+        }
+        switch words.type {
+        case .join: join(words)
+        case .say: say(words)
+        case .leave: leave()
+        }
+    }
+
+    private func join(_ words: ClientWords) {
+        guard case .stranger = phase else { return refuse("you are in a room already") }
+        guard let name = words.name, Limits.isName(name, bytes: Limits.nameBytes) else {
+            return refuse("a name has 1 to \(Limits.nameBytes) bytes, all of them visible")
+        }
+        guard let room = words.room, Limits.isName(room, bytes: Limits.roomBytes) else {
+            return refuse("the name of a room has 1 to \(Limits.roomBytes) bytes, all of them visible")
+        }
+        do {
+            let (row, membership) = try members.join(self, name: name, room: room)
+            phase = .joining(row: row, membership)
+        } catch {
+            refuse(error.rawValue)
+        }
+    }
+
+    func isWelcome() {
+        if case .joining(let row, let membership) = phase { phase = .member(row: row, membership) }
+    }
+
+    private func say(_ words: ClientWords) {
+        switch phase {
+        case .member(_, let membership), .joining(_, let membership):
+            guard let text = words.text, Limits.isText(text) else {
+                return refuse("a text has 1 to \(Limits.textBytes) bytes")
+            }
+            members.tally.messages.add(1, ordering: .relaxed)
+            members.hall.say(text, membership)
+        case .stranger, .ended:
+            refuse("you are in no room")
+        }
+    }
+
+    private func leave() {
+        switch phase {
+        case .joining(let row, let membership), .member(let row, let membership):
+            phase = .stranger
+            members.leave(row, membership)
+        case .stranger, .ended:
+            break
+        }
+    }
+
+    // MARK: The end
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        switch error {
+        case NIOWebSocketError.invalidFrameLength: end(.messageTooLarge)
+        case is NIOWebSocketError: end(.protocolError)
+        case is HibernationError:
+            break
+        default:
+            context.close(promise: nil)
+        }
+    }
+
+    /// Says why, and waits a while for the other side to close: what it has sent meanwhile must not reset the connection
+    /// before it has read the reason.
+    private func end(_ code: WebSocketErrorCode) {
+        guard let output else { return }
+        leave()
+        if case .ended = phase { return }
+        tell(.close(code))
+        phase = .ended
+        timer?.cancel()
+        let late = NIOLoopBound(output, eventLoop: members.loop)
+        timer = members.loop.scheduleTask(in: .seconds(2)) { late.value.close(promise: nil) }
+    }
+
+    // MARK: Pings, while it is awake
+
+    private func schedulePing(_ context: ChannelHandlerContext) {
+        guard let interval = members.pingInterval else { return }
+        let bound = NIOLoopBound((self, context), eventLoop: members.loop)
+        timer = members.loop.scheduleTask(in: interval) {
+            let (session, context) = bound.value
+            session.pingIfSilent(context)
+        }
+    }
+
+    private func pingIfSilent(_ context: ChannelHandlerContext) {
+        if awaitsPong { return context.close(promise: nil) }
+        if !hasHeard {
+            awaitsPong = true
+            members.tally.pingsSent.add(1, ordering: .relaxed)
+            tell(Frame(.ping, []))
+        }
+        hasHeard = false
+        schedulePing(context)
+    }
+
+    private func notePong() {
+        awaitsPong = false
+        members.tally.pongs.add(1, ordering: .relaxed)
+    }
+}
+
+extension Session: HibernatableHandler {
+    func stateForHibernation() -> [UInt8]? {
+        guard !awaitsPong, fragments == nil else { return nil }
+        switch phase {
+        case .stranger: return SavedSession(row: nil).bytes
+        case .member(let row, _): return SavedSession(row: row).bytes
+        case .joining, .ended: return nil
+        }
+    }
+
+    func didHibernate(as token: ParkingToken) {
+        isHibernated = true
+        if case .member(let row, _) = phase { members.fellAsleep(row, token) }
+    }
+}
+
+/// What is left of a session while it is hibernated.
+struct SavedSession {
+    var row: UInt32?
+
+    init(row: UInt32?) { self.row = row }
+
+    init(_ bytes: [UInt8]) {
+        row = bytes.isEmpty ? nil : bytes.reversed().reduce(0) { $0 << 8 | UInt32($1) }
+    }
+
+    var bytes: [UInt8] {
+        guard let row else { return [] }
+        return (0..<4).map { UInt8(truncatingIfNeeded: row >> (8 * $0)) }
+    }
+}
