@@ -88,7 +88,7 @@ let package = Package(
         .target(
             name: "NightbellNIO",
             dependencies: [
-                "NightbellCore", "NightbellSupervisor",
+                "CLinux", "NightbellCore", "NightbellSupervisor",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
@@ -296,6 +296,14 @@ let package = Package(
                 "EdgeTestSupport", "NightbellCore", "NightbellNIO", "NightbellSupervisor",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ChatTests",
+            dependencies: [
+                "ChatService", "EdgeTestSupport", "chat-server", "echo-server",
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOWebSocket", package: "swift-nio"),
             ],
             swiftSettings: settings),
         .testTarget(

@@ -18,3 +18,12 @@ func listen(onLoopback port: UInt16) throws -> Int32 {
     guard isBound, listen(listener, 64) == 0 else { throw CannotListen() }
     return listener
 }
+
+func port(of listener: Int32) -> UInt16 {
+    var address = sockaddr_in()
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    _ = withUnsafeMutableBytes(of: &address) { bytes in
+        getsockname(listener, bytes.assumingMemoryBound(to: sockaddr.self).baseAddress, &length)
+    }
+    return UInt16(bigEndian: address.sin_port)
+}

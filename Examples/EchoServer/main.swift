@@ -4,11 +4,11 @@ import NightbellSupervisor
 // Says back what it is told, with the number of bytes so far. A connection that says nothing costs fewer than 300 bytes,
 // and no thread, task or buffer. `echo-server 7007`, then `nc 127.0.0.1 7007`.
 
-let port = CommandLine.arguments.dropFirst().first.flatMap { UInt16($0) } ?? 7007
-let listener = try listen(onLoopback: port)
+let listener = try listen(onLoopback: CommandLine.arguments.dropFirst().first.flatMap { UInt16($0) } ?? 7007)
 let supervisor = try EmbeddedSupervisor()
 _ = try supervisor.park(listener)  // whatever can be watched can be parked
-print("listening on 127.0.0.1:\(port)")
+print("listening on 127.0.0.1:\(port(of: listener))")
+fflush(nil)  // for whoever reads it from a pipe
 
 for await event in supervisor.events {
     guard let claimed = try? supervisor.claim(event.token) else { continue }

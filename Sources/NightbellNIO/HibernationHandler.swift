@@ -19,6 +19,7 @@ final class HibernationHandler: ChannelDuplexHandler {
     private let hibernator: Hibernator
     private let loop: any EventLoop
     private var framing: StreamFraming
+    private var outboundFraming: StreamFraming
     private var phase = Phase.watching
     private var lastActivity = NIODeadline.now()
     private var timer: Scheduled<Void>?
@@ -36,6 +37,7 @@ final class HibernationHandler: ChannelDuplexHandler {
         self.saver = saver
         self.unsent = unsent
         framing = hibernator.configuration.framing
+        outboundFraming = framing
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -60,13 +62,18 @@ final class HibernationHandler: ChannelDuplexHandler {
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        if isNew.outbound {
-            isNew.outbound = false
-            if case .byteBuffer(let buffer) = unwrapOutboundIn(data) { refuseTLS(context, buffer) }
-        }
-        lastActivity = .now()
+        noteOutbound(context, unwrapOutboundIn(data))
         writeUnsent(context)
         context.write(data, promise: promise)
+    }
+
+    private func noteOutbound(_ context: ChannelHandlerContext, _ data: IOData) {
+        guard case .byteBuffer(let buffer) = data else { return lastActivity = .now() }
+        if isNew.outbound {
+            isNew.outbound = false
+            refuseTLS(context, buffer)
+        }
+        if outboundFraming.note(buffer) { lastActivity = .now() }
     }
 
     func channelActive(context: ChannelHandlerContext) {
@@ -162,7 +169,7 @@ final class HibernationHandler: ChannelDuplexHandler {
             throw HibernationError.notASocket
         }
         phase = .hibernated
-        hibernator.count { $0.hibernated += 1 }
+        hibernator.didHibernate(on: loop)
         saver.didHibernate(as: token)
         // From here to the head: no handler is asked, and the connection does not end with this descriptor.
         context.close(mode: .all, promise: nil)

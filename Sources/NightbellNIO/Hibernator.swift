@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 public import NIOCore
 import NIOPosix
@@ -65,6 +66,9 @@ public final class Hibernator: Sendable {
         public var allowsRemoteHalfClosure = false
         /// A hibernated connection is woken within this time at the latest; nil: never.
         public var keepAlive: Duration?
+        /// Whether memory that pipelines have left is given back to the kernel (`malloc_trim`) when many of them have gone,
+        /// at most once a second.
+        public var givesMemoryBack = true
         public var supervisor = EmbeddedSupervisor.Configuration()
 
         public init(idleTime: TimeAmount) {
@@ -95,6 +99,15 @@ public final class Hibernator: Sendable {
         let loops = Mutex<[any EventLoop]>([])
         let counters = Mutex(Counters())
         let owner = Mutex(WeakOwner())
+        let leftovers = Mutex(Leftovers())
+    }
+
+    /// What has been hibernated since memory was given back.
+    private struct Leftovers: Sendable {
+        static let enough = 64
+
+        var count = 0
+        var isScheduled = false
     }
 
     private struct WeakOwner: Sendable {
@@ -143,12 +156,20 @@ public final class Hibernator: Sendable {
     @discardableResult
     public func wake(_ token: ParkingToken) -> Bool { wake(token, []) }
 
-    /// Writes whole messages to a hibernated connection without waking it. False: it did not take them at once, or is
-    /// hibernated no more; what it did not take is written as soon as it is back, before anything that comes later.
+    /// Writes whole messages to a hibernated connection without waking it. A connection that does not take all of them
+    /// at once is woken, and the rest is the first that is written when it is back.
+    ///
+    /// - Returns: false if it is hibernated no more, and nothing was written: it is on its way back, or gone. Keep the
+    ///   messages for the handler that `rebuild` will make.
     public func send(_ bytes: [UInt8], to token: ParkingToken) -> Bool {
-        guard let taken = try? supervisor.send(bytes, to: token) else { return false }
-        if taken == bytes.count { return true }
-        return wake(token, [], unsent: Array(bytes[taken...]))
+        do {
+            if let rest = try supervisor.sendOrClaim(bytes, to: token) {
+                bringBack(rest.socket, [], unsent: rest.bytes)
+            }
+            return true
+        } catch {
+            return false
+        }
     }
 
     /// Ends: all hibernated connections are closed.
@@ -179,6 +200,23 @@ public final class Hibernator: Sendable {
         }
     }
 
+    /// Without this the heap would stay as large as it was when most were awake, with holes in it.
+    func didHibernate(on loop: any EventLoop) {
+        count { $0.hibernated += 1 }
+        guard configuration.givesMemoryBack else { return }
+        let isDue = inner.leftovers.withLock { leftovers in
+            leftovers.count += 1
+            guard leftovers.count >= Leftovers.enough, !leftovers.isScheduled else { return false }
+            leftovers.isScheduled = true
+            return true
+        }
+        guard isDue else { return }
+        loop.scheduleTask(in: .seconds(1)) { [inner] in
+            inner.leftovers.withLock { $0 = Leftovers() }
+            clinux_release_free_memory()
+        }
+    }
+
     private func number(of loop: any EventLoop) -> Int {
         inner.loops.withLock { loops in
             if let number = loops.firstIndex(where: { $0 === loop }) { return number }
@@ -190,18 +228,21 @@ public final class Hibernator: Sendable {
     // MARK: Waking
 
     @discardableResult
-    private func wake(
-        _ token: ParkingToken, _ reasons: ParkingReasons, unsent: [UInt8] = []
-    ) -> Bool {
+    private func wake(_ token: ParkingToken, _ reasons: ParkingReasons) -> Bool {
         // Who has come first has it.
         guard let claimed = try? supervisor.claim(token) else { return false }
+        bringBack(claimed, reasons, unsent: [])
+        return true
+    }
+
+    private func bringBack(_ claimed: ClaimedSocket, _ reasons: ParkingReasons, unsent: [UInt8]) {
         let number = Int(claimed.state[0]) | Int(claimed.state[1]) << 8
         let loop = inner.loops.withLock { $0[number] }
-        let woken = WokenConnection(state: Array(claimed.state.dropFirst(2)), reasons: reasons, token: token)
+        let woken = WokenConnection(
+            state: Array(claimed.state.dropFirst(2)), reasons: reasons, token: claimed.token)
         count { $0.woken += 1 }
         // Not at once, even on its own loop: whoever is hibernating it may not be done yet.
         loop.execute { self.bringBack(claimed.descriptor, woken, unsent, on: loop) }
-        return true
     }
 
     private func bringBack(

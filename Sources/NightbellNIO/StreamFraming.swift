@@ -15,6 +15,8 @@ public struct StreamFraming: Sendable {
     /// How many bytes of its payload are still to come.
     private var missing: UInt64 = 0
     private var isInMessage = false
+    /// Whether the last frame of a message in several frames is still to come.
+    private var isFragmented = false
 
     private init(_ kind: Kind) {
         self.kind = kind
@@ -22,7 +24,7 @@ public struct StreamFraming: Sendable {
 
     /// The pipeline's ``HibernatableHandler`` knows for itself.
     public static var unknown: StreamFraming { StreamFraming(.unknown) }
-    /// WebSocket frames (RFC 6455), after the handshake. Pings and pongs do not count as activity.
+    /// Messages of WebSocket (RFC 6455), after the handshake. Pings and pongs of either side are no activity.
     public static var webSocket: StreamFraming { StreamFraming(.webSocket) }
     /// Messages that end with this byte, such as lines with `\n`.
     public static func delimiter(_ byte: UInt8) -> StreamFraming { StreamFraming(.delimiter(byte)) }
@@ -30,7 +32,7 @@ public struct StreamFraming: Sendable {
     /// Whether everything that has arrived ends with a whole message.
     package var isAtBoundary: Bool { !isInMessage }
 
-    /// Takes note of what has arrived.
+    /// Takes note of what has arrived, or of what is written.
     ///
     /// - Returns: whether there was anything but pings and pongs in it.
     package mutating func note(_ buffer: ByteBuffer) -> Bool {
@@ -60,7 +62,7 @@ public struct StreamFraming: Sendable {
                 takeHeader(&hasData)
             }
         }
-        isInMessage = !header.isEmpty || missing > 0
+        isInMessage = isFragmented || !header.isEmpty || missing > 0
         return hasData
     }
 
@@ -72,6 +74,7 @@ public struct StreamFraming: Sendable {
         let lengthBytes = header[1] & 0x7F == 126 ? 2 : header[1] & 0x7F == 127 ? 8 : 0
         let maskBytes = header[1] & 0x80 == 0 ? 0 : 4
         guard header.count == 2 + lengthBytes + maskBytes else { return }
+        if header[0] & 0x0F < 8 { isFragmented = header[0] & 0x80 == 0 }
         missing = UInt64(header[1] & 0x7F)
         if lengthBytes > 0 {
             missing = header[2..<2 + lengthBytes].reduce(0) { $0 << 8 | UInt64($1) }

@@ -9,6 +9,8 @@ package final class Child {
     /// The other end: bytes to and from the child.
     package let channel: OwnedDescriptor
     private var isReaped = false
+    /// As `wait` tells it, once it was waited for.
+    package private(set) var status: CInt = 0
 
     /// `cat` sends back whatever it gets: whoever answers runs.
     package static func echo() throws(SystemError) -> Child { try Child("/bin/cat") }
@@ -79,7 +81,6 @@ package final class Child {
     package func reap() {
         guard !isReaped else { return }
         isReaped = true
-        var status: CInt = 0
         while waitpid(pid, &status, 0) == -1, errno == EINTR {}
     }
 

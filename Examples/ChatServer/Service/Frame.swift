@@ -1,15 +1,15 @@
-internal import NIOCore
-internal import NIOWebSocket
+package import NIOCore
+package import NIOWebSocket
 
 /// A frame that the server sends: made once, for whoever is to have it, awake or asleep.
-struct Frame: Sendable {
+package struct Frame: Sendable {
     /// For those who are hibernated.
-    let bytes: [UInt8]
+    package let bytes: [UInt8]
     /// For those who have a channel: the same bytes.
-    let buffer: ByteBuffer
+    package let buffer: ByteBuffer
 
     /// A whole message, which a server does not mask (RFC 6455, section 5.2).
-    init(_ opcode: WebSocketOpcode, _ payload: some Collection<UInt8>) {
+    package init(_ opcode: WebSocketOpcode, _ payload: some Collection<UInt8>) {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(payload.count + 10)
         bytes.append(0x80 | UInt8(webSocketOpcode: opcode))

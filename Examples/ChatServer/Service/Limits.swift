@@ -1,18 +1,18 @@
 /// What nobody may exceed.
-enum Limits {
-    static let nameBytes = 24
-    static let roomBytes = 32
-    static let textBytes = 4_096
-    static let frameBytes = 16_384
-    static let historyLines = 50
-    static let rooms = 4_096
+package enum Limits {
+    package static let nameBytes = 24
+    package static let roomBytes = 32
+    package static let textBytes = 4_096
+    package static let frameBytes = 16_384
+    package static let historyLines = 50
+    package static let rooms = 4_096
     /// Members that are told by name; of a larger room, only their number is.
-    static let namedMembers = 200
+    package static let namedMembers = 200
     /// Whoever has so much still to read, and is to be told more, is closed.
-    static let unreadBytes = 1 << 20
+    package static let unreadBytes = 1 << 20
 
     /// Whether people can tell such a name from others: no control characters, and none at its ends that nobody sees.
-    static func isName(_ name: String, bytes: Int) -> Bool {
+    package static func isName(_ name: String, bytes: Int) -> Bool {
         guard let first = name.unicodeScalars.first, let last = name.unicodeScalars.last,
             name.utf8.count <= bytes
         else { return false }
@@ -20,7 +20,7 @@ enum Limits {
             && name.unicodeScalars.allSatisfy { isPlain($0) }
     }
 
-    static func isText(_ text: String) -> Bool {
+    package static func isText(_ text: String) -> Bool {
         text.utf8.count <= textBytes
             && text.unicodeScalars.contains { !$0.properties.isWhitespace }
             && text.unicodeScalars.allSatisfy { isPlain($0) || $0 == "\n" || $0 == "\t" }

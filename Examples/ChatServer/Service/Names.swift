@@ -1,5 +1,5 @@
 /// The names of all members of all rooms: 25 bytes for each.
-struct Names {
+package struct Names {
     private static let width = Limits.nameBytes + 1
     private static let pieceLength = 256
 
@@ -8,7 +8,9 @@ struct Names {
     private var free: [UInt32] = []
     private var used: UInt32 = 0
 
-    mutating func insert(_ name: String) -> UInt32 {
+    package init() {}
+
+    package mutating func insert(_ name: String) -> UInt32 {
         let number = free.popLast() ?? used
         if number == used { used += 1 }
         if Int(number) / Self.pieceLength == pieces.count {
@@ -20,12 +22,12 @@ struct Names {
         return number
     }
 
-    mutating func remove(_ number: UInt32) {
+    package mutating func remove(_ number: UInt32) {
         free.append(number)
         if free.count == Int(used) { self = Names() }
     }
 
-    subscript(_ number: UInt32) -> String {
+    package subscript(_ number: UInt32) -> String {
         let (piece, start) = place(number)
         let length = Int(pieces[piece][start])
         return String(decoding: pieces[piece][start + 1..<start + 1 + length], as: UTF8.self)
@@ -56,17 +58,19 @@ struct Names {
 }
 
 /// Whose names are taken in a room: numbers of names, found by what they are, in fewer than 11 bytes for each.
-struct NameSet {
+package struct NameSet {
     private static let none = UInt32.max
 
     /// Linear probing: as many places as a power of two, at most three quarters of them taken.
     private var places: [UInt32] = []
-    private(set) var count = 0
+    package private(set) var count = 0
+
+    package init() {}
 
     /// In no order.
-    var numbers: some Sequence<UInt32> { places.lazy.filter { $0 != Self.none } }
+    package var numbers: some Sequence<UInt32> { places.lazy.filter { $0 != Self.none } }
 
-    func contains(_ name: String, in names: Names) -> Bool {
+    package func contains(_ name: String, in names: Names) -> Bool {
         guard !places.isEmpty else { return false }
         var index = start(Names.hash(name.utf8))
         while places[index] != Self.none {
@@ -76,13 +80,13 @@ struct NameSet {
         return false
     }
 
-    mutating func insert(_ number: UInt32, in names: Names) {
+    package mutating func insert(_ number: UInt32, in names: Names) {
         if (count + 1) * 4 > places.count * 3 { resize(max(8, places.count * 2), names) }
         count += 1
         put(number, names)
     }
 
-    mutating func remove(_ number: UInt32, in names: Names) {
+    package mutating func remove(_ number: UInt32, in names: Names) {
         var hole = start(names.hash(number))
         while places[hole] != number { hole = next(hole) }
         count -= 1

@@ -34,6 +34,7 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
         case "/style.css": answer(.ok, "text/css; charset=utf-8", PackageResources.style_css, head, context)
         case "/script.js":
             answer(.ok, "text/javascript; charset=utf-8", PackageResources.script_js, head, context)
+        case "/icon.svg": answer(.ok, "image/svg+xml", PackageResources.icon_svg, head, context)
         case "/counters":
             do {
                 answer(.ok, "application/json", Array(try JSONEncoder().encode(counters())), head, context)

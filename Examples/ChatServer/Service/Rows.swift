@@ -1,12 +1,14 @@
 /// Rows under small numbers, in pieces: nothing large is copied, or left behind half empty, as they become more.
-struct Rows<Row> {
+package struct Rows<Row> {
     private static var pieceLength: Int { 256 }
 
     private var pieces: [[Row]] = []
     private var free: [UInt32] = []
-    private(set) var count = 0
+    package private(set) var count = 0
 
-    mutating func insert(_ row: Row) -> UInt32 {
+    package init() {}
+
+    package mutating func insert(_ row: Row) -> UInt32 {
         count += 1
         if let number = free.popLast() {
             self[number] = row
@@ -21,13 +23,13 @@ struct Rows<Row> {
     }
 
     /// Frees the number. The row itself stays until another takes its place.
-    mutating func remove(_ number: UInt32) {
+    package mutating func remove(_ number: UInt32) {
         count -= 1
         free.append(number)
         if count == 0 { self = Rows() }
     }
 
-    subscript(_ number: UInt32) -> Row {
+    package subscript(_ number: UInt32) -> Row {
         get { pieces[Int(number) / Self.pieceLength][Int(number) % Self.pieceLength] }
         _modify { yield &pieces[Int(number) / Self.pieceLength][Int(number) % Self.pieceLength] }
     }

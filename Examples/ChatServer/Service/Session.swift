@@ -269,16 +269,16 @@ extension Session: HibernatableHandler {
 }
 
 /// What is left of a session while it is hibernated.
-struct SavedSession {
-    var row: UInt32?
+package struct SavedSession {
+    package var row: UInt32?
 
-    init(row: UInt32?) { self.row = row }
+    package init(row: UInt32?) { self.row = row }
 
-    init(_ bytes: [UInt8]) {
+    package init(_ bytes: [UInt8]) {
         row = bytes.isEmpty ? nil : bytes.reversed().reduce(0) { $0 << 8 | UInt32($1) }
     }
 
-    var bytes: [UInt8] {
+    package var bytes: [UInt8] {
         guard let row else { return [] }
         return (0..<4).map { UInt8(truncatingIfNeeded: row >> (8 * $0)) }
     }

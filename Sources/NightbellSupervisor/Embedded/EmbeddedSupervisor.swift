@@ -138,10 +138,23 @@ public final class EmbeddedSupervisor: Sendable {
     ///
     /// - Parameter bytes: whole messages.
     /// - Returns: how many of the bytes were taken. If not all were, claim the socket, and write the rest before anything
-    ///   else: the peer has the beginning.
+    ///   else: the peer has the beginning. Where another thread may claim it first, use ``sendOrClaim(_:to:)``.
     /// - Throws: ``EmbeddedError``: `unknownToken`.
     public func send(_ bytes: [UInt8], to token: ParkingToken) throws(EmbeddedError) -> Int {
         try loop.send(bytes, to: token.socket)
+    }
+
+    /// Writes to a parked socket, and claims it in the same step if the kernel does not take everything at once: of two
+    /// threads, none gets in between the beginning of a message and its rest.
+    ///
+    /// - Parameter bytes: whole messages.
+    /// - Returns: nil if all was taken, and the socket is still parked. Otherwise the socket, which is the host's again,
+    ///   and what is to be written before anything else.
+    /// - Throws: ``EmbeddedError``: `unknownToken`. Nothing was written then.
+    public func sendOrClaim(
+        _ bytes: [UInt8], to token: ParkingToken
+    ) throws(EmbeddedError) -> UnsentRest? {
+        try loop.sendOrClaim(bytes, to: token.socket)
     }
 
     public var counters: EmbeddedCounters { loop.counters }

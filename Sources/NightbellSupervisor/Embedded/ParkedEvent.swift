@@ -33,6 +33,14 @@ public struct ClaimedSocket: Sendable {
     public let token: ParkingToken
 }
 
+/// What the kernel did not take of something that was sent to a parked socket.
+public struct UnsentRest: Sendable {
+    /// Claimed.
+    public let socket: ClaimedSocket
+    /// The peer has what was before them.
+    public let bytes: [UInt8]
+}
+
 /// What an embedded supervisor has done so far.
 public struct EmbeddedCounters: Sendable, Equatable {
     /// Sockets that are parked now.

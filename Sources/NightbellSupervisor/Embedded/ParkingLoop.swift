@@ -151,6 +151,16 @@ final class ParkingLoop: @unchecked Sendable {
         return SocketTraffic.write(bytes, on: held.descriptor(token.slot))
     }
 
+    /// Nobody comes in between.
+    func sendOrClaim(_ bytes: [UInt8], to token: SocketToken) throws(EmbeddedError) -> UnsentRest? {
+        lock.lock()
+        defer { lock.unlock() }
+        guard parking.contains(token) else { throw .unknownToken }
+        let taken = SocketTraffic.write(bytes, on: held.descriptor(token.slot))
+        guard taken < bytes.count else { return nil }
+        return UnsentRest(socket: try take(token, .claimed), bytes: Array(bytes[taken...]))
+    }
+
     var counters: EmbeddedCounters {
         lock.lock()
         defer { lock.unlock() }

@@ -1,1 +1,197 @@
+"use strict";
 
+const byId = (id) => document.getElementById(id);
+const [title, state, leaveButton] = ["title", "state", "leave"].map(byId);
+const [entrance, chat, lines, presence, text] = ["entrance", "chat", "lines", "presence", "text"].map(byId);
+const mostLines = 500;
+
+// Who this is, as long as it wants to be in a room; a tab that is loaded again is still the same.
+let self = JSON.parse(sessionStorage.getItem("self") ?? "null");
+let socket = null;
+let isMember = false;
+let wasMember = false;
+let names = new Set();
+let memberCount = 0;
+let lastNumber = 0;
+let pause = 500;
+let retry = 0;
+
+function connect() {
+    clearTimeout(retry);
+    show("connecting …", false);
+    const address = new URL("ws", location.href);
+    address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    address.hash = "";
+    const own = new WebSocket(address);
+    socket = own;
+    own.onopen = () => say({ type: "join", ...self });
+    own.onmessage = (event) => { if (socket === own) hear(JSON.parse(event.data)); };
+    own.onclose = () => { if (socket === own) again(); };
+}
+
+// Some time later, and each time a bit later than before.
+function again() {
+    socket = null;
+    isMember = false;
+    if (!self) return show("not connected", false);
+    show("connection lost, trying again", false);
+    retry = setTimeout(connect, pause * (0.75 + Math.random() / 2));
+    pause = Math.min(pause * 2, 15000);
+}
+
+function say(words) {
+    socket.send(JSON.stringify(words));
+}
+
+function hear(words) {
+    switch (words.type) {
+    case "welcome": return beWelcome(words);
+    case "message": return addLine(words);
+    case "joined":
+        names.add(words.name);
+        memberCount += 1;
+        addNotice(`${words.name} has come`);
+        return showPresence();
+    case "left":
+        names.delete(words.name);
+        memberCount -= 1;
+        addNotice(`${words.name} has left`);
+        return showPresence();
+    case "count":
+        memberCount = words.members;
+        return showPresence();
+    case "error": return beRefused(words.text);
+    }
+}
+
+function beWelcome(words) {
+    isMember = true;
+    wasMember = true;
+    pause = 500;
+    sessionStorage.setItem("self", JSON.stringify(self));
+    history.replaceState(null, "", "#" + encodeURIComponent(words.room));
+    names = new Set(words.names);
+    memberCount = words.members;
+    // After an interruption: only what is new. Numbers that fall are those of a server that has started again.
+    const newest = words.history.at(-1)?.number ?? 0;
+    if (newest < lastNumber) clear();
+    for (const line of words.history) if (line.number > lastNumber) addLine(line);
+    entrance.hidden = true;
+    chat.hidden = leaveButton.hidden = false;
+    title.textContent = words.room;
+    document.title = `${words.room} – Chat`;
+    refuse("");
+    show("connected", true);
+    showPresence();
+    text.focus();
+}
+
+function beRefused(reason) {
+    if (isMember) return refuse(reason);
+    // The server may not have noticed yet that this tab's former connection is gone.
+    if (wasMember) return socket.close();
+    self = null;
+    socket.close();
+    refuse(reason);
+}
+
+function leave() {
+    self = null;
+    wasMember = false;
+    sessionStorage.removeItem("self");
+    clearTimeout(retry);
+    socket?.close();
+    clear();
+    entrance.hidden = false;
+    chat.hidden = leaveButton.hidden = true;
+    title.textContent = document.title = "Chat";
+    show("not connected", false);
+}
+
+function clear() {
+    lines.replaceChildren();
+    lastNumber = 0;
+}
+
+// Whatever people write is text, and never markup.
+function addLine(line) {
+    lastNumber = line.number;
+    const item = document.createElement("li");
+    item.className = line.name === self?.name ? "line own" : "line";
+    const name = document.createElement("strong");
+    name.textContent = line.name;
+    const time = document.createElement("small");
+    time.textContent = new Date(line.time).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const body = document.createElement("p");
+    body.textContent = line.text;
+    item.append(time, name, body);
+    add(item);
+}
+
+function addNotice(words) {
+    const item = document.createElement("li");
+    item.className = "notice";
+    item.textContent = words;
+    add(item);
+}
+
+// Stays where somebody reads, unless that is the end.
+function add(item) {
+    const isAtEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40;
+    lines.append(item);
+    if (lines.children.length > mostLines) lines.firstElementChild.remove();
+    if (isAtEnd) lines.scrollTop = lines.scrollHeight;
+}
+
+function show(words, isUp) {
+    state.textContent = words;
+    state.classList.toggle("up", isUp);
+}
+
+function showPresence() {
+    presence.textContent = memberCount === names.size
+        ? [...names].sort((a, b) => a.localeCompare(b)).join(", ")
+        : `${memberCount} people`;
+    presence.title = presence.textContent;
+}
+
+function refuse(reason) {
+    for (const place of document.querySelectorAll(".refusal")) place.textContent = reason;
+}
+
+function sendText() {
+    if (text.value.trim() === "" || !isMember) return;
+    refuse("");
+    say({ type: "say", text: text.value });
+    text.value = "";
+}
+
+byId("join").addEventListener("submit", (event) => {
+    event.preventDefault();
+    self = { name: byId("name").value.trim(), room: byId("room").value.trim() };
+    refuse("");
+    connect();
+});
+byId("say").addEventListener("submit", (event) => {
+    event.preventDefault();
+    sendText();
+});
+text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    sendText();
+});
+leaveButton.addEventListener("click", leave);
+window.addEventListener("online", () => { if (self && !socket) connect(); });
+
+if (location.hash.length > 1) {
+    try {
+        byId("room").value = decodeURIComponent(location.hash.slice(1));
+    } catch {
+        // No room's name.
+    }
+}
+if (self) {
+    wasMember = true;
+    connect();
+}

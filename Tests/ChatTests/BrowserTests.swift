@@ -1,0 +1,189 @@
+import ChatService
+import EdgeTestSupport
+import Foundation
+import Glibc
+import Testing
+
+/// The page, in a browser.
+@Suite(
+    .serialized, .enabled(if: Browser.isInstalled, "\(Browser.path) is not installed"), .timeLimit(.minutes(3)))
+struct BrowserTests {
+    private func enter(_ page: Page, as name: String, room: String = "lobby") throws {
+        try #require(try page.becomes("document.readyState === 'complete'"))
+        try page.type(room, into: "#room")
+        try page.type(name, into: "#name", thenEnter: true)
+        try #require(try page.becomes("document.querySelector('#state').textContent === 'connected'"))
+    }
+
+    private func shows(_ text: String, from name: String, _ page: Page) throws -> Bool {
+        try page.becomes(
+            """
+            [...document.querySelectorAll('.line')].some((line) =>
+                line.querySelector('p').textContent === \(page.quoted(text))
+                && line.querySelector('strong').textContent === \(page.quoted(name)))
+            """)
+    }
+
+    /// Two pages chat, fall asleep, one says something, and the other hears it without being woken.
+    @Test func twoPagesChatAndSleep() throws {
+        let browser = try Browser()
+        try withServer(idle: .milliseconds(300)) { server in
+            let (ann, bob) = try (
+                browser.open("http://127.0.0.1:\(server.port)/"),
+                browser.open("http://127.0.0.1:\(server.port)/")
+            )
+            try #require(try ann.becomes("document.readyState === 'complete'"))
+            try ann.keepPicture("1-entrance")
+            try enter(ann, as: "Ann")
+            try enter(bob, as: "Bob")
+            #expect(try ann.becomes("document.querySelector('#presence').textContent === 'Ann, Bob'"))
+            try ann.type("Hello Bob!", into: "#text", thenEnter: true)
+            #expect(try shows("Hello Bob!", from: "Ann", bob) && shows("Hello Bob!", from: "Ann", ann))
+            try bob.type("Hello Ann. Did you sleep?", into: "#text", thenEnter: true)
+            #expect(try shows("Hello Ann. Did you sleep?", from: "Bob", ann))
+
+            #expect(server.sleeps(2))
+            let wakes = server.counters.wakes
+            try ann.type("I did, until now; you still do.", into: "#text", thenEnter: true)
+            #expect(try shows("I did, until now; you still do.", from: "Ann", bob))
+            #expect(server.counters.wakes == wakes + 1 && server.counters.lost == 0)
+            #expect(server.sleeps(2))
+            try ann.keepPicture("2-chat")
+            #expect(server.sleeps(2))
+            #expect(browser.complaints == [])
+        }
+    }
+
+    /// What people write is text.
+    @Test func nothingThatPeopleWriteIsMarkup() throws {
+        let browser = try Browser()
+        try withServer { server in
+            let page = try browser.open("http://127.0.0.1:\(server.port)/#%3Ci%3E")
+            try enter(page, as: "<b>Ann</b>", room: "<i>&amp;")
+            let texts = [
+                "<img src=x onerror=\"document.title='bad'\">", "<script>document.title='bad'</script>",
+                "&lt;b&gt; \\ \" ' `", "javascript:alert(1)", "\u{202E}right to left", "a\u{300}\u{301} 🐈‍⬛",
+            ]
+            for text in texts {
+                try page.type(text, into: "#text", thenEnter: true)
+                #expect(try shows(text, from: "<b>Ann</b>", page), "\(text)")
+            }
+            #expect(try page.text("#title") == "<i>&amp;" && page.text("#presence") == "<b>Ann</b>")
+            #expect(try page.value("document.querySelectorAll('img, b, i, main script').length") as? Int == 0)
+            #expect(try (page.value("document.title") as? String)?.hasPrefix("<i>&amp;") == true)
+            // Nor does it break the page when it is long.
+            try page.type(String(repeating: "w", count: 3_000), into: "#text", thenEnter: true)
+            #expect(try page.becomes("document.querySelectorAll('.line').length === 7"))
+            #expect(try page.value("document.documentElement.scrollWidth <= innerWidth") as? Bool == true)
+            try page.keepPicture("3-markup")
+            #expect(browser.complaints == [])
+        }
+    }
+
+    @Test func itWorksInTheDarkAndOnAPhone() throws {
+        let browser = try Browser()
+        try withServer { server in
+            let page = try browser.open("http://127.0.0.1:\(server.port)/")
+            try enter(page, as: "Ann")
+            let light = try page.value("getComputedStyle(document.body).backgroundColor") as? String
+            try page.call(
+                "Emulation.setEmulatedMedia",
+                ["features": [["name": "prefers-color-scheme", "value": "dark"]]])
+            #expect(try page.value("getComputedStyle(document.body).backgroundColor") as? String != light)
+            try page.call(
+                "Emulation.setDeviceMetricsOverride",
+                ["width": 360, "height": 640, "deviceScaleFactor": 2, "mobile": true])
+            let client = try ChatClient(server.port)
+            try client.join(as: "Bob with a name of 24 b.")
+            for number in 1...12 { try client.say("Line \(number) of what fits on no phone's screen at once.") }
+            try page.type("Mine", into: "#text", thenEnter: true)
+            #expect(try shows("Mine", from: "Ann", page))
+            #expect(try page.value("document.documentElement.scrollWidth <= innerWidth") as? Bool == true)
+            #expect(try page.value("document.documentElement.scrollHeight <= innerHeight") as? Bool == true)
+            // The last line is in view, and so is where one writes.
+            let bottom = "document.querySelector('.line:last-child').getBoundingClientRect().bottom"
+            let top = "document.querySelector('#say').getBoundingClientRect().top"
+            #expect(try page.becomes("\(bottom) <= \(top) && \(bottom) > 0"))
+            try page.keepPicture("4-phone-dark")
+            #expect(browser.complaints == [])
+        }
+    }
+
+    @Test func itConnectsAgainByItself() throws {
+        let browser = try Browser()
+        var configuration = ChatServer.Configuration()
+        configuration.port = 0
+        configuration.hibernateAfter = .milliseconds(100)
+        let first = try ChatServer(configuration)
+        let page = try browser.open("http://127.0.0.1:\(first.port)/")
+        try enter(page, as: "Ann")
+        try page.type("Before", into: "#text", thenEnter: true)
+        #expect(try shows("Before", from: "Ann", page))
+        #expect(first.sleeps(1))
+        try first.stop()
+        #expect(try page.becomes("document.querySelector('#state').textContent.includes('lost')"))
+        try page.keepPicture("5-lost")
+        configuration.port = first.port
+        let second = try ChatServer(configuration)
+        #expect(try page.becomes("document.querySelector('#state').textContent === 'connected'"))
+        try page.type("After", into: "#text", thenEnter: true)
+        #expect(try shows("After", from: "Ann", page))
+        // A tab that is loaded again is in the room it was in.
+        try page.call("Page.reload")
+        #expect(try shows("After", from: "Ann", page))
+        try page.type("And again", into: "#text", thenEnter: true)
+        #expect(try shows("And again", from: "Ann", page))
+        // Who leaves is where it began.
+        _ = try page.value("document.querySelector('#leave').click()")
+        #expect(try page.becomes("!document.querySelector('#entrance').hidden"))
+        #expect(eventually { second.counters.connections == 0 })
+        #expect(browser.complaints == [])
+        try second.stop()
+    }
+
+    @Test func aRefusedNameIsSaid() throws {
+        let browser = try Browser()
+        try withServer { server in
+            let client = try ChatClient(server.port)
+            try client.join(as: "Ann")
+            #expect(try client.hear().type == "welcome")
+            let page = try browser.open("http://127.0.0.1:\(server.port)/")
+            try #require(try page.becomes("document.readyState === 'complete'"))
+            try page.type("Ann", into: "#name", thenEnter: true)
+            #expect(try page.becomes("document.querySelector('.refusal').textContent.includes('taken')"))
+            try page.keepPicture("6-taken")
+            try enter(page, as: "Anne")
+        }
+    }
+}
+
+/// A tab that is left alone for as long as `NIGHTBELL_SERVER_SECONDS` says (`scripts/servers`: ten minutes).
+@Suite(.enabled(if: Browser.isInstalled, "\(Browser.path) is not installed")) struct IdleTabServerTests {
+    @Test func aTabThatIsLeftAloneStaysConnectedAndAsleep() throws {
+        let seconds = ProcessInfo.processInfo.environment["NIGHTBELL_SERVER_SECONDS"].flatMap(Int.init) ?? 12
+        let browser = try Browser()
+        try withServer(idle: .seconds(1), ping: .seconds(5)) { server in
+            let page = try browser.open("http://127.0.0.1:\(server.port)/")
+            try #require(try page.becomes("document.readyState === 'complete'"))
+            try page.type("Ann", into: "#name", thenEnter: true)
+            #expect(try page.becomes("document.querySelector('#state').textContent === 'connected'"))
+            #expect(server.sleeps(1))
+            let end = time(nil) + seconds
+            while time(nil) < end, server.counters.hibernated == 1 { poll(nil, 0, 200) }
+            #expect(eventually { server.counters.pongs == server.counters.pingsSent })
+            let counters = server.counters
+            print("a tab alone for \(seconds) s: \(counters)")
+            #expect(counters.connections == 1 && counters.hibernated == 1 && counters.hibernations == 1)
+            #expect(counters.wakes == 0 && counters.lost == 0)
+            #expect(counters.pingsSent >= (seconds - 5) / 5)
+            // It is still there.
+            let client = try ChatClient(server.port)
+            try client.join(as: "Bob")
+            try client.say("Good morning")
+            #expect(try page.becomes("document.querySelector('.line p')?.textContent === 'Good morning'"))
+            #expect(server.counters.wakes == 0)
+            try page.keepPicture("7-left-alone")
+            #expect(browser.complaints == [])
+        }
+    }
+}

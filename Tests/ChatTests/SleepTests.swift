@@ -1,0 +1,144 @@
+import ChatService
+import EdgeTestSupport
+import Glibc
+import Testing
+
+/// Members who are hibernated at every moment.
+@Suite(.timeLimit(.minutes(3))) struct SleepTests {
+    @Test func sleepersHearWithoutBeingWoken() throws {
+        try withServer { server in
+            let (ann, bob) = (try ChatClient(server.port), try ChatClient(server.port))
+            try ann.join(as: "Ann")
+            #expect(try ann.hear().type == "welcome")
+            try bob.join(as: "Bob")
+            #expect(try bob.hear().type == "welcome" && ann.hear().type == "joined")
+            #expect(server.sleeps(2))
+            for number in 1...20 {
+                let wakes = server.counters.wakes
+                try ann.say("are you there?")
+                #expect(try bob.hear().number == number && ann.hear().number == number)
+                // Only who has spoken is awake.
+                #expect(server.counters.wakes <= wakes + 1)
+                #expect(server.sleeps(2))
+            }
+            #expect(server.counters.wakes == 20 && server.counters.lost == 0)
+        }
+    }
+
+    /// Everybody of three rooms talks, in bursts and with pauses of every length around the idle time, on several event
+    /// loops: each hears each message of its room, in the same order.
+    @Test func nothingIsLostOrOvertaken() throws {
+        let (rooms, perRoom, messages) = (3, 8, 400)
+        try withServer(idle: .milliseconds(2), threads: 3) { server in
+            let clients = try (0..<rooms * perRoom).map { number in
+                let client = try ChatClient(server.port)
+                try client.join("room \(number % rooms)", as: "member \(number)")
+                #expect(try client.hear("welcome").room == "room \(number % rooms)")
+                return client
+            }
+            let speakers = (0..<rooms).map { room in
+                OwnThread { () throws -> Void in
+                    var generator = SplitMix(seed: UInt64(room))
+                    for number in 0..<messages {
+                        let speaker = room + rooms * Int(generator.next() % UInt64(perRoom))
+                        try clients[speaker].say("\(number)")
+                        if generator.next() % 3 == 0 { usleep(UInt32(generator.next() % 6_000)) }
+                    }
+                }
+            }
+            let listeners = clients.enumerated().map { number, client in
+                OwnThread { () throws -> [String] in
+                    try (1...messages).map { expected in
+                        let words = try client.hear("message")
+                        #expect(words.number == expected)
+                        return "\(words.name ?? "") \(words.text ?? "")"
+                    }
+                }
+            }
+            for speaker in speakers { try speaker.join() }
+            let heard = try listeners.map { try $0.join() }
+            for (number, words) in heard.enumerated() { #expect(words == heard[number % rooms]) }
+            let counters = server.counters
+            #expect(counters.messages == rooms * messages && counters.lost == 0)
+            #expect(counters.hibernations > 100 && counters.wakes > 100, "\(counters)")
+        }
+    }
+
+    /// A message in many small pieces, with pauses longer than the idle time between them and between its frames.
+    @Test func nobodySleepsInTheMiddleOfAMessage() throws {
+        try withServer(idle: .milliseconds(5)) { server in
+            let client = try ChatClient(server.port)
+            try client.join(as: "Ann")
+            #expect(try client.hear().type == "welcome")
+            #expect(server.sleeps(1))
+            let text = Array(#"{"type":"say","text":"slowly"}"#.utf8)
+            let frames =
+                ChatClient.frame(1, Array(text[..<9]), isLast: false)
+                + ChatClient.frame(0, Array(text[9..<20]), isLast: false) + ChatClient.frame(0, Array(text[20...]))
+            for byte in frames {
+                try client.write([byte])
+                usleep(7_000)
+            }
+            #expect(try client.hear().text == "slowly")
+            #expect(server.counters.wakes == 1 && server.counters.hibernations >= 1)
+            #expect(server.sleeps(1))
+        }
+    }
+
+    /// A sleeper whose socket is full: what it did not take comes when it reads, in order, and before anything else.
+    @Test func aFullSocketIsNoHole() throws {
+        try withServer(idle: .milliseconds(10)) { server in
+            let (slow, good) = (try ChatClient(server.port, receiveBuffer: 8_192), try ChatClient(server.port))
+            try slow.join(as: "Slow")
+            #expect(try slow.hear().type == "welcome")
+            try good.join(as: "Good")
+            #expect(try good.hear().type == "welcome")
+            #expect(server.sleeps(2))
+            let text = String(repeating: "x", count: 4_000)
+            var said = 0
+            // Until it is awake: its socket has not taken everything at once.
+            while server.counters.resident < 2, said < 2_000 {
+                try good.say(text)
+                said += 1
+                #expect(try good.hear("message").number == said)
+                _ = eventually(within: 20) { server.counters.hibernated == 2 }
+            }
+            #expect(said < 2_000, "its socket is never full")
+            for _ in 0..<10 {
+                try good.say(text)
+                said += 1
+            }
+            for number in 1...said { #expect(try slow.hear("message").number == number) }
+            #expect(server.sleeps(2) && server.counters.lost == 0)
+        }
+    }
+
+    @Test func pingsAreSentAndAnsweredWhileEverybodySleeps() throws {
+        try withServer(ping: .seconds(5)) { server in
+            let ann = try ChatClient(server.port)
+            try ann.join(as: "Ann")
+            #expect(try ann.hear().type == "welcome")
+            #expect(server.sleeps(1))
+            guard case .ping(let payload) = try ann.next() else { throw ChatClient.Refused(answer: "no ping") }
+            try ann.write(ChatClient.frame(10, payload))
+            #expect(eventually { server.counters.pongs == 1 })
+            try ann.write(ChatClient.frame(9, [7]))
+            #expect(try ann.next() == .pong([7]))
+            #expect(server.counters.pingsSent == 1 && server.counters.wakes == 0)
+        }
+    }
+
+    /// Awake or asleep, whoever does not answer a ping is gone.
+    @Test(arguments: [nil, Duration.milliseconds(30)])
+    func whoDoesNotAnswerIsGone(idle: Duration?) throws {
+        try withServer(idle: idle, ping: .seconds(5)) { server in
+            let (ann, mute) = (try ChatClient(server.port), try ChatClient(server.port))
+            try ann.join(as: "Ann")
+            #expect(try ann.hear().type == "welcome")
+            try mute.join(as: "Mute")
+            #expect(try ann.hear().type == "joined")
+            #expect(try ann.hear(within: 40_000) == Words(type: "left", name: "Mute"))
+            #expect(server.counters.connections == 1)
+        }
+    }
+}
