@@ -164,10 +164,11 @@ final class HibernationHandler: ChannelDuplexHandler {
         let parked = try operations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) { socket in
             try hibernator.park(socket, state: state, on: loop)
         }
-        guard let token = parked else {
+        guard let parked else {
             phase = .resident
             throw HibernationError.notASocket
         }
+        guard let token = parked else { return false }
         phase = .hibernated
         hibernator.didHibernate(on: loop)
         saver.didHibernate(as: token)

@@ -183,10 +183,13 @@ public final class Hibernator: Sendable {
         inner.counters.withLock { change(&$0) }
     }
 
-    /// Parks a duplicate of a channel's socket.
+    /// Parks a duplicate of a channel's socket; nil: not now, because something has arrived. It would wake the connection
+    /// at once, and on a busy event loop that might go on for ever, without anything being read.
     func park(
         _ socket: CInt, state: [UInt8], on loop: any EventLoop
-    ) throws(HibernationError) -> ParkingToken {
+    ) throws(HibernationError) -> ParkingToken? {
+        var unread = pollfd(fd: socket, events: CShort(POLLIN), revents: 0)
+        guard poll(&unread, 1, 0) == 0 else { return nil }
         let number = number(of: loop)
         let bytes = [UInt8(truncatingIfNeeded: number), UInt8(truncatingIfNeeded: number >> 8)] + state
         let duplicate = fcntl(socket, F_DUPFD_CLOEXEC, 0)

@@ -33,7 +33,7 @@ function connect() {
 function again() {
     socket = null;
     isMember = false;
-    if (!self) return show("not connected", false);
+    if (!self) return show("", false);
     show("connection lost, trying again", false);
     retry = setTimeout(connect, pause * (0.75 + Math.random() / 2));
     pause = Math.min(pause * 2, 15000);
@@ -105,7 +105,7 @@ function leave() {
     entrance.hidden = false;
     chat.hidden = leaveButton.hidden = true;
     title.textContent = document.title = "Chat";
-    show("not connected", false);
+    show("", false);
 }
 
 function clear() {
