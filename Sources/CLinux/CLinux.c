@@ -46,6 +46,12 @@ void clinux_keep_little_memory(void) {
 #endif
 }
 
+void clinux_release_large_blocks_at_once(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+#endif
+}
+
 void clinux_release_free_memory(void) {
 #ifdef __GLIBC__
     malloc_trim(0);

@@ -22,7 +22,12 @@ final class HibernationHandler: ChannelDuplexHandler {
     private var outboundFraming: StreamFraming
     private var phase = Phase.watching
     private var lastActivity = NIODeadline.now()
-    private var timer: Scheduled<Void>?
+    private let watch: IdleWatch
+    /// Where the watch has it.
+    var place: Int?
+    private var context: ChannelHandlerContext?
+    /// Something was under way: it is tried again then.
+    private var postponedUntil = NIODeadline.distantPast
     /// Whether the first bytes in and out are still to come: those of TLS tell on it.
     private var isNew = (inbound: true, outbound: true)
     private let saver: any HibernatableHandler
@@ -30,10 +35,12 @@ final class HibernationHandler: ChannelDuplexHandler {
     private var unsent: [UInt8]
 
     init(
-        _ hibernator: Hibernator, _ loop: any EventLoop, _ saver: any HibernatableHandler, unsent: [UInt8]
+        _ hibernator: Hibernator, _ loop: any EventLoop, _ watch: IdleWatch,
+        _ saver: any HibernatableHandler, unsent: [UInt8]
     ) {
         self.hibernator = hibernator
         self.loop = loop
+        self.watch = watch
         self.saver = saver
         self.unsent = unsent
         framing = hibernator.configuration.framing
@@ -41,12 +48,17 @@ final class HibernationHandler: ChannelDuplexHandler {
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
-        schedule(context, at: .now() + hibernator.configuration.idleTime)
+        self.context = context
+        watch.add(self)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
-        timer?.cancel()
-        timer = nil
+        stopWatching()
+    }
+
+    private func stopWatching() {
+        watch.remove(self)
+        context = nil
     }
 
     // MARK: What goes in and out
@@ -130,27 +142,20 @@ final class HibernationHandler: ChannelDuplexHandler {
 
     // MARK: Falling asleep
 
-    private func schedule(_ context: ChannelHandlerContext, at deadline: NIODeadline) {
-        let bound = NIOLoopBound((self, context), eventLoop: loop)
-        timer = loop.scheduleTask(deadline: deadline) {
-            let (handler, context) = bound.value
-            handler.timeIsUp(context)
-        }
+    func isDue(at now: NIODeadline) -> Bool {
+        lastActivity + hibernator.configuration.idleTime <= now && postponedUntil <= now
     }
 
-    private func timeIsUp(_ context: ChannelHandlerContext) {
-        guard phase == .watching else { return }
-        let idleTime = hibernator.configuration.idleTime
-        let due = lastActivity + idleTime
-        guard due <= .now() else { return schedule(context, at: due) }
+    func hibernateIfPossible() {
+        guard phase == .watching, let context else { return stopWatching() }
         do {
-            if try hibernate(context) { return }
+            if try hibernate(context) { return stopWatching() }
         } catch {
             context.fireErrorCaught(error)
         }
-        guard phase == .watching else { return }
+        guard phase == .watching else { return stopWatching() }
         hibernator.count { $0.postponed += 1 }
-        schedule(context, at: .now() + idleTime)
+        postponedUntil = .now() + hibernator.configuration.idleTime
     }
 
     /// Nothing can be read or written in between: this is the channel's event loop.

@@ -66,8 +66,8 @@ public final class Hibernator: Sendable {
         public var allowsRemoteHalfClosure = false
         /// A hibernated connection is woken within this time at the latest; nil: never.
         public var keepAlive: Duration?
-        /// Whether memory that pipelines have left is given back to the kernel (`malloc_trim`) when many of them have gone,
-        /// at most once a second.
+        /// Whether memory that pipelines have left is given back to the kernel when many of them have gone, at most once a
+        /// second (`malloc_trim`), and large blocks at once (`M_MMAP_THRESHOLD`, 128 KiB). Both are about the whole process.
         public var givesMemoryBack = true
         public var supervisor = EmbeddedSupervisor.Configuration()
 
@@ -96,10 +96,15 @@ public final class Hibernator: Sendable {
     /// What the supervisor's thread needs, and must not keep alive.
     private final class Inner: Sendable {
         /// The event loops that connections came from: a state begins with the number of its own.
-        let loops = Mutex<[any EventLoop]>([])
+        let loops = Mutex<[Home]>([])
         let counters = Mutex(Counters())
         let owner = Mutex(WeakOwner())
         let leftovers = Mutex(Leftovers())
+    }
+
+    private struct Home: Sendable {
+        let loop: any EventLoop
+        let watch: NIOLoopBound<IdleWatch>
     }
 
     /// What has been hibernated since memory was given back.
@@ -133,6 +138,7 @@ public final class Hibernator: Sendable {
             for event in events { hibernator.wake(event.token, event.reasons) }
         }
         inner.owner.withLock { $0 = WeakOwner(self) }
+        if configuration.givesMemoryBack { clinux_release_large_blocks_at_once() }
     }
 
     public var counters: Counters { inner.counters.withLock { $0 } }
@@ -148,7 +154,8 @@ public final class Hibernator: Sendable {
     private func watch(
         _ channel: any Channel, saving saver: any HibernatableHandler, unsent: [UInt8]
     ) throws {
-        let handler = HibernationHandler(self, channel.eventLoop, saver, unsent: unsent)
+        let watch = home(of: channel.eventLoop).watch.value
+        let handler = HibernationHandler(self, channel.eventLoop, watch, saver, unsent: unsent)
         try channel.pipeline.syncOperations.addHandler(handler, position: .first)
     }
 
@@ -221,10 +228,18 @@ public final class Hibernator: Sendable {
     }
 
     private func number(of loop: any EventLoop) -> Int {
-        inner.loops.withLock { loops in
-            if let number = loops.firstIndex(where: { $0 === loop }) { return number }
-            loops.append(loop)
-            return loops.count - 1
+        inner.loops.withLock { $0.firstIndex { $0.loop === loop } ?? 0 }
+    }
+
+    /// Called on the event loop.
+    private func home(of loop: any EventLoop) -> Home {
+        let idleTime = configuration.idleTime
+        return inner.loops.withLock { homes in
+            if let home = homes.first(where: { $0.loop === loop }) { return home }
+            let home = Home(
+                loop: loop, watch: NIOLoopBound(IdleWatch(loop, idleTime: idleTime), eventLoop: loop))
+            homes.append(home)
+            return home
         }
     }
 
@@ -240,7 +255,7 @@ public final class Hibernator: Sendable {
 
     private func bringBack(_ claimed: ClaimedSocket, _ reasons: ParkingReasons, unsent: [UInt8]) {
         let number = Int(claimed.state[0]) | Int(claimed.state[1]) << 8
-        let loop = inner.loops.withLock { $0[number] }
+        let loop = inner.loops.withLock { $0[number].loop }
         let woken = WokenConnection(
             state: Array(claimed.state.dropFirst(2)), reasons: reasons, token: claimed.token)
         count { $0.woken += 1 }

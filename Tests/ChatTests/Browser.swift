@@ -207,7 +207,9 @@ struct Page {
         try call("Input.insertText", ["text": text])
         guard thenEnter else { return }
         for type in ["keyDown", "keyUp"] {
-            var key: Browser.Object = ["type": type, "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13]
+            var key: Browser.Object = [
+                "type": type, "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13,
+            ]
             if type == "keyDown" { key["text"] = "\r" }
             try call("Input.dispatchKeyEvent", key)
         }
@@ -217,11 +219,14 @@ struct Page {
     func keepPicture(_ name: String) throws {
         guard let directory = ProcessInfo.processInfo.environment["NIGHTBELL_SCREENSHOTS"] else { return }
         let picture = try call("Page.captureScreenshot")["data"] as? String ?? ""
-        guard let data = Data(base64Encoded: picture) else { throw Browser.Failure(description: "no picture") }
+        guard let data = Data(base64Encoded: picture) else {
+            throw Browser.Failure(description: "no picture")
+        }
         try data.write(to: URL(fileURLWithPath: directory).appendingPathComponent("\(name).png"))
     }
 
     func quoted(_ text: String) -> String {
-        "'" + text.replacing("\\", with: "\\\\").replacing("'", with: "\\'").replacing("\n", with: "\\n") + "'"
+        "'" + text.replacing("\\", with: "\\\\").replacing("'", with: "\\'").replacing("\n", with: "\\n")
+            + "'"
     }
 }

@@ -6,7 +6,8 @@ import Testing
 
 /// The page, in a browser.
 @Suite(
-    .serialized, .enabled(if: Browser.isInstalled, "\(Browser.path) is not installed"), .timeLimit(.minutes(5)))
+    .serialized, .enabled(if: Browser.isInstalled, "\(Browser.path) is not installed"),
+    .timeLimit(.minutes(5)))
 struct BrowserTests {
     private func enter(_ page: Page, as name: String, room: String = "lobby") throws {
         try #require(try page.becomes("document.readyState === 'complete'"))
@@ -95,7 +96,9 @@ struct BrowserTests {
                 ["width": 360, "height": 640, "deviceScaleFactor": 2, "mobile": true])
             let client = try ChatClient(server.port)
             try client.join(as: "Bob with a name of 24 b.")
-            for number in 1...12 { try client.say("Line \(number) of what fits on no phone's screen at once.") }
+            for number in 1...12 {
+                try client.say("Line \(number) of what fits on no phone's screen at once.")
+            }
             try page.type("Mine", into: "#text", thenEnter: true)
             #expect(try shows("Mine", from: "Ann", page))
             #expect(try page.value("document.documentElement.scrollWidth <= innerWidth") as? Bool == true)

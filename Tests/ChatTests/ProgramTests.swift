@@ -34,7 +34,9 @@ import Testing
         try ann.join(as: "Ann")
         #expect(try ann.hear().type == "welcome")
         #expect(
-            try eventually { try HTTPAnswer("GET /counters HTTP/1.1", port).body.contains("\"hibernated\":1") })
+            try eventually {
+                try HTTPAnswer("GET /counters HTTP/1.1", port).body.contains("\"hibernated\":1")
+            })
         try ann.say("hello")
         #expect(try ann.hear().text == "hello")
         kill(child.pid, signal)

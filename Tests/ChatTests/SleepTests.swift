@@ -74,7 +74,8 @@ import Testing
             let text = Array(#"{"type":"say","text":"slowly"}"#.utf8)
             let frames =
                 ChatClient.frame(1, Array(text[..<9]), isLast: false)
-                + ChatClient.frame(0, Array(text[9..<20]), isLast: false) + ChatClient.frame(0, Array(text[20...]))
+                + ChatClient.frame(0, Array(text[9..<20]), isLast: false)
+                + ChatClient.frame(0, Array(text[20...]))
             for byte in frames {
                 try client.write([byte])
                 usleep(7_000)
@@ -88,7 +89,9 @@ import Testing
     /// A sleeper whose socket is full: what it did not take comes when it reads, in order, and before anything else.
     @Test func aFullSocketIsNoHole() throws {
         try withServer(idle: .milliseconds(10)) { server in
-            let (slow, good) = (try ChatClient(server.port, receiveBuffer: 8_192), try ChatClient(server.port))
+            let (slow, good) = (
+                try ChatClient(server.port, receiveBuffer: 8_192), try ChatClient(server.port)
+            )
             try slow.join(as: "Slow")
             #expect(try slow.hear().type == "welcome")
             try good.join(as: "Good")
@@ -119,7 +122,9 @@ import Testing
             try ann.join(as: "Ann")
             #expect(try ann.hear().type == "welcome")
             #expect(server.sleeps(1))
-            guard case .ping(let payload) = try ann.next() else { throw ChatClient.Refused(answer: "no ping") }
+            guard case .ping(let payload) = try ann.next() else {
+                throw ChatClient.Refused(answer: "no ping")
+            }
             try ann.write(ChatClient.frame(10, payload))
             #expect(eventually { server.counters.pongs == 1 })
             try ann.write(ChatClient.frame(9, [7]))

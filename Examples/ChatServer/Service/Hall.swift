@@ -33,9 +33,9 @@ final class Hall: Sendable {
 
     private struct Room {
         let name: String
-        var members = NameSet()
-        /// How many of them are on each event loop.
-        var perLoop: [Int]
+        /// The name of the member that has come last.
+        var newest: UInt32?
+        var count = 0
         var lastNumber: UInt64 = 0
         var history: [Line] = []
         var willTellCount = false
@@ -43,6 +43,8 @@ final class Hall: Sendable {
 
     private struct Inside {
         var rooms: [Room] = []
+        /// How many members of each room there are on each event loop, room by room.
+        var perLoop: [UInt32] = []
         var numbers: [String: UInt32] = [:]
         var names = Names()
         let encoder = JSONEncoder()
@@ -66,16 +68,18 @@ final class Hall: Sendable {
         try inside.withLock { inside throws(Refusal) in
             let room = try number(of: roomName, &inside)
             let index = Int(room)
-            guard !inside.rooms[index].members.contains(name, in: inside.names) else { throw .nameIsTaken }
-            let membership = Membership(room: room, name: inside.names.insert(name))
+            guard !inside.names.contains(name, room: room) else { throw .nameIsTaken }
             // The others first: who comes does not hear of itself.
             let afterwards = tellPresence(.joined(name: name), room, count: 1, &inside)
-            inside.rooms[index].members.insert(membership.name, in: inside.names)
-            inside.rooms[index].perLoop[loop] += 1
-            let named = inside.rooms[index].members.numbers.prefix(Limits.namedMembers)
+            inside.rooms[index].count += 1
+            inside.perLoop[index * outboxes.count + loop] += 1
+            let membership = Membership(
+                room: room,
+                name: inside.names.insert(name, room: room, first: &inside.rooms[index].newest))
+            let named = inside.names.numbers(from: membership.name).prefix(Limits.namedMembers)
             let words = ServerWords.welcome(
-                room: roomName, names: named.map { inside.names[$0] },
-                members: inside.rooms[index].members.count, history: inside.rooms[index].history)
+                room: roomName, names: named.map { inside.names[$0] }, members: inside.rooms[index].count,
+                history: inside.rooms[index].history)
             outboxes[loop].put(.welcome(row: row, membership, words.frame(inside.encoder)))
             return (membership, afterwards)
         }
@@ -85,9 +89,9 @@ final class Hall: Sendable {
         inside.withLock { inside in
             let index = Int(membership.room)
             let name = inside.names[membership.name]
-            inside.rooms[index].members.remove(membership.name, in: inside.names)
-            inside.names.remove(membership.name)
-            inside.rooms[index].perLoop[loop] -= 1
+            inside.names.remove(membership.name, first: &inside.rooms[index].newest)
+            inside.rooms[index].count -= 1
+            inside.perLoop[index * outboxes.count + loop] -= 1
             return tellPresence(.left(name: name), membership.room, count: 0, &inside)
         }
     }
@@ -111,7 +115,7 @@ final class Hall: Sendable {
     func tellCount(room: UInt32) {
         inside.withLock { inside in
             inside.rooms[Int(room)].willTellCount = false
-            tell(.count(members: inside.rooms[Int(room)].members.count), room, &inside)
+            tell(.count(members: inside.rooms[Int(room)].count), room, &inside)
         }
     }
 
@@ -119,7 +123,7 @@ final class Hall: Sendable {
     private func tellPresence(
         _ words: ServerWords, _ room: UInt32, count: Int, _ inside: inout Inside
     ) -> Afterwards {
-        guard inside.rooms[Int(room)].members.count + count > Limits.namedMembers else {
+        guard inside.rooms[Int(room)].count + count > Limits.namedMembers else {
             tell(words, room, &inside)
             return .nothing
         }
@@ -129,24 +133,25 @@ final class Hall: Sendable {
     }
 
     private func tell(_ words: ServerWords, _ room: UInt32, _ inside: inout Inside) {
-        let perLoop = inside.rooms[Int(room)].perLoop
-        guard perLoop.contains(where: { $0 > 0 }) else { return }
+        guard inside.rooms[Int(room)].count > 0 else { return }
         let frame = words.frame(inside.encoder)
-        for (loop, members) in perLoop.enumerated() where members > 0 {
-            outboxes[loop].put(.tell(room: room, frame))
+        for (loop, outbox) in outboxes.enumerated()
+        where inside.perLoop[Int(room) * outboxes.count + loop] > 0 {
+            outbox.put(.tell(room: room, frame))
         }
     }
 
     private func number(of name: String, _ inside: inout Inside) throws(Refusal) -> UInt32 {
         if let number = inside.numbers[name] { return number }
-        let room = Room(name: name, perLoop: outboxes.map { _ in 0 })
+        let room = Room(name: name)
         let number: UInt32
         if inside.rooms.count < Limits.rooms {
             number = UInt32(inside.rooms.count)
             inside.rooms.append(room)
+            inside.perLoop += outboxes.map { _ in 0 }
         } else {
             // In the place of one that everybody has left.
-            guard let empty = inside.rooms.firstIndex(where: { $0.members.count == 0 && !$0.willTellCount })
+            guard let empty = inside.rooms.firstIndex(where: { $0.count == 0 && !$0.willTellCount })
             else { throw .tooManyRooms }
             inside.numbers[inside.rooms[empty].name] = nil
             number = UInt32(empty)

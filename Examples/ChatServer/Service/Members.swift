@@ -30,7 +30,7 @@ final class Members {
     let loop: any EventLoop
     let number: Int
     let tally: Tally
-    let pingInterval: TimeAmount?
+    private let pingInterval: TimeAmount?
     let encoder = JSONEncoder()
     let decoder = JSONDecoder()
     /// Set before anybody connects.
@@ -38,6 +38,9 @@ final class Members {
     private var rows = Rows<Row>()
     /// One member of each room that has any here.
     private var rooms: [UInt32: UInt32] = [:]
+    /// Whoever is awake, member or not.
+    private var sessions: [Session] = []
+    private var arePingsScheduled = false
 
     init(_ hall: Hall, _ tally: Tally, _ loop: any EventLoop, number: Int, pingInterval: TimeAmount?) {
         self.hall = hall
@@ -93,6 +96,41 @@ final class Members {
     }
 
     // MARK: Asleep and awake
+
+    func isAwake(_ session: Session) {
+        session.place = sessions.count
+        sessions.append(session)
+        if !arePingsScheduled { schedulePings(from: 0) }
+    }
+
+    func isNotAwake(_ session: Session) {
+        let last = sessions.removeLast()
+        if last !== session {
+            sessions[session.place] = last
+            last.place = session.place
+        }
+        if sessions.isEmpty { sessions = [] }
+    }
+
+    /// Looks at a part of the sessions at a time, so that not all of them are pinged at once.
+    private func schedulePings(from index: Int) {
+        guard let pingInterval else { return }
+        arePingsScheduled = true
+        let parts = 16
+        let bound = NIOLoopBound(self, eventLoop: loop)
+        loop.scheduleTask(in: .nanoseconds(pingInterval.nanoseconds / Int64(parts))) {
+            let members = bound.value
+            members.arePingsScheduled = false
+            guard !members.sessions.isEmpty else { return }
+            let start = index < members.sessions.count ? index : 0
+            let end = min(members.sessions.count, start + members.sessions.count / parts + 1)
+            let now = NIODeadline.now()
+            for session in Array(members.sessions[start..<end]) {
+                session.pingIfSilent(for: pingInterval, at: now)
+            }
+            members.schedulePings(from: end)
+        }
+    }
 
     func fellAsleep(_ row: UInt32, _ token: ParkingToken) {
         rows[row].place = .asleep(token)

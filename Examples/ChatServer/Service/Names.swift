@@ -1,125 +1,139 @@
-/// The names of all members of all rooms: 25 bytes for each.
+/// The names of all members of all rooms, each once in its room: 33 bytes for each member, and fewer than 11 to find it by.
 package struct Names {
     private static let width = Limits.nameBytes + 1
-    private static let pieceLength = 256
-
-    /// Each name's length, and its bytes.
-    private var pieces: [[UInt8]] = []
-    private var free: [UInt32] = []
-    private var used: UInt32 = 0
-
-    package init() {}
-
-    package mutating func insert(_ name: String) -> UInt32 {
-        let number = free.popLast() ?? used
-        if number == used { used += 1 }
-        if Int(number) / Self.pieceLength == pieces.count {
-            pieces.append([UInt8](repeating: 0, count: Self.width * Self.pieceLength))
-        }
-        let (piece, start) = place(number)
-        pieces[piece][start] = UInt8(name.utf8.count)
-        for (index, byte) in name.utf8.enumerated() { pieces[piece][start + 1 + index] = byte }
-        return number
-    }
-
-    package mutating func remove(_ number: UInt32) {
-        free.append(number)
-        if free.count == Int(used) { self = Names() }
-    }
-
-    package subscript(_ number: UInt32) -> String {
-        let (piece, start) = place(number)
-        let length = Int(pieces[piece][start])
-        return String(decoding: pieces[piece][start + 1..<start + 1 + length], as: UTF8.self)
-    }
-
-    func isEqual(_ number: UInt32, _ name: String) -> Bool {
-        let (piece, start) = place(number)
-        let length = Int(pieces[piece][start])
-        return name.utf8.elementsEqual(pieces[piece][start + 1..<start + 1 + length])
-    }
-
-    func hash(_ number: UInt32) -> Int {
-        let (piece, start) = place(number)
-        let length = Int(pieces[piece][start])
-        return Self.hash(pieces[piece][start + 1..<start + 1 + length])
-    }
-
-    /// Seeded for each process: nobody can choose names that are slow to find.
-    static func hash(_ name: some Sequence<UInt8>) -> Int {
-        var hasher = Hasher()
-        for byte in name { hasher.combine(byte) }
-        return hasher.finalize()
-    }
-
-    private func place(_ number: UInt32) -> (piece: Int, start: Int) {
-        (Int(number) / Self.pieceLength, Int(number) % Self.pieceLength * Self.width)
-    }
-}
-
-/// Whose names are taken in a room: numbers of names, found by what they are, in fewer than 11 bytes for each.
-package struct NameSet {
+    private static let pieceLength = 1_024
     private static let none = UInt32.max
 
-    /// Linear probing: as many places as a power of two, at most three quarters of them taken.
+    /// The others of a room, in a list.
+    private struct Entry {
+        var room: UInt32
+        var next: UInt32
+    }
+
+    /// Each name's length, and its bytes.
+    private var texts: [[UInt8]] = []
+    private var entries = Rows<Entry>()
+    /// Numbers of names, by name and room. Linear probing: as many places as a power of two, at most three quarters of
+    /// them taken.
     private var places: [UInt32] = []
-    package private(set) var count = 0
 
     package init() {}
 
-    /// In no order.
-    package var numbers: some Sequence<UInt32> { places.lazy.filter { $0 != Self.none } }
+    package var count: Int { entries.count }
 
-    package func contains(_ name: String, in names: Names) -> Bool {
+    package func contains(_ name: String, room: UInt32) -> Bool {
         guard !places.isEmpty else { return false }
-        var index = start(Names.hash(name.utf8))
+        var index = start(Self.hash(name.utf8, room))
         while places[index] != Self.none {
-            if names.isEqual(places[index], name) { return true }
-            index = next(index)
+            if isEqual(places[index], name, room) { return true }
+            index = following(index)
         }
         return false
     }
 
-    package mutating func insert(_ number: UInt32, in names: Names) {
-        if (count + 1) * 4 > places.count * 3 { resize(max(8, places.count * 2), names) }
-        count += 1
-        put(number, names)
+    /// - Parameter first: of the room; the new one is from now on.
+    package mutating func insert(_ name: String, room: UInt32, first: inout UInt32?) -> UInt32 {
+        let number = entries.insert(Entry(room: room, next: first ?? Self.none))
+        first = number
+        if Int(number) / Self.pieceLength == texts.count {
+            texts.append([UInt8](repeating: 0, count: Self.width * Self.pieceLength))
+        }
+        let (piece, start) = text(number)
+        texts[piece][start] = UInt8(name.utf8.count)
+        for (index, byte) in name.utf8.enumerated() { texts[piece][start + 1 + index] = byte }
+        if entries.count * 4 > places.count * 3 { resize(max(64, places.count * 2)) }
+        put(number)
+        return number
     }
 
-    package mutating func remove(_ number: UInt32, in names: Names) {
-        var hole = start(names.hash(number))
-        while places[hole] != number { hole = next(hole) }
-        count -= 1
+    package mutating func remove(_ number: UInt32, first: inout UInt32?) {
+        takeOut(number)
+        if first == number {
+            first = following(in: number)
+        } else {
+            var before = first
+            while let current = before, entries[current].next != number { before = following(in: current) }
+            if let before { entries[before].next = entries[number].next }
+        }
+        entries.remove(number)
+        if entries.count == 0 {
+            self = Names()
+        } else if entries.count * 8 < places.count, places.count > 64 {
+            resize(places.count / 4)
+        }
+    }
+
+    package subscript(_ number: UInt32) -> String {
+        let (piece, start) = text(number)
+        let length = Int(texts[piece][start])
+        return String(decoding: texts[piece][start + 1..<start + 1 + length], as: UTF8.self)
+    }
+
+    /// Those of a room from this one on, the newest first.
+    package func numbers(from first: UInt32?) -> some Sequence<UInt32> {
+        sequence(first: first ?? Self.none) { following(in: $0) ?? Self.none }
+            .prefix { $0 != Self.none }
+    }
+
+    private func following(in number: UInt32) -> UInt32? {
+        let next = entries[number].next
+        return next == Self.none ? nil : next
+    }
+
+    // MARK: The places
+
+    private mutating func takeOut(_ number: UInt32) {
+        var hole = start(hash(number))
+        while places[hole] != number { hole = following(hole) }
         // Whoever stands further from its place than the hole is moves up.
-        var index = next(hole)
+        var index = following(hole)
         while places[index] != Self.none {
-            let own = start(names.hash(places[index]))
+            let own = start(hash(places[index]))
             if (index - own) & (places.count - 1) >= (index - hole) & (places.count - 1) {
                 places[hole] = places[index]
                 hole = index
             }
-            index = next(index)
+            index = following(index)
         }
         places[hole] = Self.none
-        if count == 0 {
-            places = []
-        } else if count * 8 < places.count, places.count > 8 {
-            resize(places.count / 4, names)
-        }
     }
 
-    private mutating func put(_ number: UInt32, _ names: Names) {
-        var index = start(names.hash(number))
-        while places[index] != Self.none { index = next(index) }
+    private mutating func put(_ number: UInt32) {
+        var index = start(hash(number))
+        while places[index] != Self.none, places[index] != number { index = following(index) }
         places[index] = number
     }
 
-    private mutating func resize(_ length: Int, _ names: Names) {
+    private mutating func resize(_ length: Int) {
         let former = places
         places = [UInt32](repeating: Self.none, count: length)
-        for number in former where number != Self.none { put(number, names) }
+        for number in former where number != Self.none { put(number) }
     }
 
     private func start(_ hash: Int) -> Int { hash & (places.count - 1) }
-    private func next(_ index: Int) -> Int { (index + 1) & (places.count - 1) }
+    private func following(_ index: Int) -> Int { (index + 1) & (places.count - 1) }
+
+    private func isEqual(_ number: UInt32, _ name: String, _ room: UInt32) -> Bool {
+        guard entries[number].room == room else { return false }
+        let (piece, start) = text(number)
+        return name.utf8.elementsEqual(texts[piece][start + 1..<start + 1 + Int(texts[piece][start])])
+    }
+
+    private func hash(_ number: UInt32) -> Int {
+        let (piece, start) = text(number)
+        return Self.hash(
+            texts[piece][start + 1..<start + 1 + Int(texts[piece][start])], entries[number].room)
+    }
+
+    /// Seeded for each process: nobody can choose names that are slow to find.
+    private static func hash(_ name: some Sequence<UInt8>, _ room: UInt32) -> Int {
+        var hasher = Hasher()
+        hasher.combine(room)
+        for byte in name { hasher.combine(byte) }
+        return hasher.finalize()
+    }
+
+    private func text(_ number: UInt32) -> (piece: Int, start: Int) {
+        (Int(number) / Self.pieceLength, Int(number) % Self.pieceLength * Self.width)
+    }
 }

@@ -1,6 +1,6 @@
 /// Rows under small numbers, in pieces: nothing large is copied, or left behind half empty, as they become more.
 package struct Rows<Row> {
-    private static var pieceLength: Int { 256 }
+    private static var pieceLength: Int { 1_024 }
 
     private var pieces: [[Row]] = []
     private var free: [UInt32] = []

@@ -34,9 +34,12 @@ final class Session: ChannelInboundHandler {
     private var isSilent = false
     private var isHibernated = false
     private var isToBeFlushed = false
-    private var timer: Scheduled<Void>?
-    private var hasHeard = false
-    private var awaitsPong = false
+    /// Where the members have it while it is awake.
+    var place = 0
+    private var lastHeard = NIODeadline.now()
+    /// Since when a pong is awaited.
+    private var pinged: NIODeadline?
+    private var isClosing: Scheduled<Void>?
 
     /// Of somebody new.
     init(_ members: Members) {
@@ -57,11 +60,12 @@ final class Session: ChannelInboundHandler {
     func handlerAdded(context: ChannelHandlerContext) {
         let operations = context.pipeline.syncOperations
         output = (try? operations.context(handlerType: WebSocketFrameEncoder.self)) ?? context
-        schedulePing(context)
+        members.isAwake(self)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
-        timer?.cancel()
+        isClosing?.cancel()
+        members.isNotAwake(self)
         output = nil
         guard !isHibernated else { return }
         leave()
@@ -113,7 +117,7 @@ final class Session: ChannelInboundHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let frame = unwrapInboundIn(data)
-        hasHeard = true
+        lastHeard = .now()
         if case .ended = phase {
             if frame.opcode == .connectionClose { context.close(promise: nil) }
             return
@@ -219,42 +223,32 @@ final class Session: ChannelInboundHandler {
         if case .ended = phase { return }
         tell(.close(code))
         phase = .ended
-        timer?.cancel()
         let late = NIOLoopBound(output, eventLoop: members.loop)
-        timer = members.loop.scheduleTask(in: .seconds(2)) { late.value.close(promise: nil) }
+        isClosing = members.loop.scheduleTask(in: .seconds(2)) { late.value.close(promise: nil) }
     }
 
     // MARK: Pings, while it is awake
 
-    private func schedulePing(_ context: ChannelHandlerContext) {
-        guard let interval = members.pingInterval else { return }
-        let bound = NIOLoopBound((self, context), eventLoop: members.loop)
-        timer = members.loop.scheduleTask(in: interval) {
-            let (session, context) = bound.value
-            session.pingIfSilent(context)
-        }
-    }
-
-    private func pingIfSilent(_ context: ChannelHandlerContext) {
-        if awaitsPong { return context.close(promise: nil) }
-        if !hasHeard {
-            awaitsPong = true
+    /// Whoever says nothing for this time is pinged, and has as much for an answer.
+    func pingIfSilent(for interval: TimeAmount, at now: NIODeadline) {
+        if let pinged {
+            if pinged + interval <= now { output?.close(promise: nil) }
+        } else if lastHeard + interval <= now, isClosing == nil {
+            pinged = now
             members.tally.pingsSent.add(1, ordering: .relaxed)
             tell(Frame(.ping, []))
         }
-        hasHeard = false
-        schedulePing(context)
     }
 
     private func notePong() {
-        awaitsPong = false
+        pinged = nil
         members.tally.pongs.add(1, ordering: .relaxed)
     }
 }
 
 extension Session: HibernatableHandler {
     func stateForHibernation() -> [UInt8]? {
-        guard !awaitsPong, fragments == nil else { return nil }
+        guard pinged == nil, fragments == nil else { return nil }
         switch phase {
         case .stranger: return SavedSession(row: nil).bytes
         case .member(let row, _): return SavedSession(row: row).bytes

@@ -84,6 +84,10 @@ int clinux_file_type(int fd);
 // go share one heap, where what one has left is of use to the others.
 void clinux_keep_little_memory(void);
 
+// Has malloc give blocks of 128 KiB and more back when they are freed, also after the first of them: left to itself it
+// keeps the larger ones the more of them there were.
+void clinux_release_large_blocks_at_once(void);
+
 // Gives memory that was freed back to the kernel, as far as whole pages are free.
 void clinux_release_free_memory(void);
 

@@ -14,6 +14,8 @@ package struct DeadlineQueue: Sendable, Equatable {
     }
 
     private static let absent: Int32 = -1
+    /// Room for so many is kept.
+    private static let few = 1_024
     private var heap: [Entry] = []
     private var positions: [Int32] = []
 
@@ -35,7 +37,10 @@ package struct DeadlineQueue: Sendable, Equatable {
         case (nil, nil):
             break
         case (nil, let instant?):
+            // As in `SlotMap`: left to itself an array doubles.
+            positions.grow(toHold: Int(slot) + 1)
             while positions.count <= Int(slot) { positions.append(Self.absent) }
+            heap.grow(toHold: heap.count + 1)
             heap.append(Entry(instant: instant, slot: slot))
             positions[Int(slot)] = Int32(heap.count - 1)
             siftUp(heap.count - 1)
@@ -64,6 +69,11 @@ package struct DeadlineQueue: Sendable, Equatable {
     private mutating func remove(at index: Int) {
         positions[Int(heap[index].slot)] = Self.absent
         let last = heap.removeLast()
+        if heap.isEmpty, positions.count > Self.few {
+            // It was a crowd that was due at the same time.
+            heap = []
+            positions = []
+        }
         guard index < heap.count else { return }
         heap[index] = last
         positions[Int(last.slot)] = Int32(index)

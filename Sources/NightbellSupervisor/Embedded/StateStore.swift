@@ -47,7 +47,7 @@ struct StateStore {
         }
     }
 
-    private static let step = 16
+    private static let step = 8
     private static let longestPiece = 1_024
 
     private var slabs: [Slab] = (1...longestPiece / step).map { Slab(piece: $0 * step) }
