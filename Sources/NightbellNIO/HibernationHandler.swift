@@ -19,9 +19,11 @@ final class HibernationHandler: ChannelDuplexHandler {
     private let hibernator: Hibernator
     private let loop: any EventLoop
     private var framing: StreamFraming
-    private var outboundFraming: StreamFraming
+    private var outbound: OutboundFraming
     private var phase = Phase.watching
     private var lastActivity = NIODeadline.now()
+    /// There was some since the watch has looked: it knows the time.
+    private var isActive = false
     private let watch: IdleWatch
     /// Where the watch has it.
     var place: Int?
@@ -44,7 +46,7 @@ final class HibernationHandler: ChannelDuplexHandler {
         self.saver = saver
         self.unsent = unsent
         framing = hibernator.configuration.framing
-        outboundFraming = framing
+        outbound = OutboundFraming(framing)
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -69,7 +71,7 @@ final class HibernationHandler: ChannelDuplexHandler {
             isNew.inbound = false
             refuseTLS(context, buffer)
         }
-        if framing.note(buffer) { lastActivity = .now() }
+        if framing.note(buffer) { isActive = true }
         context.fireChannelRead(data)
     }
 
@@ -80,12 +82,12 @@ final class HibernationHandler: ChannelDuplexHandler {
     }
 
     private func noteOutbound(_ context: ChannelHandlerContext, _ data: IOData) {
-        guard case .byteBuffer(let buffer) = data else { return lastActivity = .now() }
+        guard case .byteBuffer(let buffer) = data else { return isActive = true }
         if isNew.outbound {
             isNew.outbound = false
             refuseTLS(context, buffer)
         }
-        if outboundFraming.note(buffer) { lastActivity = .now() }
+        if outbound.note(buffer) { isActive = true }
     }
 
     func channelActive(context: ChannelHandlerContext) {
@@ -93,7 +95,7 @@ final class HibernationHandler: ChannelDuplexHandler {
             writeUnsent(context)
             context.flush()
             // That may have taken a while, and nothing has been read yet.
-            lastActivity = .now()
+            isActive = true
         }
         context.fireChannelActive()
     }
@@ -143,7 +145,11 @@ final class HibernationHandler: ChannelDuplexHandler {
     // MARK: Falling asleep
 
     func isDue(at now: NIODeadline) -> Bool {
-        lastActivity + hibernator.configuration.idleTime <= now && postponedUntil <= now
+        if isActive {
+            isActive = false
+            lastActivity = now
+        }
+        return lastActivity + hibernator.configuration.idleTime <= now && postponedUntil <= now
     }
 
     func hibernateIfPossible() {

@@ -32,7 +32,11 @@ public struct StreamFraming: Sendable {
     /// Whether everything that has arrived ends with a whole message.
     package var isAtBoundary: Bool { !isInMessage }
 
-    /// Takes note of what has arrived, or of what is written.
+    var isWebSocket: Bool {
+        if case .webSocket = kind { true } else { false }
+    }
+
+    /// Takes note of what has arrived.
     ///
     /// - Returns: whether there was anything but pings and pongs in it.
     package mutating func note(_ buffer: ByteBuffer) -> Bool {
@@ -80,5 +84,35 @@ public struct StreamFraming: Sendable {
             missing = header[2..<2 + lengthBytes].reduce(0) { $0 << 8 | UInt64($1) }
         }
         header.removeAll(keepingCapacity: true)
+    }
+}
+
+/// What is written, as far as it matters whether it is more than pings and pongs. Every message passes through here, to
+/// each of those who hear it.
+package struct OutboundFraming: Sendable {
+    private let isWebSocket: Bool
+    /// Of a ping or pong whose payload is written on its own, so much is still to come.
+    private var missing = 0
+
+    package init(_ framing: StreamFraming) {
+        isWebSocket = framing.isWebSocket
+    }
+
+    /// - Parameter buffer: whole frames, or a header and then its payload, as encoders write them.
+    /// - Returns: whether it is more than a ping or a pong.
+    package mutating func note(_ buffer: ByteBuffer) -> Bool {
+        guard isWebSocket else { return true }
+        if missing > 0 {
+            missing = max(0, missing - buffer.readableBytes)
+            return false
+        }
+        guard let first = buffer.getInteger(at: buffer.readerIndex, as: UInt8.self) else { return false }
+        guard first & 0x0F == 9 || first & 0x0F == 10,
+            let second = buffer.getInteger(at: buffer.readerIndex + 1, as: UInt8.self)
+        else { return true }
+        let count = 2 + (second & 0x80 == 0 ? 0 : 4) + Int(second & 0x7F)
+        missing = max(0, count - buffer.readableBytes)
+        // Something may follow it in the same buffer.
+        return buffer.readableBytes > count
     }
 }

@@ -42,7 +42,7 @@ import Testing
                     for number in 0..<messages {
                         let speaker = room + rooms * Int(generator.next() % UInt64(perRoom))
                         try clients[speaker].say("\(number)")
-                        if generator.next() % 3 == 0 { usleep(UInt32(generator.next() % 6_000)) }
+                        if generator.next() % 4 == 0 { usleep(UInt32(generator.next() % 20_000)) }
                     }
                 }
             }

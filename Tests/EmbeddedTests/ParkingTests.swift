@@ -179,6 +179,26 @@ import Testing
         #expect(taken > 0 && taken < flood.count)
         #expect(host.isQuiet())
     }
+
+    /// What is not taken comes back together with the socket: nobody else can claim it in between.
+    @Test func claimsWhatDoesNotTakeEverything() throws {
+        let host = try Hosted()
+        let pair = try Pair.tcp()
+        let token = try host.supervisor.park(pair.near, state: [1, 2])
+        #expect(try host.supervisor.sendOrClaim(Array("news".utf8), to: token)?.bytes == nil)
+        #expect(try pair.hear(4) == Array("news".utf8) && host.supervisor.counters.sockets == 1)
+        let flood = (0..<16 << 20).map { UInt8(truncatingIfNeeded: $0 >> 8) }
+        let rest = try #require(try host.supervisor.sendOrClaim(flood, to: token))
+        defer { close(rest.socket.descriptor) }
+        #expect(rest.socket.state == [1, 2] && host.supervisor.counters.sockets == 0)
+        let taken = flood.count - rest.bytes.count
+        #expect(taken > 0 && Array(flood[taken...]) == rest.bytes)
+        #expect(try pair.hear(taken) == Array(flood[..<taken]))
+        let error = #expect(throws: EmbeddedError.self) {
+            try host.supervisor.sendOrClaim([1], to: token)
+        }
+        #expect(error?.code == .unknownToken)
+    }
 }
 
 extension ParkedEvent {

@@ -149,6 +149,8 @@ import Testing
         for (bytes, ends, isData) in [
             (ping, [8], false), (ping + ping, [8, 16], false), (long, [264], true),
             (empty + ping, [6, 14], true),
+            // A message in two frames, with a ping between them.
+            ([0x01, 0x80, 1, 2, 3, 4] + ping + [0x80, 0x80, 1, 2, 3, 4], [20], true),
         ] {
             var framing = StreamFraming.webSocket
             var hasData = false
@@ -161,6 +163,25 @@ import Testing
             }
             #expect(hasData == isData)
         }
+    }
+}
+
+/// What is written counts as activity, but for pings and pongs.
+@Suite struct OutboundFramingTests {
+    @Test(
+        arguments: [
+            ([[0x89, 0]], [false]), ([[0x8A, 2, 1, 2]], [false]), ([[0x81, 1, 65]], [true]),
+            ([[0x89, 2], [0x81, 0]], [false, false]),
+            ([[0x89, 2], [1], [2], [0x81, 0]], [false, false, false, true]),
+            ([[0x89, 0, 0x81, 0]], [true]), ([[0x89, 0x80, 1, 2, 3, 4]], [false]),
+            ([[0x88, 2, 3, 232]], [true]),
+            ([[]], [false]),
+        ] as [([[UInt8]], [Bool])])
+    func pingsAreNone(buffers: [[UInt8]], expected: [Bool]) {
+        var framing = OutboundFraming(.webSocket)
+        #expect(buffers.map { framing.note(ByteBuffer(bytes: $0)) } == expected)
+        var lines = OutboundFraming(.delimiter(10))
+        #expect(buffers.allSatisfy { lines.note(ByteBuffer(bytes: $0)) })
     }
 }
 
