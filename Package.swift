@@ -145,6 +145,7 @@ let package = Package(
 
         // The load tester, and the floors that everything is measured against.
         .target(name: "CFloors"),
+        .target(name: "CChat"),
         .target(name: "CPhone"),
         // Nothing of Swift's runtime: loading it takes longer than all that is measured with it.
         .executableTarget(
@@ -155,7 +156,7 @@ let package = Package(
         .target(
             name: "LoadTester",
             dependencies: [
-                "CFloors", "CPhone", "Descriptors", "Nightbell", "NightbellCore", "NightbellWire",
+                "CChat", "CFloors", "CPhone", "Descriptors", "Nightbell", "NightbellCore", "NightbellWire",
                 "Presentation", "SIPKit", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
@@ -171,7 +172,7 @@ let package = Package(
         .testTarget(
             name: "LoadTests",
             dependencies: [
-                "CFloors", "Descriptors", "LoadTester", "Presentation", "Simulation",
+                "CChat", "CFloors", "Descriptors", "LoadTester", "Presentation", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),

@@ -30,8 +30,8 @@ struct ImportRulesTests {
         ],
         "Presentation": ["Nightbell"],
         "LoadTester": edge.union([
-            "ArgumentParser", "CFloors", "CPhone", "Descriptors", "Histogram", "Nightbell", "NightbellCore",
-            "NightbellWire", "Presentation", "SIPKit", "Simulation", "SwiftProtobuf",
+            "ArgumentParser", "CChat", "CFloors", "CPhone", "Descriptors", "Histogram", "Nightbell",
+            "NightbellCore", "NightbellWire", "Presentation", "SIPKit", "Simulation", "SwiftProtobuf",
         ]),
         "nightbell-load": ["ArgumentParser", "LoadTester"],
         "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Presentation", "Simulation"],
@@ -45,7 +45,9 @@ struct ImportRulesTests {
         ],
     ]
     /// Targets of C: their headers include what they wrap.
-    private static let headers: Set = ["CFloors", "CPhone", "nightbell-phone", "CLibevent", "CLinux"]
+    private static let headers: Set = [
+        "CChat", "CFloors", "CPhone", "nightbell-phone", "CLibevent", "CLinux",
+    ]
 
     static var targets: [String] {
         get throws { try Repository.directories(in: "Sources").filter { !headers.contains($0) } }

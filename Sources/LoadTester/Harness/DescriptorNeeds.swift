@@ -85,6 +85,18 @@ package struct DescriptorNeeds: Sendable {
         return needs
     }
 
+    /// Clients of two chat servers. Those who say nothing lie with as many processes as are needed.
+    package static func chatting(_ connections: Int, active: Int) -> DescriptorNeeds {
+        var needs = DescriptorNeeds()
+        needs.add(loadTester, 0)
+        needs.add("the callers", 6 * active)
+        needs.add("the chat server", connections)
+        return needs
+    }
+
+    /// How many connections to others a process may have.
+    static func socketsOfPeer(limit: Int) -> Int { limit - reserve - 2 }
+
     /// How many further processes the callers are spread over; 0: none is needed.
     package func peerProcesses(limit: Int) throws(LoadError) -> Int {
         if let most = needs.max(by: { $0.count(limit: limit) < $1.count(limit: limit) }),
@@ -95,7 +107,7 @@ package struct DescriptorNeeds: Sendable {
         let own = needs.first { $0.process == Self.loadTester }?.count ?? 0
         guard otherEnds > 0, own + otherEnds > limit else { return 0 }
         // Two neighbours more than its share may lie with a process.
-        let each = limit - Self.reserve - 2
+        let each = Self.socketsOfPeer(limit: limit)
         return (otherEnds + each - 1) / each
     }
 }

@@ -74,14 +74,16 @@ final class Workbench {
         return child
     }
 
-    /// Starts another program, which ends with us.
-    func start(_ name: String, _ arguments: [String]) throws(LoadError) -> ChildProcess {
-        let path = "\(programs)/\(name)"
+    /// Starts another program, which ends with us. What it says goes to the log of this name, its own by default.
+    func start(
+        _ program: String, _ arguments: [String], log: String? = nil
+    ) throws(LoadError) -> ChildProcess {
+        let (path, name) = ("\(programs)/\(program)", log ?? program)
         guard access(path, X_OK) == 0 else {
             throw .missing("there is no \(path); --programs says where it is")
         }
         let child = try ChildProcess(
-            name, [path] + arguments, log: "\(directory)/\(name).log", guardian: loadTester)
+            name, [path] + arguments, log: logPath(of: name), guardian: loadTester)
         children.append(child)
         return child
     }
@@ -100,8 +102,13 @@ final class Workbench {
     /// What a child complained of.
     func lastLines(of part: Part) -> String { lastLines(of: part.rawValue) }
 
+    private func logPath(of name: String) -> String { "\(directory)/\(name).log" }
+
+    /// What a program has said so far.
+    func log(of name: String) -> String { (try? SmallFile.readText(logPath(of: name))) ?? "" }
+
     private func lastLines(of name: String) -> String {
-        let log = (try? SmallFile.readText("\(directory)/\(name).log")) ?? ""
+        let log = log(of: name)
         return log.split(separator: "\n").suffix(3).joined(separator: "; ")
     }
 

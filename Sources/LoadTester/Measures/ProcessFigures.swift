@@ -45,6 +45,14 @@ struct ProcessFigures {
     }
 }
 
+/// Nanoseconds that a process has had on a processor, with all of its threads.
+func processorTime(_ pid: pid_t) throws -> Int64 {
+    try ProcFS.threadIdentifiers(pid).reduce(0) { sum, thread in
+        let text = try SmallFile.readText("/proc/\(pid)/task/\(thread)/schedstat")
+        return sum + (text.split(separator: " ").first.flatMap { Int64($0) } ?? 0)
+    }
+}
+
 /// The kernel's own small objects, of the whole machine, in bytes.
 func kernelSlabBytes() -> Int {
     let text = (try? SmallFile.readText("/proc/meminfo")) ?? ""

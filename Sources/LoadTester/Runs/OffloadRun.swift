@@ -43,7 +43,7 @@ struct OffloadRun {
         try supervisor.waitUntilAsleep(settings.clients)
         let wakes = try supervisor.status().counters.wakes
         let side = try farEnd.measure(seconds: settings.seconds) {
-            try [supervisor.worker, supervisor.process.id].reduce(0) { try $0 + Self.processorTime($1) }
+            try [supervisor.worker, supervisor.process.id].reduce(0) { try $0 + processorTime($1) }
         }
         let status = try supervisor.status()
         results.clientWakes = status.counters.wakes - wakes
@@ -60,18 +60,10 @@ struct OffloadRun {
         let floor = try bench.start(
             .floorPinger, farEnd.arguments.list, descriptors: [farEnd.pings.descriptor])
         try farEnd.waitUntilConnected()
-        let side = try farEnd.measure(seconds: settings.seconds) { try Self.processorTime(floor.id) }
+        let side = try farEnd.measure(seconds: settings.seconds) { try processorTime(floor.id) }
         bench.end(floor)
         farEnd.end()
         return side
-    }
-
-    /// Nanoseconds on a processor, of all threads.
-    private static func processorTime(_ pid: pid_t) throws -> Int64 {
-        try ProcFS.threadIdentifiers(pid).reduce(0) { sum, thread in
-            let text = try SmallFile.readText("/proc/\(pid)/task/\(thread)/schedstat")
-            return sum + (text.split(separator: " ").first.flatMap { Int64($0) } ?? 0)
-        }
     }
 }
 

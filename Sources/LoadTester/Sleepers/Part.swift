@@ -16,6 +16,7 @@ package enum Part: String, CaseIterable {
     case pinged = "part-pinged"
     case floorPinger = "part-floor-pinger"
     case chaosHeir = "part-chaos-heir"
+    case chatters = "part-chatters"
 
     /// Becomes a part if the arguments say so; returns if they do not.
     package static func becomeOne(_ arguments: [String]) {
@@ -38,6 +39,7 @@ package enum Part: String, CaseIterable {
             case .pinged: try PingArguments(rest).runSleepers()
             case .floorPinger: try PingArguments(rest).runFloor()
             case .chaosHeir: try ChaosHeir.run(rest)
+            case .chatters: try ChatPart(rest).run()
             }
             exit(0)
         } catch {

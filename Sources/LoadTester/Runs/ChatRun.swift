@@ -1,0 +1,235 @@
+import CChat
+import CFloors
+import Descriptors
+import Glibc
+import Simulation
+
+/// A chat server with hibernation and one without keep as many connections, of which few talk; then a third one
+/// hibernates at every moment.
+struct ChatRun {
+    struct Settings {
+        var connections: Int
+        /// Of these: they talk as fast as they can. As many others call somebody who sleeps, one at a time.
+        var active: Int
+        /// To be said while connections are hibernated at random.
+        var messages: Int
+        var rounds: Int
+        /// Of each side in a round.
+        var calls: Int
+        var seed: UInt64
+        var idle: Duration = .seconds(1)
+        /// How long each side talks in a round.
+        var talking: Duration = .seconds(1)
+
+        /// Nobody of them ever says anything, but the first of each pair.
+        var quiet: Int { connections - active }
+        /// A sender and a receiver, who share a room.
+        var pairs: Range<Int> { 0..<2 * active }
+        var firstPopulation: Int { connections / 9 }
+    }
+
+    /// Members of a room.
+    enum RoomSize {
+        static let idle = 20
+        static let pair = 2
+        static let talk = 10
+        static let stir = 4
+    }
+
+    /// Where hibernation is at random.
+    enum Stir {
+        static let rooms = 64
+        static let idle = Duration.milliseconds(20)
+        static let threads = 2
+    }
+
+    let settings: Settings
+    let bench: Workbench
+
+    func run() throws -> ChatResults {
+        var results = ChatResults(settings: settings)
+        let callers = try Chatters(bench, calls: max(settings.calls, settings.active), seed: settings.seed)
+        let hibernated = try Side(
+            self, "hibernated", ["--hibernate-after", "\(settings.idle.wholeNanoseconds / 1_000_000)ms"],
+            callers)
+        try populate(hibernated, &results.sides[0]) { try $0.counters().hibernated >= $1 }
+        let resident = try Side(self, "resident", ["--no-hibernate"], callers)
+        try populate(resident, &results.sides[1]) { try $0.counters().connections >= $1 }
+        let sides = [hibernated, resident]
+        for side in sides { try side.addTalkers() }
+        results.began = monotonicNow()
+        var random = SplitMix64(seed: settings.seed)
+        for round in 1...settings.rounds {
+            let hibernatedFirst = Bool.random(using: &random)
+            for side in hibernatedFirst ? [0, 1] : [1, 0] {
+                try talk(sides[side], &results.sides[side])
+            }
+            try call(sides, &results)
+            bench.progress.say(results.line(round))
+        }
+        for side in sides { side.end() }
+        callers.end()
+        try stir(&results)
+        results.machine.finish()
+        return results
+    }
+
+    // MARK: Memory
+
+    private func populate(
+        _ side: Side, _ results: inout ChatResults.Side, _ isReached: (ChatServer, Int) throws -> Bool
+    ) throws {
+        let total = settings.quiet
+        for (count, rate) in [(0, 0), (settings.firstPopulation, 0), (total, settings.rate)] {
+            if count > 0 { bench.progress.say("\(side.name): \(count) connections") }
+            try side.join(upTo: count, rate: rate)
+            try wait(
+                for: "\(count) connections to be \(side.name)", atMost: .seconds(60), firstPause: 20_000_000
+            ) {
+                try bench.requireAllRunning()
+                return try isReached(side.server, count)
+            }
+            try pause(nanoseconds: 300_000_000)
+            let figures = try ProcessFigures(side.server.process.id)
+            results.populations.append(
+                .init(connections: count, bytes: figures.writtenBytes, slab: kernelSlabBytes()))
+        }
+    }
+
+    // MARK: Rounds
+
+    private func talk(_ side: Side, _ results: inout ChatResults.Side) throws {
+        var order = ChatOrder(.talk)
+        order.first = Int64(side.firstTalker)
+        order.count = Int64(settings.active)
+        order.roomSize = Int64(RoomSize.talk)
+        order.nanoseconds = settings.talking.wholeNanoseconds
+        let before = try processorTime(side.server.process.id)
+        try side.callers.perform(order)
+        let used = try processorTime(side.server.process.id) - before
+        results.note(side.callers.area.report.pointee.talk, processorNanoseconds: used)
+    }
+
+    /// First everybody once: the server has put its connection to sleep by then. Then as often as was asked for; nobody
+    /// pauses long enough to be put to sleep in between.
+    private func call(_ sides: [Side], _ results: inout ChatResults) throws {
+        try wait(for: "callers to be hibernated", atMost: .seconds(60), firstPause: 20_000_000) {
+            try bench.requireAllRunning()
+            return try sides[0].server.counters().hibernated >= settings.quiet
+        }
+        var order = ChatOrder(.call)
+        (order.first, order.otherFirst) = (Int64(sides[0].firstPair), Int64(sides[1].firstPair))
+        order.count = Int64(settings.active)
+        for (isFirst, calls) in [(true, settings.active), (false, settings.calls)] {
+            order.amount = Int64(calls)
+            let before = try sides[0].server.counters()
+            try sides[0].callers.perform(order)
+            let after = try sides[0].server.counters()
+            for side in 0...1 {
+                let samples = UnsafeBufferPointer(start: sides[0].callers.area.samples(side), count: calls)
+                results.sides[side].note(samples, isFirst: isFirst)
+            }
+            if isFirst {
+                results.callersWoken += after.wakes - before.wakes
+            } else {
+                results.wakesInCalls += after.wakes - before.wakes
+            }
+        }
+    }
+
+    // MARK: Hibernation at random
+
+    private func stir(_ results: inout ChatResults) throws {
+        let count = Stir.rooms * RoomSize.stir
+        let server = try ChatServer(
+            bench, "random",
+            [
+                "--hibernate-after", "\(Stir.idle.wholeNanoseconds / 1_000_000)ms", "--threads",
+                "\(Stir.threads)",
+            ])
+        let chatters = try Chatters(bench, seed: settings.seed)
+        let first = try chatters.join(server, cchat_stir_room, members: 0..<count, roomSize: RoomSize.stir)
+        bench.progress.say(
+            "\(settings.messages) messages, while \(count) connections are hibernated at random")
+        let before = try server.counters()
+        var order = ChatOrder(.stir)
+        order.first = Int64(first)
+        order.count = Int64(count)
+        order.roomSize = Int64(RoomSize.stir)
+        order.amount = Int64(settings.messages)
+        order.nanoseconds = Stir.idle.wholeNanoseconds
+        let start = monotonicNow()
+        try chatters.perform(order) {
+            let progress = chatters.area.progress.pointee
+            bench.progress.show("\(progress.said) of \(settings.messages) said, \(progress.heard) heard")
+        }
+        let after = try server.counters()
+        results.random = ChatResults.Random(
+            verdict: chatters.area.report.pointee.verdict, connections: count,
+            hibernations: after.hibernations - before.hibernations, wakes: after.wakes - before.wakes,
+            connectionsLost: after.lost, seconds: Double(monotonicNow() - start) / 1e9)
+        chatters.end()
+        bench.end(server.process)
+    }
+}
+
+extension ChatRun.Settings {
+    /// Connections a second. No more of them are not hibernated yet at a time than of the first population were: what
+    /// they need in between is in both figures.
+    fileprivate var rate: Int { max(1, Int(0.75 * Double(firstPopulation) / idle.inSeconds)) }
+}
+
+/// One of the two servers, and its clients.
+private final class Side {
+    let name: String
+    let server: ChatServer
+    let callers: Chatters
+    let firstPair: Int
+    private(set) var firstTalker = 0
+    private let settings: ChatRun.Settings
+    private let bench: Workbench
+    /// Those who say nothing.
+    private var idlers: [Chatters] = []
+    private var joined = 0
+    /// So many of them fit into a process.
+    private let room = DescriptorNeeds.socketsOfPeer(limit: Int(clamping: cfloors_raise_descriptor_limit()))
+
+    init(_ run: ChatRun, _ name: String, _ arguments: [String], _ callers: Chatters) throws {
+        self.name = name
+        self.callers = callers
+        settings = run.settings
+        bench = run.bench
+        server = try ChatServer(bench, name, arguments)
+        firstPair = callers.count
+    }
+
+    func join(upTo count: Int, rate: Int) throws {
+        guard count > 0 else { return }
+        if joined == 0 {
+            try callers.join(
+                server, cchat_pair_room, members: settings.pairs, roomSize: ChatRun.RoomSize.pair, rate: rate)
+            joined = settings.pairs.count
+        }
+        while joined < count {
+            if (idlers.last?.count ?? .max) >= room {
+                idlers.append(try Chatters(bench, seed: settings.seed &+ UInt64(joined)))
+            }
+            guard let last = idlers.last else { return }
+            let end = min(count, joined + room - last.count)
+            try last.join(
+                server, cchat_idle_room, members: joined..<end, roomSize: ChatRun.RoomSize.idle, rate: rate)
+            joined = end
+        }
+    }
+
+    func addTalkers() throws {
+        firstTalker = try callers.join(
+            server, cchat_talk_room, members: 0..<settings.active, roomSize: ChatRun.RoomSize.talk)
+    }
+
+    /// The server first: nobody is to read that it ends.
+    func end() {
+        for idler in idlers { idler.end() }
+        bench.end(server.process)
+    }
+}
