@@ -42,6 +42,7 @@ struct cchat_crowd *cchat_crowd_make(uint64_t seed) {
     crowd->set = epoll_create1(EPOLL_CLOEXEC);
     if (!crowd->buffer || crowd->set < 0) abort();
     crowd->random = seed;
+    crowd->patience = INT64_C(10000000000);
     return crowd;
 }
 
@@ -54,6 +55,10 @@ void cchat_crowd_free(struct cchat_crowd *crowd) {
     free(crowd->connections);
     free(crowd->buffer);
     free(crowd);
+}
+
+void cchat_be_patient(struct cchat_crowd *crowd, int64_t milliseconds) {
+    crowd->patience = milliseconds * 1000000;
 }
 
 const char *cchat_complaint(const struct cchat_crowd *crowd) { return crowd->complaint; }
@@ -242,7 +247,9 @@ static int begin(struct cchat_crowd *crowd, struct connection connection) {
         .sin_family = AF_INET, .sin_port = htons(connection.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
     };
     int yes = 1;
-    struct timeval limit = {.tv_sec = patience_ms / 1000};
+    struct timeval limit = {
+        .tv_sec = crowd->patience / 1000000000, .tv_usec = crowd->patience % 1000000000 / 1000,
+    };
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = crowd->count};
     if (setsockopt(connection.fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes) != 0
         || setsockopt(connection.fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0
@@ -257,19 +264,17 @@ static int begin(struct cchat_crowd *crowd, struct connection connection) {
 }
 
 int cchat_join(
-    struct cchat_crowd *crowd, uint16_t port, enum cchat_room kind, size_t first, size_t count, size_t room_size,
-    double rate) {
-    size_t begun = 0, joined_before = crowd->joined;
+    struct cchat_crowd *crowd, uint16_t port, enum cchat_room kind, size_t first, size_t count, size_t room_size) {
+    size_t begun = 0, seen = 0, joined_before = crowd->joined;
     uint64_t ended_before = crowd->ended;
-    int64_t start = now(), last = start;
-    for (size_t seen = 0; crowd->joined - joined_before < count;) {
+    for (int64_t last = now(); seen < count;) {
         size_t joined = crowd->joined - joined_before;
         if (joined != seen) last = now();
         seen = joined;
         if (crowd->ended != ended_before) return EPROTO;
-        int64_t at = now();
-        int64_t due = rate > 0 ? start + (int64_t)((double)begun / rate * 1e9) : at;
-        if (begun < count && begun - joined < most_joining && due <= at) {
+        if (now() - last > crowd->patience) return ETIMEDOUT;
+        int may_begin = begun < count && begun - joined < most_joining;
+        if (may_begin) {
             size_t member = first + begun++;
             struct connection connection = {
                 .port = port, .kind = (uint8_t)kind, .member = (uint32_t)member,
@@ -277,13 +282,8 @@ int cchat_join(
             };
             int code = begin(crowd, connection);
             if (code != 0) return code;
-            last = at;
-            if (turn(crowd, 0) < 0) return errno;
-            continue;
         }
-        if (at - last > patience_ms * INT64_C(1000000)) return ETIMEDOUT;
-        int64_t pause = due > at ? due - at : 100000000;
-        if (turn(crowd, pause) < 0) return errno;
+        if (turn(crowd, may_begin ? 0 : 100000000) < 0) return errno;
     }
     return 0;
 }

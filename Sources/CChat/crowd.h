@@ -33,14 +33,14 @@ struct cchat_crowd {
     size_t joined;
     uint64_t ended;
     char complaint[256];
+    // In nanoseconds.
+    int64_t patience;
     // Right after the last recv(2).
     int64_t received_at;
     // Is told of every message that one of them hears.
     void (*hear)(void *listener, size_t index, const struct message *message);
     void *listener;
 };
-
-enum { patience_ms = 10000 };
 
 int64_t now(void);
 

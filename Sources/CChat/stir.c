@@ -156,7 +156,7 @@ int cchat_stir(
     while (stir.code == 0 && !is_over(&stir)) {
         int64_t at = now(), next = go_on(&stir, at);
         // What has not come by now is lost.
-        if (at - stir.last_heard > patience_ms * INT64_C(1000000)) break;
+        if (at - stir.last_heard > crowd->patience) break;
         if (crowd->ended != ended) stir.code = EPROTO;
         if (turn(crowd, next - now()) < 0) stir.code = errno;
     }

@@ -91,7 +91,7 @@ int cchat_talk(
     uint64_t ended = crowd->ended;
     for (int64_t last = start; talk.code == 0 && (now() < talk.deadline || talk.heard < talk.expected);) {
         if (crowd->ended != ended) talk.code = EPROTO;
-        if (now() - last > patience_ms * INT64_C(1000000)) break;
+        if (now() - last > crowd->patience) break;
         int ready = turn(crowd, 10000000);
         if (ready < 0) talk.code = errno;
         if (ready > 0) last = now();

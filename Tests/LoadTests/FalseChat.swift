@@ -1,8 +1,9 @@
+import CChat
+import CFloors
 import Glibc
 import Synchronization
 
-/// A chat server that does what it is told to do wrong. One thread, no framework: it speaks just enough of the protocol,
-/// and its clients send whole frames of fewer than 126 bytes, or wait.
+/// A chat server that does what it is told to do wrong. One thread, no framework; it speaks just enough of the protocol.
 final class FalseChat: Sendable {
     enum Fault: Sendable, CaseIterable {
         case none
@@ -16,6 +17,9 @@ final class FalseChat: Sendable {
         /// Two receivers are told different numbers.
         case misnumbers
     }
+
+    /// Not the first, and before the last: what is wrong is nobody's beginning or end.
+    static let wrongMessage = 100
 
     let port: UInt16
     private let listener: CInt
@@ -37,7 +41,7 @@ final class FalseChat: Sendable {
         }
         port = UInt16(bigEndian: address.sin_port)
         var ends: [CInt] = [-1, -1]
-        pipe2(&ends, O_CLOEXEC)
+        _ = cfloors_pipe(&ends)
         ending = (ends[0], ends[1])
         let loop = Loop(listener, ends[0], fault)
         var thread = pthread_t()
@@ -77,9 +81,6 @@ private final class Loop {
     /// What a receiver will hear after the next message.
     private var held: (client: CInt, object: String)?
 
-    /// Not the first, and long before the last: what is wrong then is nobody's beginning or end.
-    private static let wrongMessage = 200
-
     init(_ listener: CInt, _ ending: CInt, _ fault: FalseChat.Fault) {
         (self.listener, self.ending, self.fault) = (listener, ending, fault)
     }
@@ -91,7 +92,7 @@ private final class Loop {
             var entries = descriptors.map { pollfd(fd: $0, events: CShort(POLLIN), revents: 0) }
             guard poll(&entries, nfds_t(entries.count), -1) > 0, entries[0].revents == 0 else { return }
             if entries[1].revents != 0 {
-                let client = accept4(listener, nil, nil, CInt(SOCK_CLOEXEC.rawValue))
+                let client = cfloors_accept(listener)
                 if client >= 0 { clients[client] = Client() }
             }
             for entry in entries.dropFirst(2) where entry.revents != 0 { read(entry.fd) }
@@ -133,8 +134,12 @@ private final class Loop {
 
     private func hear(_ object: String, _ descriptor: CInt) {
         func value(_ name: String) -> String {
-            guard let start = object.range(of: "\"\(name)\":\"") else { return "" }
-            return String(object[start.upperBound...].prefix { $0 != "\"" })
+            var length = 0
+            return object.withCString { text in
+                cchat_member(text, object.utf8.count, name, &length).map {
+                    String(decoding: UnsafeRawBufferPointer(start: $0, count: length), as: UTF8.self)
+                }
+            } ?? ""
         }
         switch value("type") {
         case "join":
@@ -148,7 +153,7 @@ private final class Loop {
     }
 
     private func tellRoom(_ text: String, _ room: String) {
-        let isWrong = messages == Self.wrongMessage
+        let isWrong = messages == FalseChat.wrongMessage
         if isWrong, fault == .swallows { return }
         numbers[room, default: 0] += 1
         let number = numbers[room, default: 0]
@@ -179,7 +184,8 @@ private final class Loop {
         let payload = Array(text.utf8)
         let header: [UInt8] =
             payload.count < 126
-            ? [0x81, UInt8(payload.count)] : [0x81, 126, UInt8(payload.count >> 8), UInt8(payload.count & 0xFF)]
+            ? [0x81, UInt8(payload.count)]
+            : [0x81, 126, UInt8(payload.count >> 8), UInt8(payload.count & 0xFF)]
         write(descriptor, header + payload)
     }
 

@@ -127,10 +127,12 @@ struct HarnessTests {
     func descriptors() throws {
         #expect(try DescriptorNeeds.parked(800, clients: 10).peerProcesses(limit: 1_024) == 0)
         #expect(try DescriptorNeeds.pinged(800, clients: 5).peerProcesses(limit: 1_024) == 0)
+        #expect(try DescriptorNeeds.chatting(900, active: 50).peerProcesses(limit: 1_024) == 0)
         #expect(try DescriptorNeeds().peerProcesses(limit: 10) == 0)
         for needs in [
             DescriptorNeeds.parked(3_000, clients: 20), .called(400, .tcp, .signal),
-            .called(400, .udp, .cgroup), .pinged(1_000, clients: 5),
+            .called(400, .udp, .cgroup), .pinged(1_000, clients: 5), .chatting(1_000, active: 5),
+            .chatting(900, active: 160),
         ] {
             #expect(throws: LoadError.self) { try needs.peerProcesses(limit: 1_024) }
         }

@@ -24,6 +24,9 @@ struct OptionTests {
         #expect(soak.minutes == 10)
         let offload = try parse("offload", as: OffloadCommand.self)
         #expect((offload.sockets, offload.interval, offload.intervals) == (15_000, "30s", 2))
+        let chat = try parse("chat", as: ChatCommand.self)
+        #expect((chat.connections, chat.active, chat.messages) == (9_000, 50, 1_000_000))
+        #expect((chat.rounds, chat.calls, chat.idleMilliseconds) == (5, 1_000, 1_000))
     }
 
     @Test("Options are understood by every subcommand that they make sense for")
@@ -68,7 +71,11 @@ struct OptionTests {
             "chaos --clients 99999999999", "relaunch --clients 1", "relaunch --clients 99999999999",
             "relaunch --clients 20 --first-clients 20", "relaunch --first-clients 0",
             "relaunch --calls 99999999999", "relaunch --rounds 99999999999",
-            "wake --calls 99999999999", "storm --second-user 0",
+            "wake --calls 99999999999", "storm --second-user 0", "chat --connections 0",
+            "chat --connections 899", "chat --connections 99999999999", "chat --active 1",
+            "chat --active 501", "chat --messages 0", "chat --messages 99999999999", "chat --calls 0",
+            "chat --rounds 0", "chat --idle-milliseconds 99", "chat --idle-milliseconds 99999999999",
+            "chat --suspend signal",
         ])
     func refusals(arguments: String) {
         #expect(throws: (any Error).self) {

@@ -156,6 +156,29 @@ struct RunTests {
         expectNumbers(told, "latency_us.p50", "floor.latency_us.p50", "ratio.p50", "ratio.p99")
     }
 
+    @Test("chat")
+    func chat() throws {
+        let told = try run(
+            "chat --connections 180 --active 5 --messages 3000 --calls 20 --rounds 1 --idle-milliseconds 200")
+        for name in ["lost", "reordered", "random.duplicate", "random.irregular", "random.connections_lost"] {
+            #expect(told.number(name) == 0, "\(name)")
+        }
+        #expect(told.number("random.messages") == 3_000 && told.number("random.deliveries") == 12_000)
+        #expect(try #require(told.number("random.hibernations")) > 0)
+        #expect(try #require(told.number("random.wakes")) > 0)
+        // Everybody who called was asleep before the first call.
+        #expect(told.number("callers_woken") == 5)
+        let hibernated = try #require(told.number("hibernated.bytes_per_connection"))
+        #expect(try #require(told.number("resident.bytes_per_connection")) > hibernated)
+        for side in ["hibernated", "resident"] {
+            expectNumbers(
+                told, "\(side).latency_us.p50", "\(side).latency_us.p99", "\(side).first_latency_us.p50",
+                "\(side).messages_per_s", "\(side).cpu_us_per_delivery", "\(side).memory_mib")
+        }
+        expectNumbers(told, "ratio.delay_p50", "ratio.throughput", "ratio.cpu")
+        #expect(told.page.contains("Delay by percentile"))
+    }
+
     @Test("soak")
     func soak() throws {
         let told = try run("soak --clients 4 --minutes 0.02 --suspend \(Self.method)")
@@ -230,6 +253,20 @@ struct RunTests {
         #expect(result.status == 1)
         #expect(result.complaints.contains("the supervisor would need"))
         #expect(result.complaints.contains("hard limit is 512"))
+    }
+
+    @Test("Too few descriptors of the chat server are noticed before the run")
+    func fewDescriptorsToChat() throws {
+        let result = try attempt("chat --connections 3000", under: [Self.prlimit, "--nofile=512:512"])
+        #expect(result.status == 1)
+        #expect(result.complaints.contains("the chat server would need"))
+    }
+
+    @Test("A run without a chat server to be found says so")
+    func noChatServer() throws {
+        let result = try attempt("chat --programs /nowhere")
+        #expect(result.status == 1)
+        #expect(result.complaints.contains("/nowhere/"))
     }
 
     @Test("A run without a supervisor to be found says so and leaves nothing behind")

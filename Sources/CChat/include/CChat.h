@@ -80,14 +80,15 @@ const char *cchat_complaint(const struct cchat_crowd *crowd);
 // Connections that the server has ended.
 uint64_t cchat_ended(const struct cchat_crowd *crowd);
 
-// Everything below returns 0, or errno: ETIMEDOUT when something does not come for ten seconds, EPROTO when something
-// else comes.
+// How long is waited for what does not come; ten seconds by default.
+void cchat_be_patient(struct cchat_crowd *crowd, int64_t milliseconds);
 
-// Makes `count` connections to this port of 127.0.0.1, `rate` a second at most (0: as fast as they are served), and
-// returns when each is in its room: members from `first` on of rooms of this size.
+// Everything below returns 0, or errno: ETIMEDOUT when something does not come, EPROTO when something else comes.
+
+// Makes `count` connections to this port of 127.0.0.1 as fast as they are served, and returns when each is in its room:
+// members from `first` on of rooms of this size.
 int cchat_join(
-    struct cchat_crowd *crowd, uint16_t port, enum cchat_room kind, size_t first, size_t count, size_t room_size,
-    double rate);
+    struct cchat_crowd *crowd, uint16_t port, enum cchat_room kind, size_t first, size_t count, size_t room_size);
 
 // Answers pings until this descriptor is readable.
 int cchat_idle(struct cchat_crowd *crowd, int until);

@@ -22,7 +22,7 @@ struct ChatOrder {
     var otherFirst: Int64 = 0
     var count: Int64 = 0
     var roomSize: Int64 = 0
-    /// Calls, messages, or connections a second.
+    /// Calls, or messages.
     var amount: Int64 = 0
     /// How long to talk, or how long the server takes to hibernate somebody.
     var nanoseconds: Int64 = 0
@@ -57,7 +57,7 @@ final class Chatters {
     /// Returns the place of the first of them.
     @discardableResult
     func join(
-        _ server: ChatServer, _ room: cchat_room, members: Range<Int>, roomSize: Int, rate: Int = 0
+        _ server: ChatServer, _ room: cchat_room, members: Range<Int>, roomSize: Int
     ) throws -> Int {
         var order = ChatOrder(.join)
         order.port = Int64(server.port)
@@ -65,7 +65,6 @@ final class Chatters {
         order.first = Int64(members.lowerBound)
         order.count = Int64(members.count)
         order.roomSize = Int64(roomSize)
-        order.amount = Int64(rate)
         try perform(order)
         defer { count += members.count }
         return count

@@ -26,6 +26,8 @@ struct ChatRun {
         /// A sender and a receiver, who share a room.
         var pairs: Range<Int> { 0..<2 * active }
         var firstPopulation: Int { connections / 9 }
+        /// So many come at a time.
+        var batch: Int { max(1, firstPopulation / 8) }
     }
 
     /// Members of a room.
@@ -49,12 +51,10 @@ struct ChatRun {
     func run() throws -> ChatResults {
         var results = ChatResults(settings: settings)
         let callers = try Chatters(bench, calls: max(settings.calls, settings.active), seed: settings.seed)
-        let hibernated = try Side(
-            self, "hibernated", ["--hibernate-after", "\(settings.idle.wholeNanoseconds / 1_000_000)ms"],
-            callers)
-        try populate(hibernated, &results.sides[0]) { try $0.counters().hibernated >= $1 }
-        let resident = try Side(self, "resident", ["--no-hibernate"], callers)
-        try populate(resident, &results.sides[1]) { try $0.counters().connections >= $1 }
+        let hibernated = try Side(self, isHibernated: true, callers)
+        try populate(hibernated, &results.sides[0])
+        let resident = try Side(self, isHibernated: false, callers)
+        try populate(resident, &results.sides[1])
         let sides = [hibernated, resident]
         for side in sides { try side.addTalkers() }
         results.began = monotonicNow()
@@ -76,19 +76,16 @@ struct ChatRun {
 
     // MARK: Memory
 
-    private func populate(
-        _ side: Side, _ results: inout ChatResults.Side, _ isReached: (ChatServer, Int) throws -> Bool
-    ) throws {
-        let total = settings.quiet
-        for (count, rate) in [(0, 0), (settings.firstPopulation, 0), (total, settings.rate)] {
+    private func populate(_ side: Side, _ results: inout ChatResults.Side) throws {
+        for count in [0, settings.firstPopulation, settings.quiet] {
             if count > 0 { bench.progress.say("\(side.name): \(count) connections") }
-            try side.join(upTo: count, rate: rate)
-            try wait(
-                for: "\(count) connections to be \(side.name)", atMost: .seconds(60), firstPause: 20_000_000
-            ) {
-                try bench.requireAllRunning()
-                return try isReached(side.server, count)
+            // Not more are awake at a time than of the first population were: what they need is in both figures.
+            while side.joined < count {
+                let batch = results.populations.count == 1 ? count : settings.batch
+                try side.waitUntilAsleep(side.joined - settings.firstPopulation * 3 / 4)
+                try side.join(upTo: min(count, side.joined + batch))
             }
+            try side.waitUntilAsleep(count)
             try pause(nanoseconds: 300_000_000)
             let figures = try ProcessFigures(side.server.process.id)
             results.populations.append(
@@ -113,10 +110,7 @@ struct ChatRun {
     /// First everybody once: the server has put its connection to sleep by then. Then as often as was asked for; nobody
     /// pauses long enough to be put to sleep in between.
     private func call(_ sides: [Side], _ results: inout ChatResults) throws {
-        try wait(for: "callers to be hibernated", atMost: .seconds(60), firstPause: 20_000_000) {
-            try bench.requireAllRunning()
-            return try sides[0].server.counters().hibernated >= settings.quiet
-        }
+        try sides[0].waitUntilAsleep(settings.quiet)
         var order = ChatOrder(.call)
         (order.first, order.otherFirst) = (Int64(sides[0].firstPair), Int64(sides[1].firstPair))
         order.count = Int64(settings.active)
@@ -173,15 +167,10 @@ struct ChatRun {
     }
 }
 
-extension ChatRun.Settings {
-    /// Connections a second. No more of them are not hibernated yet at a time than of the first population were: what
-    /// they need in between is in both figures.
-    fileprivate var rate: Int { max(1, Int(0.75 * Double(firstPopulation) / idle.inSeconds)) }
-}
-
 /// One of the two servers, and its clients.
 private final class Side {
     let name: String
+    private let isHibernated: Bool
     let server: ChatServer
     let callers: Chatters
     let firstPair: Int
@@ -190,24 +179,35 @@ private final class Side {
     private let bench: Workbench
     /// Those who say nothing.
     private var idlers: [Chatters] = []
-    private var joined = 0
+    private(set) var joined = 0
     /// So many of them fit into a process.
     private let room = DescriptorNeeds.socketsOfPeer(limit: Int(clamping: cfloors_raise_descriptor_limit()))
 
-    init(_ run: ChatRun, _ name: String, _ arguments: [String], _ callers: Chatters) throws {
-        self.name = name
+    init(_ run: ChatRun, isHibernated: Bool, _ callers: Chatters) throws {
+        self.isHibernated = isHibernated
+        name = isHibernated ? "hibernated" : "resident"
         self.callers = callers
         settings = run.settings
         bench = run.bench
-        server = try ChatServer(bench, name, arguments)
+        let milliseconds = settings.idle.wholeNanoseconds / 1_000_000
+        server = try ChatServer(
+            bench, name, isHibernated ? ["--hibernate-after", "\(milliseconds)ms"] : ["--no-hibernate"])
         firstPair = callers.count
     }
 
-    func join(upTo count: Int, rate: Int) throws {
-        guard count > 0 else { return }
+    /// Nobody sleeps where nobody is hibernated: then they need only be connected.
+    func waitUntilAsleep(_ count: Int) throws {
+        try wait(for: "\(count) connections to be \(name)", atMost: .seconds(60), firstPause: 10_000_000) {
+            try bench.requireAllRunning()
+            let counters = try server.counters()
+            return (isHibernated ? counters.hibernated : counters.connections) >= count
+        }
+    }
+
+    func join(upTo count: Int) throws {
         if joined == 0 {
             try callers.join(
-                server, cchat_pair_room, members: settings.pairs, roomSize: ChatRun.RoomSize.pair, rate: rate)
+                server, cchat_pair_room, members: settings.pairs, roomSize: ChatRun.RoomSize.pair)
             joined = settings.pairs.count
         }
         while joined < count {
@@ -217,7 +217,7 @@ private final class Side {
             guard let last = idlers.last else { return }
             let end = min(count, joined + room - last.count)
             try last.join(
-                server, cchat_idle_room, members: joined..<end, roomSize: ChatRun.RoomSize.idle, rate: rate)
+                server, cchat_idle_room, members: joined..<end, roomSize: ChatRun.RoomSize.idle)
             joined = end
         }
     }

@@ -48,8 +48,7 @@ struct ChatPart {
         case .join:
             try require(
                 cchat_join(
-                    crowd, UInt16(order.port), cchat_room(UInt32(order.room)), first, count, roomSize,
-                    Double(order.amount)), crowd)
+                    crowd, UInt16(order.port), cchat_room(UInt32(order.room)), first, count, roomSize), crowd)
         case .call:
             try call(order, crowd, &random)
         case .talk:
