@@ -196,14 +196,14 @@ struct ChatClientTests {
 }
 
 /// Servers that are wrong must be noticed.
-@Suite("Chats with a server that is wrong", .timeLimit(.minutes(10)))
+@Suite("Chats with a server that is wrong", .serialized, .timeLimit(.minutes(10)))
 struct FalseChatTests {
     private func stir(_ fault: FalseChat.Fault) throws -> cchat_verdict {
         let server = try FalseChat(fault)
         let crowd = cchat_crowd_make(7)
         defer { cchat_crowd_free(crowd) }
         try #require(cchat_join(crowd, server.port, cchat_stir_room, 0, 16, 4) == 0)
-        cchat_be_patient(crowd, 300)
+        cchat_be_patient(crowd, 2_000)
         var (progress, verdict) = (cchat_progress(), cchat_verdict())
         try #require(cchat_stir(crowd, 0, 16, 4, 1_000, 2_000_000, &progress, &verdict) == 0)
         #expect(progress.said == verdict.said)
@@ -245,7 +245,7 @@ struct FalseChatTests {
         let server = try FalseChat(.swallows)
         let crowd = cchat_crowd_make(7)
         defer { cchat_crowd_free(crowd) }
-        cchat_be_patient(crowd, 300)
+        cchat_be_patient(crowd, 2_000)
         try #require(cchat_join(crowd, server.port, cchat_pair_room, 0, 2, 2) == 0)
         var losses: [Int] = []
         for call in 1...FalseChat.wrongMessage + 1 {
@@ -263,10 +263,10 @@ struct FalseChatTests {
         let server = try FalseChat(fault)
         let crowd = cchat_crowd_make(7)
         defer { cchat_crowd_free(crowd) }
-        cchat_be_patient(crowd, 300)
+        cchat_be_patient(crowd, 2_000)
         try #require(cchat_join(crowd, server.port, cchat_talk_room, 0, 6, 3) == 0)
         var result = cchat_talk()
-        try #require(cchat_talk(crowd, 0, 6, 3, 100_000_000, &result) == 0)
+        try #require(cchat_talk(crowd, 0, 6, 3, 1_000_000_000, &result) == 0)
         #expect(result.messages > UInt64(FalseChat.wrongMessage))
         return Int(result.lost)
     }

@@ -78,6 +78,9 @@ private final class Loop {
     private var clients: [CInt: Client] = [:]
     private var numbers: [String: Int] = [:]
     private var messages = 0
+    /// Whether the same sender has said more already.
+    private var isFollowed = false
+    private var isDone = false
     /// What a receiver will hear after the next message.
     private var held: (client: CInt, object: String)?
 
@@ -120,7 +123,10 @@ private final class Loop {
         var said: [String] = []
         while client.isUpgraded, let text = Self.takeFrame(&client.bytes) { said.append(text) }
         clients[descriptor] = client
-        for text in said { hear(text, descriptor) }
+        for (index, text) in said.enumerated() {
+            isFollowed = index + 1 < said.count
+            hear(text, descriptor)
+        }
     }
 
     /// The text of a masked frame that is short.
@@ -153,7 +159,9 @@ private final class Loop {
     }
 
     private func tellRoom(_ text: String, _ room: String) {
-        let isWrong = messages == FalseChat.wrongMessage
+        // Somebody may say nothing more before everybody has heard the last.
+        let isWrong = messages >= FalseChat.wrongMessage && !isDone && (fault != .swaps || isFollowed)
+        if isWrong { isDone = true }
         if isWrong, fault == .swallows { return }
         numbers[room, default: 0] += 1
         let number = numbers[room, default: 0]

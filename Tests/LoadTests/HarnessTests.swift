@@ -132,7 +132,7 @@ struct HarnessTests {
         for needs in [
             DescriptorNeeds.parked(3_000, clients: 20), .called(400, .tcp, .signal),
             .called(400, .udp, .cgroup), .pinged(1_000, clients: 5), .chatting(1_000, active: 5),
-            .chatting(900, active: 160),
+            .chatting(900, active: 161),
         ] {
             #expect(throws: LoadError.self) { try needs.peerProcesses(limit: 1_024) }
         }

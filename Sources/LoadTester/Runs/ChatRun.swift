@@ -40,7 +40,7 @@ struct ChatRun {
 
     /// Where hibernation is at random.
     enum Stir {
-        static let rooms = 64
+        static let rooms = 128
         static let idle = Duration.milliseconds(20)
         static let threads = 2
     }
