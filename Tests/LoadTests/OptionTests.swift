@@ -26,7 +26,7 @@ struct OptionTests {
         #expect((offload.sockets, offload.interval, offload.intervals) == (15_000, "30s", 2))
         let chat = try parse("chat", as: ChatCommand.self)
         #expect((chat.connections, chat.active, chat.messages) == (9_000, 50, 1_000_000))
-        #expect((chat.rounds, chat.calls, chat.idleMilliseconds) == (5, 1_000, 1_000))
+        #expect((chat.rounds, chat.calls, chat.idleMilliseconds) == (5, 1_000, 500))
     }
 
     @Test("Options are understood by every subcommand that they make sense for")

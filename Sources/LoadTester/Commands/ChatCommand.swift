@@ -25,7 +25,7 @@ package struct ChatCommand: ParsableCommand {
         help: ArgumentHelp(
             "How long a connection is idle before it is hibernated, where it is not at random.",
             valueName: "milliseconds"))
-    package var idleMilliseconds = 1_000
+    package var idleMilliseconds = 500
 
     @OptionGroup package var common: CommonOptions
 
@@ -39,7 +39,7 @@ package struct ChatCommand: ParsableCommand {
         try require("--rounds", rounds, Bounds.rounds)
         try require("--idle-milliseconds", idleMilliseconds, 100...60_000)
         guard active * 18 <= connections else {
-            throw ValidationError("--active: a 18th of --connections at most")
+            throw ValidationError("--active: an 18th of --connections at most")
         }
     }
 

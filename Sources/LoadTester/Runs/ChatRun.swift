@@ -17,7 +17,7 @@ struct ChatRun {
         /// Of each side in a round.
         var calls: Int
         var seed: UInt64
-        var idle: Duration = .seconds(1)
+        var idle: Duration
         /// How long each side talks in a round.
         var talking: Duration = .seconds(1)
 
@@ -26,8 +26,10 @@ struct ChatRun {
         /// A sender and a receiver, who share a room.
         var pairs: Range<Int> { 0..<2 * active }
         var firstPopulation: Int { connections / 9 }
-        /// So many come at a time.
-        var batch: Int { max(1, firstPopulation / 8) }
+        /// So many come at a time, and no more than these are awake then, of the first population and of the last: what
+        /// they need is in both figures.
+        var batch: Int { max(1, firstPopulation / 32) }
+        var mostAwake: Int { firstPopulation / 2 }
     }
 
     /// Members of a room.
@@ -79,11 +81,9 @@ struct ChatRun {
     private func populate(_ side: Side, _ results: inout ChatResults.Side) throws {
         for count in [0, settings.firstPopulation, settings.quiet] {
             if count > 0 { bench.progress.say("\(side.name): \(count) connections") }
-            // Not more are awake at a time than of the first population were: what they need is in both figures.
             while side.joined < count {
-                let batch = results.populations.count == 1 ? count : settings.batch
-                try side.waitUntilAsleep(side.joined - settings.firstPopulation * 3 / 4)
-                try side.join(upTo: min(count, side.joined + batch))
+                try side.waitUntilAsleep(side.joined - settings.mostAwake)
+                try side.join(upTo: min(count, max(settings.pairs.count, side.joined + settings.batch)))
             }
             try side.waitUntilAsleep(count)
             try pause(nanoseconds: 300_000_000)
@@ -100,6 +100,10 @@ struct ChatRun {
         order.first = Int64(side.firstTalker)
         order.count = Int64(settings.active)
         order.roomSize = Int64(RoomSize.talk)
+        // Those who talk have been asleep meanwhile. What it takes to bring them back is not what is asked here.
+        order.nanoseconds = settings.talking.wholeNanoseconds / 10
+        try side.callers.perform(order)
+        results.lost += Int(side.callers.area.report.pointee.talk.lost)
         order.nanoseconds = settings.talking.wholeNanoseconds
         let before = try processorTime(side.server.process.id)
         try side.callers.perform(order)
