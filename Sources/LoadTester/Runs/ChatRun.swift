@@ -28,7 +28,7 @@ struct ChatRun {
         var firstPopulation: Int { connections / 9 }
         /// So many come at a time, and no more than these are awake then, of the first population and of the last: what
         /// they need is in both figures.
-        var batch: Int { max(1, firstPopulation / 32) }
+        var batch: Int { max(8, firstPopulation / 32) }
         var mostAwake: Int { firstPopulation / 2 }
     }
 
