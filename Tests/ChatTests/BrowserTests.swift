@@ -7,7 +7,7 @@ import Testing
 /// The page, in a browser.
 @Suite(
     .serialized, .enabled(if: Browser.isInstalled, "\(Browser.path) is not installed"),
-    .timeLimit(.minutes(5)))
+    .timeLimit(.minutes(15)))
 struct BrowserTests {
     private func enter(_ page: Page, as name: String, room: String = "lobby") throws {
         try #require(try page.becomes("document.readyState === 'complete'"))

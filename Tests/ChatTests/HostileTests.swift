@@ -4,7 +4,7 @@ import Glibc
 import Testing
 
 /// Clients that do what they must not, beside one that does what it may.
-@Suite(.timeLimit(.minutes(5))) struct HostileTests {
+@Suite(.timeLimit(.minutes(15))) struct HostileTests {
     /// Runs a client of that kind, awake and just back from sleep, and looks whether a member of the same room notices
     /// nothing but that it is gone.
     private func expectEnd(

@@ -4,7 +4,7 @@ import Glibc
 import Testing
 
 /// The programs that people run.
-@Suite(.timeLimit(.minutes(5))) struct ProgramTests {
+@Suite(.timeLimit(.minutes(15))) struct ProgramTests {
     /// Starts a program that was built with the tests, and returns the port of the line that it prints first.
     private func start(_ name: String, _ arguments: [String]) throws -> (Child, port: Int) {
         let child = try Child(try program(name), arguments)

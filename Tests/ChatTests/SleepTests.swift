@@ -4,7 +4,7 @@ import Glibc
 import Testing
 
 /// Members who are hibernated at every moment.
-@Suite(.timeLimit(.minutes(5))) struct SleepTests {
+@Suite(.timeLimit(.minutes(15))) struct SleepTests {
     @Test func sleepersHearWithoutBeingWoken() throws {
         try withServer { server in
             let (ann, bob) = (try ChatClient(server.port), try ChatClient(server.port))

@@ -4,7 +4,7 @@ import NightbellSupervisor
 import Testing
 
 /// What a host sees of sockets that it parks.
-@Suite(.timeLimit(.minutes(1))) struct ParkingTests {
+@Suite(.timeLimit(.minutes(15))) struct ParkingTests {
     private static let state = Array("thirty-two bytes of a session ..".utf8)
 
     @Test func trafficIsToldAndEverythingComesBack() throws {

@@ -4,7 +4,7 @@ import NightbellSupervisor
 import Testing
 
 /// What is done for a parked socket without telling its host.
-@Suite(.timeLimit(.minutes(1))) struct ProfileTests {
+@Suite(.timeLimit(.minutes(15))) struct ProfileTests {
     /// A masked ping of a WebSocket client, with the payload `Hello`, and the server's answer.
     private static let ping: [UInt8] = [0x89, 0x85, 0, 0, 0, 0, 0x48, 0x65, 0x6C, 0x6C, 0x6F]
     private static let pong: [UInt8] = [0x8A, 0x05, 0x48, 0x65, 0x6C, 0x6C, 0x6F]

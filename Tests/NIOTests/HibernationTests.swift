@@ -7,7 +7,7 @@ import NightbellSupervisor
 import Testing
 
 /// Channels that are hibernated and come back.
-@Suite(.timeLimit(.minutes(2))) struct HibernationTests {
+@Suite(.timeLimit(.minutes(15))) struct HibernationTests {
     @Test func anIdleChannelIsHibernatedAndComesBackWithItsState() throws {
         let server = try LineServer()
         let client = try LineClient(server)

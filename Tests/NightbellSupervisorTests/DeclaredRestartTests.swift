@@ -7,7 +7,7 @@ import SwiftProtobuf
 import Testing
 
 /// What the supervisor that comes next makes of declared clients: those that still run, and those that were quit.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct DeclaredRestartTests {
+@Suite(.serialized, .timeLimit(.minutes(15))) struct DeclaredRestartTests {
     private let name = "org.example.phone"
     private let manifests: TemporaryDirectory
     private let state: TemporaryDirectory

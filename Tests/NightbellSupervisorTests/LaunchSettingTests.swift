@@ -8,7 +8,7 @@ import SwiftProtobuf
 import Testing
 
 /// What the launches of many clients have in common is kept once, for as long as one of them is there.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct LaunchSettingTests {
+@Suite(.serialized, .timeLimit(.minutes(15))) struct LaunchSettingTests {
     private func setting(_ level: Int, directory: String = "/") -> LaunchSetting {
         LaunchSetting(
             .init(

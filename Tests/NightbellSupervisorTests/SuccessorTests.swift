@@ -6,7 +6,7 @@ import SwiftProtobuf
 import Testing
 
 /// Clients that are there again before the supervisor has come to hear that they were gone.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct SuccessorTests {
+@Suite(.serialized, .timeLimit(.minutes(15))) struct SuccessorTests {
     private let name = "org.example.phone"
 
     /// What the supervisor hears first is the Hello of the next process, and then the end of the last.
