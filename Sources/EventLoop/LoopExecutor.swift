@@ -30,8 +30,17 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// Empty between turns; kept for its capacity.
     private var jobs: [UnownedJob] = []
 
+    /// When there was something that could not wait, of `BootClock`.
+    private var lastCrowd = Int64.min / 2
+
     /// A turn that knows so many events looks for no more.
     private static let enough = 1_024
+    /// Crowds that are not further apart belong together, in nanoseconds.
+    private static let succession: Int64 = 2_000_000
+    /// How long the next crowd is waited for, in milliseconds.
+    private static let moment: CInt = 1
+    /// No turn is kept waiting for longer, in nanoseconds.
+    private static let longestGathering: Int64 = 20_000_000
 
     package init() throws(LoopError) {
         do {
@@ -124,16 +133,25 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     /// Waits for something to happen; looks for more while there is more that cannot wait, until there is enough.
+    ///
+    /// When one crowd follows upon another, it waits a moment for the next: what a turn has to do for each event would keep
+    /// those who come meanwhile from their `early`, and it is none the later for having waited if there are many.
     private func gather(_ early: (_ ready: Ready) -> Bool, mayWait: Bool) throws(LoopError) {
-        var waits = mayWait
+        var timeout: CInt = mayWait ? -1 : 0
+        var began: Int64?
         while true {
             let known = unsafe gathering.pointee.count
-            try unsafe set.collect(into: gathering, waits: waits)
+            try unsafe set.collect(into: gathering, milliseconds: timeout)
             let count = unsafe gathering.pointee.count
             var isCrowd = false
             for index in known..<count where early(unsafe gathering.pointee[index]) { isCrowd = true }
             guard isCrowd, count < Self.enough else { break }
-            waits = false
+            let now = BootClock.now()
+            let start = began ?? now
+            began = start
+            timeout = now - lastCrowd < Self.succession ? Self.moment : 0
+            lastCrowd = now
+            guard now - start < Self.longestGathering else { break }
         }
         try askLibevent(early)
     }

@@ -68,11 +68,11 @@ package struct WatchSet: ~Copyable {
 
     /// Takes what has happened.
     ///
-    /// - Parameter waits: until something has, or a signal was caught.
+    /// - Parameter milliseconds: waits for so long, or until something has, or a signal was caught; -1: without end.
     borrowing func collect(
-        into gathering: UnsafeMutablePointer<Gathering>, waits: Bool
+        into gathering: UnsafeMutablePointer<Gathering>, milliseconds: CInt
     ) throws(LoopError) {
-        let count = unsafe epoll_wait(descriptor.rawValue, found, Self.capacity, waits ? -1 : 0)
+        let count = unsafe epoll_wait(descriptor.rawValue, found, Self.capacity, milliseconds)
         guard count >= 0 || errno == EINTR else {
             throw LoopError(code: .cannotRun, underlying: SystemError("epoll_wait"))
         }
