@@ -23,10 +23,10 @@ package struct SideTable<Element: Sendable>: Sendable {
     package mutating func insert(_ element: Element, at slot: UInt32) {
         if contains(slot) { return elements[Int(places[Int(slot)])] = element }
         // As in `SlotMap`: left to itself an array doubles.
-        places.grow(toHold: Int(slot) + 1)
+        places.makeRoom(for: Int(slot) + 1 - places.count)
         while places.count <= Int(slot) { places.append(Self.absent) }
-        elements.grow(toHold: elements.count + 1)
-        owners.grow(toHold: owners.count + 1)
+        elements.makeRoom()
+        owners.makeRoom()
         places[Int(slot)] = Int32(elements.count)
         elements.append(element)
         owners.append(slot)
@@ -62,10 +62,3 @@ package struct SideTable<Element: Sendable>: Sendable {
 }
 
 extension SideTable: Equatable where Element: Equatable {}
-
-extension Array {
-    /// Makes room for so many, and for an eighth more, if there is none.
-    mutating func grow(toHold count: Int) {
-        if count > capacity { reserveCapacity(count + Swift.max(8, count / 8)) }
-    }
-}

@@ -38,9 +38,9 @@ package struct DeadlineQueue: Sendable, Equatable {
             break
         case (nil, let instant?):
             // As in `SlotMap`: left to itself an array doubles.
-            positions.grow(toHold: Int(slot) + 1)
+            positions.makeRoom(for: Int(slot) + 1 - positions.count)
             while positions.count <= Int(slot) { positions.append(Self.absent) }
-            heap.grow(toHold: heap.count + 1)
+            heap.makeRoom()
             heap.append(Entry(instant: instant, slot: slot))
             positions[Int(slot)] = Int32(heap.count - 1)
             siftUp(heap.count - 1)
