@@ -5,7 +5,7 @@
 /// consumed, after its reply has been sent; anything else stays in the kernel, and wakes the owner. A profile
 /// that was judged with a reply that then could not be sent is to be put back to its value before.
 ///
-/// It is a value of at most 64 bytes; settings are shared by reference.
+/// It is a value of at most 48 bytes; settings are shared by reference.
 package struct Profile: Sendable {
     enum Conversation: Sendable {
         case sip(SIPProfile)

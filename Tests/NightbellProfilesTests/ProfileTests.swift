@@ -72,15 +72,15 @@ struct ProfileTests {
 
     @Test("A profile on a socket is small")
     func sizes() throws {
-        #expect(MemoryLayout<Profile>.size <= 64)
-        #expect(MemoryLayout<Profile>.stride <= 64)
-        #expect(MemoryLayout<SIPProfile>.size <= 56)
-        #expect(MemoryLayout<STUNProfile>.size <= 56)
-        #expect(MemoryLayout<XMPPProfile>.size <= 40)
+        #expect(MemoryLayout<Profile>.size <= 48)
+        #expect(MemoryLayout<Profile>.stride <= 48)
+        #expect(MemoryLayout<SIPProfile>.size <= 46)
+        #expect(MemoryLayout<STUNProfile>.size <= 46)
+        #expect(MemoryLayout<XMPPProfile>.size <= 32)
         #expect(MemoryLayout<WebSocketProfile>.size <= 24)
         #expect(MemoryLayout<MQTTProfile>.size <= 16)
         #expect(MemoryLayout<IRCProfile>.size <= 24)
-        #expect(MemoryLayout<IMAPProfile>.size <= 48)
+        #expect(MemoryLayout<IMAPProfile>.size <= 40)
         #expect(MemoryLayout<PatternProfile>.size <= 16)
         #expect(MemoryLayout<TCPProfile>.size == 8)
     }

@@ -16,8 +16,9 @@
 /// answer.
 package struct STUNProfile: ProtocolProfile {
     private let settings: STUNSettings
-    private let transport: Transport
     private var exchange = STUNExchange()
+    // Last, so that it needs no room of its own.
+    private let transport: Transport
 
     init(_ settings: STUNSettings, over transport: Transport) {
         self.settings = settings

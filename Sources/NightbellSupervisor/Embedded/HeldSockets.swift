@@ -14,7 +14,7 @@ struct HeldSockets {
     }
 
     /// Small enough that nothing large is left behind when it grows.
-    private static let chunkLength = 256
+    private static let chunkLength = 1_024
 
     private var chunks: [[Held]] = []
     private var states = StateStore()
