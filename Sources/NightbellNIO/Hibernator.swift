@@ -66,8 +66,9 @@ public final class Hibernator: Sendable {
         public var allowsRemoteHalfClosure = false
         /// A hibernated connection is woken within this time at the latest; nil: never.
         public var keepAlive: Duration?
-        /// Whether memory that pipelines have left is given back to the kernel when many of them have gone, at most once a
-        /// second (`malloc_trim`), and large blocks at once (`M_MMAP_THRESHOLD`, 128 KiB). Both are about the whole process.
+        /// Whether memory that pipelines have left is given back to the kernel (`malloc_trim`; a second after many of them
+        /// have gone, five seconds after a few), and large blocks at once (`M_MMAP_THRESHOLD`, 128 KiB). Both are about
+        /// the whole process.
         public var givesMemoryBack = true
         public var supervisor = EmbeddedSupervisor.Configuration()
 
@@ -109,10 +110,11 @@ public final class Hibernator: Sendable {
 
     /// What has been hibernated since memory was given back.
     private struct Leftovers: Sendable {
-        static let enough = 64
+        /// So many are a crowd: they do not wait for long.
+        static let many = 64
 
         var count = 0
-        var isScheduled = false
+        var task: Scheduled<Void>?
     }
 
     private struct WeakOwner: Sendable {
@@ -214,16 +216,14 @@ public final class Hibernator: Sendable {
     func didHibernate(on loop: any EventLoop) {
         count { $0.hibernated += 1 }
         guard configuration.givesMemoryBack else { return }
-        let isDue = inner.leftovers.withLock { leftovers in
+        inner.leftovers.withLock { leftovers in
             leftovers.count += 1
-            guard leftovers.count >= Leftovers.enough, !leftovers.isScheduled else { return false }
-            leftovers.isScheduled = true
-            return true
-        }
-        guard isDue else { return }
-        loop.scheduleTask(in: .seconds(1)) { [inner] in
-            inner.leftovers.withLock { $0 = Leftovers() }
-            clinux_release_free_memory()
+            guard leftovers.count == 1 || leftovers.count == Leftovers.many else { return }
+            leftovers.task?.cancel()
+            leftovers.task = loop.scheduleTask(in: .seconds(leftovers.count == 1 ? 5 : 1)) { [inner] in
+                inner.leftovers.withLock { $0 = Leftovers() }
+                clinux_release_free_memory()
+            }
         }
     }
 

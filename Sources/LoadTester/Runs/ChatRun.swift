@@ -86,11 +86,25 @@ struct ChatRun {
                 try side.join(upTo: min(count, max(settings.pairs.count, side.joined + settings.batch)))
             }
             try side.waitUntilAsleep(count)
-            try pause(nanoseconds: 300_000_000)
-            let figures = try ProcessFigures(side.server.process.id)
+            let figures = try settledFigures(side)
             results.populations.append(
                 .init(connections: count, bytes: figures.writtenBytes, slab: kernelSlabBytes()))
         }
+    }
+
+    /// What the server keeps: it gives back what it does not need up to five seconds later.
+    private func settledFigures(_ side: Side) throws -> ProcessFigures {
+        let calm: Int64 = side.isHibernated ? 6_000_000_000 : 300_000_000
+        let deadline = monotonicNow() + 5 * calm
+        var figures = try ProcessFigures(side.server.process.id)
+        var since = monotonicNow()
+        while monotonicNow() < min(since + calm, deadline) {
+            try pause(nanoseconds: 100_000_000)
+            let next = try ProcessFigures(side.server.process.id)
+            if next.writtenBytes != figures.writtenBytes { since = monotonicNow() }
+            figures = next
+        }
+        return figures
     }
 
     // MARK: Rounds
@@ -174,7 +188,7 @@ struct ChatRun {
 /// One of the two servers, and its clients.
 private final class Side {
     let name: String
-    private let isHibernated: Bool
+    let isHibernated: Bool
     let server: ChatServer
     let callers: Chatters
     let firstPair: Int
