@@ -1,7 +1,8 @@
 /// The names of all members of all rooms, each once in its room: 33 bytes for each member, and fewer than 11 to find it by.
 package struct Names {
     private static let width = Limits.nameBytes + 1
-    private static let pieceLength = 1_024
+    /// As in `Rows`.
+    private static let pieceLength = 8_192
     private static let none = UInt32.max
 
     /// The others of a room, in a list.
@@ -35,10 +36,14 @@ package struct Names {
     package mutating func insert(_ name: String, room: UInt32, first: inout UInt32?) -> UInt32 {
         let number = entries.insert(Entry(room: room, next: first ?? Self.none))
         first = number
-        if Int(number) / Self.pieceLength == texts.count {
-            texts.append([UInt8](repeating: 0, count: Self.width * Self.pieceLength))
-        }
         let (piece, start) = text(number)
+        if piece == texts.count {
+            texts.append([])
+            texts[piece].reserveCapacity(Self.width * Self.pieceLength)
+        }
+        if start == texts[piece].count {
+            texts[piece].append(contentsOf: repeatElement(0, count: Self.width))
+        }
         texts[piece][start] = UInt8(name.utf8.count)
         for (index, byte) in name.utf8.enumerated() { texts[piece][start + 1 + index] = byte }
         if entries.count * 4 > places.count * 3 { resize(max(64, places.count * 2)) }

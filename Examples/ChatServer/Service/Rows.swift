@@ -1,6 +1,7 @@
-/// Rows under small numbers, in pieces: nothing large is copied, or left behind half empty, as they become more.
+/// Rows under small numbers, in pieces: nothing large is copied, or left behind half empty, as they become more. A piece
+/// is so large that it lies in pages of its own, of which only those are there that have been used.
 package struct Rows<Row> {
-    private static var pieceLength: Int { 1_024 }
+    private static var pieceLength: Int { 8_192 }
 
     private var pieces: [[Row]] = []
     private var free: [UInt32] = []

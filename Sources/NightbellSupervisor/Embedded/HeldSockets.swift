@@ -13,8 +13,9 @@ struct HeldSockets {
         var stateLength: UInt32
     }
 
-    /// Small enough that nothing large is left behind when it grows.
-    private static let chunkLength = 1_024
+    /// So many that a chunk lies in pages of its own, of which only those are there that have been used, and that nothing
+    /// is copied when there are more.
+    private static let chunkLength = 16_384
 
     private var chunks: [[Held]] = []
     private var states = StateStore()
@@ -33,8 +34,10 @@ struct HeldSockets {
     ) {
         let (chunk, index) = position(of: slot)
         while chunk >= chunks.count {
-            chunks.append([Held](repeating: .none, count: Self.chunkLength))
+            chunks.append([])
+            chunks[chunks.count - 1].reserveCapacity(Self.chunkLength)
         }
+        while index >= chunks[chunk].count { chunks[chunk].append(.none) }
         let place = states.insert(state)
         chunks[chunk][index] = Held(
             descriptor: descriptor, statePlace: place, stateLength: UInt32(state.count))
