@@ -154,7 +154,7 @@ package struct SocketFacts: Sendable, Hashable {
         }
     }
 
-    private static func socketKind(of descriptor: CInt) -> Kind {
+    static func socketKind(of descriptor: CInt) -> Kind {
         let type = option(SO_TYPE, of: descriptor)
         let streams = CInt(SOCK_STREAM.rawValue)
         let datagrams = CInt(SOCK_DGRAM.rawValue)

@@ -11,6 +11,10 @@ package struct SocketOption: Sendable {
     }
 
     package static let sendBuffer = SocketOption(SOL_SOCKET, SO_SNDBUF)
+    package static let lowWaterMark = SocketOption(SOL_SOCKET, SO_RCVLOWAT)
+    package static let peekOffset = SocketOption(SOL_SOCKET, SO_PEEK_OFF)
+    /// `UDP_GRO` of linux/udp.h.
+    package static let joinsDatagrams = SocketOption(CInt(IPPROTO_UDP), 104)
     package static let keepAlive = SocketOption(SOL_SOCKET, SO_KEEPALIVE)
     package static let keepIdle = SocketOption(CInt(IPPROTO_TCP), TCP_KEEPIDLE)
     package static let keepInterval = SocketOption(CInt(IPPROTO_TCP), TCP_KEEPINTVL)

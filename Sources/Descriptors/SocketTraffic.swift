@@ -54,18 +54,13 @@ package enum SocketTraffic {
         }
     }
 
-    /// Copies the next datagram, and where it came from. An empty one is one, too.
+    /// Copies the next datagram, and which way it came. An empty one is one, too.
     package static func peekDatagram(
-        _ descriptor: CInt, into buffer: inout [UInt8], from sender: inout SocketAddress,
+        _ descriptor: CInt, into buffer: inout [UInt8], along route: inout DatagramRoute,
         isLocal: Bool = false
     ) -> Peeked {
         if isLocal, isAccompanied(descriptor, &buffer) { return .accompanied }
-        let flags = CInt(MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC)
-        let count = unsafe buffer.withUnsafeMutableBytes { bytes in
-            unsafe sender.withMutable { address, length in
-                unsafe recvfrom(descriptor, bytes.baseAddress, bytes.count, flags, address, length)
-            }
-        }
+        let count = route.peek(into: &buffer)
         return count < 0 ? failure : .bytes(count)
     }
 
@@ -93,20 +88,17 @@ package enum SocketTraffic {
         case failed(CInt)
     }
 
-    /// Sends to the peer, or to the address given.
-    package static func send(_ bytes: [UInt8], on descriptor: CInt, to address: SocketAddress? = nil) -> Sent
-    {
-        let flags = CInt(MSG_DONTWAIT | MSG_NOSIGNAL)
+    /// Sends to the peer.
+    package static func send(_ bytes: [UInt8], on descriptor: CInt) -> Sent {
         let count = unsafe bytes.withUnsafeBytes { bytes in
-            if let address {
-                unsafe address.withPointer { pointer, length in
-                    unsafe sendto(descriptor, bytes.baseAddress, bytes.count, flags, pointer, length)
-                }
-            } else {
-                unsafe Glibc.send(descriptor, bytes.baseAddress, bytes.count, flags)
-            }
+            unsafe Glibc.send(descriptor, bytes.baseAddress, bytes.count, CInt(MSG_DONTWAIT | MSG_NOSIGNAL))
         }
-        if count == bytes.count { return .all }
+        return sent(count, of: bytes.count)
+    }
+
+    /// What came of it, by what the system call has returned.
+    static func sent(_ count: Int, of all: Int) -> Sent {
+        if count == all { return .all }
         if count > 0 { return .part }
         return count == 0 || errno == EAGAIN || errno == EINTR || errno == ENOBUFS ? .nothing : .failed(errno)
     }
@@ -142,7 +134,10 @@ package struct SocketAddress: Sendable {
     private var storage = sockaddr_storage()
     private var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
 
-    package init() {}
+    init(_ storage: sockaddr_storage, length: socklen_t) {
+        self.storage = storage
+        self.length = length
+    }
 
     /// The peer of a connected socket.
     package init?(peerOf descriptor: CInt) {
@@ -151,9 +146,6 @@ package struct SocketAddress: Sendable {
         }
         guard result == 0 else { return nil }
     }
-
-    /// Nil: the sender has none.
-    package var ifKnown: SocketAddress? { length == 0 ? nil : self }
 
     package enum Internet: Sendable, Hashable {
         case v4(UInt32, port: UInt16)
@@ -194,12 +186,6 @@ package struct SocketAddress: Sendable {
             let address = unsafe bytes.assumingMemoryBound(to: sockaddr.self)
             guard let base = address.baseAddress else { preconditionFailure("storage has an address") }
             return unsafe body(base, &length)
-        }
-    }
-
-    fileprivate func withPointer<Result>(_ body: (UnsafePointer<sockaddr>?, socklen_t) -> Result) -> Result {
-        unsafe withUnsafeBytes(of: storage) { bytes in
-            unsafe body(bytes.assumingMemoryBound(to: sockaddr.self).baseAddress, length)
         }
     }
 }

@@ -1,5 +1,5 @@
 import CLinux
-package import Descriptors
+import Descriptors
 import Glibc
 
 /// The table of identifiers on disk. It is changed and written by a thread of its own, which exists only while there is

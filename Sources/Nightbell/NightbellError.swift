@@ -82,7 +82,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case invalidProfile
         /// A profile that needs to see messages, for a connection that is encrypted.
         case opaqueSocket
-        /// A profile for streams on a datagram socket, or on what is no socket.
+        /// A profile for streams on a datagram socket, or on what is no socket, or none in which the supervisor may speak
+        /// in the client's name; the message says which.
         case profileNotForThis
 
         // Between this library and the supervisor.

@@ -243,7 +243,7 @@ extension Supervisor {
             let error = WireError(.invalidArgument, "a name has at most \(Self.longestName) bytes")
             return answer(connection, request, .error(error))
         }
-        switch inspectOffered(handOver) {
+        switch inspectOffered(handOver, uid: connection.credentials.uid) {
         case .success(let offers):
             let key = RequestKey(connection: connection.key, request: request, isRepeated: isRepeated)
             feed(.message(.handOver(offers), from: client.id, key))
@@ -256,7 +256,9 @@ extension Supervisor {
     }
 
     /// Looks at the descriptors in the packet.
-    private func inspectOffered(_ handOver: WireHandOver) -> Result<[SocketOffer], InvalidMessage> {
+    private func inspectOffered(
+        _ handOver: WireHandOver, uid: uid_t
+    ) -> Result<[SocketOffer], InvalidMessage> {
         let descriptors = packet.descriptorNumbers
         let facts: [SocketFacts.Brief?]
         do {
@@ -275,7 +277,9 @@ extension Supervisor {
             offered.names.append(socket.name)
             var offer = SocketOffer(tag: tag, facts)
             offer.survives = socket.survives
-            if socket.hasProfile { inspectProfile(of: socket, descriptors[index], &offer, at: index) }
+            if socket.hasProfile {
+                inspectProfile(of: socket, descriptors[index], &offer, uid: uid, at: index)
+            }
             offers.append(offer)
         }
         return .success(offers)

@@ -425,7 +425,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// a profile that needs to see messages, for a connection that is encrypted
   case opaqueSocket // = 57
 
-  /// a profile for streams and a datagram socket, or no socket at all
+  /// a profile for other sockets, or none that may be spoken on for the client
   case profileNotForThis // = 58
   case UNRECOGNIZED(Int)
 

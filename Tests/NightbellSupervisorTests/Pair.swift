@@ -53,6 +53,62 @@ final class Pair {
         return Pair(near: near, far: far)
     }
 
+    /// `near` is bound to one address, and `far` is connected to the same port of another.
+    static func udp(bound: String, asked: String) throws -> Pair {
+        let isV6 = bound.contains(":")
+        let near = socket(isV6 ? AF_INET6 : AF_INET, kind(SOCK_DGRAM), 0)
+        guard try withAddress(bound, port: 0, { bind(near, $0, $1) }) == 0 else { throw failure("bind") }
+        let far = socket(asked.contains(":") ? AF_INET6 : AF_INET, kind(SOCK_DGRAM), 0)
+        let pair = Pair(near: near, far: far)
+        let connected = try withAddress(asked, port: try port(of: near)) { connect(far, $0, $1) }
+        guard connected == 0 else { throw failure("connect") }
+        return pair
+    }
+
+    /// From now on what is sent goes to that socket of the loopback interface.
+    func pointFar(at socket: Int32) throws {
+        let port = try Self.port(of: socket)
+        let connected = try Self.withAddress("127.0.0.1", port: port) { connect(far, $0, $1) }
+        guard connected == 0 else { throw Self.failure("connect") }
+    }
+
+    func connectNear() throws {
+        let port = try Self.port(of: far)
+        let connected = try Self.withAddress("127.0.0.1", port: port) { connect(near, $0, $1) }
+        guard connected == 0 else { throw Self.failure("connect") }
+    }
+
+    private static func port(of socket: Int32) throws -> in_port_t {
+        var storage = sockaddr_storage()
+        var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        let named = withUnsafeMutableBytes(of: &storage) {
+            getsockname(socket, $0.assumingMemoryBound(to: sockaddr.self).baseAddress, &length)
+        }
+        guard named == 0 else { throw failure("getsockname") }
+        // It lies in the same place for both families.
+        return withUnsafeBytes(of: storage) { $0.loadUnaligned(as: sockaddr_in.self).sin_port }
+    }
+
+    /// - Parameter port: in network order.
+    private static func withAddress(
+        _ text: String, port: in_port_t, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32
+    ) throws -> Int32 {
+        guard text.contains(":") else {
+            var address = sockaddr_in()
+            (address.sin_family, address.sin_port) = (sa_family_t(AF_INET), port)
+            guard inet_pton(AF_INET, text, &address.sin_addr) == 1 else { throw failure("inet_pton") }
+            return withAddress(address, body)
+        }
+        var address = sockaddr_in6()
+        (address.sin6_family, address.sin6_port) = (sa_family_t(AF_INET6), port)
+        guard inet_pton(AF_INET6, text, &address.sin6_addr) == 1 else { throw failure("inet_pton") }
+        return withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                body($0, socklen_t(MemoryLayout<sockaddr_in6>.size))
+            }
+        }
+    }
+
     static func listener() throws -> (descriptor: Int32, address: sockaddr_in) {
         let (descriptor, address) = try bound(SOCK_STREAM)
         guard listen(descriptor, 16) == 0 else { throw failure("listen") }

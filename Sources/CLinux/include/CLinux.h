@@ -2,6 +2,7 @@
 // without a declaration. Everything else is called from Swift directly.
 #pragma once
 
+#include "CDatagram.h"
 #include "CLaunch.h"
 #include "CProcess.h"
 

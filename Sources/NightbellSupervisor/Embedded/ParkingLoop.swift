@@ -102,6 +102,9 @@ final class ParkingLoop: @unchecked Sendable {
             guard facts.isSocket, !facts.isListening else {
                 throw EmbeddedError(.profile, "a profile is for a socket that is connected")
             }
+            if case .nobody(let obstacle) = SpokenFor(socket) {
+                throw EmbeddedError(.profile, "\(obstacle)")
+            }
             if case .tcp = profile.settings, TCPKeepAlive(of: socket) == nil {
                 throw EmbeddedError(.profile, "the profile tcp: not a TCP connection")
             }

@@ -31,7 +31,7 @@ struct OffloadEngine {
     /// Looks at what there is in a socket, and deals with the noise.
     ///
     /// - Parameters:
-    ///   - peer: the other end of a stream.
+    ///   - peer: the other end, if the socket is connected and it has an address.
     ///   - isLocal: whether it `mayCarryDescriptors`. What these come with is for the owner.
     ///   - allowance: how many pieces of noise are dealt with at most.
     mutating func look(
@@ -50,7 +50,7 @@ struct OffloadEngine {
             case .datagram:
                 let isEnded = conditions.contains(.peerClosed)
                 judgeDatagrams(
-                    descriptor, &profile, isLocal: isLocal, isEnded: isEnded, allowance, &judgement)
+                    descriptor, &profile, peer, isLocal: isLocal, isEnded: isEnded, allowance, &judgement)
             }
             switch judgement.rest {
             case .nothing, .partial:
@@ -175,14 +175,16 @@ struct OffloadEngine {
     }
 
     private mutating func judgeDatagrams(
-        _ descriptor: CInt, _ profile: inout Profile, isLocal: Bool, isEnded: Bool, _ allowance: Int,
-        _ judgement: inout Judgement
+        _ descriptor: CInt, _ profile: inout Profile, _ peer: Endpoint?, isLocal: Bool, isEnded: Bool,
+        _ allowance: Int, _ judgement: inout Judgement
     ) {
         var allowance = allowance
-        var sender = SocketAddress()
+        // What is not connected may have been asked at any of its addresses, and answers from there.
+        var route = DatagramRoute(of: descriptor, namesDestinations: peer == nil && !isLocal)
+        defer { route.restore() }
         while true {
             let peeked = SocketTraffic.peekDatagram(
-                descriptor, into: &buffer, from: &sender, isLocal: isLocal)
+                descriptor, into: &buffer, along: &route, isLocal: isLocal)
             switch peeked {
             case .nothing, .end:
                 return
@@ -196,12 +198,15 @@ struct OffloadEngine {
             case .bytes(let count):
                 guard allowance > 0 else { return judgement.rest = .noise }
                 guard count <= buffer.count else { return judgement.rest = .significant(.readable) }
+                // It was there before the socket was connected.
+                let sender = Endpoint(route.sender)
+                if let peer, peer != sender { return judgement.rest = .significant(.readable) }
                 let former = profile
                 guard let noise = judgeDatagram(count, &profile, sender) else {
                     return judgement.rest = .significant(.readable)
                 }
                 if !output.isEmpty {
-                    switch SocketTraffic.send(output, on: descriptor, to: sender.ifKnown) {
+                    switch isLocal ? SocketTraffic.send(output, on: descriptor) : route.answer(output) {
                     case .all:
                         break
                     case .part, .nothing, .failed:
@@ -220,13 +225,13 @@ struct OffloadEngine {
 
     /// nil: it is for the owner.
     private mutating func judgeDatagram(
-        _ count: Int, _ profile: inout Profile, _ sender: SocketAddress
+        _ count: Int, _ profile: inout Profile, _ sender: Endpoint?
     ) -> Noise? {
         var output: [UInt8] = []
         swap(&output, &self.output)
         defer { swap(&output, &self.output) }
         output.removeAll(keepingCapacity: true)
-        let circumstances = Circumstances(random: random.next(), peer: Endpoint(sender))
+        let circumstances = Circumstances(random: random.next(), peer: sender)
         let verdict = profile.judge(buffer.span.extracting(0..<count), circumstances, replies: &output)
         switch verdict {
         case .noise(_, let noise): return noise

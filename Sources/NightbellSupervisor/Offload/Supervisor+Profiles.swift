@@ -1,4 +1,5 @@
 import Descriptors
+import Glibc
 import Logging
 import NightbellCore
 import NightbellProfiles
@@ -11,10 +12,17 @@ extension Supervisor {
     private static let longestProfile = 4_096
 
     /// Whether the profile that comes with a socket fits; it does not have to be right for the core to say no.
+    ///
+    /// - Parameter uid: the owner's.
     func inspectProfile(
-        of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer, at index: Int
+        of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer, uid: uid_t,
+        at index: Int
     ) {
         guard offer.tag == .voip, offer.isSocket, !offer.isListening else {
+            return offer.profileRefusal = .profileNotForThis
+        }
+        if let problem = obstacle(to: descriptor, uid) {
+            offered.note(problem: problem, at: index)
             return offer.profileRefusal = .profileNotForThis
         }
         let transport: Transport = offer.isStream ? .stream : .datagram
@@ -47,6 +55,16 @@ extension Supervisor {
             offer.profileRefusal = .invalidProfile
         } catch {
             offer.profileRefusal = .invalidProfile
+        }
+    }
+
+    /// Why the supervisor must not speak on a socket in its owner's name, if that is so. Its own rights may be greater.
+    private func obstacle(to descriptor: CInt, _ uid: uid_t) -> String? {
+        switch SpokenFor(descriptor) {
+        case .anybody: nil
+        case .sameUser where uid == geteuid(): nil
+        case .sameUser: "profiles on Unix sockets are for clients of the supervisor's own user"
+        case .nobody(let obstacle): obstacle.description
         }
     }
 

@@ -44,6 +44,43 @@ import Testing
         try scene.stop()
     }
 
+    /// Whoever has asked one address of several takes no answer from another, above all if its socket is connected.
+    @Test(arguments: [("0.0.0.0", "127.0.0.2"), ("::", "127.0.0.3"), ("::", "::1")])
+    func answerComesFromTheAddressThatWasAsked(bound: String, asked: String) throws {
+        let pair = try Pair.udp(bound: bound, asked: asked)
+        let scene = try OffloadScene(pair, .sip)
+        try scene.sleep()
+        for _ in 0..<2 {
+            try scene.pair.send(Self.options)
+            #expect(try scene.heardText(14) == "SIP/2.0 200 OK")
+        }
+        try scene.reaches("answered") { $0.answered == 2 }
+        // Its owner finds the socket as it was.
+        let isV6 = bound.contains(":")
+        var (value, length): (CInt, socklen_t) = (-1, 4)
+        let result = getsockopt(
+            pair.near, CInt(isV6 ? IPPROTO_IPV6 : IPPROTO_IP), isV6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &value,
+            &length)
+        #expect(result == 0 && value == 0)
+        try scene.stop()
+    }
+
+    /// It came while anybody could send to the socket, and is not for the connection.
+    @Test func datagramOfSomebodyElseThanThePeerWakes() throws {
+        let pair = try Pair.udp(connected: false)
+        let stranger = try Pair.udp(bound: "127.0.0.1", asked: "127.0.0.1")
+        try stranger.pointFar(at: pair.near)
+        try stranger.send(Self.options)
+        #expect(Poll.wait(pair.near, for: .readable, timeoutMilliseconds: 10_000) == .readable)
+        try pair.connectNear()
+        let scene = try OffloadScene(pair, .sip)
+        try scene.client.goToSleep()
+        #expect(try scene.client.wake().sockets[0].readable)
+        #expect(try scene.counters().answered == 0)
+        #expect(pair.received().hasPrefix("OPTIONS"))
+        try scene.stop()
+    }
+
     @Test func firstSignificantOneWakesWithAllOfThemInOrder() throws {
         let scene = try OffloadScene(try .udp(connected: true), .sip)
         try scene.sleep()
