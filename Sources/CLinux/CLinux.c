@@ -1,7 +1,10 @@
 // Almost everything is inline in the header.
 #include "CLinux.h"
 
+#include <errno.h>
 #include <malloc.h>
+#include <stdio.h>
+#include <sys/vfs.h>
 
 // Its constants would be ambiguous with those of sys/stat.h if the header showed both to Swift.
 #include <linux/stat.h>
@@ -11,6 +14,27 @@ int clinux_file_type(int fd) {
     struct statx status;
     long result = syscall(SYS_statx, fd, "", at_empty_path | at_statx_dont_sync, STATX_TYPE, &status);
     return result == 0 ? (status.stx_mode & S_IFMT) : -1;
+}
+
+int clinux_open_file_of_kernel(const char *path, int flags) {
+    enum { path_only = 010000000, proc_magic = 0x9fa0, cgroup2_magic = 0x63677270 };
+    int place = open(path, path_only | O_CLOEXEC);
+    if (place < 0) return -1;
+    struct statfs system;
+    int result = fstatfs(place, &system);
+    if (result == 0 && system.f_type != proc_magic && system.f_type != cgroup2_magic) {
+        errno = EMEDIUMTYPE;
+        result = -1;
+    }
+    if (result == 0) {
+        char same[32];
+        snprintf(same, sizeof same, "/proc/self/fd/%d", place);
+        result = open(same, flags | O_CLOEXEC);
+    }
+    int code = errno;
+    close(place);
+    errno = code;
+    return result;
 }
 
 // From linux/fcntl.h and linux/memfd.h, of which older distributions have too little.

@@ -33,8 +33,10 @@ package struct PressureTrigger: ~Copyable, Sendable {
     /// Why there is no trigger.
     package struct Unavailable: Error, Sendable, Hashable, CustomStringConvertible {
         package enum Reason: Sendable, Hashable {
-            /// This kernel has none, it was started without, or the file is none of it.
+            /// This kernel has none, or it was started without.
             case missing
+            /// What is there is no file of the kernel's about pressure. Nothing was done to it.
+            case anotherFile
             /// We may not.
             case notPermitted
             /// The kernel takes no such threshold from us.
@@ -67,7 +69,7 @@ package struct PressureTrigger: ~Copyable, Sendable {
     }
 
     private init(_ path: String, _ threshold: Threshold) throws(SystemError) {
-        let trigger = try OwnedDescriptor(opening: path, O_RDWR | O_NONBLOCK | O_NOCTTY)
+        let trigger = try Self.open(path)
         let event = OwnedDescriptor(
             adopting: try systemCall("epoll_create1") { epoll_create1(CInt(EPOLL_CLOEXEC)) })
         let line = Array("\(threshold.share) \(threshold.stall.us) \(threshold.window.us)\0".utf8)
@@ -80,6 +82,21 @@ package struct PressureTrigger: ~Copyable, Sendable {
         self.trigger = trigger
         self.event = event
     }
+
+    /// Whatever else lies there must not be written to, and devices and pipes not even be opened.
+    private static func open(_ path: String) throws(SystemError) -> OwnedDescriptor {
+        let flags = O_RDWR | O_NONBLOCK | O_NOCTTY
+        let file = OwnedDescriptor(
+            adopting: try systemCall("open") { unsafe clinux_open_file_of_kernel(path, flags) })
+        let beginning = Array("some avg10=".utf8)
+        var text = [UInt8](repeating: 0, count: beginning.count)
+        let source = file.rawValue
+        let count = try systemCall("read") { CInt(clamping: unsafe read(source, &text, text.count)) }
+        guard count == beginning.count, text == beginning else { throw notPressure }
+        return file
+    }
+
+    private static var notPressure: SystemError { SystemError(code: EMEDIUMTYPE, call: "read") }
 
     /// Readable when the threshold was reached; `clear` makes it unreadable until it is again.
     package var rawValue: CInt { event.rawValue }
@@ -95,10 +112,14 @@ extension PressureTrigger.Unavailable {
     fileprivate init(_ error: SystemError, _ path: String, _ threshold: PressureTrigger.Threshold) {
         code = error.code
         switch error.code {
-        case ENOENT, EOPNOTSUPP, ENXIO, EISDIR, ENOTDIR:
+        case ENOENT, EOPNOTSUPP, ENXIO, ENOTDIR:
             reason = .missing
             description =
                 "\(path) is not there: the kernel tells nothing of memory pressure (CONFIG_PSI, psi=1)"
+        case EMEDIUMTYPE, EISDIR:
+            reason = .anotherFile
+            description =
+                "\(path) is no file in which the kernel tells of pressure, such as \(PressureTrigger.machineFile)"
         case EACCES, EPERM, EROFS:
             reason = .notPermitted
             description = "\(path) may not be used: \(SystemError.message(for: error.code))"

@@ -53,10 +53,25 @@ struct TriggerTests {
         for child in busy { child.end() }
     }
 
+    @Test("What is no such file is left as it is")
+    func anotherFile() throws {
+        let directory = try TemporaryDirectory()
+        let victim = directory.file("victim")
+        let text = "some avg10=0.00, says somebody who is not the kernel\n"
+        try text.write(toFile: victim, atomically: false, encoding: .utf8)
+        let pipe = directory.file("pipe")
+        try #require(mkfifo(pipe, 0o600) == 0)
+        for path in [victim, pipe, directory.path, "/dev/null", "/proc", "/proc/self/comm", "/proc/uptime"] {
+            let error = try #require(unavailable(path), "\(path)")
+            #expect(error.reason == .anotherFile && error.description.contains("no file in which"), "\(path)")
+        }
+        #expect(try String(contentsOfFile: victim, encoding: .utf8) == text)
+        #expect(unavailable(victim + "/memory")?.reason == .missing)
+    }
+
     @Test("Without it, the reason is told")
     func missing() throws {
         #expect(unavailable("/nonexistent/memory")?.reason == .missing)
-        #expect(unavailable("/proc")?.reason == .missing)
         #expect(unavailable("/nonexistent/memory")?.description.contains("CONFIG_PSI") == true)
     }
 

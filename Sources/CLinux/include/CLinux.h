@@ -80,6 +80,10 @@ static inline int clinux_accept(int fd) {
 // never answer. -1 and errno on failure.
 int clinux_file_type(int fd);
 
+// Opens a file of procfs or cgroup2, close-on-exec: a descriptor, or -1 and errno. EMEDIUMTYPE: it lies elsewhere, and was
+// not opened, which some devices take for an order.
+int clinux_open_file_of_kernel(const char *path, int flags);
+
 // For as long as the process lives, has each large block of the heap be a mapping of its own, so that an array that grew
 // leaves nothing behind (left alone, the heap keeps such blocks after the first was freed); and has threads that come and
 // go share one heap, where what one has left is of use to the others.
