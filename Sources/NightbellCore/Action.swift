@@ -191,7 +191,7 @@ public enum Action: Sendable, Equatable {
     case keepState(ClientID)
     case dropState(ClientID)
     /// Forget the client: thaw what still runs, close its connection.
-    case forget(ClientID, ClientIdentifier)
+    case forget(ClientID, ClientIdentifier, UserID)
     case trace(ClientID, Trace)
 }
 

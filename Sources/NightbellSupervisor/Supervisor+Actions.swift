@@ -60,12 +60,10 @@ extension Supervisor {
             thaw(client)
         case .kill(let client, let reason):
             kill(client, reason)
-        case .forget(let client, let identifier):
+        case .forget(let client, let identifier, let user):
             detach(client)
             forget(client, identifier)
-            if let user = supervision.user(of: client) ?? connection(of: client)?.credentials.uid {
-                unsafe earlyWaker.remove(client.slot, user: user)
-            }
+            unsafe earlyWaker.remove(client.slot, user: user)
             if let connection = connection(of: client) { closeConnection(connection) }
         case .park(let client):
             park(client)
@@ -80,7 +78,7 @@ extension Supervisor {
         case .dropState(let client):
             dropState(client)
         case .trace(let client, let trace):
-            note(trace, of: client)
+            note(trace, of: client, work)
         }
     }
 
@@ -282,7 +280,6 @@ extension Supervisor {
         }
     }
 
-    /// The core has forgotten who is gone before its last traces are told; the connection has not.
     func identifier(of client: ClientID) -> String {
         supervision.identifier(of: client)?.description ?? connection(of: client)?.client?.identifier
             ?? Self.text(of: client)

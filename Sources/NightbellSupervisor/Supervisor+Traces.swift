@@ -5,18 +5,34 @@ import NightbellWire
 
 /// What happens, told to the log and to those who watch.
 extension Supervisor {
-    func note(_ trace: Trace, of client: ClientID) {
-        if trace.level >= logger.logLevel {
-            logger.log(level: trace.level, "\(identifier(of: client)): \(trace.kind) \(trace.detail)")
+    /// - Parameter work: what the trace is a part of.
+    func note(_ trace: Trace, of client: ClientID, _ work: ActionBuffer) {
+        if trace.level >= logger.logLevel || watchers > 0 {
+            let (identifier, user) = identity(of: client, work)
+            if trace.level >= logger.logLevel {
+                logger.log(level: trace.level, "\(identifier): \(trace.kind) \(trace.detail)")
+            }
+            if watchers > 0 { tellWatchers(trace, of: client, identifier, user) }
         }
         if case .state(let from, let to) = trace {
             if to == .suspended { warnOfLocks(client) }
             if pageOut != nil { pageOut(client, from, to) }
         }
-        if watchers > 0 { tellWatchers(trace, of: client, identifier(of: client)) }
     }
 
-    /// Who sleeps with a lock held keeps others waiting for as long as it sleeps. Anybody can make the kernel's list
+    /// The core has forgotten who is gone before its last traces are told, and says who it was in the end.
+    private func identity(
+        of client: ClientID, _ work: ActionBuffer
+    ) -> (identifier: String, user: UserID?) {
+        if let identifier = supervision.identifier(of: client) {
+            return (identifier.description, supervision.user(of: client))
+        }
+        for case .forget(let gone, let identifier, let user) in work.actions where gone == client {
+            return (identifier.description, user)
+        }
+        return (identifier(of: client), connection(of: client)?.credentials.uid)
+    }
+
     /// Who sleeps with a lock held keeps others waiting for as long as it sleeps. To look takes some hundred
     /// microseconds, in which nobody is woken: so it is not done for each sleep, but once in a second at the most.
     private func warnOfLocks(_ client: ClientID) {
@@ -29,14 +45,15 @@ extension Supervisor {
         logger.warning("\(record.identifier) sleeps with \(locks) file locks held")
     }
 
-    private func tellWatchers(_ trace: Trace, of client: ClientID, _ identifier: String) {
+    private func tellWatchers(
+        _ trace: Trace, of client: ClientID, _ identifier: String, _ user: UserID?
+    ) {
         var event = WireWatchEvent()
         event.atUnixNs = WallClock.now()
         event.identifier = identifier
         event.kind = trace.kind
         event.detail = trace.detail
         event.state = supervision.state(of: client).wire
-        let user = supervision.user(of: client) ?? connection(of: client)?.credentials.uid
         for connection in connections.all {
             guard case .watcher(let wanted) = connection.role, wanted.isEmpty || wanted == identifier,
                 isAdministrator(connection) || connection.credentials.uid == user

@@ -121,7 +121,7 @@ package enum Wording {
         case .declared(let client): "\(name(client)) is declared"
         case .keepState(let client): "keep the state of \(name(client))"
         case .dropState(let client): "drop the state of \(name(client))"
-        case .forget(let client, _): "forget \(name(client))"
+        case .forget(let client, _, _): "forget \(name(client))"
         case .trace(let client, .state(let old, let new)): "\(name(client)): \(old) → \(new)"
         case .trace(let client, .overran(let step)): "\(name(client)) overran: \(step)"
         case .trace: nil

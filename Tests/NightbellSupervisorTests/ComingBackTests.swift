@@ -135,8 +135,20 @@ import Testing
             #expect(try process.event("restored").hasSuffix(crash == 1 ? "state=poison" : "state="))
             #expect(try supervisor.show(name)?.launchesInRow == UInt64(crash))
         }
+        let watcher = try WireClient(supervisor)
+        var watch = WireWatch()
+        watch.identifier = name
+        #expect(try watcher.ask(.watch(watch)) == .done(WireDone()))
         kill(process.pid, SIGKILL)
         try supervisor.forgets(name)
+        // The core has forgotten its name by then; whoever watches it by name is told the end all the same.
+        for kind in ["crashed", "gave up", "gone"] {
+            let event = try watcher.notice { body -> WireWatchEvent? in
+                guard case .watchEvent(let event) = body, event.kind == kind else { return nil }
+                return event
+            }
+            #expect(event.identifier == name)
+        }
         #expect(isClosed(peer))
         #expect(actor.staysAway())
         try supervisor.stop()

@@ -118,7 +118,7 @@ extension Supervision {
         deadlines.set(client.slot, to: nil)
         actions.append(.trace(client, .gone))
         let identifier = owners.identifier(at: clients[client.id].owner)
-        actions.append(.forget(client, identifier))
+        actions.append(.forget(client, identifier, clients[client.id].user))
         guard let removed = clients.remove(client.id) else { return }
         users[removed.user]?.stateBytes -= Int(removed.launches.stateBytes)
         inherited[client] = nil

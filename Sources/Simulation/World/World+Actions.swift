@@ -66,7 +66,7 @@ extension World {
         case .kill(let id, let reason):
             mix(12, id.rawValue)
             kill(id, reason)
-        case .forget(let id, _):
+        case .forget(let id, _, _):
             mix(13, id.rawValue)
             forget(id)
         case .park(let id):

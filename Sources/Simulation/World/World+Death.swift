@@ -74,7 +74,7 @@ extension World {
         case .close(let token):
             held.sockets[token] = nil
             held.offloads[token] = nil
-        case .forget(let id, let identifier):
+        case .forget(let id, let identifier, _):
             if held.clients[id] != nil { keepOwner(of: identifier) }
             held.clients[id] = nil
             held.gone = core.figuresOfGone
