@@ -249,7 +249,10 @@ package final class Keeper {
 
     func replace(_ worker: WorkerProcess, _ how: String) {
         let verdict = policy.noteDeath(servedFor: worker.readyAt.map { BootClock.now() - $0 })
-        hooks.log(.error, "the worker, pid \(worker.process.pid), ended by \(how): another takes its place")
+        let reason = worker.failure.map { " (\($0.text))" } ?? ""
+        hooks.log(
+            .error, "the worker, pid \(worker.process.pid), ended by \(how)\(reason): another takes its place"
+        )
         if verdict.thaws, !hasServed {
             failure = "the worker ended by \(how) before it served, again and again"
             exitCode = EX_SOFTWARE

@@ -52,7 +52,7 @@ extension Supervisor {
                 let error = WireError(.tooManyConnections, "this user has as many connections as it may")
                 return refuse(socket, error)
             }
-            guard hasDescriptors(for: credentials, 1) else {
+            guard hasDescriptors(for: credentials, 1, leaving: .replacement) else {
                 let error = WireError(
                     .outOfDescriptors, "the supervisor has no descriptor left for this user")
                 return refuse(socket, error)
@@ -66,15 +66,26 @@ extension Supervisor {
         }
     }
 
-    /// Whether so many more descriptors may be taken for a user. The last eighth (at most 1,024) is kept for what
-    /// the supervisor itself needs to suspend and to look, and for those who administrate it.
-    func hasDescriptors(for credentials: PeerCredentials, _ count: Int) -> Bool {
-        guard credentials.uid != 0, credentials.uid != geteuid() else { return true }
+    /// What must still be there after descriptors were taken.
+    enum Reserve: Int {
+        case nothing = 0
+        /// A worker that takes this one's place needs a few more than this one has.
+        case replacement = 4
+        /// And somebody who looks after it, too.
+        case administration = 8
+    }
+
+    /// Whether so many more descriptors may be taken for a user. An eighth of all (at most 1,024) is kept for what the
+    /// supervisor itself needs to suspend and to look, for its own user and root.
+    func hasDescriptors(for credentials: PeerCredentials, _ count: Int, leaving reserve: Reserve) -> Bool {
         // A client has its connection, its process and a way to stop it; there are some of our own.
         let pages = unsafe earlyWaker.pageCount
         let clients = connections.count + 3 * clientProcesses.count + supervision.socketCount
         let inUse = clients + pages + ForeignDescriptor.pendingCount + 16
-        return inUse + count + min(1_024, descriptorLimit / 8) <= descriptorLimit
+        let isOwn = credentials.uid == 0 || credentials.uid == geteuid()
+        let kept = isOwn ? reserve : .administration
+        let forOthers = isOwn ? 0 : min(1_024, descriptorLimit / 8)
+        return inUse + count + kept.rawValue + forOthers <= descriptorLimit
     }
 
     static func currentDescriptorLimit() -> Int {

@@ -24,7 +24,7 @@ extension Supervisor {
             guard connections[connection.key] === connection, connection.listing == nil, !connection.isHungUp
             else { return }
             // What does not fit into our table the kernel would close on this thread, however long that takes.
-            if !hasDescriptors(for: connection.credentials, 0),
+            if !hasDescriptors(for: connection.credentials, 0, leaving: .nothing),
                 connection.socket.nextPacketCarriesDescriptors()
             {
                 let error = WireError(
@@ -179,6 +179,9 @@ extension Supervisor {
         guard case .stranger = connection.role else {
             return refusal(.alreadyRegistered, "this connection said Hello, or watches, already")
         }
+        guard hasDescriptors(for: connection.credentials, 3, leaving: .administration) else {
+            return refusal(.outOfDescriptors, "the supervisor has no descriptor left for this user")
+        }
         guard hello.version == 1 else {
             return refusal(.unsupportedVersion, "this supervisor speaks version 1 of the protocol")
         }
@@ -228,7 +231,8 @@ extension Supervisor {
             let error = WireError(.malformedPacket, "one descriptor for each socket")
             return breach(connection, error, request: request)
         }
-        guard hasDescriptors(for: connection.credentials, handOver.sockets.count) else {
+        let count = handOver.sockets.count
+        guard hasDescriptors(for: connection.credentials, count, leaving: .administration) else {
             let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left for this user")
             let pending = ForeignDescriptor.pendingCount
             packet.discardDescriptors()

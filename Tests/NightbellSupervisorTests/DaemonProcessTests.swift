@@ -112,9 +112,37 @@ import Testing
         withExtendedLifetime(pair) {}
     }
 
+    /// Whoever fills the table, be it root: a worker that dies then must not be the last.
+    @Test(arguments: [31, 64, 400]) func workerIsReplacedThoughDescriptorsAreUsedUp(limit: Int) throws {
+        let daemon = try DaemonProcess(suspension: "signal", before: "ulimit -n \(limit)")
+        let client = try WireClient(path: daemon.socketPath)
+        try client.hello("org.example.phone")
+        let device = try EventDescriptor()
+        var count: UInt64 = 0
+        while true {
+            do {
+                _ = try client.handOver(device.rawValue, .device)
+                count += 1
+            } catch let error as WireError {
+                #expect(error.code == .outOfDescriptors)
+                break
+            }
+        }
+        #expect(count > 0)
+        // There is room for whoever looks after it.
+        let worker = try daemon.worker()
+        #expect(try WireClient(path: daemon.socketPath).status().sockets == count)
+        kill(worker, SIGKILL)
+        let isBack = eventually {
+            guard let status = try? WireClient(path: daemon.socketPath).status() else { return false }
+            return status.sockets == count
+        }
+        #expect(isBack)
+    }
+
     /// As many as the documentation says.
-    @Test func twentyThreeDescriptorsAreEnoughForOne() throws {
-        let daemon = try DaemonProcess(suspension: "signal", before: "ulimit -n 23")
+    @Test func thirtyOneDescriptorsAreEnoughForOne() throws {
+        let daemon = try DaemonProcess(suspension: "signal", before: "ulimit -n 31")
         let puppet = try PuppetProcess(path: daemon.socketPath, "org.example.phone")
         let peer = try puppet.park("flow")
         defer { close(peer) }
