@@ -7,6 +7,9 @@ package struct ProcessIdentity: Sendable, Hashable {
     package var group: gid_t
     package var otherGroups: [gid_t]
 
+    /// More than that is not written down, though the kernel allows four times as many.
+    package static let mostGroups = 16_384
+
     package init(user: uid_t, group: gid_t, otherGroups: [gid_t]) {
         self.user = user
         self.group = group

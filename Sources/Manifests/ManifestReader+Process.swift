@@ -27,6 +27,12 @@ extension ManifestReader {
             let groups = list(node, "groups", "name").compactMap { readGroup($0, "groups") }
             account?.identity.otherGroups = groups
         }
+        if let count = account?.identity.otherGroups.count, count > ProcessIdentity.mostGroups {
+            let key = values["groups"] != nil ? "groups" : "user"
+            if let node = values[key] {
+                complain(node, key, "\(count) groups, and \(ProcessIdentity.mostGroups) are the most")
+            }
+        }
         for key in ["group", "groups"] where accounts.reader != 0 {
             if let node = values[key] { complain(node, key, "works only where the supervisor is root's") }
         }

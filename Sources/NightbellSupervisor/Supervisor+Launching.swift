@@ -29,6 +29,12 @@ extension Supervisor {
         }
         do {
             let groups = try connection.socket.peerGroups()
+            guard groups.count <= ProcessIdentity.mostGroups else {
+                let problem =
+                    "it is in \(groups.count) groups, and \(ProcessIdentity.mostGroups) are the most"
+                log(.connections, .notice, "\(identifier) cannot be launched again: \(problem)")
+                return nil
+            }
             let identity = ProcessIdentity(
                 user: credentials.uid, group: credentials.gid, otherGroups: groups)
             var launch = LaunchSpecification(hello.launch)
