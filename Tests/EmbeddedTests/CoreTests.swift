@@ -36,6 +36,20 @@ import Testing
     private static let terms = PingTerms(
         earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
 
+    /// Its host has said the beginning of a message: nothing of ours may get in between.
+    @Test func whoIsHeldIsLeftAlone() {
+        var bench = Bench()
+        let pinged = bench.park(pinging: Self.terms, keepAlive: .seconds(60))
+        let silent = bench.park()
+        for token in [pinged, silent] {
+            #expect(bench.turn { core, _, actions in core.hold(token, into: &actions) } == [.ignore(token)])
+        }
+        #expect(bench.core.nextDeadline == nil)
+        #expect(!bench.core.isJudging(pinged))
+        #expect(bench.turn { core, _, actions in core.fired(silent, .readable, into: &actions) } == [])
+        #expect(bench.core.remove(pinged, .claimed) && bench.core.remove(silent, .claimed))
+    }
+
     @Test func windowsAreServedTogetherAndNeverLate() {
         var bench = Bench()
         let start = bench.now

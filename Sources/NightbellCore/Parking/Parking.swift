@@ -133,6 +133,16 @@ public struct Parking: Sendable, Equatable {
         pings.settle(token.slot, at: now)
     }
 
+    /// The host is in the middle of saying something, and has to claim the socket to end it: until then it is told of nothing
+    /// more, and nothing is done for the socket.
+    public mutating func hold(_ token: SocketToken, into actions: inout [Action]) {
+        guard contains(token), !places[token.id].isTold else { return }
+        places[token.id].isTold = true
+        actions.append(.ignore(token))
+        if places[token.id].hasProfile { pings.end(token.slot) }
+        schedule.set(token.slot, to: nil)
+    }
+
     /// A ping could not be sent: the peer takes nothing.
     public mutating func pingFailed(_ token: SocketToken, at now: Instant, into actions: inout [Action]) {
         guard isJudging(token) else { return }

@@ -137,8 +137,9 @@ public final class EmbeddedSupervisor: Sendable {
     /// Writes to a parked socket without claiming it, as far as the kernel takes it at once.
     ///
     /// - Parameter bytes: whole messages.
-    /// - Returns: how many of the bytes were taken. If not all were, claim the socket, and write the rest before anything
-    ///   else: the peer has the beginning. Where another thread may claim it first, use ``sendOrClaim(_:to:)``.
+    /// - Returns: how many of the bytes were taken. If only some were, claim the socket, and write the rest before
+    ///   anything else: the peer has the beginning. Until then nothing more is done for the socket, and the host is told
+    ///   of nothing. Where another thread may claim it first, use ``sendOrClaim(_:to:)``.
     /// - Throws: ``EmbeddedError``: `unknownToken`.
     public func send(_ bytes: [UInt8], to token: ParkingToken) throws(EmbeddedError) -> Int {
         try loop.send(bytes, to: token.socket)

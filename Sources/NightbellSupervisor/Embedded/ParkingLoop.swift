@@ -151,7 +151,13 @@ final class ParkingLoop: @unchecked Sendable {
         lock.lock()
         defer { lock.unlock() }
         guard parking.contains(token) else { throw .unknownToken }
-        return SocketTraffic.write(bytes, on: held.descriptor(token.slot))
+        let taken = SocketTraffic.write(bytes, on: held.descriptor(token.slot))
+        if taken > 0, taken < bytes.count {
+            // No ping or answer of ours may get into the middle of the host's message.
+            parking.hold(token, into: &actions)
+            perform()
+        }
+        return taken
     }
 
     /// Nobody comes in between.
