@@ -181,8 +181,8 @@ package struct SIPProfile: ProtocolProfile {
         }
     }
 
-    /// The same for every repetition of a request, without having to remember any (RFC 3261 §8.2.7), and not
-    /// to be guessed by others (§19.3).
+    /// The same for every repetition of a request, without having to remember any (RFC 3261 §8.2.7), for as long as the
+    /// key is: a worker's lifetime. Not to be guessed by others (§19.3).
     private func tag(for request: OptionsRequest, _ bytes: Span<UInt8>) -> UInt64 {
         var hash = SipHash(key: settings.tagKey)
         hash.add(bytes, request.topVia)

@@ -1,4 +1,5 @@
 import Descriptors
+import Glibc
 import Keeper
 import NightbellCore
 import NightbellProfiles
@@ -79,6 +80,7 @@ struct OffloadEngine {
         _ judgement: inout Judgement
     ) {
         var allowance = allowance
+        var mostReplies = Self.mostReplies
         while true {
             if SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
             switch SocketTraffic.peek(descriptor, into: &buffer, isLocal: isLocal) {
@@ -91,10 +93,15 @@ struct OffloadEngine {
             case .failed:
                 return judgement.rest = .significant([.readable, .error])
             case .bytes(let count):
-                let former = profile
+                let (former, formerAllowance) = (profile, allowance)
                 var found = judgement
-                let length = judge(count, &profile, peer, &allowance, &found)
-                guard reply(on: descriptor, &profile, former, &judgement) else { return }
+                let length = judge(count, &profile, peer, mostReplies, &allowance, &found)
+                guard reply(on: descriptor, &profile, former, &judgement) else {
+                    // A small buffer may take one after the other.
+                    guard judgement.rest == .unanswerable, mostReplies > 1 else { return }
+                    (mostReplies, allowance, judgement.rest) = (1, formerAllowance, .nothing)
+                    continue
+                }
                 judgement = found
                 guard length > 0 else { return }
                 guard SocketTraffic.consume(descriptor, length, using: &buffer) else {
@@ -110,17 +117,18 @@ struct OffloadEngine {
 
     /// Judges what was peeked at from its head on.
     ///
+    /// - Parameter mostReplies: with as many bytes to be said it stops.
     /// - Returns: how much of it is noise. What is to be said to that is in `output`.
     private mutating func judge(
-        _ count: Int, _ profile: inout Profile, _ peer: Endpoint?, _ allowance: inout Int,
-        _ judgement: inout Judgement
+        _ count: Int, _ profile: inout Profile, _ peer: Endpoint?, _ mostReplies: Int,
+        _ allowance: inout Int, _ judgement: inout Judgement
     ) -> Int {
         var output: [UInt8] = []
         swap(&output, &self.output)
         defer { swap(&output, &self.output) }
         output.removeAll(keepingCapacity: true)
         var position = 0
-        while position < count, output.count < Self.mostReplies {
+        while position < count, output.count < mostReplies {
             guard allowance > 0 else {
                 judgement.rest = .noise
                 return position
@@ -307,8 +315,13 @@ struct RandomNumbers: Sendable {
     }
 
     private mutating func fill() {
-        var generator = SystemRandomNumberGenerator()
-        pool = (0..<64).map { _ in UInt128(generator.next()) << 64 | UInt128(generator.next()) }
+        // As much as one call gives.
+        pool = [UInt128](repeating: 0, count: 256 / 16)
+        let result = unsafe pool.withUnsafeMutableBytes { bytes in
+            guard let base = bytes.baseAddress else { preconditionFailure("there is room for some") }
+            return unsafe getentropy(base, bytes.count)
+        }
+        precondition(result == 0, "the kernel has random numbers")
     }
 }
 
