@@ -10,6 +10,7 @@ public struct Administration: ~Copyable {
     /// Where the supervisor was found.
     public let socketPath: String
     private var connection: AdministrationConnection
+    private let requestTimeout: Duration
 
     /// Connects to a supervisor.
     ///
@@ -24,15 +25,20 @@ public struct Administration: ~Copyable {
     ) throws(NightbellError) {
         let path = socketPath ?? Client.Configuration.defaultSocketPath()
         self.socketPath = path
+        self.requestTimeout = requestTimeout
         connection = try AdministrationConnection(path: path, requestTimeout: requestTimeout)
     }
 
     /// How the supervisor itself does.
     public mutating func status() throws(NightbellError) -> SupervisorStatus {
+        SupervisorStatus(try wireStatus())
+    }
+
+    private mutating func wireStatus() throws(NightbellError) -> WireSupervisorStatus {
         guard case .supervisorStatus(let status)? = try connection.ask(.status(WireStatus())) else {
             throw .unexpectedAnswer(to: "Status")
         }
-        return SupervisorStatus(status)
+        return status
     }
 
     /// All clients that the caller may see, without their sockets, in the supervisor's order.
@@ -108,19 +114,31 @@ public struct Administration: ~Copyable {
     /// Replaces the supervisor's program by the one that is at its place on disk now. Clients notice nothing.
     ///
     /// - Returns: how the one does that serves from then on.
-    /// - Throws: ``NightbellError/Code/upgradeFailed`` if everything goes on as it was, and why.
+    /// - Throws: ``NightbellError/Code/upgradeFailed`` if everything goes on as it was, and why;
+    ///   ``NightbellError/Code/permissionDenied`` for everybody but root and the supervisor's own user.
     public mutating func upgrade() throws(NightbellError) -> SupervisorStatus {
-        // It tries the new program first, which may take its time.
-        var patient = try AdministrationConnection(path: socketPath, requestTimeout: .seconds(20))
-        do throws(NightbellError) {
-            try patient.expectDone(.upgrade(WireUpgrade()), "Upgrade")
-        } catch {
-            // The one that was asked has gone: that is what was asked for.
-            guard error.code == .connectionLost else { throw error }
+        let before = try wireStatus().programNumber
+        for _ in 1...Self.upgradeAttempts {
+            // It tries the new program first, which may take its time.
+            var patient = try AdministrationConnection(path: socketPath, requestTimeout: .seconds(20))
+            do throws(NightbellError) {
+                try patient.expectDone(.upgrade(WireUpgrade()), "Upgrade")
+            } catch {
+                // The one that was asked has gone: that is what was asked for.
+                guard error.code == .connectionLost else { throw error }
+            }
+            connection = try AdministrationConnection(path: socketPath, requestTimeout: .seconds(20))
+            let status = try wireStatus()
+            // Unless it has died of something else. A supervisor that does not count programs cannot tell.
+            if status.programNumber != before || before == 0 {
+                connection.requestTimeout = requestTimeout
+                return SupervisorStatus(status)
+            }
         }
-        connection = try AdministrationConnection(path: socketPath, requestTimeout: .seconds(5))
-        return try status()
+        throw NightbellError(.upgradeFailed, "whoever is asked for it ends before it is done")
     }
+
+    private static let upgradeAttempts = 3
 
     /// Turns the connection into a stream of what happens from now on.
     ///

@@ -13,7 +13,7 @@ struct AdministrationConnection: ~Copyable {
 
     private let socket: SeqPacketSocket
     private var buffer = PacketBuffer(capacity: 131_072)
-    private let requestTimeout: Duration
+    var requestTimeout: Duration
     private var lastRequest: UInt64 = 0
 
     var rawValue: CInt { socket.rawValue }

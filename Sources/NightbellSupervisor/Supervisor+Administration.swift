@@ -176,6 +176,7 @@ extension Supervisor {
         if let journal {
             status.keeperProcessID = UInt32(getppid())
             status.restarts = journal.restarts
+            status.programNumber = journal.programNumber
         }
         status.uptimeMs = now.since(startedAt).wireMilliseconds
         status.suspension = suspender.method.rawValue

@@ -50,7 +50,8 @@ extension Supervisor {
             }
             let records = try Journal.Records(store)
             let journal = Journal(
-                link, try Ledger(mapping: ledger.rawValue), isFirst: isFirst, startedAt: now)
+                link, try Ledger(mapping: ledger.rawValue), isFirst: isFirst, isOtherProgram: mustWait,
+                startedAt: now)
             if mustWait {
                 // Another program wrote it: whether this one understands it must show before that one is gone.
                 var actions = ActionBuffer()

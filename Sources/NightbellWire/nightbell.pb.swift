@@ -2278,7 +2278,9 @@ package nonisolated struct WireRelieveMemory: Sendable {
 
 /// Replaces the supervisor's program by the one that is at its place on disk now. Answered with Error if that does not
 /// work out: then everything goes on as it was. If it does, this connection ends, as those of administrators do when
-/// the supervisor is replaced, and Status tells the version that serves.
+/// the worker is replaced, and Status tells another program_number. With the same one the worker has died of something
+/// else, and nobody can be told any more what has become of the request: ask again. Who asks while a program is being
+/// tried is told what comes of that. Root, or the supervisor's own user; others are told PERMISSION_DENIED.
 package nonisolated struct WireUpgrade: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2398,6 +2400,12 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
   package var restarts: UInt64 {
     get {_storage._restarts}
     set {_uniqueStorage()._restarts = newValue}
+  }
+
+  /// another one after each upgrade; 0: not told
+  package var programNumber: UInt64 {
+    get {_storage._programNumber}
+    set {_uniqueStorage()._programNumber = newValue}
   }
 
   package var offload: WireOffloadCounters {
@@ -6068,7 +6076,7 @@ nonisolated extension WireUpgrade: SwiftProtobuf.Message, SwiftProtobuf._Message
 
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{2}\u{9}offload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{2}\u{8}offload\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -6090,6 +6098,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _memoryBytes: UInt64 = 0
     var _keeperProcessID: UInt32 = 0
     var _restarts: UInt64 = 0
+    var _programNumber: UInt64 = 0
     var _offload: WireOffloadCounters? = nil
 
       // This property is used as the initial default value for new instances of the type.
@@ -6120,6 +6129,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _memoryBytes = source._memoryBytes
       _keeperProcessID = source._keeperProcessID
       _restarts = source._restarts
+      _programNumber = source._programNumber
       _offload = source._offload
     }
   }
@@ -6158,6 +6168,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 17: try { try decoder.decodeSingularUInt64Field(value: &_storage._memoryBytes) }()
         case 30: try { try decoder.decodeSingularUInt32Field(value: &_storage._keeperProcessID) }()
         case 31: try { try decoder.decodeSingularUInt64Field(value: &_storage._restarts) }()
+        case 32: try { try decoder.decodeSingularUInt64Field(value: &_storage._programNumber) }()
         case 40: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         default: break
         }
@@ -6228,6 +6239,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if _storage._restarts != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._restarts, fieldNumber: 31)
       }
+      if _storage._programNumber != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._programNumber, fieldNumber: 32)
+      }
       try { if let v = _storage._offload {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 40)
       } }()
@@ -6259,6 +6273,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._memoryBytes != rhs_storage._memoryBytes {return false}
         if _storage._keeperProcessID != rhs_storage._keeperProcessID {return false}
         if _storage._restarts != rhs_storage._restarts {return false}
+        if _storage._programNumber != rhs_storage._programNumber {return false}
         if _storage._offload != rhs_storage._offload {return false}
         return true
       }

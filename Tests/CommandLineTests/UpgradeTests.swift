@@ -95,6 +95,43 @@ struct UpgradeTests {
         #expect(try stage.daemon.outcome().code == 0)
     }
 
+    @Test("That the worker dies while another program is tried is not taken for its success")
+    func deathMeanwhile() throws {
+        let installation = try Installation()
+        let stage = try Stage(program: installation.program)
+        let puppet = try stage.suspended("org.example.carol")
+        let worker = try worker(stage)
+        let sign = installation.directory.file("tried")
+        try installation.replace(
+            by: "case $* in *--worker-state*) : > \(sign); sleep 2; exit 3; esac; exit 0")
+        let command = try Program(
+            "nightbell", ["upgrade"], environment: ["NIGHTBELL_SOCKET": stage.socket])
+        #expect(eventually(within: 30_000) { access(sign, F_OK) == 0 })
+        kill(pid_t(worker), SIGKILL)
+        let outcome = try command.outcome()
+        #expect(outcome.code == 1 && outcome.errors.contains("could not serve: exit code 3"), "\(outcome)")
+        let next = try self.worker(stage)
+        #expect(next != worker)
+        // The same with a program that is fine: what was asked for is asked for again.
+        let program = Program.product("nightbelld")
+        unlink(sign)
+        try installation.replace(
+            by: """
+                case $* in *--worker-state*) test -e \(sign) || { : > \(sign); sleep 2; exit 3; }; esac
+                exec \(program) "$@"
+                """)
+        let other = try Program(
+            "nightbell", ["upgrade"], environment: ["NIGHTBELL_SOCKET": stage.socket])
+        #expect(eventually(within: 30_000) { access(sign, F_OK) == 0 })
+        kill(pid_t(next), SIGKILL)
+        #expect(try other.outcome().code == 0)
+        #expect(stage.daemon.errors.contains("the new worker serves"))
+        try puppet.say("echo awake")
+        #expect(try stage.nightbell("wake", "org.example.carol").code == 0)
+        try puppet.wrote("ok awake")
+        #expect(!puppet.output.contains("lost"))
+    }
+
     @Test("Without a keeper there is no upgrade, and not everybody may ask for one")
     func refused() throws {
         let stage = try Stage(["--no-keeper"])

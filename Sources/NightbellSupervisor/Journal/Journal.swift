@@ -13,6 +13,8 @@ final class Journal {
     let ledger: Ledger
     /// How many workers there were before this one.
     let restarts: UInt64
+    /// Which program this worker is of, counted from the first; 0: that one did not count.
+    let programNumber: UInt64
     /// Slots with a mark in the ledger, which is not looked at for all the others: most have none.
     private var marked: Set<Int>
 
@@ -26,6 +28,7 @@ final class Journal {
         /// No mark lies at it or beyond it.
         static let marksEnd = 5
         static let heard = 6
+        static let programNumber = 7
         static let gone = 8
     }
 
@@ -35,10 +38,13 @@ final class Journal {
         static let figures = 1
     }
 
-    init(_ link: KeeperLink, _ ledger: Ledger, isFirst: Bool, startedAt: Instant) {
+    /// - Parameter isOtherProgram: the worker before this one was of the program that this one is to replace.
+    init(_ link: KeeperLink, _ ledger: Ledger, isFirst: Bool, isOtherProgram: Bool, startedAt: Instant) {
         self.link = link
         self.ledger = ledger
         restarts = isFirst ? 0 : ledger.general(General.restarts) + 1
+        let number = ledger.general(General.programNumber)
+        programNumber = isFirst ? 1 : isOtherProgram ? number + 1 : number
         marked = Set((0..<Int(clamping: ledger.general(General.marksEnd))).filter { ledger.mark($0) != 0 })
         if isFirst {
             ledger.setGeneral(General.startedAt, to: UInt64(bitPattern: startedAt.nanoseconds))
@@ -46,7 +52,10 @@ final class Journal {
     }
 
     /// From now on this worker is the one.
-    func begin() { ledger.setGeneral(General.restarts, to: restarts) }
+    func begin() {
+        ledger.setGeneral(General.programNumber, to: programNumber)
+        ledger.setGeneral(General.restarts, to: restarts)
+    }
 
     /// When the first of the workers started.
     var startedAt: Instant {

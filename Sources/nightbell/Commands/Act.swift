@@ -100,8 +100,9 @@ struct UpgradeCommand: ParsableCommand {
         commandName: "upgrade",
         abstract: "Replaces the supervisor's program by the one that is at its place on disk now.",
         discussion: """
-            Clients and their peers notice nothing. A program that does not start, or cannot take over within five \
-            seconds, is given up, and everything goes on as it was: exit code 1.
+            Clients and their peers lose nothing. A program that does not start, or cannot take over within five \
+            seconds, is given up, and everything goes on as it was: exit code 1. Until that is known, once the program \
+            has started, nobody is served: what comes meanwhile is dealt with afterwards.
             """)
 
     @OptionGroup var options: SupervisorOptions
