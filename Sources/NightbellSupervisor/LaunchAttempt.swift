@@ -8,6 +8,7 @@ import NightbellCore
 final class LaunchAttempt {
     /// nil: another worker has made the process.
     private var launch: Launch?
+    private var isReported = false
     let process: ProcessHandle
     private let report: Watch?
     private var exit: SetWatch
@@ -38,6 +39,7 @@ final class LaunchAttempt {
         self.connection = connection
         self.sockets = sockets
         introduction = nil
+        hasRun = false
         try self.report?.arm()
     }
 
@@ -52,6 +54,7 @@ final class LaunchAttempt {
         self.connection = connection
         self.sockets = sockets
         self.introduction = introduction
+        hasRun = true
     }
 
     private static func watchExit(
@@ -71,11 +74,18 @@ final class LaunchAttempt {
 
     var reportDescriptor: CInt? { launch?.reportDescriptor }
 
-    func outcome() -> Launch.Outcome? { launch?.outcome() }
+    /// Whether its program has begun, as far as that is known. Of a process that another worker has made its end tells.
+    private(set) var hasRun: Bool
+
+    /// What has become of the launch, once: nil if that is not known yet, or was told before.
+    func takeOutcome() -> Launch.Outcome? {
+        guard !isReported, let outcome = launch?.outcome() else { return nil }
+        isReported = true
+        if case .runs = outcome { hasRun = true }
+        return outcome
+    }
 
     func kill() throws(SystemError) { try process.signal(SIGKILL) }
-
-    func exitStatus() throws(SystemError) -> ExitStatus? { try process.exitStatus() }
 
     /// The process goes on without us.
     func end() {

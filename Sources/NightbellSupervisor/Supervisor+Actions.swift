@@ -26,7 +26,7 @@ extension Supervisor {
             registered(client, key)
         case .refuseRegistration(let refusal, let key):
             guard let connection = connections[key.connection] else { return }
-            expel(connection, WireError(refusal), request: key.request)
+            expel(connection, error(refusal), request: key.request)
         case .answer(let answer, let client, let key):
             tell(client, answer, key)
         case .handedOver(let outcomes, let client, let key):

@@ -25,7 +25,7 @@ extension Supervisor {
     }
 
     /// nil: nobody knows how it has ended, or it has not.
-    private static func exitStatus(of process: borrowing ProcessHandle) -> ExitStatus? {
+    static func exitStatus(of process: borrowing ProcessHandle) -> ExitStatus? {
         do throws(SystemError) {
             return try process.exitStatus()
         } catch {
@@ -33,7 +33,7 @@ extension Supervisor {
         }
     }
 
-    private static func text(of status: ExitStatus?) -> String {
+    static func text(of status: ExitStatus?) -> String {
         switch status {
         case .exited(let code): "exit \(code)"
         case .signalled(let number): "signal \(number)"
@@ -45,7 +45,7 @@ extension Supervisor {
     static func ending(of process: borrowing ProcessHandle) -> Ending { ending(exitStatus(of: process)) }
 
     /// Whether a process ended as it should. Those signals ask a process to end: whoever sends them means it.
-    private static func ending(_ status: ExitStatus?) -> Ending {
+    static func ending(_ status: ExitStatus?) -> Ending {
         switch status {
         case .exited(0), .signalled(SIGHUP), .signalled(SIGINT), .signalled(SIGTERM): return .succeeded
         case .exited, .signalled, .unknown, nil: return .failed

@@ -170,33 +170,30 @@ extension Supervisor {
 
     /// It is known whether its program runs.
     func launchReported(_ client: ClientID) {
-        let attempt = launches.attempt(of: client)
-        switch attempt?.outcome() {
+        guard let attempt = launches.attempt(of: client), let outcome = attempt.takeOutcome() else { return }
+        switch outcome {
         case .failed(let error):
             launches.note(problem: "\(error)", of: client)
             log(.launches, .error, "cannot launch \(identifier(of: client)): \(error)")
         case .runs:
             journal?.forgetGate(client)
-            if let attempt { Launch.takeProtection(from: attempt.process) }
-            logger.debug("\(identifier(of: client)) runs as pid \(attempt?.pid ?? 0)")
-        case nil:
-            break
+            Launch.takeProtection(from: attempt.process)
+            logger.debug("\(identifier(of: client)) runs as pid \(attempt.pid)")
         }
     }
 
     /// Its process has ended before it said who it is.
     func launchEnded(_ client: ClientID) {
+        // Unless it was the report that came first.
         launchReported(client)
         let attempt = takeAttempt(client)
-        do throws(SystemError) {
-            _ = try attempt?.exitStatus()
-        } catch {
-            log(.launches, .error, "cannot wait for \(identifier(of: client)): \(error)")
+        let status = attempt.flatMap { Self.exitStatus(of: $0.process) }
+        if let attempt, attempt.hasRun {
+            let name = "\(identifier(of: client)), pid \(attempt.pid),"
+            log(.launches, .notice, "\(name) has ended before it said Hello: \(Self.text(of: status))")
         }
-        // One that another worker has let in may have had nothing more to do.
-        let ending = attempt.flatMap { $0.introduction == nil ? nil : Self.ending(of: $0.process) }
         if let attempt { end(attempt) }
-        feed(.ended(client, ending ?? .failed))
+        feed(.ended(client, attempt?.hasRun == true ? Self.ending(status) : .failed))
     }
 
     /// What becomes of it is no launch any more.
@@ -213,6 +210,16 @@ extension Supervisor {
     }
 
     // MARK: The new process
+
+    /// Why a newcomer is refused; if somebody else is about to be this client, who.
+    func error(_ refusal: Refusal) -> WireError {
+        guard refusal == .identifierInUse, let name = candidate?.identifier,
+            let client = ClientIdentifier(name).flatMap({ supervision.client(named: $0) }),
+            let attempt = launches.attempt(of: client)
+        else { return WireError(refusal) }
+        return WireError(
+            .identifierInUse, "it is being launched as pid \(attempt.pid), which itself must say Hello")
+    }
 
     /// The client that this process was launched as; nil: it was not, or is somebody else.
     func launchedClient(_ identifier: ClientIdentifier, _ connection: Connection) -> ClientID? {

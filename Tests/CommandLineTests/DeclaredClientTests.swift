@@ -77,6 +77,49 @@ struct DeclaredClientTests {
         chmod(path, 0o644)
     }
 
+    @Test("One that ends before it says Hello is launched again only if it ends badly")
+    func endsEarly() throws {
+        let manifests = try TemporaryDirectory()
+        for (name, script) in [("well", "exit 0"), ("badly", "exit 3"), ("told", "kill -TERM $$")] {
+            try write(
+                "identifier: org.example.\(name)\ncommand: [/bin/sh, -c, '\(script)']\n",
+                manifests.file("\(name).yaml"))
+        }
+        let stage = try Stage([
+            "--set", "manifestDirectory=\(manifests.path)", "--log-level", "debug",
+            "--set", "launches.retry=10ms", "--set", "launches.relaunches=2",
+        ])
+        func count(_ text: String) -> Int { stage.daemon.errors.components(separatedBy: text).count - 1 }
+        #expect(eventually(within: 30_000) { count("has ended before it said Hello: exit 3") == 3 })
+        for name in ["well", "told", "badly"] {
+            #expect(
+                try eventually(within: 30_000) {
+                    try stage.nightbell("show", "org.example.\(name)").code == 4
+                })
+        }
+        #expect(count("has ended before it said Hello: exit 0") == 1)
+        #expect(count("has ended before it said Hello: signal 15") == 1)
+        for name in ["well", "told"] { #expect(count("org.example.\(name) runs as pid") == 1) }
+        #expect(count("org.example.badly runs as pid") == 3)
+    }
+
+    @Test("Who is in the way of a process that was not launched is told")
+    func another() throws {
+        let manifests = try TemporaryDirectory()
+        try write(
+            "identifier: org.example.slow\ncommand: [/bin/sleep, '1000']\n", manifests.file("slow.yaml"))
+        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        try stage.reaches("launching", "org.example.slow")
+        let puppet = try Program(
+            "nightbell",
+            [
+                "run", "--socket", stage.socket, "--identifier", "org.example.slow", "--",
+                Program.product("puppet"),
+            ])
+        try puppet.say("hello org.example.slow voip")
+        #expect(eventually(within: 30_000) { puppet.output.contains("which itself must say Hello") })
+    }
+
     @Test("They are launched with the supervisor, sleep without a process, and answer calls")
     func boot() throws {
         let manifests = try TemporaryDirectory()

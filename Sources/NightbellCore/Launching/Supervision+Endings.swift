@@ -9,12 +9,8 @@ extension Supervision {
             break  // that was another process, which is over already
         case .terminating(let terminating):
             ended(client, terminating.reason, at: now, into: &actions)
-        case .launching where ending == .succeeded && clients[client.id].launches.mayHaveBeenTold:
-            // It had been welcomed, by somebody who is gone.
-            forget(client, at: now, into: &actions)
-        case .launching:
-            crashed(client, at: now, into: &actions)
-        case .inactive, .active, .background, .suspending, .suspended:
+        // One that ends well before it has said who it is has nothing to do, or is ended by somebody who means it.
+        case .launching, .inactive, .active, .background, .suspending, .suspended:
             switch ending {
             case .succeeded where !mutated(.relaunchesAfterSuccess):
                 forget(client, at: now, into: &actions)

@@ -23,8 +23,7 @@ extension World {
         case .memoryPressure, .hibernation, .exitsOnSuspend:
             return client.registration.isLaunchable ? .parked : .forgotten
         case nil:
-            let wasUnheard = client.launchUntil != nil && !client.mayHearAgain
-            return ending == .failed || wasUnheard ? fateOfCrash(client) : .forgotten
+            return ending == .failed ? fateOfCrash(client) : .forgotten
         }
     }
 
@@ -151,7 +150,7 @@ extension World {
         checkTurns(client, room)
         // What comes of it: it says who it is, soon, late or never; or there is no such program.
         if random.once(in: 8) {
-            queue.append((.ended(id, .failed), now))
+            queue.append((.ended(id, random.once(in: 4) ? .succeeded : .failed), now))
         } else {
             plan(client, .rejoin, settings.launches.budget)
         }

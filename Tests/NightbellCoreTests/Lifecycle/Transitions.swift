@@ -321,8 +321,7 @@ enum Transitions {
         case .endedWell:
             [
                 ([.gone] + dormant, "="),
-                (runs + asleep + ending + [.preparing], "notRunning close forget"),
-                ([.launching], "dormant(pausing) crashed park"),
+                (runs + asleep + ending + [.preparing, .launching], "notRunning close forget"),
             ]
         case .endedBadly:
             [
