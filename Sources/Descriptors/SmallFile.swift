@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// Files of the kernel's: read and written whole.
+/// Files that are read and written whole, such as the kernel's.
 package enum SmallFile {
     /// The content, read until its end.
     package static func read(_ path: String, in directory: CInt = AT_FDCWD) throws(SystemError) -> [UInt8] {
@@ -33,6 +33,24 @@ package enum SmallFile {
         }
         content.removeSubrange(length...)
         return content
+    }
+
+    /// What lies at a place where a file of ours is expected.
+    package enum Found: Sendable, Equatable {
+        case content([UInt8])
+        /// Something that cannot be it, and why: whoever read it might never come back.
+        case stranger(String)
+    }
+
+    /// The content of a regular file that is no longer than `limit` bytes, without waiting for anybody.
+    package static func find(_ path: String, limit: Int) throws(SystemError) -> Found {
+        let file = try OwnedDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
+        var status = stat()
+        let rawValue = file.rawValue
+        _ = try systemCall("fstat") { unsafe fstat(rawValue, &status) }
+        guard status.st_mode & S_IFMT == S_IFREG else { return .stranger("it is no regular file") }
+        guard status.st_size <= limit else { return .stranger("it is longer than \(limit) bytes") }
+        return .content(try read(file, limit: limit))
     }
 
     package static func readText(

@@ -7,6 +7,8 @@ import Glibc
 /// `NAME.previous`, for a disk that does not keep its word.
 package struct DurableFile: Sendable {
     package let path: String
+    /// A longer file is none of ours.
+    package static let sizeLimit = 256 << 20
 
     package init(path: String) {
         self.path = path
@@ -20,11 +22,11 @@ package struct DurableFile: Sendable {
     }
 
     /// The contents that there may be, the latest first. Which of them are whole is the reader's to say.
-    package func candidates() throws(SystemError) -> [(path: String, bytes: [UInt8])] {
-        var result: [(path: String, bytes: [UInt8])] = []
+    package func candidates() throws(SystemError) -> [(path: String, found: SmallFile.Found)] {
+        var result: [(path: String, found: SmallFile.Found)] = []
         for path in [path, previousPath] {
             do throws(SystemError) {
-                result.append((path, try SmallFile.read(path)))
+                result.append((path, try SmallFile.find(path, limit: Self.sizeLimit)))
             } catch {
                 guard error.code == ENOENT else { throw error }
             }
@@ -34,8 +36,11 @@ package struct DurableFile: Sendable {
 
     /// Writes the content anew. When this returns it is on the disk.
     package func write(_ bytes: [UInt8]) throws(SystemError) {
+        guard bytes.count <= Self.sizeLimit else { throw SystemError(code: EFBIG, call: "write \(newPath)") }
+        // Whatever lies there: one may wait for ever to open a pipe.
+        unsafe unlink(newPath)
         let file = try OwnedDescriptor(
-            opening: newPath, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)
+            opening: newPath, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
         let rawValue = file.rawValue
         var rest = bytes[...]
         while !rest.isEmpty {

@@ -70,7 +70,14 @@ package final class IdentifierStore: @unchecked Sendable {
             let directory = String(file.path[..<(file.path.lastIndex(of: "/") ?? file.path.startIndex)])
             try makeDirectory(directory)
             let candidates = try file.candidates()
-            for (path, bytes) in candidates {
+            for (path, found) in candidates {
+                let bytes: [UInt8]
+                switch found {
+                case .content(let content): bytes = content
+                case .stranger(let what):
+                    warnings.append("\(path): \(what)")
+                    continue
+                }
                 do throws(IdentifierTable.Damage) {
                     let table = try IdentifierTable(decoding: bytes)
                     // It must not take the place of the one before when the next is written.

@@ -51,6 +51,7 @@ package struct IdentifierTable: Sendable, Equatable {
 
     package init(decoding bytes: [UInt8]) throws(Damage) {
         lines = Array(try Self.unsealed(bytes))
+        guard String(validating: lines, as: UTF8.self) != nil else { throw .checksum }
         var start = 0
         var last: ArraySlice<UInt8> = []
         while start < lines.count {

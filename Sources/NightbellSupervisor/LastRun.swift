@@ -29,6 +29,8 @@ struct LastRun {
     private(set) var running: [(identifier: ClientIdentifier, process: Process)] = []
 
     private static let name = "/last-run"
+    /// A longer file is none of ours.
+    private static let sizeLimit = 16 << 20
     private static let magic = "nightbell-run 1"
 
     init(running: [(identifier: ClientIdentifier, process: Process)] = []) {
@@ -37,10 +39,20 @@ struct LastRun {
 
     /// The supervisor before this one of the same directory; nil: there was none since the machine was started, or
     /// nothing is known of it.
-    init?(in directory: String) {
+    ///
+    /// - Parameter onProblem: told why what is there cannot be read.
+    init?(in directory: String, onProblem: (String) -> Void) {
+        let path = directory + Self.name
         do throws(SystemError) {
             let boot = try Self.boot()
-            let lines = try SmallFile.readText(directory + Self.name).split(separator: "\n")
+            let bytes: [UInt8]
+            switch try SmallFile.find(path, limit: Self.sizeLimit) {
+            case .content(let content): bytes = content
+            case .stranger(let what):
+                onProblem("\(path): \(what)")
+                return nil
+            }
+            let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
             guard lines.count >= 2, lines[0] == Self.magic, lines[1] == "boot \(boot)" else { return nil }
             for line in lines.dropFirst(2) {
                 let fields = line.split(separator: " ")
@@ -50,6 +62,7 @@ struct LastRun {
                 running.append((identifier, Process(pid: pid, startTime: startTime)))
             }
         } catch {
+            if error.code != ENOENT { onProblem("\(error)") }
             return nil
         }
     }
@@ -62,8 +75,9 @@ struct LastRun {
             text += "\(process.pid) \(process.startTime) \(identifier)\n"
         }
         let path = directory + Self.name
+        unsafe unlink(path + ".new")
         let file = try OwnedDescriptor(
-            opening: path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)
+            opening: path + ".new", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
         let rawValue = file.rawValue
         var rest = Array(text.utf8)[...]
         while !rest.isEmpty {
@@ -102,7 +116,7 @@ extension Supervisor {
             let identifier = declaration.registration.identifier
             logger.error("\(identifier) cannot be launched as it is declared: \(problem)")
         }
-        let last = LastRun(in: configuration.runtimeDirectory)
+        let last = lastRun()
         waitForReturn(of: (last?.running ?? []).filter(\.process.isThere))
         if returning.until == nil { note(LastRun()) }
         for declaration in startingWithSupervisor {
@@ -114,7 +128,13 @@ extension Supervisor {
 
     /// The same for a worker that takes the place of the one that has begun.
     func goOnWaiting() {
-        waitForReturn(of: LastRun(in: configuration.runtimeDirectory)?.running ?? [])
+        waitForReturn(of: lastRun()?.running ?? [])
+    }
+
+    private func lastRun() -> LastRun? {
+        LastRun(in: configuration.runtimeDirectory) { problem in
+            logger.warning("who still runs from before is not known: \(problem)")
+        }
     }
 
     private func waitForReturn(of running: [(identifier: ClientIdentifier, process: LastRun.Process)]) {

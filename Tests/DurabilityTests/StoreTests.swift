@@ -45,6 +45,33 @@ struct StoreTests {
         #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o600)
     }
 
+    @Test("What cannot be a table is put aside, and nobody waits for it", arguments: 0..<3)
+    func strangers(kind: Int) throws {
+        let first = try store()
+        first.note("a", .init(user: 1, isQuit: false))
+        first.flush()
+        first.note("b", .init(user: 1, isQuit: false))
+        first.flush()
+        unlink(path)
+        switch kind {
+        case 0: #expect(mkfifo(path, 0o600) == 0)
+        case 1: #expect(mkdir(path, 0o700) == 0)
+        default:
+            #expect(creat(path, 0o600) >= 0)
+            #expect(truncate(path, off_t(DurableFile.sizeLimit) + 1) == 0)
+        }
+        // Nobody reads what is written to it.
+        #expect(mkfifo(path + ".new", 0o600) == 0)
+        let second = try store()
+        let words = kind < 2 ? "it is no regular file" : "it is longer than 268435456 bytes"
+        #expect(second.warnings == ["\(path): \(words)", "the damaged table is \(path).damaged now"])
+        #expect(try second.entries().keys.sorted() == ["a"])
+        second.note("c", .init(user: 1, isQuit: false))
+        second.flush()
+        #expect(try second.entries().keys.sorted() == ["a", "c"])
+        if kind == 1 { rmdir(path + ".damaged") } else { unlink(path + ".damaged") }
+    }
+
     @Test("Nothing is written when nothing has changed")
     func unchanged() throws {
         let store = try store()

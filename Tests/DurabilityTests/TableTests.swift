@@ -74,6 +74,14 @@ struct TableTests {
         #expect(throws: IdentifierTable.Damage.checksum) { try IdentifierTable(decoding: blocks) }
     }
 
+    @Test("What is no text is damage, whoever has sealed it")
+    func noText() {
+        let bytes =
+            Array("nightbell-identifiers 1\n1000 - ".utf8) + [0xFF, 0xFE]
+            + Array("\nsum 4bb7ac1c\n".utf8)
+        #expect(throws: IdentifierTable.Damage.checksum) { try IdentifierTable(decoding: bytes) }
+    }
+
     @Test("A later version is refused by its name, if it is whole")
     func newer() throws {
         // The same checksum, of another first line.
