@@ -33,8 +33,15 @@ package struct LaunchSpecification: Sendable, Hashable {
     }
 
     /// How long all texts may be together, each with what tells its length: they are kept in one record of the keeper's.
-    private static let maximumBytes = 65_536
+    package static let maximumBytes = 65_536
     private static let bytesBeside = 4
+
+    private var texts: [String] {
+        arguments + [directory, output ?? ""] + environment.keys + environment.values
+    }
+
+    /// What counts against `maximumBytes`.
+    package var byteCount: Int { texts.reduce(0) { $0 + $1.utf8.count + Self.bytesBeside } }
 
     /// Why nothing can be started like this; nil if it can be tried.
     package var problem: String? {
@@ -43,11 +50,12 @@ package struct LaunchSpecification: Sendable, Hashable {
             return "the program is named by neither an absolute path nor a plain name"
         }
         guard directory.hasPrefix("/") else { return "the directory is no absolute path" }
-        let texts = arguments + [directory, output ?? ""] + environment.keys + environment.values
         guard texts.allSatisfy({ !$0.utf8.contains(0) }) else { return "a text contains a zero byte" }
-        let bytes = texts.reduce(0) { $0 + $1.utf8.count + Self.bytesBeside }
-        guard bytes <= Self.maximumBytes else {
-            return "arguments and environment take more than \(Self.maximumBytes) bytes"
+        guard byteCount <= Self.maximumBytes else {
+            return """
+                arguments, environment, directory and output take \(byteCount) bytes, \(Self.bytesBeside) beside each \
+                text included: there is room for \(Self.maximumBytes)
+                """
         }
         let hasNames = environment.keys.allSatisfy { !$0.isEmpty && !$0.utf8.contains(UInt8(ascii: "=")) }
         return hasNames ? nil : "a variable without a name"

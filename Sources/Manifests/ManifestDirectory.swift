@@ -23,23 +23,37 @@ package struct ManifestDirectory: Sendable {
             problems = [ManifestProblem(path, "cannot be read: \(SystemError.message(for: error.code))")]
             return
         }
-        var places: [String: String] = [:]
+        var namesakes = Namesakes()
         // Hidden files are what editors leave lying about.
         for name in names.sorted() where name.hasSuffix(".yaml") && !name.hasPrefix(".") {
             let file = ManifestFile(path: "\(path)/\(name)", accounts: accounts, owner: owner)
             problems += file.problems
             for manifest in file.manifests {
-                let identifier = manifest.identifier.description
-                guard let place = places[identifier] else {
-                    places[identifier] = "\(manifest.file):\(manifest.line)"
+                if let problem = namesakes.problem(with: manifest) {
+                    problems.append(problem)
+                } else {
                     manifests.append(manifest)
-                    continue
                 }
-                problems.append(
-                    ManifestProblem(
-                        file: manifest.file, line: manifest.line, key: "identifier",
-                        problem: "'\(identifier)' is declared in \(place) already"))
             }
         }
+    }
+}
+
+/// Manifests of several files, of which no two may declare the same client.
+package struct Namesakes {
+    private var places: [String: String] = [:]
+
+    package init() {}
+
+    /// Nil: it is the first of that name.
+    package mutating func problem(with manifest: Manifest) -> ManifestProblem? {
+        let identifier = manifest.identifier.description
+        guard let place = places[identifier] else {
+            places[identifier] = "\(manifest.file):\(manifest.line)"
+            return nil
+        }
+        return ManifestProblem(
+            file: manifest.file, line: manifest.line, key: "identifier",
+            problem: "'\(identifier)' is declared in \(place) already")
     }
 }

@@ -43,6 +43,10 @@ package struct ManifestFile: Sendable {
             throw ManifestProblem(path, "cannot be read: \(SystemError.message(for: error.code))")
         }
         if let problem { throw ManifestProblem(path, problem) }
+        if let zero = bytes.firstIndex(of: 0) {
+            let line = 1 + bytes[..<zero].count { $0 == UInt8(ascii: "\n") }
+            throw ManifestProblem(file: path, line: line, key: "", problem: "contains a zero byte")
+        }
         // Some editors begin a file with a mark that says it is UTF-8.
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
         guard let text = String(validating: bytes, as: UTF8.self) else {
@@ -68,7 +72,7 @@ package struct ManifestFile: Sendable {
         do {
             roots = try Self.documents(of: text)
         } catch {
-            problems = [Self.problem(error, path)]
+            problems = Self.problems(error, text, path).sorted { ($0.line ?? 0) < ($1.line ?? 0) }
             return
         }
         let filled = roots.filter { $0.scalar?.string != "" }
@@ -107,20 +111,53 @@ package struct ManifestFile: Sendable {
         }
     }
 
-    private static func problem(_ error: any Error, _ path: String) -> ManifestProblem {
+    private static func problems(_ error: any Error, _ text: String, _ path: String) -> [ManifestProblem] {
         guard let error = error as? YamlError else {
-            return ManifestProblem(path, "\(error)")
+            return [ManifestProblem(path, "\(error)")]
         }
         switch error {
         case .scanner(_, let problem, let mark, _), .parser(_, let problem, let mark, _),
             .composer(_, let problem, let mark, _):
-            return ManifestProblem(file: path, line: mark.line, key: "", problem: problem)
+            return [ManifestProblem(file: path, line: mark.line, key: "", problem: problem)]
+        case .reader(let problem, let offset, _, let yaml):
+            let line = offset.map { 1 + yaml.prefix($0).count { $0.isNewline } }
+            return [ManifestProblem(file: path, line: line, key: "", problem: problem)]
         case .duplicatedKeysInMapping(let duplicates, let context):
-            let names = duplicates.sorted().joined(separator: ", ")
-            return ManifestProblem(
-                file: path, line: context.mark.line, key: "", problem: "written twice: \(names)")
-        case .no, .memory, .reader, .writer, .emitter, .representer, .dataCouldNotBeDecoded:
-            return ManifestProblem(path, "\(error)")
+            let lines = text.split(omittingEmptySubsequences: false) { $0.isNewline }
+            return duplicates.sorted().map { key in
+                let places = Self.places(of: key, lines, context.mark)
+                let first = places.first ?? context.mark.line
+                return ManifestProblem(
+                    file: path, line: places.dropFirst().first ?? first, key: key,
+                    problem: places.count > 1 ? "is written in line \(first) already" : "is written twice")
+            }
+        case .no, .memory, .writer, .emitter, .representer, .dataCouldNotBeDecoded:
+            return [ManifestProblem(path, "\(error)")]
         }
+    }
+
+    /// The lines that begin with a key, in the mapping that has one at this mark. None are found where a mapping is
+    /// written in braces.
+    private static func places(of key: String, _ lines: [Substring], _ mark: Mark) -> [Int] {
+        let column = mark.column - 1
+        func indentation(_ line: Substring) -> Int? {
+            line.firstIndex { $0 != " " }.map { line.distance(from: line.startIndex, to: $0) }
+        }
+        func isWithin(_ number: Int) -> Bool {
+            let line = lines[number - 1]
+            guard let indentation = indentation(line), !line.hasPrefix("#") else { return true }
+            return indentation >= column && !line.hasPrefix("---")
+        }
+        func begins(_ number: Int) -> Bool {
+            guard indentation(lines[number - 1]) == column else { return false }
+            let text = lines[number - 1].dropFirst(column)
+            return [key, "'\(key)'", "\"\(key)\""].contains { spelling in
+                text.hasPrefix(spelling) && text.dropFirst(spelling.count).drop { $0 == " " }.first == ":"
+            }
+        }
+        guard (1...lines.count).contains(mark.line) else { return [] }
+        let before = (1..<mark.line).reversed().prefix(while: isWithin).reversed()
+        let after = (mark.line...lines.count).prefix(while: isWithin)
+        return (Array(before) + after).filter(begins)
     }
 }

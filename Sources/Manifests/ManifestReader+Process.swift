@@ -24,7 +24,7 @@ extension ManifestReader {
             account?.identity.group = group
         }
         if let node = values["groups"] {
-            let groups = list(node, "groups", "name").compactMap { readGroup($0, "groups") }
+            let groups = list(node, "groups", "[audio, video]").compactMap { readGroup($0, "groups") }
             account?.identity.otherGroups = groups
         }
         if let count = account?.identity.otherGroups.count, count > ProcessIdentity.mostGroups {
@@ -68,8 +68,9 @@ extension ManifestReader {
                 complain(key, "environment", "'\(name)' is no name of a variable")
             } else if LaunchSpecification.isReserved(name) {
                 complain(key, "environment.\(name)", "is set by the supervisor")
-            } else if let text = value.scalar?.string, !text.utf8.contains(0) {
+            } else if let text = value.scalar?.string {
                 result[name] = text
+                if text.utf8.contains(0) { complain(value, "environment.\(name)", "contains a zero byte") }
             } else {
                 complain(value, "environment.\(name)", "expected a text")
             }
@@ -81,11 +82,26 @@ extension ManifestReader {
 
     private enum Unit { case count, bytes, seconds }
 
-    private static let limitKeys: [(name: String, resource: ResourceLimit.Resource, unit: Unit)] = [
-        ("openFiles", .openFiles, .count), ("processes", .processes, .count), ("memory", .memory, .bytes),
-        ("data", .data, .bytes), ("stack", .stack, .bytes), ("core", .core, .bytes),
-        ("fileSize", .fileSize, .bytes), ("lockedMemory", .lockedMemory, .bytes),
-        ("cpuTime", .cpuTime, .seconds),
+    private struct LimitKey {
+        var name: String
+        var resource: ResourceLimit.Resource
+        var unit: Unit
+        /// With less no program that can be a client would come as far as its first instruction.
+        var least: UInt64 = 0
+    }
+
+    private static let limitKeys = [
+        // Its standard ones, the connection, and one to be loaded by.
+        LimitKey(name: "openFiles", resource: .openFiles, unit: .count, least: 5),
+        // Itself.
+        LimitKey(name: "processes", resource: .processes, unit: .count, least: 1),
+        LimitKey(name: "memory", resource: .memory, unit: .bytes, least: 64 << 10),
+        LimitKey(name: "data", resource: .data, unit: .bytes, least: 16 << 10),
+        LimitKey(name: "stack", resource: .stack, unit: .bytes, least: 16 << 10),
+        LimitKey(name: "core", resource: .core, unit: .bytes),
+        LimitKey(name: "fileSize", resource: .fileSize, unit: .bytes),
+        LimitKey(name: "lockedMemory", resource: .lockedMemory, unit: .bytes),
+        LimitKey(name: "cpuTime", resource: .cpuTime, unit: .seconds),
     ]
 
     mutating func readLimits(_ node: Node) -> [ResourceLimit] {
@@ -109,6 +125,11 @@ extension ManifestReader {
                     case .seconds: "a duration of whole seconds such as 60s"
                     }
                 complain(value, "limits.\(name)", "expected \(example), or unlimited")
+                continue
+            }
+            guard number >= limit.least else {
+                let least = limit.unit == .bytes ? "\(limit.least >> 10)K" : "\(limit.least)"
+                complain(value, "limits.\(name)", "no program runs with less than \(least)")
                 continue
             }
             result.append(ResourceLimit(limit.resource, soft: number, hard: number))

@@ -42,7 +42,7 @@ struct ManifestReader {
         let exits = values["exitsOnSuspend"].flatMap { truth($0, "exitsOnSuspend") } ?? false
         let starts = values["startsWithSupervisor"].flatMap { truth($0, "startsWithSupervisor") } ?? true
 
-        if problems.isEmpty, let problem = launch.problem { complain(root, "command", problem) }
+        if problems.isEmpty { judge(launch, values, root) }
         guard problems.isEmpty, let identifier, command != nil else { return nil }
         return Manifest(
             identifier: identifier, modes: modes, launch: launch, identity: account?.identity,
@@ -50,6 +50,25 @@ struct ManifestReader {
             startsWithSupervisor: starts, file: file,
             line: values["identifier"]?.mark?.line ?? root.mark?.line ?? 0)
     }
+
+    /// Whether something can be started like this.
+    private mutating func judge(_ launch: LaunchSpecification, _ values: [String: Node], _ root: Node) {
+        guard let problem = launch.problem else { return }
+        let command = values["command"] ?? root
+        guard launch.byteCount > LaunchSpecification.maximumBytes else {
+            return complain(command, "command", problem)
+        }
+        // What takes most of it is what should be shorter.
+        let ofCommand = launch.arguments.reduce(0) { $0 + $1.utf8.count }
+        let ofEnvironment = launch.environment.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+        guard ofEnvironment > ofCommand, let environment = values["environment"],
+            let longest = environment.mapping?.max(by: { Self.length($0.value) < Self.length($1.value) }),
+            let name = longest.key.scalar?.string
+        else { return complain(command, "command", problem) }
+        complain(longest.key, "environment.\(name)", problem)
+    }
+
+    private static func length(_ node: Node) -> Int { node.scalar?.string.utf8.count ?? 0 }
 
     // MARK: Mistakes
 
@@ -88,9 +107,9 @@ struct ManifestReader {
         return text
     }
 
-    mutating func list(_ node: Node, _ key: String, _ expected: String) -> [Node] {
+    mutating func list(_ node: Node, _ key: String, _ example: String) -> [Node] {
         guard case .sequence(let sequence) = node else {
-            complain(node, key, "expected a list of \(expected), such as [\(expected), \(expected)]")
+            complain(node, key, "expected a list, such as \(example)")
             return []
         }
         return Array(sequence)
@@ -127,7 +146,7 @@ struct ManifestReader {
 
     private mutating func readModes(_ node: Node) -> Modes {
         var modes: Modes = []
-        for entry in list(node, "modes", "voip") {
+        for entry in list(node, "modes", "[voip] or [voip, audio]") {
             switch entry.scalar?.string {
             case "voip": modes.insert(.voip)
             case "audio": modes.insert(.audio)
@@ -139,16 +158,20 @@ struct ManifestReader {
     }
 
     private mutating func readCommand(_ node: Node) -> [String]? {
-        guard case .sequence = node else {
+        guard case .sequence(let entries) = node else {
             complain(
                 node, "command",
                 "expected a list, the program first: there is no shell to take a line of text apart")
             return nil
         }
         var arguments: [String] = []
-        for entry in list(node, "command", "argument") {
-            guard let scalar = entry.scalar?.string, !scalar.utf8.contains(0) else {
+        for entry in entries {
+            guard let scalar = entry.scalar?.string else {
                 complain(entry, "command", "expected a text")
+                continue
+            }
+            guard !scalar.utf8.contains(0) else {
+                complain(entry, "command", "contains a zero byte")
                 continue
             }
             arguments.append(scalar)

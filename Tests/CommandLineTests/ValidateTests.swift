@@ -4,6 +4,20 @@ import Testing
 
 @Suite("nightbell validate")
 struct ValidateTests {
+    @Test("What cannot be seen in one file is told as well: namesakes, and bytes that no text has")
+    func together() throws {
+        let directory = try TemporaryDirectory()
+        let (one, other, zero) = (directory.file("1"), directory.file("2"), directory.file("3"))
+        let text = "identifier: a.b\ncommand: [/bin/true]\n"
+        for file in [one, other] { try Data(text.utf8).write(to: URL(fileURLWithPath: file)) }
+        try Data((text + "\nuser: \0\n").utf8).write(to: URL(fileURLWithPath: zero))
+        let outcome = try Program.run("nightbell", ["validate", one, other])
+        #expect(outcome.code == 1)
+        #expect(outcome.output == "\(other):1: identifier 'a.b' is declared in \(one):1 already\n")
+        #expect(
+            try Program.run("nightbell", ["validate", zero]).output == "\(zero):4: contains a zero byte\n")
+    }
+
     @Test("Good manifests are named, mistakes are told one a line, each with its exit code")
     func validates() throws {
         let directory = try TemporaryDirectory()

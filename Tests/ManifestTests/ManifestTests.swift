@@ -127,7 +127,12 @@ struct ManifestTests {
         Mistake("user: carol", "user", "nobody"),
         Mistake("group: nogroup", "group", "no group"),
         Mistake("groups: [audio, nogroup]", "groups", "'nogroup' is no group"),
-        Mistake("groups: audio", "groups", "a list"),
+        Mistake("groups: audio", "groups", "such as [audio, video]"),
+        Mistake("limits: {openFiles: 0}", "limits.openFiles", "less than 5"),
+        Mistake("limits: {processes: 0}", "limits.processes", "less than 1"),
+        Mistake("limits: {memory: 1K}", "limits.memory", "less than 64K"),
+        Mistake("limits: {stack: 0}", "limits.stack", "less than 16K"),
+        Mistake(#"environment: {A: "a\0"}"#, "environment.A", "zero byte"),
         Mistake("limits: 3", "limits", "names with values"),
         Mistake("limits: {files: 3}", "limits.files", "is not a limit"),
         Mistake("limits: {openFiles: 1K}", "limits.openFiles", "a number such as 256"),
@@ -159,7 +164,15 @@ struct ManifestTests {
     func length() {
         let value = String(repeating: "x", count: 60_000)
         let file = read("identifier: a\ncommand: [/p]\nenvironment: {A: \(value), B: \(value)}\n")
-        #expect(file.manifests.isEmpty && file.problems.first?.problem.contains("65536 bytes") == true)
+        #expect(file.manifests.isEmpty && file.problems.first?.problem.contains("65536") == true)
+        let long = read("identifier: a\nenvironment:\n  A: x\n  B: \(value)\n  C: \(value)x\ncommand: [/p]\n")
+        #expect(long.problems.map(\.line) == [5] && long.problems.map(\.key) == ["environment.C"])
+        let command = read("identifier: a\nenvironment: {A: x}\ncommand: [/p, \(value), \(value)]\n")
+        #expect(command.problems.map(\.line) == [3] && command.problems.map(\.key) == ["command"])
+        // Each text counts four bytes more.
+        let many = String(repeating: "x, ", count: 20_000)
+        let problem = read("identifier: a\ncommand: [/p, \(many)]\nuser: alice\n").problems.first?.problem
+        #expect(problem?.contains(" 4 beside each text included: there is room for 65536") == true)
         #expect(read("identifier: a\ncommand: [/p]\nenvironment: {A: \(value)}\n").problems.isEmpty)
     }
 
@@ -186,7 +199,16 @@ struct ManifestTests {
         let syntax = read("identifier: a\ncommand: [/p\nuser: alice\n").problems
         #expect(syntax.count == 1 && syntax.first?.line != nil)
         let twice = read("identifier: a\ncommand: [/p]\ncommand: [/q]\n").problems
-        #expect(twice.count == 1 && twice.first?.problem == "written twice: command")
+        #expect(twice.map(\.description) == ["m.yaml:3: command is written in line 2 already"])
+        let nested = read(
+            "identifier: a\ncommand: [/p]\n---\nidentifier: b\nenvironment:\n  A: x\n  'B': y\n\n  # B\n  B: z\n  A : x\n"
+        ).problems
+        #expect(nested.map(\.line) == [10, 11] && nested.map(\.key) == ["B", "A"])
+        #expect(nested.map(\.problem) == [7, 6].map { "is written in line \($0) already" })
+        let braces = read("identifier: a\ncommand: [/p]\nenvironment: {A: x, A: y}\n").problems
+        #expect(braces.map(\.description) == ["m.yaml:3: A is written twice"])
+        let modes = read("identifier: a\ncommand: [/p]\nmodes: voip\n").problems
+        #expect(modes.map(\.problem) == ["expected a list, such as [voip] or [voip, audio]"])
         let broken = read("identifier: a\ncommand: [/p]\n---\nidentifier: b\n")
         #expect(broken.manifests.count == 1 && broken.problems.map(\.line) == [4])
     }

@@ -34,16 +34,18 @@ struct ValidateCommand: ParsableCommand {
     func run() throws {
         let accounts = SystemAccounts()
         let checked = files.map { ManifestFile(path: $0, accounts: accounts) }
-        let problems = checked.flatMap(\.problems)
+        let manifests = checked.flatMap(\.manifests)
+        var namesakes = Namesakes()
+        let problems = checked.flatMap(\.problems) + manifests.compactMap { namesakes.problem(with: $0) }
         if json {
             emit([
                 "valid": .bool(problems.isEmpty),
-                "clients": .array(checked.flatMap(\.manifests).map { .string($0.identifier.description) }),
+                "clients": .array(manifests.map { .string($0.identifier.description) }),
                 "problems": .array(problems.map(\.json)),
             ])
         } else {
             emit(problems.map { printable("\($0)") })
-            for manifest in checked.flatMap(\.manifests) where problems.isEmpty {
+            for manifest in manifests where problems.isEmpty {
                 emit(["\(manifest.file):\(manifest.line): \(manifest.identifier) is declared well"])
             }
         }
