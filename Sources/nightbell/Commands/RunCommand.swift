@@ -16,7 +16,7 @@ struct RunCommand: ParsableCommand {
 
             What is told to the supervisor, and shown by `nightbell show`, is the command, its directory and these \
             variables: HOME, LANG, LOGNAME, PATH, SHELL, TZ, USER, XDG_RUNTIME_DIR and those given by --env. \
-            Others stay private.
+            Others stay private. All of that may be \(WireLaunchSpecification.maximumBytes) bytes long.
 
             Programs that use the Nightbell library do all of this by themselves.
             """)
@@ -90,7 +90,11 @@ struct RunCommand: ParsableCommand {
         let bytes: [UInt8] = try launch.serializedBytes()
         // The supervisor would refuse the client, long after it was started.
         guard bytes.count <= WireLaunchSpecification.maximumBytes else {
-            complain("the command and its variables are too long to be recorded: \(bytes.count) bytes")
+            complain(
+                """
+                the command and its variables are too long to be recorded: \(bytes.count) bytes, of at most \
+                \(WireLaunchSpecification.maximumBytes)
+                """)
             throw ExitCode(1)
         }
         return bytes
