@@ -21,9 +21,11 @@ struct RuntimeDirectory: ~Copyable {
             throw SupervisorError(.runtimeDirectory, error, "cannot use \(path)")
         }
         guard flock(file.rawValue, LOCK_EX | LOCK_NB) == 0 else {
-            let error =
-                errno == EWOULDBLOCK ? SystemError(code: EADDRINUSE, call: "flock") : SystemError("flock")
-            throw SupervisorError(.runtimeDirectory, error, "another supervisor uses \(path)")
+            guard errno == EWOULDBLOCK else {
+                throw SupervisorError(.runtimeDirectory, SystemError("flock"), "cannot use \(path)")
+            }
+            throw SupervisorError(
+                .runtimeDirectory, errorNumber: EADDRINUSE, "another supervisor uses \(path)")
         }
         self.path = path
         lock = file

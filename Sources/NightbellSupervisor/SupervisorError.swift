@@ -7,7 +7,7 @@ import Suspension
 /// Why a supervisor could not be set up, or had to give up.
 public struct SupervisorError: Error, Sendable, CustomStringConvertible {
     public enum Code: Sendable, Hashable {
-        /// The runtime directory cannot be made or used.
+        /// The runtime directory cannot be made or used. `errno` `EADDRINUSE`: another supervisor uses it.
         case runtimeDirectory
         /// The control socket cannot be listened on. `errno` `EADDRINUSE`: another supervisor does.
         case socket
@@ -30,6 +30,13 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
         self.code = code
         errorNumber = error.code
         description = "\(what): \(error)\(Self.advice(error))"
+    }
+
+    /// What is wrong is said in words of our own; the number is for programs.
+    init(_ code: Code, errorNumber: Int32, _ description: String) {
+        self.code = code
+        self.errorNumber = errorNumber
+        self.description = description
     }
 
     init(_ code: Code, _ error: IdentifierStore.Failure) {

@@ -400,7 +400,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// the supervisor has no descriptor left
   case outOfDescriptors // = 44
 
-  /// not sent in version 1: what belongs to others is not there
+  /// to RelieveMemory and Upgrade; clients of others are not there
   case permissionDenied // = 45
 
   /// none that the asker may see runs by this identifier
@@ -2265,7 +2265,7 @@ package nonisolated struct WireForgetClient: Sendable {
 }
 
 /// Has the supervisor do what it does when memory is short: it ends a few of the largest suspended clients that can be
-/// launched again. Root, or the supervisor's own user. Answered with Done.
+/// launched again. Root, or the supervisor's own user; others are told PERMISSION_DENIED. Answered with Done.
 package nonisolated struct WireRelieveMemory: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

@@ -33,7 +33,7 @@ struct DaemonProcessTests {
             let second = try Program.run(
                 "nightbelld", ["--system", "--runtime-directory", stage.directory.path] + arguments)
             #expect(second.code == 71)
-            #expect(second.errors.contains("Address already in use"))
+            #expect(second.errors.contains("another supervisor uses \(stage.directory.path)\n"))
             #expect(!second.errors.contains("thawed"))
         }
         try puppet.say("echo awake")
