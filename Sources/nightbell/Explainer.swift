@@ -16,7 +16,12 @@ struct Explainer {
 
     private var profile: Profile
     private let circumstances: Circumstances
+    /// Of a stream: the beginning of something that more bytes may make noise.
     private var pending: [UInt8] = []
+    private var missing: Int?
+    /// Of a stream: something was for the owner, and so is all that comes behind it.
+    private var isOver = false
+    /// Where `pending` begins in the stream; the number of the next datagram.
     private var offset = 0
     private var absorbed = 0
     private var noises = 0
@@ -48,23 +53,39 @@ struct Explainer {
     }
 
     private mutating func judgeStream(_ bytes: [UInt8], _ report: ([Finding]) -> Void) {
+        guard !isOver else { return left += bytes.count }
+        let pending = self.pending + bytes
+        missing = nil
         var head = 0
-        while head < bytes.count {
-            let (verdict, reply) = decide(bytes.span.extracting(head..<bytes.count))
-            guard case .noise(let length, _) = verdict else {
-                report([Finding(offset: offset + head, bytes: bytes[head...], verdict: verdict)])
-                note(verdict, bytes.count - head)
-                break
+        judging: while head < pending.count {
+            let (verdict, reply) = decide(pending.span.extracting(head..<pending.count))
+            switch verdict {
+            case .noise(let length, _):
+                let noise = pending[head..<(head + length)]
+                report([Finding(offset: offset + head, bytes: noise, verdict: verdict, reply: reply)])
+                note(verdict, length)
+                head += length
+            case .significant:
+                report([Finding(offset: offset + head, bytes: pending[head...], verdict: verdict)])
+                note(verdict, pending.count - head)
+                isOver = true
+                head = pending.count
+            case .needMore(let limit):
+                missing = limit
+                break judging
             }
-            report([
-                Finding(
-                    offset: offset + head, bytes: bytes[head..<(head + length)], verdict: verdict,
-                    reply: reply)
-            ])
-            note(verdict, length)
-            head += length
         }
-        offset += bytes.count
+        self.pending = Array(pending[head...])
+        offset += head
+    }
+
+    /// Nothing comes any more.
+    mutating func finish(report: ([Finding]) -> Void) {
+        guard let missing, !pending.isEmpty else { return }
+        let verdict = Verdict.needMore(limit: missing)
+        report([Finding(offset: offset, bytes: pending[...], verdict: verdict)])
+        note(verdict, pending.count)
+        pending = []
     }
 
     private mutating func decide(_ bytes: Span<UInt8>) -> (Verdict, [UInt8]) {

@@ -43,6 +43,25 @@ struct ExplainTests {
         #expect(lines.last == "3 absorbed (\(length + 4) B), \(26 + length) B left for the owner")
     }
 
+    @Test("A stream may come in several files, cut anywhere")
+    func pieces() throws {
+        let stream = Self.ping + "\r\n\r\n" + Self.ping
+        let whole = try Program.run("nightbell", ["explain", "--profile", "sip", try file("whole", stream)])
+        #expect(whole.output.hasSuffix("4 absorbed (\(stream.utf8.count) B), 0 B left for the owner\n"))
+        for cut in [1, 5, Self.ping.count - 1, Self.ping.count + 1, stream.count - 1] {
+            let first = try file("first", String(stream.unicodeScalars.prefix(cut)))
+            let second = try file("second", String(stream.unicodeScalars.dropFirst(cut)))
+            let outcome = try Program.run("nightbell", ["explain", "--profile", "sip", first, second])
+            #expect(outcome.output == whole.output, "cut at \(cut)")
+        }
+        // Nothing is judged behind what is the owner's, in another piece neither.
+        let call = try file("call", "INVITE sip:bob SIP/2.0\r\n\r\n")
+        let ping = try file("ping", Self.ping)
+        let outcome = try Program.run("nightbell", ["explain", "--profile", "sip", call, ping])
+        #expect(outcome.output.split(separator: "\n").count == 3)
+        #expect(outcome.output.contains("0 absorbed (0 B), \(26 + Self.ping.utf8.count) B left"))
+    }
+
     @Test("Programs get one object a line")
     func json() throws {
         let capture = try file("capture", Self.ping + "\r")
@@ -81,6 +100,18 @@ struct ExplainTests {
                 "> <a xmlns='urn:xmpp:sm:3' h='12'/>"
             ),
             (["imap", "--ping", "--lend-tag", "a1"], "a1 OK done\r\n", "> NB1 IDLE\\r\\n"),
+            (["imap", "--lend-tag", "a1", "--filler", "Zzz"], "* OK Zzz\r\n", "noise: a filler"),
+            (["imap", "--lend-tag", "a1", "--filler", "Zzz"], "* OK Still here\r\n", "significant"),
+            (["sip", "--user", "bob"], Self.ping, "noise: a ping"),
+            (["sip", "--user", "carol"], Self.ping, "significant"),
+            (
+                ["xmpp", "--server", "example.org"],
+                "<iq from='example.org' id='1' type='get'><ping xmlns='urn:xmpp:ping'/></iq>", "noise: a ping"
+            ),
+            (
+                ["xmpp", "--server", "example.org"],
+                "<iq from='example.net' id='1' type='get'><ping xmlns='urn:xmpp:ping'/></iq>", "significant"
+            ),
         ]
         for (arguments, traffic, expected) in cases {
             let capture = try file("capture", traffic)
@@ -97,6 +128,8 @@ struct ExplainTests {
             ["--profile", "imap", "--lend-tag", "a b"], ["--profile", "sip", "--peer", "somewhere"],
             ["--profile", "bytes", "--pattern", "a", "--pattern", "ab"],
             ["--profile", "bytes", "--hex", "--pattern", "abc"], [],
+            ["--profile", "sip", "--pattern", "a"], ["--profile", "xmpp", "--user", "a"],
+            ["--profile", "imap", "--server", "a"], ["--profile", "stun", "--role", "server"],
         ] {
             #expect(try Program.run("nightbell", ["explain"] + arguments).code == 64, "\(arguments)")
         }

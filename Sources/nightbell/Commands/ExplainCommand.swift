@@ -12,7 +12,8 @@ struct ExplainCommand: ParsableCommand {
             answered, and what would wake the owner. Behind the first message that does, nothing is judged: only \
             the owner knows where the next one begins.
 
-            Without files the standard input is one stream. With --datagram each file is one datagram.
+            Without files the standard input is one stream. Several files are one stream, too, that arrives in as many \
+            pieces. With --datagram each file is one datagram.
 
               nightbell explain --profile sip < capture
               nightbell explain --profile sip --datagram --peer 192.0.2.1:5060 ping-1 ping-2
@@ -42,17 +43,27 @@ struct ExplainCommand: ParsableCommand {
     var files: [String] = []
 
     func validate() throws {
+        try subject.check(profile)
         _ = try start()
     }
 
     func run() throws {
         var explainer = try start()
-        if ping { show(explainer.ping(), width: terminalWidth) }
+        var page = Page(isJSON: json)
+        if ping { page.show(explainer.ping()) }
         for file in files.isEmpty ? [nil] : files.map(Optional.some) {
-            let bytes = try Input.read(file)
-            explainer.judge(bytes) { show($0, width: terminalWidth) }
+            let bytes: [UInt8]
+            do throws(InputError) {
+                bytes = try Input.read(file)
+            } catch {
+                page.flush()
+                throw error
+            }
+            explainer.judge(bytes) { page.show($0) }
         }
-        if !json { emit([explainer.summary]) }
+        explainer.finish { page.show($0) }
+        if !json { page.add([explainer.summary]) }
+        page.flush()
     }
 
     private func start() throws -> Explainer {
@@ -69,9 +80,30 @@ struct ExplainCommand: ParsableCommand {
     /// The same each time, so that explanations can be compared.
     private static let random: UInt128 = 0x6E69_6768_7462_656C_6C6E_6967_6874_6265
 
-    private func show(_ findings: [Explainer.Finding], width: Int?) {
-        for finding in findings {
-            if json { emit(finding.json) } else { emit(finding.lines(width: width)) }
+    /// What is written, many lines at a time.
+    private struct Page {
+        let isJSON: Bool
+        let width: Int?
+        private var lines: [String] = []
+        private static let length = 1_024
+
+        init(isJSON: Bool) {
+            self.isJSON = isJSON
+            width = isJSON ? nil : terminalWidth
+        }
+
+        mutating func show(_ findings: [Explainer.Finding]) {
+            for finding in findings { add(isJSON ? [finding.json.text] : finding.lines(width: width)) }
+        }
+
+        mutating func add(_ more: [String]) {
+            lines += more
+            if lines.count >= Self.length { flush() }
+        }
+
+        mutating func flush() {
+            if !lines.isEmpty { emit(lines) }
+            lines.removeAll(keepingCapacity: true)
         }
     }
 }
@@ -83,8 +115,26 @@ struct ExplainedProfile: ParsableArguments {
     enum Role: String, ExpressibleByArgument, CaseIterable { case client, server }
     enum End: String, ExpressibleByArgument, CaseIterable { case lf, crlf }
 
-    @Option(help: "websocket, mqtt: which side the owner is.")
-    var role: Role = .client
+    @Option(help: "websocket, mqtt: which side the owner is; without it, the client.")
+    var role: Role?
+
+    @Option(
+        name: .customLong("user"),
+        help: ArgumentHelp("sip: the user part of addresses that the owner goes by; any, if none is given."))
+    var users: [String] = []
+
+    @Option(help: "xmpp: the server's name, whose pings are answered.")
+    var server: String?
+
+    @Option(help: "xmpp: the owner's own address.")
+    var address: String?
+
+    @Option(
+        name: .customLong("filler"),
+        help: ArgumentHelp(
+            "imap: the text of an untagged OK that means nothing; without it, Still here.",
+            valueName: "text"))
+    var fillers: [String] = []
 
     @Option(
         help: ArgumentHelp("line, bytes: a pattern, and the reply to it.", valueName: "text[=reply]"))
@@ -93,8 +143,8 @@ struct ExplainedProfile: ParsableArguments {
     @Flag(help: "bytes: patterns and replies are hexadecimal digits.")
     var hex = false
 
-    @Option(help: "line: how lines end.")
-    var lineEnd: End = .crlf
+    @Option(help: "line: how lines end; without it, by crlf.")
+    var lineEnd: End?
 
     @Option(
         help: ArgumentHelp(
@@ -104,21 +154,39 @@ struct ExplainedProfile: ParsableArguments {
     @Option(help: ArgumentHelp("imap: the tag of the IDLE command that is under way.", valueName: "tag"))
     var lendTag: String?
 
+    /// An option that means nothing to this profile is a mistake.
+    func check(_ name: ProfileName) throws {
+        let options: [(name: String, isGiven: Bool, profiles: [ProfileName])] = [
+            ("role", role != nil, [.webSocket, .mqtt]), ("user", !users.isEmpty, [.sip]),
+            ("server", server != nil, [.xmpp]), ("address", address != nil, [.xmpp]),
+            ("filler", !fillers.isEmpty, [.imap]), ("pattern", !pattern.isEmpty, [.line, .bytes]),
+            ("hex", hex, [.line, .bytes]), ("line-end", lineEnd != nil, [.line]),
+            ("lend-counters", lendCounters != nil, [.xmpp]), ("lend-tag", lendTag != nil, [.imap]),
+        ]
+        for option in options where option.isGiven && !option.profiles.contains(name) {
+            let names = option.profiles.map(\.rawValue).joined(separator: " and ")
+            throw ValidationError("--\(option.name) is for \(names), and means nothing to \(name.rawValue)")
+        }
+    }
+
     func settings(_ name: ProfileName) throws -> ProfileSettings {
         switch name {
-        case .webSocket: .webSocket(try WebSocketSettings(role: role == .client ? .client : .server))
+        case .webSocket: .webSocket(try WebSocketSettings(role: role == .server ? .server : .client))
         case .mqtt:
             .mqtt(
                 try MQTTSettings(
-                    role: role == .client ? .client(keepAlive: MQTTSettings.keepAlive.standard) : .server))
-        case .xmpp: .xmpp(try XMPPSettings(usesStreamManagement: lendCounters != nil))
+                    role: role == .server ? .server : .client(keepAlive: MQTTSettings.keepAlive.standard)))
+        case .xmpp:
+            .xmpp(
+                try XMPPSettings(
+                    server: server, address: address, usesStreamManagement: lendCounters != nil))
         case .line:
             .pattern(try .lines(try exchanges(), end: lineEnd == .lf ? .newline : .carriageReturnNewline))
         case .bytes: .pattern(try .bytes(try exchanges()))
-        case .sip: .sip(try SIPSettings(tagKey: 0))
+        case .sip: .sip(try SIPSettings(users: users, tagKey: 0))
         case .stun: .stun(try STUNSettings())
         case .irc: .irc(try IRCSettings())
-        case .imap: .imap(try IMAPSettings())
+        case .imap: .imap(try fillers.isEmpty ? IMAPSettings() : IMAPSettings(fillers: fillers))
         case .tcp: .tcp(try TCPSettings())
         }
     }
