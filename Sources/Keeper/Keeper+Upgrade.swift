@@ -5,7 +5,8 @@ import Glibc
 /// A program on its way to take the place of this one.
 struct Upgrade {
     enum Phase {
-        /// It is run only to see whether it runs and understands its configuration; all else goes on meanwhile.
+        /// It is run only to see whether it runs, and understands its configuration and what the keeper has; all else
+        /// goes on meanwhile.
         case preflight(ChildProcess)
         /// The worker was told to act no more.
         case quiescing
@@ -64,9 +65,18 @@ extension Keeper {
         upgrades += 1
         hooks.log(.notice, "upgrading to what is at \(program.path) now")
         do {
+            let state = try image().map { image throws(SystemError) in
+                try MemoryFile.create("nightbell-state", image).take()
+            }
+            defer { if let state { close(state) } }
             guard let pid = try Fork.split() else {
                 Fork.unblockSignals()
-                _ = Fork.become(program.path, program.arguments + ["--preflight"])
+                var arguments = program.arguments + ["--preflight"]
+                if let state, let worker {
+                    keepOpen(store.descriptors + [worker.channel.rawValue, state])
+                    arguments += ["--keeper-state", "\(state)"]
+                }
+                _ = Fork.become(program.path, arguments)
                 _exit(EX_OSERR)
             }
             upgrade = Upgrade(.preflight(ChildProcess(try ProcessHandle(opening: pid))))
@@ -179,12 +189,7 @@ extension Keeper {
 
     /// Puts the new program into this process: the pid, the descriptors and the worker stay.
     private func becomeNewProgram(_ worker: WorkerProcess) {
-        var details: [UInt8] = []
-        details.append(number: UInt64(UInt32(bitPattern: worker.process.pid)), bytes: 8)
-        details.append(number: UInt64(bitPattern: worker.readyAt ?? 0), bytes: 8)
-        let image = store.image(adding: [
-            .init(key: .channel, descriptor: worker.channel.rawValue), .init(key: .worker, record: details),
-        ])
+        guard let image = image() else { return }
         do {
             let state = try MemoryFile.create("nightbell-state", image).take()
             let descriptors = store.descriptors + [worker.channel.rawValue, state]
@@ -196,6 +201,17 @@ extension Keeper {
         } catch {
             hooks.log(.error, "the keeper stays what it is: \(error)")
         }
+    }
+
+    /// What the next keeper starts with; nil: there is no worker.
+    private func image() -> [UInt8]? {
+        guard let worker else { return nil }
+        var details: [UInt8] = []
+        details.append(number: UInt64(UInt32(bitPattern: worker.process.pid)), bytes: 8)
+        details.append(number: UInt64(bitPattern: worker.readyAt ?? 0), bytes: 8)
+        return store.image(adding: [
+            .init(key: .channel, descriptor: worker.channel.rawValue), .init(key: .worker, record: details),
+        ])
     }
 
     private func keepOpen(_ descriptors: [CInt]) {
@@ -224,6 +240,13 @@ package struct ProgramState: ~Copyable {
         self.store = store
     }
 
+    /// Whether the program that reads this could go on as the keeper. Nothing is done with it.
+    package consuming func tryKeeping() throws(SystemError) {
+        var store = takeStore()
+        _ = try Self.takeChannel(&store)
+        _ = try Self.takeDetails(&store)
+    }
+
     /// What a new worker starts with, which has to wait until it is told to act.
     package consuming func inheritance() throws(SystemError) -> Inheritance {
         let channel = try Self.takeChannel(&store)
@@ -234,10 +257,7 @@ package struct ProgramState: ~Copyable {
     /// The worker that serves already.
     mutating func takeWorker() throws(SystemError) -> WorkerProcess {
         let channel = try Self.takeChannel(&store)
-        guard let details = store.record(.worker), details.count == 16 else {
-            throw SystemError(code: EPROTO, call: "state of the program before")
-        }
-        _ = store.take(.worker)
+        let details = try Self.takeDetails(&store)
         let pid = pid_t(truncatingIfNeeded: details[0..<8].number)
         let worker = WorkerProcess(try ProcessHandle(opening: pid), channel)
         worker.readyAt = Int64(bitPattern: details[8..<16].number)
@@ -245,6 +265,16 @@ package struct ProgramState: ~Copyable {
     }
 
     consuming func takeStore() -> RecordStore { store }
+
+    private static func takeDetails(
+        _ store: inout RecordStore
+    ) throws(SystemError) -> ArraySlice<UInt8> {
+        guard let details = store.record(.worker), details.count == 16 else {
+            throw SystemError(code: EPROTO, call: "state of the program before")
+        }
+        _ = store.take(.worker)
+        return details[...]
+    }
 
     private static func takeChannel(_ store: inout RecordStore) throws(SystemError) -> SeqPacketSocket {
         switch store.take(.channel) {

@@ -1,6 +1,8 @@
 import ArgumentParser
 import DaemonConfiguration
+import Descriptors
 import Glibc
+import Keeper
 
 @main
 struct NightbelldCommand: ParsableCommand {
@@ -91,6 +93,13 @@ struct NightbelldCommand: ParsableCommand {
             try Daemon(loaded).thawLeftovers()
         } else if preflight {
             // Who comes as far as this runs here and understands its configuration.
+            guard let keeperState else { return }
+            do throws(SystemError) {
+                try ProgramState(reading: keeperState).tryKeeping()
+            } catch {
+                writeToStandardError("nightbelld: \(error)")
+                throw ExitCode(EX_OSERR)
+            }
         } else if let workerState {
             var daemon = Daemon(loaded)
             throw ExitCode(daemon.workInsteadOfAnother(workerState))

@@ -72,6 +72,7 @@ struct UpgradeTests {
         "A program that is no good is given up, and everything goes on as it was",
         arguments: [
             ("exit 1", "the new program does not start: exit code 1"),
+            ("case $* in *--keeper-state*) exit 4; esac; exit 0", "does not start: exit code 4"),
             ("case $* in *--preflight*) exit 0; esac; exit 3", "could not serve: exit code 3"),
             ("case $* in *--preflight*) exit 0; esac; exec sleep 60", "more than five seconds"),
         ])
