@@ -24,7 +24,7 @@ public struct OffloadCounters: Sendable, Equatable {
 }
 
 /// When pings are sent for a socket, and what is to be heard of them. What they are, the edge knows.
-public struct PingTerms: Sendable, Equatable {
+public struct PingTerms: Sendable, Hashable {
     /// A ping is sent so long after the one before, not earlier …
     public var earliest: Duration
     /// … and not later.
@@ -88,8 +88,8 @@ struct Offload: Sendable, Equatable {
     /// The mark of the wake that `found` was told with.
     var foundInWake: UInt32 = 0
     private var allowance: UInt16
-    /// A number of the book's: sockets by the thousand have the same terms.
-    var terms: UInt16 = PingBook.noTerms
+    /// A number of the table's: sockets by the thousand have the same terms.
+    var terms = TermsTable.none
     /// What its owner was woken for last that the kernel does not tell.
     var found: Conditions = []
     /// The owner sleeps, and has vouched for the socket.

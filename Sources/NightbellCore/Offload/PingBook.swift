@@ -8,15 +8,10 @@ struct PingBook: Sendable, Equatable {
     private var pending: [UInt32: Offload.Pending] = [:]
     private var schedule: KeepAliveSchedule
     private var deadlines = DeadlineQueue()
-    /// All terms there are, each once; the first is none.
-    private var terms: [PingTerms] = []
+    private var terms = TermsTable()
     private let settings: Settings
     /// What was counted for sockets that are gone.
     private var goneCounters = OffloadCounters()
-
-    static let noTerms: UInt16 = 0
-    /// More different terms than anybody has. What comes after them is sent no pings.
-    private static let mostTerms = 4_096
 
     init(_ settings: Settings) {
         self.settings = settings
@@ -30,6 +25,9 @@ struct PingBook: Sendable, Equatable {
         _read { yield offloads[slot] }
         _modify { yield &offloads[slot] }
     }
+
+    /// How many different terms have a number of the table's.
+    var differentTerms: Int { terms.count }
 
     /// What was done for all sockets, also for those that are gone.
     var counters: OffloadCounters {
@@ -51,18 +49,19 @@ struct PingBook: Sendable, Equatable {
         schedule.set(slot, to: nil)
         deadlines.set(slot, to: nil)
         setPending(slot, nil)
+        if contains(slot) { setTerms(slot, nil) }
         if let removed = offloads.remove(slot) { goneCounters += removed.counters }
     }
 
     /// Its owner sleeps. Nothing is sent before `begin`.
     mutating func activate(_ slot: UInt32) {
         offloads[slot].isActive = true
-        offloads[slot].terms = Self.noTerms
+        setTerms(slot, nil)
     }
 
     /// From now on pings are sent on these terms; none: none are.
     mutating func begin(_ slot: UInt32, _ terms: PingTerms?, at now: Instant) {
-        offloads[slot].terms = terms.map { number(of: $0) } ?? Self.noTerms
+        setTerms(slot, terms)
         if let awaited = pending[slot]?.awaited, let within = terms?.answerWithin {
             // Taken over with a ping under way, whose time nobody has written down: it has as much again.
             note(awaited, slot, until: now + within)
@@ -73,6 +72,7 @@ struct PingBook: Sendable, Equatable {
     /// Its owner is about to run.
     mutating func end(_ slot: UInt32) {
         offloads[slot].isActive = false
+        setTerms(slot, nil)
         if pending[slot]?.partialUntil != nil { offloads[slot].hasLeftBeginning = true }
         setPending(slot, nil)
         schedule.set(slot, to: nil)
@@ -235,15 +235,13 @@ struct PingBook: Sendable, Equatable {
     }
 
     private func terms(of slot: UInt32) -> PingTerms? {
-        let number = offloads[slot].terms
-        return number == Self.noTerms ? nil : terms[Int(number) - 1]
+        terms.terms(offloads[slot].terms, of: slot)
     }
 
-    private mutating func number(of new: PingTerms) -> UInt16 {
-        if let index = terms.firstIndex(of: new) { return UInt16(index + 1) }
-        guard terms.count < Self.mostTerms else { return Self.noTerms }
-        terms.append(new)
-        return UInt16(terms.count)
+    /// What is taken is put back first: a socket has terms of its own, or none.
+    private mutating func setTerms(_ slot: UInt32, _ new: PingTerms?) {
+        terms.putBack(offloads[slot].terms, of: slot)
+        offloads[slot].terms = new.map { terms.take($0, for: slot) } ?? TermsTable.none
     }
 
     private mutating func note(_ awaited: Offload.Awaited, _ slot: UInt32, until: Instant) {
