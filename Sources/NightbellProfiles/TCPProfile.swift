@@ -4,7 +4,8 @@
 /// | what | standard |
 /// | --- | --- |
 /// | keep-alives, off unless asked for, two hours unless configured | RFC 9293 §3.8.4 |
-/// | the time for which sent data may stay unacknowledged | RFC 5482 §1, `TCP_USER_TIMEOUT` |
+/// | one lost probe must not end a connection | RFC 1122 §4.2.3.6 |
+/// | the time for which sent data may stay unacknowledged | RFC 793 §3.8, RFC 5482 §1, `TCP_USER_TIMEOUT` |
 /// | how long translators keep an idle connection | RFC 5382 §5, REQ-5 |
 package struct TCPProfile: ProtocolProfile {
     private let settings: TCPSettings
@@ -42,11 +43,13 @@ package final class TCPSettings: Sendable {
     package let intervalSeconds: Int32
     /// `TCP_KEEPCNT`: so many unanswered probes, and the connection is dead.
     package let probes: Int32
-    /// `TCP_USER_TIMEOUT`: how long sent bytes may stay unacknowledged, probes included. Linux lets it decide
-    /// instead of the number of probes.
-    package let userTimeoutMilliseconds: UInt32
+    /// `TCP_USER_TIMEOUT`: none, also if the owner has one. Linux compares it, as soon as one probe is unanswered,
+    /// with the time since the last segment arrived, and lets it decide instead of the number of probes. That time has
+    /// no limit when the owner falls asleep, so that with any value the first probe that is lost might be the last.
+    package let userTimeoutMilliseconds: UInt32 = 0
 
-    /// How long after the last traffic a dead connection is found out at the latest.
+    /// How long after the last segment a dead connection is found out, if probes are sent for as long. The kernel's
+    /// timers may each be an eighth late.
     package var detection: Duration {
         .seconds(Int64(idleSeconds)) + .seconds(Int64(intervalSeconds) * Int64(probes))
     }
@@ -61,6 +64,5 @@ package final class TCPSettings: Sendable {
         idleSeconds = Int32(idle.components.seconds)
         intervalSeconds = Int32(interval.components.seconds)
         self.probes = Int32(probes)
-        userTimeoutMilliseconds = UInt32(intervalSeconds) * UInt32(probes) * 1_000
     }
 }

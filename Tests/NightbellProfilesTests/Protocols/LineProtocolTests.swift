@@ -266,7 +266,7 @@ struct TCPTests {
         #expect(settings.idleSeconds == 60)
         #expect(settings.intervalSeconds == 10)
         #expect(settings.probes == 3)
-        #expect(settings.userTimeoutMilliseconds == 30_000)
+        #expect(settings.userTimeoutMilliseconds == 0)
         #expect(settings.detection == .seconds(90))
         for (idle, interval, probes) in [(0, 10, 3), (60, 0, 3), (60, 40_000, 3), (60, 10, 0), (60, 10, 128)]
         {

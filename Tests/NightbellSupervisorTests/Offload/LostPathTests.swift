@@ -27,6 +27,38 @@ import Testing
         try scene.stop()
     }
 
+    /// The connection was silent for longer than all probes take: that does not make the first lost one the last.
+    @Test(.enabled(if: isRoot)) func lostProbesThatAreFollowedByAnAnswerEndNothing() throws {
+        let network = try Network()
+        defer { network.end() }
+        var tcp = WireProfile.TCP()
+        tcp.probeIntervalMs = 1_000
+        tcp.probes = 4
+        let pair = try network.pair()
+        // The owner's own does not decide either.
+        SocketOption.userTimeout.set(1_000, on: pair.near)
+        let scene = try OffloadScene(pair, .make(.tcp(tcp), interval: .seconds(5)))
+        try scene.sleep()
+        try network.cut()
+        #expect(eventually(within: 30_000) { Self.unansweredProbes(of: pair.near) == 3 })
+        try network.mend()
+        #expect(eventually(within: 30_000) { Self.unansweredProbes(of: pair.near) == 0 })
+        #expect(try scene.info().counters.wakes == 0)
+        try pair.send("news")
+        let wake = try scene.client.wake()
+        #expect(wake.sockets[0].readable && !wake.sockets[0].error && scene.received(4) == "news")
+        #expect(SocketOption.userTimeout.value(of: pair.near) == 1_000)
+        try scene.stop()
+    }
+
+    /// `tcpi_probes`.
+    private static func unansweredProbes(of descriptor: Int32) -> UInt8? {
+        var info = [UInt8](repeating: 0, count: 4)
+        var length = socklen_t(info.count)
+        guard getsockopt(descriptor, Int32(IPPROTO_TCP), TCP_INFO, &info, &length) == 0 else { return nil }
+        return info[3]
+    }
+
     /// What is sent for the client arrives nowhere either: the missing answer is noticed first.
     @Test(.enabled(if: isRoot)) func missingAnswerIsNoticedWithoutTheKernel() throws {
         let network = try Network()
@@ -62,6 +94,8 @@ import Testing
         }
 
         func cut() throws { try setLoopback(up: false) }
+
+        func mend() throws { try setLoopback(up: true) }
 
         func end() { close(control) }
 
