@@ -120,9 +120,12 @@ public enum Event: Sendable {
     /// What there was in a socket of a sleeper has been looked at with its profile.
     case judged(SocketToken, Judgement)
     /// The edge has begun to deal with the pings of a socket, and these are its terms; none: it sends no pings.
-    case offloadBegan(SocketToken, PingTerms?)
+    /// Whether an answer is awaited already, to something that the owner has begun and lent.
+    case offloadBegan(SocketToken, PingTerms?, isAwaitingAnswer: Bool)
     /// A ping could not be sent.
     case pingFailed(SocketToken)
+    /// There was no ping to be sent: what it takes is not there at the moment.
+    case pingOmitted(SocketToken)
     /// The edge has looked for an answer that is due; if there was one, it has told of it before.
     case answerLookedFor(SocketToken)
     /// The kernel has not confirmed yet.

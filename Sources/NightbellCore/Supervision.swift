@@ -111,11 +111,13 @@ public struct Supervision: Sendable, Equatable {
             catchUp(owner, at: now, into: &actions)
             judged(token, judgement, at: now, into: &actions)
             settle(owner, at: now, into: &actions)
-        case .offloadBegan(let token, let terms):
-            offloadBegan(token, terms, at: now)
+        case .offloadBegan(let token, let terms, let isAwaitingAnswer):
+            offloadBegan(token, terms, isAwaitingAnswer: isAwaitingAnswer, at: now)
         case .pingFailed(let token):
             catchUp(ownerOf: token, at: now, into: &actions)
             pingFailed(token, at: now, into: &actions)
+        case .pingOmitted(let token):
+            pingOmitted(token, at: now)
         case .answerLookedFor(let token):
             catchUp(ownerOf: token, at: now, into: &actions)
             answerMissing(token, at: now, into: &actions)

@@ -51,9 +51,11 @@ package enum Wording {
         case .fired(let token, let conditions): "\(name(token)) fired: \(words(conditions))"
         case .judged(let token, let judgement):
             "\(name(token)) was looked at: \(judgement.noise) pieces of noise, then \(judgement.rest)"
-        case .offloadBegan(let token, let terms):
+        case .offloadBegan(let token, let terms, let isAwaitingAnswer):
             "\(name(token)) is dealt with" + (terms.map { ", pings every \(words($0.latest))" } ?? "")
+                + (isAwaitingAnswer ? ", an answer is awaited" : "")
         case .pingFailed(let token): "no ping could be sent on \(name(token))"
+        case .pingOmitted(let token): "there was no ping to be sent on \(name(token))"
         case .answerLookedFor(let token): "an answer was looked for on \(name(token))"
         case .frozen(let client, let epoch): "\(name(client)) is frozen, epoch \(epoch)"
         case .notFrozenYet(let client, let epoch): "\(name(client)) is not frozen yet, epoch \(epoch)"

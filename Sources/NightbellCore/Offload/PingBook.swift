@@ -59,12 +59,14 @@ struct PingBook: Sendable, Equatable {
         setTerms(slot, nil)
     }
 
-    /// From now on pings are sent on these terms; none: none are.
-    mutating func begin(_ slot: UInt32, _ terms: PingTerms?, at now: Instant) {
+    /// From now on pings are sent on these terms; none: none are. An answer that is awaited already has its time from now
+    /// on.
+    mutating func begin(_ slot: UInt32, _ terms: PingTerms?, isAwaitingAnswer: Bool, at now: Instant) {
         setTerms(slot, terms)
-        if let awaited = pending[slot]?.awaited, let within = terms?.answerWithin {
-            // Taken over with a ping under way, whose time nobody has written down: it has as much again.
-            note(awaited, slot, until: now + within)
+        if isAwaitingAnswer || self.isAwaitingAnswer(slot), let within = terms?.answerWithin {
+            // Either the owner lent it so, or it was taken over with a ping under way, whose time nobody has written
+            // down: it has as much again.
+            setAwaited(slot, .init(until: now + within, repeatAt: nil, pause: .zero, left: 0))
         }
         arrange(slot, at: now)
     }
@@ -157,7 +159,7 @@ struct PingBook: Sendable, Equatable {
         return nil
     }
 
-    /// It could not be sent.
+    /// It could not be sent, or there was none.
     mutating func pingFailed(_ slot: UInt32, at now: Instant) {
         var counters = offloads[slot].counters
         counters.sent -= min(1, counters.sent)
@@ -242,12 +244,6 @@ struct PingBook: Sendable, Equatable {
     private mutating func setTerms(_ slot: UInt32, _ new: PingTerms?) {
         terms.putBack(offloads[slot].terms, of: slot)
         offloads[slot].terms = new.map { terms.take($0, for: slot) } ?? TermsTable.none
-    }
-
-    private mutating func note(_ awaited: Offload.Awaited, _ slot: UInt32, until: Instant) {
-        var awaited = awaited
-        awaited.until = until
-        setAwaited(slot, awaited)
     }
 
     private mutating func setAwaited(_ slot: UInt32, _ awaited: Offload.Awaited?) {

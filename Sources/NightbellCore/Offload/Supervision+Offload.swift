@@ -94,9 +94,11 @@ extension Supervision {
     }
 
     /// The edge has begun, and knows now how pings are sent.
-    mutating func offloadBegan(_ token: SocketToken, _ terms: PingTerms?, at now: Instant) {
+    mutating func offloadBegan(
+        _ token: SocketToken, _ terms: PingTerms?, isAwaitingAnswer: Bool, at now: Instant
+    ) {
         guard isOffloading(token) else { return }
-        pings.begin(token.slot, terms, at: now)
+        pings.begin(token.slot, terms, isAwaitingAnswer: isAwaitingAnswer, at: now)
     }
 
     /// Whether the edge may deal with what arrives on this socket.
@@ -158,6 +160,13 @@ extension Supervision {
         // For whoever is dying, the next one shows whether it was only this one.
         pings.pingFailed(token.slot, at: now)
         wake(by: token, .unanswerable, at: now, into: &actions)
+    }
+
+    /// The edge had no ping to send.
+    mutating func pingOmitted(_ token: SocketToken, at now: Instant) {
+        guard isOffloading(token) else { return }
+        pings.pingFailed(token.slot, at: now)
+        touchOffload(token)
     }
 
     /// Time is up for a ping to be repeated or answered, or for a message to be completed.

@@ -69,7 +69,7 @@ public struct Parking: Sendable, Equatable {
         if hasProfile {
             pings.add(token.slot, at: now)
             pings.activate(token.slot)
-            pings.begin(token.slot, pinging, at: now)
+            pings.begin(token.slot, pinging, isAwaitingAnswer: false, at: now)
         }
         if let keepAlive {
             let own = Client.KeepAlive(timeout: keepAlive, base: now)
@@ -148,6 +148,11 @@ public struct Parking: Sendable, Equatable {
         guard isJudging(token) else { return }
         pings.pingFailed(token.slot, at: now)
         tell(token, .unanswerable, into: &actions)
+    }
+
+    /// There was no ping to be sent.
+    public mutating func pingOmitted(_ token: SocketToken, at now: Instant) {
+        if isJudging(token) { pings.pingFailed(token.slot, at: now) }
     }
 
     /// The edge has looked for an answer that is due; if there was one, it has told of it before.

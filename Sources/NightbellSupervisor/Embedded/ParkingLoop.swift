@@ -310,7 +310,10 @@ final class ParkingLoop: @unchecked Sendable {
         let random = again ? held.pingRandom(token.slot) ?? engine.nextRandom() : engine.nextRandom()
         let isMade = engine.makePing(
             &held[profile: token.slot], peer: peer(of: descriptor), random: random, again: again)
-        guard isMade else { return }
+        guard isMade else {
+            if !again { parking.pingOmitted(token, at: now) }
+            return
+        }
         if !again { held.notePing(random, token.slot) }
         guard !engine.sendPing(on: descriptor, former.transport, again: again) else { return }
         held[profile: token.slot] = former

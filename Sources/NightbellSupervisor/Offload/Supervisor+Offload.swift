@@ -23,7 +23,10 @@ extension Supervisor {
         }
         if case .tcp(let settings) = offload[token].settings { setKeepAlive(token, settings, descriptor) }
         if offload[token].profile.lent != .nothing { noteLent(token) }
-        followUps.append(.offloadBegan(token, OffloadEngine.terms(of: offload[token].profile, descriptor)))
+        followUps.append(
+            .offloadBegan(
+                token, OffloadEngine.terms(of: offload[token].profile, descriptor),
+                isAwaitingAnswer: offload[token].profile.isAwaitingAnswer))
     }
 
     func endOffload(_ token: SocketToken) {
@@ -116,6 +119,7 @@ extension Supervisor {
         let random = again ? offload[token].pingRandom : engine.nextRandom()
         let peer = offload[token].peer
         guard engine.makePing(&offload[token].profile, peer: peer, random: random, again: again) else {
+            if !again { followUps.append(.pingOmitted(token)) }
             return
         }
         if !again {

@@ -79,13 +79,15 @@ extension World {
             client.isFailing = true
         case .judged(let token, let judgement):
             foresee(judgement, token)
-        case .offloadBegan(let token, let terms):
+        case .offloadBegan(let token, let terms, _):
             guard core.isOffloading(token), let socket = socket(token) else { return }
             socket.hasTerms = terms != nil
             socket.restedAt = now
             if socket.isAwaiting, let within = terms?.answerWithin { socket.answerUntil = now + within }
         case .pingFailed(let token):
             foreseePingFailed(token)
+        case .pingOmitted(let token):
+            foreseePingOmitted(token)
         case .answerLookedFor(let token):
             foreseeAnswerLookedFor(token)
         case .notFrozenYet(let id, _):
@@ -186,7 +188,8 @@ extension World {
         case .stop:
             for client in clients { client.wokenAtStep = steps }
         case .registration, .message, .command, .fired, .judged, .offloadBegan, .pingFailed,
-            .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .timer, .ended,
+            .pingOmitted, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone,
+            .timer, .ended,
             .rejoined, .launch, .disown, .memoryPressure:
             break
         }

@@ -14,7 +14,12 @@ extension World {
         require(.offload, isTakingOver || !socket.isDealtWith, "\(Wording.name(token)) is dealt with twice")
         socket.isDealtWith = true
         socket.partialSince = nil
-        followUp(.offloadBegan(token, socket.terms))
+        if !isTakingOver, let within = socket.terms?.answerWithin, random.once(in: 16) {
+            // Its owner was waiting for an answer, and has lent what it takes to know it.
+            socket.isAwaiting = true
+            socket.pongDue = random.once(in: 4) ? nil : now + random.duration(upTo: within)
+        }
+        followUp(.offloadBegan(token, socket.terms, isAwaitingAnswer: socket.isAwaiting))
     }
 
     mutating func endOffload(_ token: SocketToken) {
@@ -38,7 +43,10 @@ extension World {
             "\(socket.owner.name) runs, and a ping is sent for it")
         // That the last one failed may not have been heard of.
         let isFailing = queue.contains {
-            if case .pingFailed(token) = $0.event { true } else { false }
+            switch $0.event {
+            case .pingFailed(token), .pingOmitted(token): true
+            default: false
+            }
         }
         require(
             .offload, socket.isAwaiting == again || (again && isFailing),
@@ -51,6 +59,7 @@ extension World {
         socket.expectedOffload.wakesAvoided += 1
         coverage.pings += 1
         guard random.once(in: 16) == false else { return queue.append((.pingFailed(token), now)) }
+        guard random.once(in: 16) == false else { return queue.append((.pingOmitted(token), now)) }
         guard let within = terms.answerWithin else { return }
         socket.isAwaiting = true
         socket.answerUntil = now + within
@@ -210,6 +219,12 @@ extension World {
         socket.expectedOffload.sent -= min(1, socket.expectedOffload.sent)
         socket.expectedOffload.wakesAvoided -= min(1, socket.expectedOffload.wakesAvoided)
         mustTell(socket, .unanswerable)
+    }
+
+    mutating func foreseePingOmitted(_ token: SocketToken) {
+        guard let socket = socket(token), core.isOffloading(token) else { return }
+        socket.expectedOffload.sent -= min(1, socket.expectedOffload.sent)
+        socket.expectedOffload.wakesAvoided -= min(1, socket.expectedOffload.wakesAvoided)
     }
 
     mutating func foreseeAnswerLookedFor(_ token: SocketToken) {

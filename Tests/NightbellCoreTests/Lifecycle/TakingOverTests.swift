@@ -98,7 +98,7 @@ struct TakingOverTests {
     /// Nobody else would: what has ended is not watched again.
     @Test mutating func aLostPathIsToldAgain() throws {
         bench.suspend(client)
-        bench.turn(.offloadBegan(sockets[1], nil))
+        bench.turn(.offloadBegan(sockets[1], nil, isAwaitingAnswer: false))
         var judgement = Judgement()
         judgement.rest = .significant([.readable, .hangUp, .error, .pathLost])
         bench.turn(.judged(sockets[1], judgement))
@@ -116,7 +116,7 @@ struct TakingOverTests {
     @Test mutating func aMissingAnswerIsToldAgainWithItsSocket() throws {
         bench.suspend(client)
         let terms = PingTerms(earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
-        bench.turn(.offloadBegan(sockets[1], terms))
+        bench.turn(.offloadBegan(sockets[1], terms, isAwaitingAnswer: false))
         bench.pass(.seconds(45))
         #expect(bench.turn(.answerLookedFor(sockets[1])).wakes.first?.reasons == .unanswered)
         let wake = try #require(try takeOver(legacy([[], []], told: 0)).wakes.first)

@@ -24,7 +24,9 @@ import Testing
 
         mutating func sleep() {
             bench.suspend(client)
-            for token in tokens { bench.turn(.offloadBegan(token, DormantOffloadTests.terms)) }
+            for token in tokens {
+                bench.turn(.offloadBegan(token, DormantOffloadTests.terms, isAwaitingAnswer: false))
+            }
         }
 
         /// Asleep, and then without a process.

@@ -23,9 +23,9 @@ import Testing
             self.token = token
         }
 
-        mutating func sleep(_ terms: PingTerms? = OffloadTests.interval) {
+        mutating func sleep(_ terms: PingTerms? = OffloadTests.interval, isAwaitingAnswer: Bool = false) {
             bench.suspend(client)
-            bench.turn(.offloadBegan(token, terms))
+            bench.turn(.offloadBegan(token, terms, isAwaitingAnswer: isAwaitingAnswer))
         }
 
         var view: OffloadView? { bench.core.offload(of: token, at: bench.now) }
@@ -295,6 +295,37 @@ import Testing
         #expect(sleeper.bench.actions.firedSockets.map(\.conditions) == [.unanswerable])
     }
 
+    /// Its owner was waiting for an answer, and has lent what it takes to know it: it has its time.
+    @Test func answerThatIsAwaitedFromTheBeginningMayBeMissing() throws {
+        var sleeper = try Sleeper()
+        sleeper.sleep(isAwaitingAnswer: true)
+        #expect(sleeper.view?.isAwaitingAnswer == true && sleeper.view?.nextPing == nil)
+        #expect(sleeper.bench.pass(.seconds(9)).isEmpty)
+        #expect(sleeper.bench.pass(.seconds(1)) == [.lookForAnswer(sleeper.token)])
+        let wake = try #require(sleeper.bench.turn(.answerLookedFor(sleeper.token)).wakes.first)
+        #expect(wake.reasons == .unanswered && sleeper.view?.counters.sent == 0)
+    }
+
+    @Test func answerThatIsAwaitedFromTheBeginningIsFollowedByPings() throws {
+        var sleeper = try Sleeper()
+        sleeper.sleep(isAwaitingAnswer: true)
+        sleeper.bench.now = sleeper.bench.now + .seconds(5)
+        #expect(sleeper.judge { $0.confirmed = 1 }.isEmpty)
+        #expect(sleeper.bench.pass(.seconds(25)) == [.ping(sleeper.token, again: false)])
+    }
+
+    @Test func pingThatThereWasNotIsNotCountedNorAwaited() throws {
+        var sleeper = try Sleeper()
+        sleeper.sleep()
+        sleeper.bench.now = try #require(sleeper.bench.core.nextDeadline)
+        #expect(sleeper.bench.turn(.timer) == [.ping(sleeper.token, again: false)])
+        #expect(sleeper.bench.turn(.pingOmitted(sleeper.token)).isEmpty)
+        #expect(sleeper.view?.counters == OffloadCounters() && sleeper.view?.isAwaitingAnswer == false)
+        // The next one has its own time.
+        #expect(sleeper.bench.pass(.seconds(23)).isEmpty)
+        #expect(sleeper.bench.pass(.seconds(7)) == [.ping(sleeper.token, again: false)])
+    }
+
     /// A ping whose time came while its owner was awake is sent soon after that.
     @Test func timeGoesOnWhileTheOwnerIsAwake() throws {
         var sleeper = try Sleeper()
@@ -329,7 +360,7 @@ import Testing
             offer.hasProfile = true
             guard case .success(let token) = bench.handOver(offer, from: client) else { continue }
             bench.suspend(client)
-            bench.turn(.offloadBegan(token, Self.interval))
+            bench.turn(.offloadBegan(token, Self.interval, isAwaitingAnswer: false))
             tokens.append(token)
         }
         bench.now = bench.now + .seconds(30)

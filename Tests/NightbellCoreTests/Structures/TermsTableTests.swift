@@ -16,7 +16,7 @@ import Testing
         book.add(0, at: now)
         for number in 0..<70_000 {
             book.activate(0)
-            book.begin(0, terms(number), at: now)
+            book.begin(0, terms(number), isAwaitingAnswer: false, at: now)
             if book.window(0, at: now)?.latest != now + terms(number).latest { wrong += 1 }
             book.end(0)
         }
@@ -30,7 +30,7 @@ import Testing
         for slot in slots {
             book.add(slot, at: now)
             book.activate(slot)
-            book.begin(slot, terms(Int(slot)), at: now)
+            book.begin(slot, terms(Int(slot)), isAwaitingAnswer: false, at: now)
         }
         #expect(book.differentTerms == 65_534)
         func wrong(_ slots: Range<UInt32>) -> Int {
@@ -44,7 +44,7 @@ import Testing
         for slot in UInt32(0)..<1_000 {
             book.add(slot, at: now)
             book.activate(slot)
-            book.begin(slot, terms(Int(slot)), at: now)
+            book.begin(slot, terms(Int(slot)), isAwaitingAnswer: false, at: now)
         }
         #expect(book.differentTerms == 65_534 && wrong(0..<69_999) == 0)
         for slot in slots { book.remove(slot) }

@@ -191,6 +191,21 @@ import Testing
         try scene.stop()
     }
 
+    /// A renewal that the owner has begun has its time, too.
+    @Test func answerToWhatTheOwnerBeganMayBeMissing() throws {
+        let scene = try OffloadScene(
+            try .tcp(), .make(.imap(.init()), interval: .seconds(60), answerWithin: .milliseconds(300)))
+        var lent = self.lent(scene, "a7")
+        lent[0].idle.phase = .ending
+        try scene.client.enterBackground()
+        try scene.client.ready(try scene.client.prepare(), lending: lent)
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.unanswered] && wake.returned.first?.idle.phase == .ending)
+        #expect(try scene.counters().sent == 0)
+        try scene.client.finish(wake)
+        try scene.stop()
+    }
+
     @Test func stanzasAreCounted() throws {
         var xmpp = WireProfile.XMPP()
         xmpp.streamManagement = true
