@@ -4,7 +4,7 @@ import Testing
 @Suite("Profiles")
 struct ProfileTests {
     static let samples: [(ProfileName, [UInt8])] = [
-        (.sip, [13, 10]), (.xmpp, [32]), (.webSocket, [0x89, 0]), (.irc, Array("PING :1\r\n".utf8)),
+        (.sip, [13, 10, 13, 10]), (.xmpp, [32]), (.webSocket, [0x89, 0]), (.irc, Array("PING :1\r\n".utf8)),
         (.imap, Array("* OK Still here\r\n".utf8)),
     ]
 

@@ -14,17 +14,39 @@
 /// | `received`, `rport`, where the answer goes | RFC 3261 §18.2.1, §18.2.2, RFC 3581 §4 |
 /// | Content-Length is required on streams | RFC 3261 §18.3, §20.14 |
 ///
-/// On a stream each CRLF is absorbed by itself, so that it does not matter how a double one is cut: the first
-/// may be the answer to our ping or the first half of the peer's, the second in a row is the peer's ping and
-/// is answered. On UDP, datagrams of nothing but CRLFs, of no bytes, or of the four zero bytes that
+/// CRLFs on a stream, which all look the same, however they are cut:
+///
+/// | while | what arrives | what it is |
+/// | --- | --- | --- |
+/// | our ping is not answered | CRLF | its answer |
+/// | otherwise | CRLF CRLF | the peer's ping, answered by CRLF |
+/// | otherwise | CRLF, then anything else | absorbed |
+/// | otherwise | CRLF, then nothing | the beginning of a ping: for the owner if nothing follows in time |
+///
+/// If the peer's ping and its answer to ours cross, the three of them are an answer and a ping, in whichever order
+/// they were sent. A peer that sends single CRLFs wakes the owner once. From the next sleep on, and in a sleep that
+/// comes while an answer may still be under way or have been read by the owner, each CRLF is absorbed by itself, and
+/// every second one in a row is answered. On UDP, datagrams of nothing but CRLFs, of no bytes, or of the four zero bytes that
 /// Kamailio's and OpenSIPS's nathelper sends are absorbed without an answer.
 package struct SIPProfile: ProtocolProfile {
     private let settings: SIPSettings
     private var exchange = STUNExchange()
     private let transport: Transport
-    private var isAwaitingLineEnd = false
-    /// Whether the last thing absorbed was a CRLF that was not an answer and was not answered.
-    private var hasOddLineEnd = false
+    private var lineEnds: LineEnds = []
+
+    /// What is known of CRLFs.
+    private struct LineEnds: OptionSet {
+        let rawValue: UInt8
+
+        /// The next one answers our ping.
+        static let awaited = LineEnds(rawValue: 1)
+        /// One is there, and another may follow. If the owner wakes before, the peer may be one that sends no pairs.
+        static let single = LineEnds(rawValue: 2)
+        /// Each is absorbed by itself.
+        static let byThemselves = LineEnds(rawValue: 4)
+        /// The last thing absorbed was one by itself that was neither an answer nor answered.
+        static let odd = LineEnds(rawValue: 8)
+    }
 
     init(_ settings: SIPSettings, over transport: Transport) {
         self.settings = settings
@@ -32,7 +54,7 @@ package struct SIPProfile: ProtocolProfile {
     }
 
     var longestNoise: Int { OptionsRequest.longest }
-    var isAwaitingAnswer: Bool { isAwaitingLineEnd || exchange.isAwaitingAnswer }
+    var isAwaitingAnswer: Bool { lineEnds.contains(.awaited) || exchange.isAwaitingAnswer }
 
     var pinging: Pinging? {
         switch transport {
@@ -46,7 +68,9 @@ package struct SIPProfile: ProtocolProfile {
     }
 
     mutating func begin(lending lent: Lent) {
-        (isAwaitingLineEnd, hasOddLineEnd) = (false, false)
+        let areByThemselves = !lineEnds.isDisjoint(with: [.single, .awaited])
+        lineEnds.formIntersection(.single)
+        if areByThemselves { lineEnds.insert(.byThemselves) }
         exchange.begin()
     }
 
@@ -55,7 +79,8 @@ package struct SIPProfile: ProtocolProfile {
         case .stream:
             guard !again else { return false }
             output.append("\r\n\r\n")
-            (isAwaitingLineEnd, hasOddLineEnd) = (true, false)
+            lineEnds.remove(.odd)
+            lineEnds.insert(.awaited)
             return true
         case .datagram:
             return exchange.request(
@@ -78,16 +103,32 @@ package struct SIPProfile: ProtocolProfile {
         _ bytes: Span<UInt8>, _ circumstances: Circumstances, _ replies: inout [UInt8]
     ) -> Verdict {
         guard bytes[0] == UInt8(ascii: "\r") else { return judgeOptions(bytes, circumstances, &replies) }
-        guard bytes.count > 1 else { return .needMore(limit: 2) }
-        guard bytes[1] == UInt8(ascii: "\n") else { return .significant(.malformed) }
-        if isAwaitingLineEnd {
-            isAwaitingLineEnd = false
-            return .noise(length: 2, .answer)
+        guard bytes.count > 1 else {
+            return .needMore(limit: lineEnds.isDisjoint(with: [.awaited, .byThemselves]) ? 4 : 2)
         }
-        hasOddLineEnd.toggle()
-        if hasOddLineEnd { return .noise(length: 2, .filler) }
+        guard bytes[1] == UInt8(ascii: "\n") else { return .significant(.malformed) }
+        if lineEnds.remove(.awaited) != nil { return .noise(length: 2, .answer) }
+        return lineEnds.contains(.byThemselves) ? judgeLineEnd(&replies) : judgeLineEnds(bytes, &replies)
+    }
+
+    private mutating func judgeLineEnd(_ replies: inout [UInt8]) -> Verdict {
+        lineEnds.formSymmetricDifference(.odd)
+        if lineEnds.contains(.odd) { return .noise(length: 2, .filler) }
         replies.append("\r\n")
         return .noise(length: 2, .ping)
+    }
+
+    /// The first CRLF is there.
+    private mutating func judgeLineEnds(_ bytes: Span<UInt8>, _ replies: inout [UInt8]) -> Verdict {
+        let mayFollow = bytes.count < 3 || bytes[2] == UInt8(ascii: "\r")
+        if mayFollow, bytes.count < 4 {
+            lineEnds.insert(.single)
+            return .needMore(limit: 4)
+        }
+        lineEnds.remove(.single)
+        guard mayFollow, bytes[3] == UInt8(ascii: "\n") else { return .noise(length: 2, .filler) }
+        replies.append("\r\n")
+        return .noise(length: 4, .ping)
     }
 
     private mutating func judgeOptions(
@@ -102,7 +143,7 @@ package struct SIPProfile: ProtocolProfile {
             guard transport == .stream || request.length == bytes.count else {
                 return .significant(.unusual)
             }
-            hasOddLineEnd = false
+            lineEnds.remove(.odd)
             write(request, amendment, bytes, to: &replies)
             return .noise(length: request.length, .ping)
         } catch {

@@ -294,35 +294,6 @@ struct SIPTests {
                 == .significant(.tooLong))
     }
 
-    // MARK: CRLF
-
-    @Test("A double CRLF is answered by a CRLF, in one piece or in two")
-    func lineEnds() throws {
-        var desk = try desk()
-        #expect(desk.judge("\r\n\r\n") == (.noise(length: 2, .filler), ""))
-        #expect(desk.judge("\r\n") == (.noise(length: 2, .ping), "\r\n"))
-        #expect(desk.judge("\r\n") == (.noise(length: 2, .filler), ""))
-        #expect(desk.judge(lines(Self.keepAlive)).0 == .noise(length: lines(Self.keepAlive).count, .ping))
-        #expect(desk.judge("\r\n") == (.noise(length: 2, .filler), ""), "a message came between")
-        #expect(desk.judge("\r").0 == .needMore(limit: 2))
-        #expect(desk.judge("\r\r").0 == .significant(.malformed))
-    }
-
-    @Test("Our double CRLF is answered by the next CRLF")
-    func pongs() throws {
-        var desk = try desk()
-        #expect(desk.profile.pinging?.latest == .seconds(120))
-        #expect(desk.profile.pinging?.earliest == .seconds(96))
-        #expect(desk.profile.pinging?.answerWithin == .seconds(10))
-        #expect(desk.ping().map(text) == "\r\n\r\n")
-        #expect(desk.profile.isAwaitingAnswer)
-        #expect(desk.ping() == nil, "no other while one is under way")
-        #expect(desk.ping(again: true) == nil, "a stream loses nothing")
-        #expect(desk.judge("\r\n") == (.noise(length: 2, .answer), ""))
-        #expect(!desk.profile.isAwaitingAnswer)
-        #expect(desk.judge("\r\n\r\n") == (.noise(length: 2, .filler), ""))
-    }
-
     // MARK: Datagrams
 
     @Test("Fillers on UDP: CRLFs, nothing at all, and four zeros")

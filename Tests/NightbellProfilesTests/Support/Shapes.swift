@@ -47,7 +47,9 @@ extension Shape {
             Shape(
                 name: "sip", settings: .sip(try SIPSettings(tagKey: tagKey)),
                 noise: [
-                    maker { _ in "\n" }, maker { _ in "\n\n" }, maker { options(&$0) },
+                    // A single one by itself might be half a ping, and an answer that is missing makes one of two.
+                    maker { String(repeating: "\n", count: $0.below(7)) + options(&$0) },
+                    maker { String(repeating: "\n", count: $0.below(7)) + options(&$0) },
                     maker { options(&$0) },
                 ],
                 significant: [

@@ -188,7 +188,7 @@ enum Shape: String, CaseIterable {
     }
 
     private func sip(_ isNoise: Bool, _ word: String, _ isShort: Bool) -> Message {
-        if isNoise, isShort { return Message("\r\n", isNoise: true) }
+        if isNoise, isShort { return Message("\r\n\r\n", isNoise: true) }
         let method = isNoise ? "OPTIONS" : "MESSAGE"
         let body = isNoise ? "" : word
         return Message(

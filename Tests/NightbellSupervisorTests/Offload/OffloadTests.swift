@@ -16,7 +16,7 @@ import Testing
             try scene.pair.send("\r\n\r\n")
             #expect(try scene.heardText(2) == "\r\n")
         }
-        try scene.reaches("answered") { $0.answered == 5 && $0.absorbed == 5 }
+        try scene.reaches("answered") { $0.answered == 5 && $0.absorbed == 0 }
         let info = try scene.info()
         #expect(info.state == .suspended && info.counters.wakes == 0)
         #expect(info.offload == info.sockets[0].offload.counters)
@@ -199,6 +199,37 @@ import Testing
         let wake = try scene.client.wake()
         #expect(wake.sockets[0].error && !wake.sockets[0].pathLost)
         #expect(SocketOptionOfError.value(of: scene.pair.near) == ECONNRESET)
+        try scene.stop()
+    }
+
+    @Test func halvesOfAPingAreOnePing() throws {
+        let scene = try OffloadScene(try .tcp(), .sip)
+        try scene.sleep()
+        for (first, second) in [("\r", "\n\r\n"), ("\r\n", "\r\n"), ("\r\n\r", "\n")] {
+            try scene.pair.send(first)
+            #expect(Poll.wait(scene.pair.far, for: .readable, timeoutMilliseconds: 100).isEmpty)
+            try scene.pair.send(second)
+            #expect(try scene.heardText(2) == "\r\n")
+        }
+        try scene.reaches("answered") { $0.answered == 3 && $0.absorbed == 0 }
+        #expect(try scene.info().counters.wakes == 0)
+        try scene.stop()
+    }
+
+    @Test func singleLineEndsWakeOnce() throws {
+        let scene = try OffloadScene(try .tcp(), .sip) {
+            $0.settings.offload.partialTimeout = .milliseconds(200)
+        }
+        try scene.sleep()
+        try scene.pair.send("\r\n")
+        let wake = try scene.client.wake()
+        #expect(wake.sockets[0].readable && scene.received(2) == "\r\n")
+        try scene.sleepAgain(after: wake)
+        for count in 1...2 {
+            try scene.pair.send("\r\n")
+            try scene.reaches("absorbed") { $0.absorbed + $0.answered == UInt64(count) }
+        }
+        #expect(try scene.info().counters.wakes == 1)
         try scene.stop()
     }
 
