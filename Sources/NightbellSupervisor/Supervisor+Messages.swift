@@ -119,7 +119,9 @@ extension Supervisor {
             }
             let key = RequestKey(
                 connection: connection.key, request: request, isRepeated: whole.isRepeated)
-            if case .readyToSuspend(let ready) = body { takeLent(ready.lent, from: client.id) }
+            if case .readyToSuspend(let ready) = body, let error = takeLent(ready.lent, from: client.id) {
+                return answer(connection, request, .error(error))
+            }
             if case .saveState(let message) = body { offeredState = message.state.bytes ?? [] }
             defer { offeredState = [] }
             switch ClientMessage.make(body, longestName: Self.longestName) {

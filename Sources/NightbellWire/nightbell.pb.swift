@@ -1806,7 +1806,10 @@ package nonisolated struct WireReadyToSuspend: Sendable {
   /// tokens of sockets with work left; any of them cancels the suspension
   package var notIdle: [UInt64] = []
 
-  /// What the profiles of sockets need to know to answer in the client's name.
+  /// What the profiles of sockets need to know to answer in the client's name. What makes no sense (stanza counters for
+  /// anything but XMPP with stream management, a tag for anything but IMAP, one that is no tag or longer than 15
+  /// characters) has the whole message refused with ERROR_CODE_INVALID_ARGUMENT. What is for a socket that the client
+  /// does not have, or that has no profile, is ignored.
   package var lent: [WireLent] = []
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()

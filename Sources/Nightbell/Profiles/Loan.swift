@@ -5,7 +5,8 @@ import SwiftProtobuf
 public enum Loan: Sendable, Hashable {
     /// XEP-0198: stanzas received, and stanzas sent.
     case stanzaCounters(received: UInt32, sent: UInt32)
-    /// The tag of the IMAP command IDLE that is under way, and how far its renewal has come.
+    /// The tag of the IMAP command IDLE that is under way, and how far its renewal has come. A tag that can be lent has
+    /// 1 to 15 of the characters that IMAP allows in tags: printable ones of ASCII without space, `(){%*"\\]+`.
     case idle(tag: String, IdlePhase = .idling)
 
     public enum IdlePhase: String, Sendable, Hashable, CaseIterable {
@@ -23,9 +24,18 @@ extension Client {
     /// client says that it is ready to be suspended, until it is changed or taken back with nil.
     ///
     /// - Throws: ``NightbellError/Code/invalidToken`` if the socket was released, or has no profile.
+    ///   ``NightbellError/Code/invalidArgument`` if its profile takes no such loan – counters are for XMPP with stream
+    ///   management, tags for IMAP – or a tag cannot be lent. What was lent before is not changed then.
     public func lend(_ loan: Loan?, for socket: ParkedSocket) throws(NightbellError) {
-        let isKnown = session.core.withLock { $0.state.holdings.lend(loan, for: socket) }
-        if !isKnown { throw NightbellError(.invalidToken, "no socket with a profile") }
+        let refusal = session.core.withLock { core -> NightbellError? in
+            guard let parked = core.state.holdings.parked(socket), let profile = parked.profile else {
+                return NightbellError(.invalidToken, "no socket with a profile")
+            }
+            if let reason = loan?.problem(with: profile) { return NightbellError(.invalidArgument, reason) }
+            core.state.holdings.noteLoan(loan, socket.id)
+            return nil
+        }
+        if let refusal { throw refusal }
     }
 
     /// What was lent for a socket, as it is now: pings that were sent and answered have changed it. Ask for it in the
@@ -39,6 +49,28 @@ extension Client {
         }
         if parked.isLoanLost { throw NightbellError(.loanLost, "") }
         return parked.loan
+    }
+}
+
+extension Loan {
+    private static let longestTag = 15
+
+    /// Why it cannot be lent for a socket with this profile, in words.
+    package func problem(with profile: Profile) -> String? {
+        switch (self, profile.wire.kind) {
+        case (.stanzaCounters, .xmpp(let xmpp)) where xmpp.streamManagement:
+            return nil
+        case (.idle(let tag, _), .imap):
+            let isLegal = tag.utf8.allSatisfy { 0x21...0x7E ~= $0 && !"(){%*\"\\]+".utf8.contains($0) }
+            guard isLegal, 1...Self.longestTag ~= tag.utf8.count else {
+                return "an IMAP tag has 1 to \(Self.longestTag) printable characters but (){%*\"\\]+"
+            }
+            return nil
+        case (.stanzaCounters, _):
+            return "stanza counters are lent for the profile xmpp with stream management"
+        case (.idle, _):
+            return "tags are lent for the profile imap"
+        }
     }
 }
 

@@ -58,13 +58,6 @@ package struct Holdings {
         socketsByToken[token] = id
     }
 
-    /// False: no such socket, or it has no profile.
-    package mutating func lend(_ loan: Loan?, for socket: ParkedSocket) -> Bool {
-        guard contains(socket), sockets[socket.id]?.profile != nil else { return false }
-        noteLoan(loan, socket.id)
-        return true
-    }
-
     package mutating func noteLoan(_ loan: Loan?, _ id: UInt64, isLost: Bool = false) {
         sockets[id]?.loan = loan
         sockets[id]?.isLoanLost = isLost

@@ -123,6 +123,15 @@ extension ProfileSettings {
         }
     }
 
+    /// Whether its profile can do anything with what is lent.
+    package func takes(_ lent: Lent) -> Bool {
+        switch (lent, self) {
+        case (.nothing, _), (.idle, .imap): true
+        case (.stanzaCounters, .xmpp(let settings)): settings.usesStreamManagement
+        case (.stanzaCounters, _), (.idle, _): false
+        }
+    }
+
     /// As people call it.
     var name: String {
         switch self {

@@ -57,14 +57,21 @@ extension Supervisor {
     }
 
     /// What owners lend, before they are stopped.
-    func takeLent(_ lent: [WireLent], from client: ClientID) {
+    ///
+    /// - Returns: what is wrong with it. Nothing of it is taken then: whoever vouches for a socket whose profile does not
+    ///   get what it needs would sleep through what it counts on.
+    func takeLent(_ lent: [WireLent], from client: ClientID) -> WireError? {
+        var taken: [(SocketToken, Lent)] = []
         for wire in lent {
             let token = SocketToken(rawValue: wire.token)
-            guard supervision.owner(of: token) == client, offload.contains(token), !offload[token].isActive,
-                let value = Lent(wire)
-            else { continue }
-            offload[token].lent = value
+            guard supervision.owner(of: token) == client, offload.contains(token) else { continue }
+            guard let value = Lent(wire), offload[token].settings.takes(value) else {
+                return WireError(.invalidArgument, "what is lent for socket \(wire.token) makes no sense")
+            }
+            if !offload[token].isActive { taken.append((token, value)) }
         }
+        for (token, value) in taken { offload[token].lent = value }
+        return nil
     }
 
     /// What a client lent, as it has become; it is told in the message that it runs again with.

@@ -48,8 +48,9 @@ import Testing
             #expect(try supervisor.show(name)?.sockets[0].offload.active == false)
             try process.command("read flow")
             #expect(try process.event("read").hasPrefix("read flow 5 "))
-            // It knows of the profile that the process before it has chosen: otherwise there is nobody to lend to.
-            try process.command("lend flow idle a1")
+            // It knows of the profile that the process before it has chosen, and so what that takes nothing of.
+            try process.say("lend flow idle a1")
+            #expect(try process.event("error").contains("tags are lent for the profile imap"))
             try process.say("hibernate")
         }
         try supervisor.stop()

@@ -191,6 +191,43 @@ import Testing
         try scene.stop()
     }
 
+    private func refusal(_ scene: OffloadScene) throws -> WireError {
+        try scene.client.notice { if case .error(let error) = $0 { error } else { nil } }
+    }
+
+    @Test(arguments: ["sixteen-letters!", "a b", "", "café", "a+"]) func tagsThatAreNoneAreRefused(
+        tag: String
+    ) throws {
+        let scene = try OffloadScene(try .tcp(), .make(.imap(.init()), interval: .seconds(60)))
+        try scene.client.enterBackground()
+        let epoch = try scene.client.prepare()
+        try scene.client.ready(epoch, lending: lent(scene, tag))
+        #expect(try refusal(scene).code == .invalidArgument)
+        try scene.client.ready(epoch, lending: lent(scene, "fifteen-letters"))
+        try scene.observer.wait(for: OffloadScene.name, toBe: .suspended, scene.supervisor)
+        try scene.stop()
+    }
+
+    @Test func loansOfTheWrongKindAreRefused() throws {
+        let scene = try OffloadScene(try .tcp(), .make(.xmpp(.init())))
+        try scene.client.enterBackground()
+        let epoch = try scene.client.prepare()
+        var counters = WireLent()
+        counters.token = scene.token
+        counters.stanzaCounters = WireLent.StanzaCounters()
+        var lost = counters
+        lost.lost = true
+        for wrong in [counters, lost, lent(scene, "a7")[0]] {
+            try scene.client.ready(epoch, lending: [wrong])
+            #expect(try refusal(scene).code == .invalidArgument)
+        }
+        // What is for nobody's socket is nobody's matter.
+        counters.token += 1
+        try scene.client.ready(epoch, lending: [counters])
+        try scene.observer.wait(for: OffloadScene.name, toBe: .suspended, scene.supervisor)
+        try scene.stop()
+    }
+
     /// A renewal that the owner has begun has its time, too.
     @Test func answerToWhatTheOwnerBeganMayBeMissing() throws {
         let scene = try OffloadScene(
