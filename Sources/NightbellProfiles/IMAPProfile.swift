@@ -33,7 +33,10 @@ package struct IMAPProfile: ProtocolProfile {
     }
 
     mutating func begin(lending lent: Lent) {
-        if case .idle(let idle) = lent { self.idle = idle } else { idle = nil }
+        guard case .idle(let idle) = lent else { return idle = nil }
+        self.idle = idle
+        // Whoever goes on after another, in a new process, too, must not use its tags again.
+        if let number = settings.number(of: idle.tag) { renewals = max(renewals, number) }
     }
 
     mutating func judge(
@@ -166,6 +169,14 @@ package struct Idle: Sendable, Equatable {
 extension Idle.Tag: CustomStringConvertible {
     package var description: String {
         String(decoding: (0..<count).map { self[$0] }, as: UTF8.self)
+    }
+}
+
+extension IMAPSettings {
+    /// Which renewal has this tag; none, if it is not one of ours.
+    fileprivate func number(of tag: Idle.Tag) -> UInt32? {
+        let text = tag.text
+        return text.hasPrefix(tagPrefix) ? UInt32(text.dropFirst(tagPrefix.utf8.count)) : nil
     }
 }
 

@@ -120,6 +120,19 @@ struct IMAPTests {
         #expect(desk.profile.end() == Idle.Tag("NB3").map { .idle(Idle(tag: $0)) })
     }
 
+    @Test(
+        "A renewal of one's own that is lent is gone on from, by another process too",
+        arguments: [
+            ("NB7", "NB8"), ("NB4294967295", "NB0"), ("NB", "NB1"), ("NBx", "NB1"), ("nb7", "NB1"),
+            ("NB99999999999", "NB1"), ("XNB7", "NB1"),
+        ])
+    func numbering(tag: String, next: String) throws {
+        let lent = Lent.idle(Idle(tag: try #require(Idle.Tag(tag))))
+        var desk = try Desk(.imap(try IMAPSettings()), lending: lent)
+        _ = desk.ping()
+        #expect(desk.judge("\(tag) OK done\r\n").reply == "\(next) IDLE\r\n")
+    }
+
     @Test("An owner that is woken during a renewal is told how far it has come")
     func interrupted() throws {
         var desk = try desk()
