@@ -1491,7 +1491,7 @@ package nonisolated struct WireProfile: Sendable {
     /// send spaces instead of XEP-0199 pings
     package var whiteSpace: Bool = false
 
-    /// the server's domain
+    /// the server's domain; empty: that of the address
     package var server: String = String()
 
     /// the client's full address

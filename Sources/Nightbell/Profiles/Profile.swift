@@ -104,7 +104,8 @@ extension Profile {
     /// counters, XEP-0198.
     ///
     /// - Parameters:
-    ///   - server: the server's domain; nil: pings are answered whoever they come from in the stream.
+    ///   - server: the server's domain, whose pings are answered; nil: that of `address`. Pings of other entities, which
+    ///     the server passes on, wake. Without both, only pings that do not say whom they come from are answered.
     ///   - address: the client's full address.
     ///   - streamManagement: XEP-0198 is enabled. The client then lends its counters each time, with
     ///     ``Client/lend(_:for:)``; otherwise stanzas are for the client.

@@ -89,6 +89,53 @@ struct Element {
     }
 }
 
+extension Element {
+    /// Steps over children, whatever they are, and the end tag of this element, unless there is none.
+    func skipContent(
+        endedBy name: String, _ reader: inout Reader, _ bytes: Span<UInt8>
+    ) throws(Obstacle) {
+        var depth = isClosed ? 0 : 1
+        while depth > 0 {
+            _ = try reader.run(bytes) { $0 != UInt8(ascii: "<") }
+            reader.advance()
+            switch try reader.peek(bytes) {
+            case UInt8(ascii: "/"):
+                reader.advance()
+                let tag = try reader.run(bytes) { $0 != UInt8(ascii: ">") && !$0.isXMLSpace }
+                _ = try reader.run(bytes) { $0.isXMLSpace }
+                try reader.expect(">", bytes, else: .malformed)
+                depth -= 1
+                guard depth > 0 || bytes.equals(tag, name) else { throw .significant(.malformed) }
+            case UInt8(ascii: "!"), UInt8(ascii: "?"):
+                // Nothing of that is in a stream (RFC 6120 §11.1), CDATA aside.
+                throw .significant(.unusual)
+            default:
+                if try !Self.skipTag(&reader, bytes) { depth += 1 }
+            }
+        }
+    }
+
+    /// Steps over the rest of a start tag; whether it is an end tag, too.
+    private static func skipTag(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) -> Bool {
+        var last: UInt8 = 0
+        while true {
+            let byte = try reader.next(bytes)
+            switch byte {
+            case UInt8(ascii: ">"):
+                return last == UInt8(ascii: "/")
+            case UInt8(ascii: "<"):
+                throw .significant(.malformed)
+            case UInt8(ascii: "'"), UInt8(ascii: "\""):
+                _ = try reader.run(bytes) { $0 != byte }
+                reader.advance()
+            default:
+                break
+            }
+            last = byte
+        }
+    }
+}
+
 extension UInt8 {
     /// White space of XML 1.0 §2.3.
     var isXMLSpace: Bool { self == 0x20 || self == 0x0A || self == 0x0D || self == 0x09 }

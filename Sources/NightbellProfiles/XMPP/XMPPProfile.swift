@@ -10,8 +10,10 @@
 /// | `<r/>`, `<a h='…'/>`, what is counted | XEP-0198 §4 |
 ///
 /// Sent: a space, which nobody answers, or a ping of XEP-0199. Answered: such pings of the server (no `from`,
-/// the server's own address, or the settings' server), not those of other entities; `<r/>`, if the owner has
-/// lent its counters. Absorbed: white space, the result of our ping.
+/// or the settings' server; if they name none, the domain or the account of their address, RFC 6120 §8.1.2.1),
+/// not those of other entities, domains among them, because the server passes on what they send; `<r/>`, if the owner has
+/// lent its counters. Absorbed: white space, the result of our ping, or an error in its place,
+/// which has come as far as a result.
 ///
 /// With stream management both sides count stanzas, so that pings and their answers change the owner's
 /// counters: then nothing but white space is dealt with unless they have been lent, and they are given back
@@ -114,6 +116,14 @@ package struct XMPPProfile: ProtocolProfile {
             defer { isAwaitingAnswer = false }
             return .noise(length: reader.position, isAwaitingAnswer ? .answer : .filler)
         }
+        if bytes.equals(type.range, "error"), isOurs(id, bytes) {
+            // Whoever says that it does not know pings has heard this one (XEP-0199 §4.2).
+            try query.skipContent(endedBy: "iq", &reader, bytes)
+            guard mayCount else { throw .significant(.notLent) }
+            received &+= 1
+            defer { isAwaitingAnswer = false }
+            return .noise(length: reader.position, isAwaitingAnswer ? .answer : .filler)
+        }
         guard bytes.equals(type.range, "get"), !query.isClosed else { throw .significant(.message) }
         try judgePing(&reader, bytes)
         try query.end("iq", &reader, bytes)
@@ -126,10 +136,12 @@ package struct XMPPProfile: ProtocolProfile {
     }
 
     private func checkResult(_ id: Element.Value, _ bytes: Span<UInt8>) throws(Obstacle) {
-        guard hasAsked, bytes.isIdentifier(id.range, prefix: Self.idPrefix, number: pingID) else {
-            throw .significant(.unexpectedAnswer)
-        }
+        guard isOurs(id, bytes) else { throw .significant(.unexpectedAnswer) }
         guard mayCount else { throw .significant(.notLent) }
+    }
+
+    private func isOurs(_ id: Element.Value, _ bytes: Span<UInt8>) -> Bool {
+        hasAsked && bytes.isIdentifier(id.range, prefix: Self.idPrefix, number: pingID)
     }
 
     /// `<ping xmlns='urn:xmpp:ping'/>`.
@@ -147,15 +159,8 @@ package struct XMPPProfile: ProtocolProfile {
             throw .significant(.notForUs)
         }
         guard let from = query.from else { return }
-        if let server = settings.server {
-            guard bytes.equals(from.range, server) else { throw .significant(.notForUs) }
-        } else {
-            // A domain by itself. Whether it is the server's is up to the server, which checks what it passes
-            // on.
-            let isDomain =
-                !bytes.contains(UInt8(ascii: "@"), in: from.range)
-                && !bytes.contains(UInt8(ascii: "/"), in: from.range)
-            guard isDomain else { throw .significant(.notForUs) }
+        guard settings.speakers.contains(where: { bytes.equals(from.range, $0) }) else {
+            throw .significant(.notForUs)
         }
     }
 
@@ -232,9 +237,12 @@ package final class XMPPSettings: Sendable {
     package let server: String?
     package let address: String?
     package let usesStreamManagement: Bool
+    /// Who is the server if it says who it is.
+    let speakers: [String]
 
     /// - Parameters:
-    ///   - server: the server's domain, as it writes it.
+    ///   - server: the server's domain, as it writes it. None: that of the address; without an address, only
+    ///     pings that do not say where they come from are the server's.
     ///   - address: the owner's full address. None: whatever arrives is for the owner.
     ///   - usesStreamManagement: whether XEP-0198 is enabled on the stream; then the owner lends its counters
     ///     each time it sleeps.
@@ -253,6 +261,15 @@ package final class XMPPSettings: Sendable {
         self.server = server
         self.address = address
         self.usesStreamManagement = usesStreamManagement
+        speakers = server.map { [$0] } ?? Self.account(address)
+    }
+
+    /// What a server speaks for an account as: its domain, its bare address, and the full one.
+    private static func account(_ address: String?) -> [String] {
+        guard let address else { return [] }
+        let bare = address.prefix { $0 != "/" }
+        let domain = bare.split(separator: "@", omittingEmptySubsequences: false).last ?? bare
+        return [String(domain), String(bare), address]
     }
 
     private static func check(_ text: String?, _ name: String) throws(SettingsError) {

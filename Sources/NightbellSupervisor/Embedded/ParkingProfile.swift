@@ -74,7 +74,8 @@ public struct ParkingProfile: Sendable {
     /// XMPP after the stream is established, without stream management: XEP-0199 pings and white space.
     ///
     /// - Parameters:
-    ///   - server: the server's domain; nil: pings are answered whoever they come from in the stream.
+    ///   - server: the server's domain, whose pings are answered; nil: that of `address`. Pings of other entities, which
+    ///     the server passes on, wake. Without both, only pings that do not say whom they come from are answered.
     ///   - address: the host's full address.
     ///   - whiteSpacePings: sends spaces, which nobody answers, instead of pings.
     public static func xmpp(

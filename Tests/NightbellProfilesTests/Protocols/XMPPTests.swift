@@ -41,8 +41,8 @@ struct XMPPTests {
         ),
         // Quotes and references stay as legal as they were.
         (
-            "<iq type='get' id='a\"b&apos;&lt;&amp;c' from=\"o'b\"><ping xmlns='urn:xmpp:ping'/></iq>",
-            "<iq type='result' id='a\"b&apos;&lt;&amp;c' to=\"o'b\"/>"
+            "<iq type='get' id='a\"b&apos;&lt;&amp;c' from=\"b\"><ping xmlns='urn:xmpp:ping'/></iq>",
+            "<iq type='result' id='a\"b&apos;&lt;&amp;c' to=\"b\"/>"
         ),
         (
             "<iq type='get' id='1' to='zoë@b/☎'><ping xmlns='urn:xmpp:ping'/></iq>",
@@ -52,7 +52,31 @@ struct XMPPTests {
 
     @Test("The server's pings are answered", arguments: answered)
     func pings(ping: String, answer: String) throws {
-        Expectation(ping, ping, Self.noise(ping), reply: answer).check(try desk())
+        Expectation(ping, ping, Self.noise(ping), reply: answer).check(try desk(server: server(of: ping)))
+    }
+
+    /// Whom it says that it comes from.
+    private func server(of ping: String) -> String? {
+        for server in ["example.org", "b"]
+        where ping.contains("from='\(server)'") || ping.contains("from=\"\(server)\"") {
+            return server
+        }
+        return nil
+    }
+
+    @Test(
+        "Without a server's name, who speaks for the account is the server",
+        arguments: [
+            ("example.org", true), ("me@example.org", true), ("me@example.org/a@b/c", true),
+            ("example.net", false),
+            ("you@example.org", false), ("me@example.org/other", false), ("xample.org", false),
+            ("org", false),
+        ])
+    func speakers(from: String, isAnswered: Bool) throws {
+        let ping = "<iq type='get' id='1' from='\(from)'><ping xmlns='urn:xmpp:ping'/></iq>"
+        #expect(try desk(address: "me@example.org/a@b/c").answers(ping) == isAnswered)
+        #expect(try !desk().answers(ping), "who says where it comes from may be anybody")
+        #expect(try desk(address: "example.org").answers(ping) == (from == "example.org"))
     }
 
     static let refused: [(String, Significance)] = [
@@ -137,11 +161,35 @@ struct XMPPTests {
             #expect(desk.judge(result).0 == Self.noise(result, .answer))
             #expect(!desk.profile.isAwaitingAnswer)
         }
+    }
+
+    @Test("Who does not know pings answers, too")
+    func errors() throws {
+        var desk = try desk()
+        #expect(
+            desk.judge("<iq type='error' id='nb-1112131415161718'/>").0 == .significant(.message), "to what?")
         desk.profile.begin()
         _ = desk.ping()
-        #expect(
-            desk.judge("<iq type='error' id='nb-1112131415161718'><error/></iq>").0 == .significant(.message),
-            "pings are not supported: for the owner to know")
+        for error in [
+            "<iq type='error' id='nb-1112131415161718'/>",
+            "<iq from='b' type='error' id='nb-1112131415161718'><ping xmlns='urn:xmpp:ping'/><error type='cancel'"
+                + "><service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+                + "<text a='>\"</iq>'>x > /y</text ></error></iq >",
+        ] {
+            Expectation(error, error, Self.noise(error, .answer)).check(desk)
+            var desk = desk
+            desk.profile.begin()
+            #expect(desk.judge(error + "<message/>").0 == Self.noise(error, .filler), "late")
+        }
+        for (content, reason) in [
+            ("<!-- --></iq>", .unusual), ("<![CDATA[</iq>]]></iq>", .unusual),
+            ("<error></iq></error>", .malformed),
+            ("<a <b></iq>", .malformed), ("</iqq>", .malformed), ("</iq x>", .malformed),
+            (String(repeating: "<error>", count: 400), .tooLong),
+        ] as [(String, Significance)] {
+            let error = "<iq type='error' id='nb-1112131415161718'>" + content
+            Expectation(error, error, .significant(reason)).check(desk)
+        }
     }
 
     @Test("A ping names the server, and only it is answered, where the settings do")
@@ -200,5 +248,12 @@ struct XMPPTests {
         #expect(desk.judge(whole).0 == .significant(.tooLong), "all there, and still too long")
         desk.profile.begin()
         #expect(desk.judge("<iq" + String(repeating: " ", count: 5_000)).0 == .significant(.tooLong))
+    }
+}
+
+extension Desk {
+    fileprivate func answers(_ ping: String) -> Bool {
+        var desk = self
+        return desk.judge(ping).0.isNoise
     }
 }

@@ -98,10 +98,11 @@ extension Shape {
             name: name, settings: .xmpp(settings), lent: lent,
             noise: [
                 { _ in [32] }, { $0.once(in: 2) ? [10] : [32, 13, 10, 9] },
-                maker { query(&$0, from: "from='\($0.word()).org'", child: ping) },
+                maker { query(&$0, from: "from='example.org'", child: ping) },
                 maker { query(&$0, from: "", child: "<ping xmlns=\"urn:xmpp:ping\"></ping>") },
             ] + more,
             significant: [
+                maker { query(&$0, from: "from='\($0.word()).org'", child: ping) },
                 maker { "<message from='\($0.word())@x'><body>\($0.word())</body></message>" },
                 maker { _ in "<presence/>" },
                 maker { query(&$0, from: "from='\($0.word())@x/y'", child: ping) },
@@ -116,13 +117,14 @@ extension Shape {
     }
 
     static var xmpp: Shape {
-        get throws { xmpp("xmpp", try XMPPSettings(), .nothing, more: []) }
+        get throws { xmpp("xmpp", try XMPPSettings(server: "example.org"), .nothing, more: []) }
     }
 
     static var managedXMPP: Shape {
         get throws {
             xmpp(
-                "xmpp with stream management", try XMPPSettings(usesStreamManagement: true),
+                "xmpp with stream management",
+                try XMPPSettings(server: "example.org", usesStreamManagement: true),
                 .stanzaCounters(received: 1, sent: 2), more: [maker { _ in "<r xmlns='urn:xmpp:sm:3'/>" }])
         }
     }

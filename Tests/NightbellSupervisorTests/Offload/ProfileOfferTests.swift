@@ -246,6 +246,7 @@ import Testing
     @Test func stanzasAreCounted() throws {
         var xmpp = WireProfile.XMPP()
         xmpp.streamManagement = true
+        xmpp.server = "example.org"
         let scene = try OffloadScene(try .tcp(), .make(.xmpp(xmpp)))
         var lent = WireLent()
         lent.token = scene.token
