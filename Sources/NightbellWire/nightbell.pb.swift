@@ -1463,6 +1463,9 @@ package nonisolated struct WireProfile: Sendable {
     /// the user parts of the client's addresses; none: all requests are for it
     package var users: [String] = []
 
+    /// none are sent: the peer does not support RFC 5626
+    package var noPings: Bool = false
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -4447,7 +4450,7 @@ nonisolated extension WireProfile.LineEnd: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireProfile.SIP: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireProfile.protoMessageName + ".SIP"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}allow\0\u{1}accept\0\u{3}accept_encoding\0\u{3}accept_language\0\u{1}supported\0\u{1}contact\0\u{3}user_agent\0\u{1}users\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}allow\0\u{1}accept\0\u{3}accept_encoding\0\u{3}accept_language\0\u{1}supported\0\u{1}contact\0\u{3}user_agent\0\u{1}users\0\u{3}no_pings\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4463,6 +4466,7 @@ nonisolated extension WireProfile.SIP: SwiftProtobuf.Message, SwiftProtobuf._Mes
       case 6: try { try decoder.decodeSingularStringField(value: &self.contact) }()
       case 7: try { try decoder.decodeSingularStringField(value: &self.userAgent) }()
       case 8: try { try decoder.decodeRepeatedStringField(value: &self.users) }()
+      case 9: try { try decoder.decodeSingularBoolField(value: &self.noPings) }()
       default: break
       }
     }
@@ -4493,6 +4497,9 @@ nonisolated extension WireProfile.SIP: SwiftProtobuf.Message, SwiftProtobuf._Mes
     if !self.users.isEmpty {
       try visitor.visitRepeatedStringField(value: self.users, fieldNumber: 8)
     }
+    if self.noPings != false {
+      try visitor.visitSingularBoolField(value: self.noPings, fieldNumber: 9)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -4505,6 +4512,7 @@ nonisolated extension WireProfile.SIP: SwiftProtobuf.Message, SwiftProtobuf._Mes
     if lhs.contact != rhs.contact {return false}
     if lhs.userAgent != rhs.userAgent {return false}
     if lhs.users != rhs.users {return false}
+    if lhs.noPings != rhs.noPings {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -73,8 +73,11 @@ extension Profile {
     /// - Parameters:
     ///   - interval: the registrar's `Flow-Timer`; nil: 120 s on streams, 29 s on UDP.
     ///   - users: the user parts of the client's own addresses; none: every request on the socket is for it.
+    ///   - sendsPings: false for a registrar that does not support RFC 5626, which answers no pings: those of the peer are
+    ///     answered all the same.
     public static func sip(
-        interval: Duration? = nil, users: [String] = [], capabilities: SIPCapabilities = SIPCapabilities()
+        interval: Duration? = nil, users: [String] = [], capabilities: SIPCapabilities = SIPCapabilities(),
+        sendsPings: Bool = true
     ) -> Profile {
         let sip = WireProfile.SIP.with {
             $0.allow = capabilities.allow
@@ -85,6 +88,7 @@ extension Profile {
             $0.contact = capabilities.contact
             $0.userAgent = capabilities.userAgent
             $0.users = users
+            $0.noPings = !sendsPings
         }
         return Profile(.sip(sip), interval: interval)
     }

@@ -57,7 +57,8 @@ package struct SIPProfile: ProtocolProfile {
     var isAwaitingAnswer: Bool { lineEnds.contains(.awaited) || exchange.isAwaitingAnswer }
 
     var pinging: Pinging? {
-        switch transport {
+        guard settings.sendsPings else { return nil }
+        return switch transport {
         case .stream:
             Pinging(latest: settings.streamInterval, answerWithin: .seconds(10))
         case .datagram:
@@ -75,6 +76,7 @@ package struct SIPProfile: ProtocolProfile {
     }
 
     mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+        guard settings.sendsPings else { return false }
         switch transport {
         case .stream:
             guard !again else { return false }

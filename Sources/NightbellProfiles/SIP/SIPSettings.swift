@@ -29,6 +29,7 @@ package final class SIPSettings: Sendable {
     package let streamInterval: Duration
     package let datagramInterval: Duration
     let users: [String]
+    let sendsPings: Bool
     /// The lines of the answer that are always the same.
     let headers: [UInt8]
     let tagKey: UInt128
@@ -36,9 +37,12 @@ package final class SIPSettings: Sendable {
     /// - Parameters:
     ///   - users: the user parts of the addresses that are the owner's, as they stand in requests; none:
     ///     whatever arrives on the socket is for the owner.
+    ///   - sendsPings: whether the peer supports RFC 5626. One that does not answers no pings, and would wake the owner
+    ///     for that each time.
     ///   - tagKey: a secret of the machine's, random; tags are made with it.
     package init(
-        capabilities: Capabilities = Capabilities(), users: [String] = [], tagKey: UInt128,
+        capabilities: Capabilities = Capabilities(), users: [String] = [], sendsPings: Bool = true,
+        tagKey: UInt128,
         streamInterval: Duration = SIPSettings.streamInterval.standard,
         datagramInterval: Duration = SIPSettings.datagramInterval.standard
     ) throws(SettingsError) {
@@ -49,6 +53,7 @@ package final class SIPSettings: Sendable {
         self.streamInterval = streamInterval
         self.datagramInterval = datagramInterval
         self.users = users
+        self.sendsPings = sendsPings
         self.tagKey = tagKey
         headers = try Self.lines(capabilities)
     }

@@ -96,15 +96,16 @@ public struct ParkingProfile: Sendable {
     /// - Parameters:
     ///   - interval: the registrar's `Flow-Timer`; nil: 120 s on streams, 29 s on UDP.
     ///   - users: the user parts of the host's own addresses; none: every request on the socket is for it.
+    ///   - sendsPings: false for a registrar that does not support RFC 5626, which answers no pings.
     public static func sip(
-        interval: Duration? = nil, users: [String] = []
+        interval: Duration? = nil, users: [String] = [], sendsPings: Bool = true
     ) throws(EmbeddedError) -> ParkingProfile {
         var random = RandomNumbers()
         let tagKey = random.next()
         return try ParkingProfile { () throws(SettingsError) in
             .sip(
                 try SIPSettings(
-                    users: users, tagKey: tagKey,
+                    users: users, sendsPings: sendsPings, tagKey: tagKey,
                     streamInterval: interval ?? SIPSettings.streamInterval.standard,
                     datagramInterval: interval ?? SIPSettings.datagramInterval.standard))
         }

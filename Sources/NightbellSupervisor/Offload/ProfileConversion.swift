@@ -86,7 +86,7 @@ extension ProfileSettings {
         capabilities.userAgent = sip.userAgent
         let interval = wire.intervalMs == 0 ? nil : Duration(wireMilliseconds: wire.intervalMs)
         return try SIPSettings(
-            capabilities: capabilities, users: sip.users, tagKey: tagKey,
+            capabilities: capabilities, users: sip.users, sendsPings: !sip.noPings, tagKey: tagKey,
             streamInterval: (transport == .stream ? interval : nil) ?? SIPSettings.streamInterval.standard,
             datagramInterval: (transport == .datagram ? interval : nil)
                 ?? SIPSettings.datagramInterval.standard)

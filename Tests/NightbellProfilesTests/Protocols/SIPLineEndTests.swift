@@ -56,6 +56,15 @@ struct SIPLineEndTests {
         #expect(desk.judge("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"), "that was for one sleep")
     }
 
+    @Test("A peer that knows no pings is sent none, and is answered", arguments: Transport.allCases)
+    func withoutPings(transport: Transport) throws {
+        let settings = ProfileSettings.sip(try SIPSettings(sendsPings: false, tagKey: tagKey))
+        var desk = try Desk(settings, over: transport)
+        #expect(desk.profile.pinging == nil && desk.ping() == nil && !desk.profile.isAwaitingAnswer)
+        guard transport == .stream else { return }
+        #expect(desk.judge("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"))
+    }
+
     @Test("Our double CRLF is answered by the next CRLF")
     func pongs() throws {
         var desk = try Desk(SIPTests.settings())
