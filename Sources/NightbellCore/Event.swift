@@ -124,6 +124,8 @@ public enum Event: Sendable {
     case offloadBegan(SocketToken, PingTerms?, isAwaitingAnswer: Bool)
     /// A ping could not be sent.
     case pingFailed(SocketToken)
+    /// Nobody can deal with the pings of a socket, because what its owner had lent is not known any more.
+    case loanLost(SocketToken)
     /// There was no ping to be sent: what it takes is not there at the moment.
     case pingOmitted(SocketToken)
     /// The edge has looked for an answer that is due; if there was one, it has told of it before.

@@ -116,6 +116,9 @@ public struct Supervision: Sendable, Equatable {
         case .pingFailed(let token):
             catchUp(ownerOf: token, at: now, into: &actions)
             pingFailed(token, at: now, into: &actions)
+        case .loanLost(let token):
+            catchUp(ownerOf: token, at: now, into: &actions)
+            loanLost(token, at: now, into: &actions)
         case .pingOmitted(let token):
             pingOmitted(token, at: now)
         case .answerLookedFor(let token):

@@ -55,6 +55,7 @@ package enum Wording {
             "\(name(token)) is dealt with" + (terms.map { ", pings every \(words($0.latest))" } ?? "")
                 + (isAwaitingAnswer ? ", an answer is awaited" : "")
         case .pingFailed(let token): "no ping could be sent on \(name(token))"
+        case .loanLost(let token): "what was lent for \(name(token)) is lost"
         case .pingOmitted(let token): "there was no ping to be sent on \(name(token))"
         case .answerLookedFor(let token): "an answer was looked for on \(name(token))"
         case .frozen(let client, let epoch): "\(name(client)) is frozen, epoch \(epoch)"

@@ -162,6 +162,12 @@ extension Supervision {
         wake(by: token, .unanswerable, at: now, into: &actions)
     }
 
+    /// The owner has to see for itself.
+    mutating func loanLost(_ token: SocketToken, at now: Instant, into actions: inout ActionBuffer) {
+        guard isOffloading(token) else { return }
+        wake(by: token, .unanswerable, at: now, into: &actions)
+    }
+
     /// The edge had no ping to send.
     mutating func pingOmitted(_ token: SocketToken, at now: Instant) {
         guard isOffloading(token) else { return }

@@ -12,7 +12,7 @@ extension Supervisor {
         guard offload.contains(token), let descriptor = parked.descriptor(of: token) else { return }
         if offload[token].hasLost {
             // Nobody can answer for the owner any more: it has to see for itself.
-            return followUps.append(.pingFailed(token))
+            return followUps.append(.loanLost(token))
         }
         let isTakenUp = offload[token].isActive
         offload[token].peer = SocketAddress(peerOf: descriptor).flatMap { Endpoint($0) }

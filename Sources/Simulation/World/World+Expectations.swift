@@ -88,6 +88,8 @@ extension World {
             foreseePingFailed(token)
         case .pingOmitted(let token):
             foreseePingOmitted(token)
+        case .loanLost(let token):
+            foreseeLoanLost(token)
         case .answerLookedFor(let token):
             foreseeAnswerLookedFor(token)
         case .notFrozenYet(let id, _):
@@ -188,7 +190,8 @@ extension World {
         case .stop:
             for client in clients { client.wokenAtStep = steps }
         case .registration, .message, .command, .fired, .judged, .offloadBegan, .pingFailed,
-            .pingOmitted, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone,
+            .pingOmitted, .loanLost, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed, .foundRunning,
+            .gone,
             .timer, .ended,
             .rejoined, .launch, .disown, .memoryPressure:
             break

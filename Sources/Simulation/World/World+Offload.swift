@@ -221,6 +221,14 @@ extension World {
         mustTell(socket, .unanswerable)
     }
 
+    mutating func foreseeLoanLost(_ token: SocketToken) {
+        guard let socket = socket(token), core.isOffloading(token) else { return }
+        noteTime(socket.owner)
+        if socket.owner.isFailing { return }
+        isTraffic = true
+        mustTell(socket, .unanswerable)
+    }
+
     mutating func foreseePingOmitted(_ token: SocketToken) {
         guard let socket = socket(token), core.isOffloading(token) else { return }
         socket.expectedOffload.sent -= min(1, socket.expectedOffload.sent)

@@ -347,7 +347,7 @@ extension Event {
         case .timer: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
             .ended, .rejoined, .launch, .disown, .memoryPressure, .offloadBegan, .pingFailed,
-            .pingOmitted, .answerLookedFor:
+            .pingOmitted, .loanLost, .answerLookedFor:
             false
         }
     }

@@ -3,11 +3,11 @@ import Testing
 
 /// When pings are dealt with, and what comes of it.
 @Suite struct OffloadTests {
-    private static let interval = PingTerms(
+    static let interval = PingTerms(
         earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
 
     /// A sleeper with a socket that has a profile.
-    private struct Sleeper {
+    struct Sleeper {
         var bench: Bench
         let client: ClientID
         let token: SocketToken
@@ -293,37 +293,6 @@ import Testing
         let wake = try #require(sleeper.bench.turn(.pingFailed(sleeper.token)).wakes.first)
         #expect(wake.reasons == .socket && sleeper.view?.counters.sent == 0)
         #expect(sleeper.bench.actions.firedSockets.map(\.conditions) == [.unanswerable])
-    }
-
-    /// Its owner was waiting for an answer, and has lent what it takes to know it: it has its time.
-    @Test func answerThatIsAwaitedFromTheBeginningMayBeMissing() throws {
-        var sleeper = try Sleeper()
-        sleeper.sleep(isAwaitingAnswer: true)
-        #expect(sleeper.view?.isAwaitingAnswer == true && sleeper.view?.nextPing == nil)
-        #expect(sleeper.bench.pass(.seconds(9)).isEmpty)
-        #expect(sleeper.bench.pass(.seconds(1)) == [.lookForAnswer(sleeper.token)])
-        let wake = try #require(sleeper.bench.turn(.answerLookedFor(sleeper.token)).wakes.first)
-        #expect(wake.reasons == .unanswered && sleeper.view?.counters.sent == 0)
-    }
-
-    @Test func answerThatIsAwaitedFromTheBeginningIsFollowedByPings() throws {
-        var sleeper = try Sleeper()
-        sleeper.sleep(isAwaitingAnswer: true)
-        sleeper.bench.now = sleeper.bench.now + .seconds(5)
-        #expect(sleeper.judge { $0.confirmed = 1 }.isEmpty)
-        #expect(sleeper.bench.pass(.seconds(25)) == [.ping(sleeper.token, again: false)])
-    }
-
-    @Test func pingThatThereWasNotIsNotCountedNorAwaited() throws {
-        var sleeper = try Sleeper()
-        sleeper.sleep()
-        sleeper.bench.now = try #require(sleeper.bench.core.nextDeadline)
-        #expect(sleeper.bench.turn(.timer) == [.ping(sleeper.token, again: false)])
-        #expect(sleeper.bench.turn(.pingOmitted(sleeper.token)).isEmpty)
-        #expect(sleeper.view?.counters == OffloadCounters() && sleeper.view?.isAwaitingAnswer == false)
-        // The next one has its own time.
-        #expect(sleeper.bench.pass(.seconds(23)).isEmpty)
-        #expect(sleeper.bench.pass(.seconds(7)) == [.ping(sleeper.token, again: false)])
     }
 
     /// A ping whose time came while its owner was awake is sent soon after that.
