@@ -10,12 +10,8 @@ struct Via {
 
     init(_ bytes: Span<UInt8>, _ value: Range<Int>, over transport: Transport) throws(Obstacle) {
         var index = try Self.endOfProtocol(bytes, value, over: transport)
-        let start = index
-        while index < value.upperBound, Self.isHost(bytes[index], isIPv6: bytes[start] == UInt8(ascii: "[")) {
-            index += 1
-        }
-        host = start..<index
-        guard !host.isEmpty else { throw .significant(.malformed) }
+        host = try Self.host(bytes, index..<value.upperBound)
+        index = host.upperBound
         if index < value.upperBound, bytes[index] == UInt8(ascii: ":") {
             index += 1
             let end = (index..<value.upperBound).first { !bytes[$0].isDigit } ?? value.upperBound
@@ -35,6 +31,32 @@ struct Via {
         }
         self.rport = rport
         end = parameters.rest.lowerBound
+        try Self.checkNext(bytes, parameters.rest)
+    }
+
+    /// What follows the first value is nothing, or a comma and another one, which begins like all.
+    private static func checkNext(_ bytes: Span<UInt8>, _ rest: Range<Int>) throws(Obstacle) {
+        let rest = bytes.trimmed(rest)
+        guard !rest.isEmpty else { return }
+        let next = bytes.trimmed((rest.lowerBound + 1)..<rest.upperBound)
+        let name = next.lowerBound..<min(next.lowerBound + 8, next.upperBound)
+        guard bytes[rest.lowerBound] == UInt8(ascii: ","), bytes.equalsIgnoringCase(name, "sip/2.0/") else {
+            throw .significant(.malformed)
+        }
+    }
+
+    /// A name, an IPv4 address, or an IPv6 address in brackets.
+    private static func host(_ bytes: Span<UInt8>, _ range: Range<Int>) throws(Obstacle) -> Range<Int> {
+        let isIPv6 = !range.isEmpty && bytes[range.lowerBound] == UInt8(ascii: "[")
+        let start = range.lowerBound + (isIPv6 ? 1 : 0)
+        var end = start
+        while end < range.upperBound, isHost(bytes[end], isIPv6: isIPv6) { end += 1 }
+        guard end > start else { throw .significant(.malformed) }
+        guard isIPv6 else { return start..<end }
+        guard end < range.upperBound, bytes[end] == UInt8(ascii: "]") else {
+            throw .significant(.malformed)
+        }
+        return range.lowerBound..<(end + 1)
     }
 
     /// `SIP/2.0/UDP` and the spaces behind it.
@@ -56,10 +78,11 @@ struct Via {
     }
 
     private static func isHost(_ byte: UInt8, isIPv6: Bool) -> Bool {
-        if byte.isDigit || byte.isLetter || byte == UInt8(ascii: ".") || byte == UInt8(ascii: "-") {
-            return true
+        if isIPv6 {
+            return byte.isDigit || (byte.isLetter && byte.lowercased <= UInt8(ascii: "f"))
+                || byte == UInt8(ascii: ":") || byte == UInt8(ascii: ".")
         }
-        return isIPv6 && "[]:".utf8.contains(byte)
+        return byte.isDigit || byte.isLetter || byte == UInt8(ascii: ".") || byte == UInt8(ascii: "-")
     }
 
     /// What sends the answer elsewhere, or was to be written by us, is unusual.
