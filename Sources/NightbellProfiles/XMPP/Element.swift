@@ -166,10 +166,21 @@ extension Span where Element == UInt8 {
         return length("&amp;") ?? length("&lt;") ?? length("&gt;") ?? length("&apos;") ?? length("&quot;")
     }
 
+    /// In valid UTF-8: U+FFFE and U+FFFF, which XML 1.0 §2.2 has none of, and the control characters U+0080 to
+    /// U+009F, which it discourages. Those of ASCII are no text at all.
+    private func hasIllegalCharacters(_ range: Range<Int>) -> Bool {
+        for index in range {
+            let left = range.upperBound - index
+            if self[index] == 0xC2, left > 1, self[index + 1] < 0xA0 { return true }
+            if self[index] == 0xEF, left > 2, self[index + 1] == 0xBF, self[index + 2] >= 0xBE { return true }
+        }
+        return false
+    }
+
     fileprivate func isUnicode(_ range: Range<Int>) -> Bool {
         do {
             _ = try UTF8Span(validating: extracting(range))
-            return true
+            return !hasIllegalCharacters(range)
         } catch {
             return false
         }

@@ -125,6 +125,14 @@ struct XMPPTests {
             Array("<iq type='get' id='".utf8) + [0xC0, 0x80]
             + Array("'><ping xmlns='urn:xmpp:ping'/></iq>".utf8)
         Expectation("overlong", bytes, .significant(.malformed)).check(try desk())
+        for (character, isLegal) in [
+            ("\u{FFFD}", true), ("\u{FFFE}", false), ("\u{FFFF}", false), ("\u{10FFFF}", true),
+            ("\u{A0}", true),
+            ("\u{9F}", false), ("\u{80}", false), ("\u{7F}", false), ("\u{1}", false), ("\u{0}", false),
+        ] {
+            let ping = "<iq type='get' id='a\(character)'><ping xmlns='urn:xmpp:ping'/></iq>"
+            #expect(try desk().answers(ping) == isLegal, "\(character.unicodeScalars)")
+        }
     }
 
     @Test("White space is absorbed as it comes, in front of a stanza as well")
