@@ -201,7 +201,7 @@ package final class IMAPSettings: Sendable {
         fillers: [String] = ["Still here"], tagPrefix: String = "NB"
     ) throws(SettingsError) {
         try Self.interval.check(interval)
-        guard answerWithin > .zero else { throw .outOfRange("answerWithin") }
+        try answerWithin.checkAsAnswerTime()
         guard fillers.count <= 16 else { throw .tooMany("fillers", limit: 16) }
         for text in fillers {
             guard !text.isEmpty, text.utf8.allSatisfy({ $0.isText && $0 < 0x80 }) else {

@@ -148,7 +148,7 @@ package final class IRCSettings: Sendable {
         interval: Duration = IRCSettings.interval.standard, answerWithin: Duration = .seconds(30)
     ) throws(SettingsError) {
         try Self.interval.check(interval)
-        guard answerWithin > .zero else { throw .outOfRange("answerWithin") }
+        try answerWithin.checkAsAnswerTime()
         self.interval = interval
         self.answerWithin = answerWithin
     }

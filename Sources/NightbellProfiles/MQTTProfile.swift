@@ -9,10 +9,13 @@
 /// | no PINGRESP "within a reasonable amount of time": close | §3.1.2.10 | §3.1.2.10 |
 ///
 /// As a client: sends PINGREQ, absorbs the PINGRESP to it. As a server: answers PINGREQ with PINGRESP. A
-/// PINGRESP that was not asked for from here answers the owner, and wakes it.
+/// PINGRESP that was not asked for from here answers the owner, and wakes it; one that may be late, because the
+/// owner was woken while it was awaited, is absorbed, once.
 package struct MQTTProfile: ProtocolProfile {
     private let settings: MQTTSettings
     package private(set) var isAwaitingAnswer = false
+    /// The owner was woken while an answer was awaited: it may have read it, or it is still to come.
+    private var mayBeLate = false
 
     init(_ settings: MQTTSettings) {
         self.settings = settings
@@ -33,6 +36,7 @@ package struct MQTTProfile: ProtocolProfile {
     }
 
     mutating func begin(lending lent: Lent) {
+        if isAwaitingAnswer { mayBeLate = true }
         isAwaitingAnswer = false
     }
 
@@ -44,7 +48,7 @@ package struct MQTTProfile: ProtocolProfile {
             let type = try reader.next(bytes)
             switch (settings.role, type) {
             case (.client, Self.pingResponse):
-                guard isAwaitingAnswer else { return .significant(.unexpectedAnswer) }
+                guard isAwaitingAnswer || mayBeLate else { return .significant(.unexpectedAnswer) }
             case (.server, Self.pingRequest):
                 break
             case (.client, _), (.server, _):
@@ -57,8 +61,10 @@ package struct MQTTProfile: ProtocolProfile {
         }
         switch settings.role {
         case .client:
-            isAwaitingAnswer = false
-            return .noise(length: Self.length, .answer)
+            // The first of two is the answer, whichever ping it is to.
+            if !isAwaitingAnswer { mayBeLate = false }
+            defer { isAwaitingAnswer = false }
+            return .noise(length: Self.length, isAwaitingAnswer ? .answer : .filler)
         case .server:
             replies.append(Self.pingResponse)
             replies.append(0)
@@ -95,7 +101,7 @@ package final class MQTTSettings: Sendable {
         answerWithin: Duration = .seconds(10)
     ) throws(SettingsError) {
         if case .client(let keepAlive) = role { try Self.keepAlive.check(keepAlive) }
-        guard answerWithin > .zero else { throw .outOfRange("answerWithin") }
+        try answerWithin.checkAsAnswerTime()
         self.role = role
         self.answerWithin = answerWithin
     }

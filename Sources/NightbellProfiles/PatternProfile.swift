@@ -8,6 +8,8 @@ package struct PatternProfile: ProtocolProfile {
     private let settings: PatternSettings
     private let transport: Transport
     package private(set) var isAwaitingAnswer = false
+    /// The owner was woken while an answer was awaited: it may have read it, or it is still to come.
+    private var mayBeLate = false
 
     init(_ settings: PatternSettings, over transport: Transport) {
         self.settings = settings
@@ -23,6 +25,7 @@ package struct PatternProfile: ProtocolProfile {
     }
 
     mutating func begin(lending lent: Lent) {
+        if isAwaitingAnswer { mayBeLate = true }
         isAwaitingAnswer = false
     }
 
@@ -33,9 +36,11 @@ package struct PatternProfile: ProtocolProfile {
         if let answer = settings.ping?.answer {
             switch match(answer, bytes) {
             case .whole:
-                guard isAwaitingAnswer else { return .significant(.unexpectedAnswer) }
-                isAwaitingAnswer = false
-                return .noise(length: answer.count, .answer)
+                guard isAwaitingAnswer || mayBeLate else { return .significant(.unexpectedAnswer) }
+                // The first of two is the answer, whichever ping it is to.
+                if !isAwaitingAnswer { mayBeLate = false }
+                defer { isAwaitingAnswer = false }
+                return .noise(length: answer.count, isAwaitingAnswer ? .answer : .filler)
             case .beginning: mayFollow = true
             case .none: break
             }
@@ -85,7 +90,8 @@ package final class PatternSettings: Sendable {
     /// What is said to the peer.
     package struct Ping: Sendable, Hashable {
         package var payload: [UInt8]
-        /// What the peer says to that. An answer that was not asked for from here is significant.
+        /// What the peer says to that. An answer that was not asked for from here is significant; one that may be
+        /// late, because the owner was woken while it was awaited, is absorbed, once.
         package var answer: [UInt8]?
         package var interval: Duration
         package var answerWithin: Duration
@@ -130,7 +136,7 @@ package final class PatternSettings: Sendable {
         }
         if let ping {
             try Self.interval.check(ping.interval)
-            guard ping.answerWithin > .zero else { throw .outOfRange("answerWithin") }
+            try ping.answerWithin.checkAsAnswerTime()
         }
         self.exchanges = exchanges
         self.ping = ping

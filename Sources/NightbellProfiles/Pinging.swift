@@ -39,6 +39,11 @@ package struct IntervalLimits: Sendable, Hashable {
 }
 
 extension Duration {
+    /// Nobody waits for an answer for longer than an hour: until then no other ping is sent.
+    func checkAsAnswerTime() throws(SettingsError) {
+        guard self > .zero, self <= .minutes(60) else { throw .outOfRange("answerWithin") }
+    }
+
     static func minutes(_ minutes: Int) -> Duration { .seconds(60 * minutes) }
 
     /// Address translators must keep an idle TCP connection for at least 2 hours and 4 minutes

@@ -171,7 +171,7 @@ package final class WebSocketSettings: Sendable {
         answerWithin: Duration = .seconds(10), absorbsOtherPongs: Bool = true
     ) throws(SettingsError) {
         try Self.interval.check(interval)
-        guard answerWithin > .zero else { throw .outOfRange("answerWithin") }
+        try answerWithin.checkAsAnswerTime()
         self.role = role
         self.interval = interval
         self.answerWithin = answerWithin

@@ -1380,7 +1380,7 @@ package nonisolated struct WireProfile: Sendable {
   /// between pings at most; 0: the protocol's standard
   package var intervalMs: UInt64 = 0
 
-  /// 0: the standard
+  /// 0: the standard; an hour at most
   package var answerWithinMs: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()

@@ -10,8 +10,8 @@ import SwiftProtobuf
 /// written both end with a whole message, and it waits for no answer to a ping of its own. If it cannot say so of a
 /// socket, it names that in ``Client/Handlers/prepareToSuspend``.
 ///
-/// An `interval` is the longest time between two pings; they are sent in its last fifth. `nil` is the protocol's
-/// standard.
+/// An `interval` is the longest time between two pings; they are sent in its last fifth. `answerWithin` is how long an
+/// answer may take, an hour at most; no other ping is sent before that. `nil` is the protocol's standard.
 public struct Profile: Sendable, Hashable {
     package let wire: WireProfile
 

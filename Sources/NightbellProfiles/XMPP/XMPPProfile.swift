@@ -252,7 +252,7 @@ package final class XMPPSettings: Sendable {
         usesStreamManagement: Bool = false
     ) throws(SettingsError) {
         try Self.interval.check(interval)
-        guard answerWithin > .zero else { throw .outOfRange("answerWithin") }
+        try answerWithin.checkAsAnswerTime()
         try Self.check(server, "server")
         try Self.check(address, "address")
         self.ping = ping

@@ -271,6 +271,54 @@ struct PatternTests {
     }
 }
 
+@Suite("Late answers that look like any other")
+struct LateAnswerTests {
+    @Test("One is absorbed after the owner was woken while it was awaited")
+    func late() throws {
+        let ping = PatternSettings.Ping(Array("?".utf8), answer: Array("!".utf8))
+        let cases: [(ProfileSettings, String)] = [
+            (.mqtt(try MQTTSettings()), "\u{50}"), (.pattern(try .bytes([], ping: ping)), "!"),
+        ]
+        for (settings, letter) in cases {
+            let answer: [UInt8] = letter == "!" ? Array(letter.utf8) : [0xD0, 0]
+            var desk = try Desk(settings)
+            func wakes() -> Bool {
+                var desk = desk
+                return desk.judge(answer).0 == .significant(.unexpectedAnswer)
+            }
+            #expect(wakes(), "nothing was asked")
+            _ = desk.ping()
+            #expect(desk.judge(answer).0 == .noise(length: answer.count, .answer))
+            #expect(wakes())
+            _ = desk.ping()
+            _ = desk.profile.end()
+            desk.profile.begin()
+            #expect(!desk.profile.isAwaitingAnswer)
+            _ = desk.ping()
+            #expect(desk.judge(answer).0 == .noise(length: answer.count, .answer))
+            #expect(desk.judge(answer).0 == .noise(length: answer.count, .filler))
+            #expect(wakes(), "no more than were asked for")
+        }
+    }
+
+    @Test("An answer may take up to an hour")
+    func limits() throws {
+        let hour = Duration.seconds(3_600)
+        _ = try IRCSettings(answerWithin: hour)
+        for within in [Duration.zero, .seconds(-1), hour + .milliseconds(1), .seconds(Int64.max)] {
+            let error = SettingsError.outOfRange("answerWithin")
+            #expect(throws: error) { try IRCSettings(answerWithin: within) }
+            #expect(throws: error) { try IMAPSettings(answerWithin: within) }
+            #expect(throws: error) { try MQTTSettings(answerWithin: within) }
+            #expect(throws: error) { try XMPPSettings(answerWithin: within) }
+            #expect(throws: error) { try WebSocketSettings(answerWithin: within) }
+            #expect(throws: error) {
+                try PatternSettings.bytes([], ping: .init([1], answerWithin: within))
+            }
+        }
+    }
+}
+
 @Suite("tcp")
 struct TCPTests {
     @Test("Options as the kernel takes them")

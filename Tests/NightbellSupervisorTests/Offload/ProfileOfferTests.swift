@@ -71,8 +71,15 @@ import Testing
         #expect(error.code == .invalidProfile && error.message.contains("4096 bytes"))
     }
 
-    /// What nobody would wait for is no trouble either.
-    @Test(arguments: [1, UInt64.max]) func answerMayTakeAnyTime(milliseconds: UInt64) throws {
+    @Test(arguments: [3_600_001, UInt64.max]) func nobodyWaitsForAnAnswerForEver(milliseconds: UInt64) throws
+    {
+        var profile = WireProfile.lines(every: .seconds(1))
+        profile.answerWithinMs = milliseconds
+        let error = try refusal(profile, try .tcp())
+        #expect(error.code == .invalidProfile && error.message.contains("answerWithin"))
+    }
+
+    @Test(arguments: [1, 3_600_000]) func answerMayTakeUpToAnHour(milliseconds: UInt64) throws {
         var profile = WireProfile.lines(every: .seconds(1))
         profile.answerWithinMs = milliseconds
         let scene = try OffloadScene(try .tcp(), profile)
