@@ -1,4 +1,3 @@
-import EdgeTestSupport
 import Nightbell
 import Testing
 
