@@ -8,11 +8,6 @@ extension Duration {
         let nanoseconds = nanoseconds
         return nanoseconds <= 0 ? 0 : UInt64(nanoseconds / 1_000_000 + (nanoseconds % 1_000_000 == 0 ? 0 : 1))
     }
-
-    /// A duration that a client gave; more than 292 years is for ever.
-    init(wireMilliseconds: UInt64) {
-        self = .milliseconds(Int64(clamping: min(wireMilliseconds, UInt64(Int64.max / 1_000_000))))
-    }
 }
 
 extension Modes {
