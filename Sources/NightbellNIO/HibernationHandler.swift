@@ -32,6 +32,8 @@ final class HibernationHandler: ChannelDuplexHandler {
     private var postponedUntil = NIODeadline.distantPast
     /// Whether the first bytes in and out are still to come: those of TLS tell on it.
     private var isNew = (inbound: true, outbound: true)
+    /// What is read further on has come by here.
+    private var isReading = false
     private let saver: any HibernatableHandler
     /// The end of what was sent while it was hibernated. It goes before everything else.
     private var unsent: [UInt8]
@@ -72,7 +74,18 @@ final class HibernationHandler: ChannelDuplexHandler {
             refuseTLS(context, buffer)
         }
         if framing.note(buffer) { isActive = true }
+        isReading = true
         context.fireChannelRead(data)
+        isReading = false
+    }
+
+    /// Bytes that may not have come by here: see `EarlyBytes`.
+    ///
+    /// - Returns: whether they had not.
+    func noteEarly(_ buffer: ByteBuffer) -> Bool {
+        guard !isReading else { return false }
+        if framing.note(buffer) { isActive = true }
+        return true
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {

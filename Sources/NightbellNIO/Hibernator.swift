@@ -149,16 +149,27 @@ public final class Hibernator: Sendable {
 
     /// Has a channel hibernated when it is idle. Call it on the channel's event loop when the pipeline is complete, after
     /// an upgrade to WebSocket for instance.
-    public func watch(_ channel: any Channel, saving handler: any HibernatableHandler) throws {
-        try watch(channel, saving: handler, unsent: [])
+    ///
+    /// - Parameter decoder: the handler of the pipeline that reads bytes from now on, if some may be on their way to it that
+    ///   came together with what was before, such as the request to upgrade. Otherwise it is not known whether they end
+    ///   with a whole message. With TLS that begins later (STARTTLS), call this afterwards: the channel stays one then.
+    public func watch(
+        _ channel: any Channel, saving handler: any HibernatableHandler,
+        readingFrom decoder: (any ChannelHandler)? = nil
+    ) throws {
+        let watcher = try watch(channel, saving: handler, unsent: [])
+        guard let decoder else { return }
+        try channel.pipeline.syncOperations.addHandler(EarlyBytes(watcher), position: .before(decoder))
     }
 
+    @discardableResult
     private func watch(
         _ channel: any Channel, saving saver: any HibernatableHandler, unsent: [UInt8]
-    ) throws {
+    ) throws -> HibernationHandler {
         let watch = home(of: channel.eventLoop).watch.value
         let handler = HibernationHandler(self, channel.eventLoop, watch, saver, unsent: unsent)
         try channel.pipeline.syncOperations.addHandler(handler, position: .first)
+        return handler
     }
 
     /// Brings a connection back because the host wants it. False: it is on its way already, or gone.

@@ -43,7 +43,11 @@ final class ChatClient: @unchecked Sendable {
     let descriptor: CInt
     private var buffer: [UInt8] = []
 
-    init(_ port: Int, path: String = "/ws", headers: String = "", receiveBuffer: CInt? = nil) throws {
+    /// - Parameter early: sent together with the request, without waiting for an answer.
+    init(
+        _ port: Int, path: String = "/ws", headers: String = "", early: [UInt8] = [],
+        receiveBuffer: CInt? = nil
+    ) throws {
         descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         if var receiveBuffer {
             setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &receiveBuffer, socklen_t(MemoryLayout<CInt>.size))
@@ -62,7 +66,7 @@ final class ChatClient: @unchecked Sendable {
             GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nConnection: Upgrade\r\nUpgrade: websocket\r
             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\(headers)\r\n
             """
-        try write(Array(request.utf8))
+        try write(Array(request.utf8) + early)
         let answer = try readHead()
         // RFC 6455, section 1.3: what belongs to this key.
         guard answer.hasPrefix("HTTP/1.1 101 "), answer.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=") else {

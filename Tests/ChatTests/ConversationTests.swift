@@ -158,6 +158,26 @@ import Testing
             #expect(throws: ChatClient.Refused.self) { try ChatClient(server.port, path: "/other") }
         }
     }
+
+    /// A name that somebody else has made to point here is none of this server's, whatever the page's own is.
+    @Test func onlyNamesOfThisMachineAreServed() throws {
+        try withServer { server in
+            let evil = "Host: evil.example:\(server.port)\r\n"
+            let origin = "Origin: http://evil.example:\(server.port)\r\n"
+            let key = "Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            let upgrade = key + "Sec-WebSocket-Version: 13\r\n"
+            for (headers, status) in [
+                (evil, 421), (evil + origin + upgrade, 421),
+                ("Host: localhost\r\nHost: evil.example\r\n" + upgrade, 421),
+                ("Host: localhost\r\n" + origin + upgrade, 403),
+                ("Host: [::1]:80\r\n" + key + "Sec-WebSocket-Version: 8\r\n", 426),
+            ] {
+                let client = try RawClient(server.port)
+                try client.say("GET /ws HTTP/1.1\r\n\(headers)Connection: upgrade, close\r\n\r\n")
+                #expect(try client.hearEverything().hasPrefix("HTTP/1.1 \(status) "), "\(headers)")
+            }
+        }
+    }
 }
 
 /// The answer to one request of HTTP.
@@ -167,7 +187,7 @@ struct HTTPAnswer {
 
     init(_ request: String, _ port: Int) throws {
         let client = try RawClient(port)
-        try client.say("\(request)\r\nHost: x\r\nConnection: close\r\n\r\n")
+        try client.say("\(request)\r\nHost: 127.0.0.1:\(port)\r\nConnection: close\r\n\r\n")
         let text = try client.hearEverything()
         let end = try #require(text.range(of: "\r\n\r\n"))
         head = String(text[..<end.lowerBound]) + "\r\n"

@@ -92,6 +92,37 @@ import Testing
     }
 
     /// What is not understood is told, and changes nothing.
+    @Test func whatComesBehindACloseIsOfNoInterest() throws {
+        try withServer { server in
+            let (good, bad) = (try ChatClient(server.port), try ChatClient(server.port))
+            try good.join(as: "Good")
+            #expect(try good.hear().type == "welcome")
+            try bad.join(as: "Bad")
+            #expect(try bad.hear().type == "welcome" && good.hear().type == "joined")
+            try bad.write(
+                ChatClient.frame(8, [3, 232]) + ChatClient.text(["type": "say", "text": "still here"]))
+            #expect(try bad.end() == .close(1_000))
+            try good.say("gone")
+            #expect(try good.hear() == Words(type: "left", name: "Bad") && good.hear().text == "gone")
+        }
+    }
+
+    /// Each welcome has the whole history: who comes and goes all the time has one made at a time.
+    @Test func whoComesAndGoesHasOneWelcomeOnItsWay() throws {
+        try withServer { server in
+            let client = try ChatClient(server.port)
+            let join = try ChatClient.text(["type": "join", "room": "lobby", "name": "Bad"])
+            let leave = try ChatClient.text(["type": "leave"])
+            try client.write(join + leave + join)
+            var heard: [Words] = []
+            while heard.last?.type != "welcome" { heard.append(try client.hear()) }
+            #expect(
+                heard.dropLast().map(\.text) == ["you are not in the room yet", "you are in a room already"])
+            try client.write(leave + join)
+            #expect(try client.hear().type == "welcome")
+        }
+    }
+
     @Test func wordsThatMeanNothing() throws {
         try withServer { server in
             let client = try ChatClient(server.port)

@@ -58,7 +58,8 @@ import Testing
     @Test(
         arguments: [
             ("Ann", true), ("Åsa 🐈", true), ("A B", true), (String(repeating: "n", count: 24), true),
-            ("", false), (" Ann", false), ("Ann ", false), ("A\nB", false), ("\u{202E}x", true),
+            ("", false), (" Ann", false), ("Ann ", false), ("A\nB", false), ("\u{202E}x", false),
+            ("x\u{200B}", false),
             ("A\u{0}", false),
             (String(repeating: "n", count: 25), false), (String(repeating: "ü", count: 13), false),
             ("\u{2028}", false),

@@ -87,6 +87,22 @@ import Testing
     }
 
     /// A sleeper whose socket is full: what it did not take comes when it reads, in order, and before anything else.
+    /// It came together with the request for a WebSocket, before there was anybody to count what arrives.
+    @Test(arguments: [1, 3, 20]) func nobodySleepsInTheMiddleOfItsFirstMessage(count: Int) throws {
+        try withServer { server in
+            let join = try ChatClient.text(["type": "join", "room": "lobby", "name": "Ann"])
+            let ann = try ChatClient(server.port, early: Array(join[..<count]))
+            // Whoever comes later and says nothing falls asleep later.
+            let bob = try ChatClient(server.port)
+            #expect(eventually { server.counters.hibernated > 0 })
+            #expect(server.counters.hibernated == 1)
+            try ann.write(Array(join[count...]))
+            #expect(try ann.hear().type == "welcome")
+            #expect(server.sleeps(2))
+            withExtendedLifetime(bob) {}
+        }
+    }
+
     @Test func aFullSocketIsNoHole() throws {
         try withServer(idle: .milliseconds(10)) { server in
             let (slow, good) = (

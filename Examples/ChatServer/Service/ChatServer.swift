@@ -25,6 +25,7 @@ public final class ChatServer: Sendable {
     private let group: MultiThreadedEventLoopGroup
     private let listener: any Channel
     private let hibernator: Hibernator?
+    private let everybody: Everybody
     private let tally = Tally()
 
     /// Listens on the loopback interface.
@@ -42,6 +43,7 @@ public final class ChatServer: Sendable {
         port = listener.localAddress?.port ?? 0
         self.group = group
         self.hibernator = hibernator
+        self.everybody = everybody
     }
 
     public var counters: ChatCounters { tally.counters(hibernator) }
@@ -49,6 +51,7 @@ public final class ChatServer: Sendable {
     /// Closes everything.
     public func stop() throws {
         try listener.close().wait()
+        everybody.close()
         hibernator?.close()
         try group.syncShutdownGracefully()
     }
@@ -89,14 +92,22 @@ public final class ChatServer: Sendable {
             channel.eventLoop.makeSucceededFuture(isWelcome(head) ? [:] : nil)
         } upgradePipelineHandler: { channel, _ in
             channel.eventLoop.makeCompletedFuture {
+                let operations = channel.pipeline.syncOperations
                 let session = Session(everybody.members(on: channel.eventLoop))
-                try channel.pipeline.syncOperations.addHandler(session)
-                try hibernator?.watch(channel, saving: session)
+                try operations.addHandler(session)
+                let decoder = try operations.handler(type: ByteToMessageHandler<WebSocketFrameDecoder>.self)
+                try hibernator?.watch(channel, saving: session, readingFrom: decoder)
             }
         }
         return ServerBootstrap(group: group)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .serverChannelOption(.backlog, value: 4_096)
+            // Without a descriptor left it waits a second, instead of trying again and again.
+            .serverChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(AcceptBackoffHandler())
+                }
+            }
             .childChannelOption(.writeBufferWaterMark, value: waterMark)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture { try build(channel, upgrader, counters) }
@@ -122,20 +133,22 @@ public final class ChatServer: Sendable {
 
     /// A browser says which page wants the connection: only this server's own may.
     private static func isWelcome(_ head: HTTPRequestHead) -> Bool {
-        guard head.uri.prefix(while: { $0 != "?" }) == "/ws" else { return false }
-        guard let origin = head.headers.first(name: "origin") else { return true }
-        guard let host = head.headers.first(name: "host") else { return false }
-        return origin == "http://\(host)" || origin == "https://\(host)"
+        guard head.uri.prefix(while: { $0 != "?" }) == "/ws", let host = head.localHost else { return false }
+        let origins = head.headers["origin"]
+        guard let origin = origins.first else { return true }
+        return origins.count == 1 && (origin == "http://\(host)" || origin == "https://\(host)")
     }
 }
 
 /// The members of all event loops.
 private final class Everybody: Sendable {
     private let perLoop: [ObjectIdentifier: NIOLoopBound<Members>]
+    private let outboxes: [Outbox]
 
     init(_ group: MultiThreadedEventLoopGroup, _ tally: Tally, pingInterval: TimeAmount?) throws {
         let loops = Array(group.makeIterator())
         let outboxes = loops.map { Outbox($0) }
+        self.outboxes = outboxes
         let hall = Hall(outboxes)
         var perLoop: [ObjectIdentifier: NIOLoopBound<Members>] = [:]
         for (number, loop) in loops.enumerated() {
@@ -153,6 +166,10 @@ private final class Everybody: Sendable {
         for members in perLoop.values {
             try members.eventLoop.submit { members.value.hibernator = hibernator }.wait()
         }
+    }
+
+    func close() {
+        for outbox in outboxes { outbox.close() }
     }
 
     func members(on loop: any EventLoop) -> Members {

@@ -12,7 +12,7 @@ struct Membership: Equatable {
 /// What the members of a room are to be told, on one event loop.
 enum Delivery {
     /// The first that a member is told: from here on it hears what the others hear.
-    case welcome(row: UInt32, Membership, Frame)
+    case welcome(row: UInt32, Membership, ServerWords)
     case tell(room: UInt32, Frame)
 }
 
@@ -47,7 +47,23 @@ final class Hall: Sendable {
         var perLoop: [UInt32] = []
         var numbers: [String: UInt32] = [:]
         var names = Names()
+        /// Of all histories together.
+        var historyBytes = 0
         let encoder = JSONEncoder()
+
+        /// Makes room: first by the histories of rooms that everybody has left, then by this one.
+        mutating func limitHistories(_ index: Int) {
+            guard historyBytes > Limits.historyBytes else { return }
+            for room in rooms.indices where rooms[room].count == 0 {
+                removeLines(rooms[room].history.count, room)
+            }
+            if historyBytes > Limits.historyBytes { removeLines(rooms[index].history.count - 1, index) }
+        }
+
+        mutating func removeLines(_ count: Int, _ room: Int) {
+            historyBytes -= rooms[room].history.prefix(count).reduce(0) { $0 + $1.byteCount }
+            rooms[room].history.removeFirst(count)
+        }
     }
 
     private let inside: Mutex<Inside>
@@ -80,7 +96,7 @@ final class Hall: Sendable {
             let words = ServerWords.welcome(
                 room: roomName, names: named.map { inside.names[$0] }, members: inside.rooms[index].count,
                 history: inside.rooms[index].history)
-            outboxes[loop].put(.welcome(row: row, membership, words.frame(inside.encoder)))
+            outboxes[loop].put(.welcome(row: row, membership, words))
             return (membership, afterwards)
         }
     }
@@ -103,10 +119,10 @@ final class Hall: Sendable {
             let line = Line(
                 name: inside.names[membership.name], text: text, number: inside.rooms[index].lastNumber,
                 time: Self.milliseconds)
-            if inside.rooms[index].history.count == Limits.historyLines {
-                inside.rooms[index].history.removeFirst()
-            }
+            if inside.rooms[index].history.count == Limits.historyLines { inside.removeLines(1, index) }
             inside.rooms[index].history.append(line)
+            inside.historyBytes += line.byteCount
+            inside.limitHistories(index)
             tell(.message(room: inside.rooms[index].name, line), membership.room, &inside)
         }
     }
@@ -154,6 +170,7 @@ final class Hall: Sendable {
             guard let empty = inside.rooms.firstIndex(where: { $0.count == 0 && !$0.willTellCount })
             else { throw .tooManyRooms }
             inside.numbers[inside.rooms[empty].name] = nil
+            inside.removeLines(inside.rooms[empty].history.count, empty)
             number = UInt32(empty)
             inside.rooms[empty] = room
         }

@@ -149,8 +149,8 @@ final class Members {
         var touched: [Session] = []
         for delivery in deliveries {
             switch delivery {
-            case .welcome(let row, let membership, let frame):
-                welcome(row, membership, frame, &touched)
+            case .welcome(let row, let membership, let words):
+                welcome(row, membership, words, &touched)
             case .tell(let room, let frame):
                 tell(room, frame, &touched)
             }
@@ -158,8 +158,9 @@ final class Members {
         for session in touched { session.flush() }
     }
 
-    private func welcome(_ row: UInt32, _ membership: Membership, _ frame: Frame, _ touched: inout [Session])
-    {
+    private func welcome(
+        _ row: UInt32, _ membership: Membership, _ words: ServerWords, _ touched: inout [Session]
+    ) {
         guard case .awake(let session) = rows[row].place else { return free(row) }
         rows[row].room = membership.room
         if let first = rooms[membership.room] {
@@ -171,7 +172,8 @@ final class Members {
             rooms[membership.room] = row
         }
         session.isWelcome()
-        if session.write(frame) { touched.append(session) }
+        // It may be long: it is made here, where nobody waits for the hall.
+        if session.write(words.frame(encoder)) { touched.append(session) }
     }
 
     private func unlink(_ row: UInt32) {

@@ -5,6 +5,7 @@ internal import Synchronization
 final class Outbox: Sendable {
     private struct Inside {
         var waiting: [Delivery] = []
+        var isClosed = false
         var deliver: (@Sendable ([Delivery]) -> Void)?
     }
 
@@ -20,8 +21,17 @@ final class Outbox: Sendable {
         inside.withLock { $0.deliver = deliver }
     }
 
+    /// Nothing is delivered any more: the event loop is about to end.
+    func close() {
+        inside.withLock { inside in
+            inside.isClosed = true
+            inside.waiting = []
+        }
+    }
+
     func put(_ delivery: Delivery) {
         let isFirst = inside.withLock { inside in
+            guard !inside.isClosed else { return false }
             inside.waiting.append(delivery)
             return inside.waiting.count == 1
         }

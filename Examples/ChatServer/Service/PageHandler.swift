@@ -2,6 +2,7 @@ internal import FoundationEssentials
 internal import NIOCore
 internal import NIOFoundationEssentialsCompat
 internal import NIOHTTP1
+internal import NIOWebSocket
 
 /// Whoever does not want a WebSocket: gets the page, or the counters.
 final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
@@ -10,6 +11,8 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
 
     private let counters: @Sendable () -> ChatCounters
     private var head: HTTPRequestHead?
+    /// It wanted a WebSocket that it cannot have.
+    private var isRefused = false
 
     init(_ counters: @escaping @Sendable () -> ChatCounters) {
         self.counters = counters
@@ -26,6 +29,18 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
     }
 
     private func answer(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+        // Whoever asks and asks and does not read.
+        guard context.channel.isWritable else { return context.close(promise: nil) }
+        guard head.localHost != nil else {
+            return answer(
+                .misdirectedRequest, "text/plain", Array("this server is localhost\n".utf8), head, context)
+        }
+        if isRefused {
+            let isOld = head.headers["sec-websocket-version"] != ["13"]
+            let text = isOld ? "WebSocket version 13 only\n" : "no WebSocket for this page\n"
+            answer(isOld ? .upgradeRequired : .forbidden, "text/plain", Array(text.utf8), head, context)
+            return context.close(promise: nil)
+        }
         guard head.method == .GET || head.method == .HEAD else {
             return answer(.methodNotAllowed, "text/plain", Array("GET only\n".utf8), head, context)
         }
@@ -49,11 +64,13 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
         _ status: HTTPResponseStatus, _ type: String, _ body: [UInt8], _ request: HTTPRequestHead,
         _ context: ChannelHandlerContext
     ) {
-        let headers: HTTPHeaders = [
+        var headers: HTTPHeaders = [
             "content-type": type, "content-length": "\(body.count)", "cache-control": "no-cache",
             "content-security-policy": "default-src 'self'; base-uri 'none'; frame-ancestors 'none'",
             "x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
         ]
+        if status == .methodNotAllowed { headers.add(name: "allow", value: "GET, HEAD") }
+        if status == .upgradeRequired { headers.add(name: "sec-websocket-version", value: "13") }
         let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
         context.write(wrapOutboundOut(.head(head)), promise: nil)
         if request.method != .HEAD {
@@ -69,6 +86,24 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // The request itself comes after that, and is answered.
+        if error is NIOWebSocketUpgradeError || error is HTTPServerUpgradeErrors { return isRefused = true }
         context.close(promise: nil)
+    }
+}
+
+extension HTTPRequestHead {
+    /// The `Host` that was asked, if it is a name of this machine for itself. A page from elsewhere whose name was made to
+    /// point here (DNS rebinding) has another.
+    var localHost: String? {
+        let hosts = headers["host"]
+        guard let host = hosts.first, hosts.count == 1 else { return nil }
+        for name in ["localhost", "127.0.0.1", "[::1]"] where host.hasPrefix(name) {
+            let rest = host.dropFirst(name.count)
+            if rest.isEmpty || (rest.hasPrefix(":") && rest.dropFirst().allSatisfy(\.isNumber)) {
+                return host
+            }
+        }
+        return nil
     }
 }

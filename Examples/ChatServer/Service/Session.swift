@@ -128,7 +128,9 @@ final class Session: ChannelInboundHandler {
         case .ping: tell(Frame(.pong, frame.unmaskedData.readableBytesView))
         case .pong: notePong()
         case .connectionClose:
+            leave()
             tell(.close(.normalClosure))
+            phase = .ended
             context.close(promise: nil)
         case .binary: end(.unacceptableData)
         default: end(.protocolError)
@@ -155,7 +157,10 @@ final class Session: ChannelInboundHandler {
         switch words.type {
         case .join: join(words)
         case .say: say(words)
-        case .leave: leave()
+        case .leave:
+            // Each welcome may be long: there is never more than one on its way.
+            if case .joining = phase { return refuse("you are not in the room yet") }
+            leave()
         }
     }
 
@@ -211,6 +216,8 @@ final class Session: ChannelInboundHandler {
         case is HibernationError:
             break
         default:
+            // Who was told why it is closed has a moment to read that.
+            if case .ended = phase { return }
             context.close(promise: nil)
         }
     }

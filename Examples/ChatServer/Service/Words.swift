@@ -21,6 +21,9 @@ struct Line: Encodable, Equatable {
     let number: UInt64
     /// Milliseconds since 1970.
     let time: Int64
+
+    /// What it takes, about.
+    var byteCount: Int { name.utf8.count + text.utf8.count + 64 }
 }
 
 /// What the server says.

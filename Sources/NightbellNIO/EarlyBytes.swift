@@ -1,0 +1,20 @@
+import NIOCore
+
+/// In front of a decoder that took over from another: has the watcher at the head know of bytes that had passed it before it
+/// was there. It goes as soon as bytes come that the watcher has seen.
+final class EarlyBytes: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+
+    private let watcher: HibernationHandler
+
+    init(_ watcher: HibernationHandler) {
+        self.watcher = watcher
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let isEarly = watcher.noteEarly(unwrapInboundIn(data))
+        context.fireChannelRead(data)
+        if !isEarly { context.pipeline.syncOperations.removeHandler(context: context, promise: nil) }
+    }
+}
