@@ -4,18 +4,22 @@ import NightbellSupervisor
 // Says back what it is told, with the number of bytes so far. A connection that says nothing costs fewer than 300 bytes,
 // and no thread, task or buffer. `echo-server 7007`, then `nc 127.0.0.1 7007`.
 
-let listener = try listen(onLoopback: CommandLine.arguments.dropFirst().first.flatMap { UInt16($0) } ?? 7007)
+let arguments = CommandLine.arguments.dropFirst()
+guard arguments.count <= 1, let port = UInt16(arguments.first ?? "7007") else {
+    end("usage: echo-server [PORT]", code: 64)  // EX_USAGE
+}
+var listener = Listener(port: port)
 let supervisor = try EmbeddedSupervisor()
-_ = try supervisor.park(listener)  // whatever can be watched can be parked
-print("listening on 127.0.0.1:\(port(of: listener))")
+let profile = try ParkingProfile.tcp()  // one for all
+_ = try supervisor.park(listener.descriptor)  // whatever can be watched can be parked
+print("listening on 127.0.0.1:\(listener.port)")
 fflush(nil)  // for whoever reads it from a pipe
 
 for await event in supervisor.events {
     guard let claimed = try? supervisor.claim(event.token) else { continue }
-    if claimed.descriptor == listener {
-        let connection = accept(listener, nil, nil)
-        if connection >= 0 { park(connection, bytesSoFar: 0) }
-        _ = try supervisor.park(listener)  // tells at once if there are more
+    if claimed.descriptor == listener.descriptor {
+        if let connection = listener.accept() { park(connection, bytesSoFar: 0) }
+        _ = try supervisor.park(listener.descriptor)  // tells at once if there are more
     } else {
         let bytesSoFar = claimed.state.reduce(0) { $0 << 8 | UInt64($1) }
         echo(claimed.descriptor, bytesSoFar)
@@ -28,14 +32,16 @@ func echo(_ connection: Int32, _ bytesSoFar: UInt64) {
     guard count > 0 else { return _ = close(connection) }  // the end, or an error
     let bytesSoFar = bytesSoFar + UInt64(count)
     let answer = Array("\(bytesSoFar): ".utf8) + bytes[..<count]
-    send(connection, answer, answer.count, Int32(MSG_NOSIGNAL))
+    // Who says more than it reads is let go: waiting for one would keep all others waiting.
+    let sent = send(connection, answer, answer.count, Int32(MSG_NOSIGNAL | MSG_DONTWAIT))
+    guard sent == answer.count else { return _ = close(connection) }
     park(connection, bytesSoFar: bytesSoFar)
 }
 
 func park(_ connection: Int32, bytesSoFar: UInt64) {
     let state = (0..<8).reversed().map { UInt8(truncatingIfNeeded: bytesSoFar >> (8 * $0)) }
     do {
-        _ = try supervisor.park(connection, profile: .tcp(), state: state)
+        _ = try supervisor.park(connection, profile: profile, state: state)
     } catch {
         print("cannot park: \(error)")
         close(connection)

@@ -5,16 +5,17 @@ import Testing
 
 /// The programs that people run.
 @Suite(.timeLimit(.minutes(15))) struct ProgramTests {
-    /// Starts a program that was built with the tests, and returns the port of the line that it prints first.
-    private func start(_ name: String, _ arguments: [String]) throws -> (Child, port: Int) {
-        let child = try Child(try program(name), arguments)
+    /// Starts a program, by its path or one that was built with the tests, and returns the port of the line that it
+    /// prints first.
+    func start(_ name: String, _ arguments: [String]) throws -> (Child, port: Int) {
+        let child = try Child(name.contains("/") ? name : try program(name), arguments)
         var text = ""
         while !text.contains("\n"), let more = try child.hear(), !more.isEmpty { text += more }
         let digits = text.split(separator: ":").last?.prefix { $0.isNumber } ?? ""
         return (child, try #require(Int(digits), "\(name) says \(text)"))
     }
 
-    private func program(_ name: String) throws -> String {
+    func program(_ name: String) throws -> String {
         let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         for argument in [tests] + CommandLine.arguments where argument.contains("/") {
             var directory = URL(fileURLWithPath: argument).deletingLastPathComponent()
@@ -52,23 +53,6 @@ import Testing
         #expect(try ann.hear().type == "welcome")
         let counters = try HTTPAnswer("GET /counters HTTP/1.1", port).body
         #expect(counters.contains("\"resident\":1") && counters.contains("\"hibernations\":0"))
-        child.end()
-    }
-
-    /// The example of README.md.
-    @Test func theEchoServerAnswersAndRemembers() throws {
-        let (child, port) = try start("echo-server", ["0"])
-        let (first, second) = (try RawClient(port), try RawClient(port))
-        try first.say("hello\n")
-        #expect(try first.hear(9) == "6: hello\n")
-        try second.say("a\n")
-        #expect(try second.hear(5) == "2: a\n")
-        try first.say("again\n")
-        #expect(try first.hear(10) == "12: again\n")
-        shutdown(first.descriptor, CInt(SHUT_WR))
-        #expect(try first.hear(1) == "")
-        try second.say("still here\n")
-        #expect(try second.hear(15) == "13: still here\n")
         child.end()
     }
 }
