@@ -47,7 +47,19 @@ import Testing
         #expect(bench.core.nextDeadline == nil)
         #expect(!bench.core.isJudging(pinged))
         #expect(bench.turn { core, _, actions in core.fired(silent, .readable, into: &actions) } == [])
+        #expect(bench.core.isHeld(pinged) && bench.core.isHeld(silent))
         #expect(bench.core.remove(pinged, .claimed) && bench.core.remove(silent, .claimed))
+        #expect(!bench.core.isHeld(pinged))
+    }
+
+    /// Also if the host has been told of it before.
+    @Test func whoWasToldCanBeHeld() {
+        var bench = Bench()
+        let token = bench.park(keepAlive: .seconds(60))
+        #expect(bench.turn { $0.fired(token, .readable, into: &$2) } == [.tell(token, .readable)])
+        #expect(!bench.core.isHeld(token))
+        #expect(bench.turn { core, _, actions in core.hold(token, into: &actions) } == [])
+        #expect(bench.core.isHeld(token) && bench.core.nextDeadline == nil)
     }
 
     @Test func windowsAreServedTogetherAndNeverLate() {

@@ -180,6 +180,31 @@ import Testing
         #expect(host.isQuiet())
     }
 
+    /// The rest of what was begun is its sender's: nobody writes into the middle of it.
+    @Test func nothingIsWrittenIntoTheMiddleOfAMessage() throws {
+        let host = try Hosted()
+        let pair = try Pair.tcp()
+        let token = try host.supervisor.park(pair.near, state: [3])
+        let flood = (0..<16 << 20).map { UInt8(truncatingIfNeeded: $0 >> 8) }
+        let taken = try host.supervisor.send(flood, to: token)
+        try #require(taken > 0 && taken < flood.count)
+        // There is room again.
+        #expect(try pair.hear(taken) == Array(flood[..<taken]))
+        #expect(try host.supervisor.send(Array("news".utf8), to: token) == 0)
+        #expect(try host.supervisor.sendOrClaim([], to: token)?.bytes == nil)
+        let rest = try #require(try host.supervisor.sendOrClaim(Array("news".utf8), to: token))
+        defer { close(rest.socket.descriptor) }
+        #expect(rest.bytes == Array("news".utf8) && rest.socket.state == [3])
+        #expect(rest.socket.isInsideMessage)
+        var byte: UInt8 = 0
+        #expect(recv(pair.far, &byte, 1, CInt(MSG_DONTWAIT)) == -1 && errno == EAGAIN)
+        // Parked again, it is whole.
+        let again = try host.supervisor.park(rest.socket.descriptor)
+        #expect(try host.supervisor.send(Array("news".utf8), to: again) == 4)
+        #expect(try host.supervisor.claim(again).isInsideMessage == false)
+        #expect(try pair.hear(4) == Array("news".utf8))
+    }
+
     /// What is not taken comes back together with the socket: nobody else can claim it in between.
     @Test func claimsWhatDoesNotTakeEverything() throws {
         let host = try Hosted()
@@ -190,7 +215,9 @@ import Testing
         let flood = (0..<16 << 20).map { UInt8(truncatingIfNeeded: $0 >> 8) }
         let rest = try #require(try host.supervisor.sendOrClaim(flood, to: token))
         defer { close(rest.socket.descriptor) }
-        #expect(rest.socket.state == [1, 2] && host.supervisor.counters.sockets == 0)
+        #expect(
+            rest.socket.state == [1, 2] && !rest.socket.isInsideMessage
+                && host.supervisor.counters.sockets == 0)
         let taken = flood.count - rest.bytes.count
         #expect(taken > 0 && Array(flood[taken...]) == rest.bytes)
         #expect(try pair.hear(taken) == Array(flood[..<taken]))

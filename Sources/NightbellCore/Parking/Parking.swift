@@ -19,9 +19,18 @@ public struct Parking: Sendable, Equatable {
     }
 
     private struct Place: Sendable, Equatable {
+        enum Stage: Sendable {
+            case watched
+            /// The host knows of what has happened, and has not claimed the socket yet.
+            case told
+            /// The peer has the beginning of a message of the host's, and the host has not claimed the socket yet.
+            case held
+        }
+
         var hasProfile: Bool
-        /// The host knows of what has happened, and has not claimed the socket yet.
-        var isTold = false
+        var stage = Stage.watched
+
+        var isWatched: Bool { stage == .watched }
     }
 
     public private(set) var counters = ParkingCounters()
@@ -106,7 +115,7 @@ public struct Parking: Sendable, Equatable {
 
     /// The kernel has reported a socket without a profile, and does not again.
     public mutating func fired(_ token: SocketToken, _ conditions: Conditions, into actions: inout [Action]) {
-        guard contains(token), !places[token.id].isTold else { return }
+        guard contains(token), places[token.id].isWatched else { return }
         // Somebody else who shares the socket took what there was.
         guard !conditions.isEmpty else { return actions.append(.watch(token)) }
         tell(token, ParkingReasons(conditions), into: &actions)
@@ -114,7 +123,7 @@ public struct Parking: Sendable, Equatable {
 
     /// Whether what arrives on a socket is to be judged with its profile.
     public func isJudging(_ token: SocketToken) -> Bool {
-        contains(token) && places[token.id].hasProfile && !places[token.id].isTold
+        contains(token) && places[token.id].hasProfile && places[token.id].isWatched
     }
 
     /// How many pieces of noise may be dealt with at this moment.
@@ -136,11 +145,18 @@ public struct Parking: Sendable, Equatable {
     /// The host is in the middle of saying something, and has to claim the socket to end it: until then it is told of nothing
     /// more, and nothing is done for the socket.
     public mutating func hold(_ token: SocketToken, into actions: inout [Action]) {
-        guard contains(token), !places[token.id].isTold else { return }
-        places[token.id].isTold = true
-        actions.append(.ignore(token))
-        if places[token.id].hasProfile { pings.end(token.slot) }
+        guard contains(token) else { return }
+        if places[token.id].isWatched {
+            actions.append(.ignore(token))
+            if places[token.id].hasProfile { pings.end(token.slot) }
+        }
+        places[token.id].stage = .held
         schedule.set(token.slot, to: nil)
+    }
+
+    /// Whether the host is in the middle of saying something.
+    public func isHeld(_ token: SocketToken) -> Bool {
+        contains(token) && places[token.id].stage == .held
     }
 
     /// A ping could not be sent: the peer takes nothing.
@@ -194,7 +210,7 @@ public struct Parking: Sendable, Equatable {
     private mutating func tell(
         _ token: SocketToken, _ reasons: ParkingReasons, into actions: inout [Action]
     ) {
-        places[token.id].isTold = true
+        places[token.id].stage = .told
         if places[token.id].hasProfile {
             pings.end(token.slot)
             actions.append(.ignore(token))

@@ -138,8 +138,9 @@ public final class EmbeddedSupervisor: Sendable {
     ///
     /// - Parameter bytes: whole messages.
     /// - Returns: how many of the bytes were taken. If only some were, claim the socket, and write the rest before
-    ///   anything else: the peer has the beginning. Until then nothing more is done for the socket, and the host is told
-    ///   of nothing. Where another thread may claim it first, use ``sendOrClaim(_:to:)``.
+    ///   anything else: the peer has the beginning. Until then nothing more is done for the socket, the host is told of
+    ///   nothing, and whatever else is sent to it is not begun: 0. Where another thread may claim it first, use
+    ///   ``sendOrClaim(_:to:)``.
     /// - Throws: ``EmbeddedError``: `unknownToken`.
     public func send(_ bytes: [UInt8], to token: ParkingToken) throws(EmbeddedError) -> Int {
         try loop.send(bytes, to: token.socket)
@@ -150,7 +151,9 @@ public final class EmbeddedSupervisor: Sendable {
     ///
     /// - Parameter bytes: whole messages.
     /// - Returns: nil if all was taken, and the socket is still parked. Otherwise the socket, which is the host's again,
-    ///   and what is to be written before anything else.
+    ///   and what is to be written before anything else. If ``send(_:to:)`` has left the rest of a message, nothing is
+    ///   written into the middle of that: all bytes come back, and the socket is ``ClaimedSocket/isInsideMessage``. Hosts
+    ///   that use nothing but `sendOrClaim` never see that.
     /// - Throws: ``EmbeddedError``: `unknownToken`. Nothing was written then.
     public func sendOrClaim(
         _ bytes: [UInt8], to token: ParkingToken

@@ -31,13 +31,16 @@ public struct ClaimedSocket: Sendable {
     public let state: [UInt8]
     /// The name it had. It means nothing any more.
     public let token: ParkingToken
+    /// ``EmbeddedSupervisor/send(_:to:)`` has left the rest of a message, which its caller has: it is to be written before
+    /// anything else.
+    public let isInsideMessage: Bool
 }
 
 /// What the kernel did not take of something that was sent to a parked socket.
 public struct UnsentRest: Sendable {
-    /// Claimed.
+    /// Claimed. If it is inside a message, the rest of that comes first.
     public let socket: ClaimedSocket
-    /// The peer has what was before them.
+    /// The peer has what was before them: of a socket that was inside a message, nothing.
     public let bytes: [UInt8]
 }
 

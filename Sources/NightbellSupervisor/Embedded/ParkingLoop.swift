@@ -151,9 +151,10 @@ final class ParkingLoop: @unchecked Sendable {
         lock.lock()
         defer { lock.unlock() }
         guard parking.contains(token) else { throw .unknownToken }
+        guard !parking.isHeld(token) else { return 0 }
         let taken = SocketTraffic.write(bytes, on: held.descriptor(token.slot))
         if taken > 0, taken < bytes.count {
-            // No ping or answer of ours may get into the middle of the host's message.
+            // Nothing else, of ours or of the host's, may get into the middle of its message.
             parking.hold(token, into: &actions)
             perform()
         }
@@ -165,7 +166,7 @@ final class ParkingLoop: @unchecked Sendable {
         lock.lock()
         defer { lock.unlock() }
         guard parking.contains(token) else { throw .unknownToken }
-        let taken = SocketTraffic.write(bytes, on: held.descriptor(token.slot))
+        let taken = parking.isHeld(token) ? 0 : SocketTraffic.write(bytes, on: held.descriptor(token.slot))
         guard taken < bytes.count else { return nil }
         return UnsentRest(socket: try take(token, .claimed), bytes: Array(bytes[taken...]))
     }
@@ -197,6 +198,7 @@ final class ParkingLoop: @unchecked Sendable {
     private func take(
         _ token: SocketToken, _ departure: Parking.Departure
     ) throws(EmbeddedError) -> ClaimedSocket {
+        let isInsideMessage = parking.isHeld(token)
         guard parking.remove(token, departure) else { throw .unknownToken }
         do {
             try watched.remove(held.descriptor(token.slot))
@@ -204,7 +206,9 @@ final class ParkingLoop: @unchecked Sendable {
             preconditionFailure("a parked socket was closed by somebody who does not own it: \(error)")
         }
         let (descriptor, state) = held.remove(token.slot)
-        return ClaimedSocket(descriptor: descriptor, state: state, token: ParkingToken(token))
+        return ClaimedSocket(
+            descriptor: descriptor, state: state, token: ParkingToken(token), isInsideMessage: isInsideMessage
+        )
     }
 
     private func takeAll(_ departure: Parking.Departure) -> [ClaimedSocket] {
