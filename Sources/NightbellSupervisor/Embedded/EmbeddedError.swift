@@ -6,6 +6,8 @@ public struct EmbeddedError: Error, Sendable, Hashable, CustomStringConvertible 
     public enum Code: Sendable, Hashable {
         /// No descriptor, or no thread, could be had for the supervisor itself.
         case resources
+        /// A value of the ``EmbeddedSupervisor/Configuration`` is out of its range.
+        case configuration
         /// The kernel does not watch the descriptor: `EPERM`, it is a file; `ENOSPC`, the user's limit of watches
         /// (`fs.epoll.max_user_watches`) is reached; `EBADF`, it is not open.
         case notWatchable

@@ -46,22 +46,37 @@ public final class EmbeddedSupervisor: Sendable {
         }
 
         public var service = Service.ownThread
-        /// The longest state, in bytes.
+        /// The longest state, in bytes: from 0.
         public var stateLimit = 65_536
+        /// From 1.
         public var socketLimit = 1_000_000
-        /// The width of a keep-alive's window, as a share of its time: `keepAliveDue` comes within the last tenth, with
-        /// those of others, and never after the end.
+        /// The width of a keep-alive's window, as a share of its time, from 0 to 1: `keepAliveDue` comes within the last
+        /// tenth, with those of others, and never after the end.
         public var keepAliveTolerance = 0.1
-        /// The timer aims this long before the end of a window, so that scheduling does not make it late.
+        /// The timer aims this long before the end of a window, so that scheduling does not make it late. Not negative.
         public var lead: Duration = .milliseconds(250)
-        /// So many pings of a peer in a row are dealt with …
+        /// So many pings of a peer in a row, from 1 to 65,535, are dealt with …
         public var noiseBurst = 32
-        /// … and more only if there is at least this time between them; else the host is told.
+        /// … and more only if there is at least this time between them, which is not zero; else the host is told.
         public var noiseInterval: Duration = .seconds(1)
-        /// How long the rest of what begins like a ping may take, before the host is told.
+        /// How long the rest of what begins like a ping may take, before the host is told. Not zero.
         public var partialTimeout: Duration = .seconds(5)
 
         public init() {}
+
+        func check() throws(EmbeddedError) {
+            func require(_ isInRange: Bool, _ rule: String) throws(EmbeddedError) {
+                guard isInRange else { throw EmbeddedError(.configuration, rule) }
+            }
+            try require((0...Int(UInt32.max)).contains(stateLimit), "stateLimit: 0 to 4,294,967,295")
+            try require(socketLimit > 0, "socketLimit: from 1")
+            // What is not a number is in no range.
+            try require((0...1).contains(keepAliveTolerance), "keepAliveTolerance: 0 to 1")
+            try require(lead >= .zero, "lead: not negative")
+            try require((1...Int(UInt16.max)).contains(noiseBurst), "noiseBurst: 1 to 65,535")
+            try require(noiseInterval > .zero, "noiseInterval: longer than nothing")
+            try require(partialTimeout > .zero, "partialTimeout: longer than nothing")
+        }
 
         var settings: Settings {
             var settings = Settings()
@@ -81,11 +96,12 @@ public final class EmbeddedSupervisor: Sendable {
 
     /// - Parameter onEvents: called with everything that one turn of the loop has found, on the supervisor's thread, or
     ///   by `serve()`. What takes long there delays the events of others. nil: read ``events``.
-    /// - Throws: ``EmbeddedError`` with the code `resources`.
+    /// - Throws: ``EmbeddedError``: `resources`, or `configuration` if that is out of range.
     public init(
         _ configuration: Configuration = Configuration(),
         onEvents: (@Sendable (_ events: [ParkedEvent]) -> Void)? = nil
     ) throws(EmbeddedError) {
+        try configuration.check()
         let (events, continuation) = AsyncStream.makeStream(of: ParkedEvent.self)
         self.events = events
         loop = try ParkingLoop(
