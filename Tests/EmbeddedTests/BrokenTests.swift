@@ -1,3 +1,6 @@
+import EdgeTestSupport
+import Glibc
+import NightbellCore
 import NightbellSupervisor
 import Testing
 
@@ -5,6 +8,70 @@ import Testing
 @Suite(.timeLimit(.minutes(15))) struct BrokenTests {
     private func code(_ body: () throws -> Void) -> EmbeddedError.Code? {
         #expect(throws: EmbeddedError.self) { try body() }?.code
+    }
+
+    @Test(arguments: [false, true]) func whatSomebodyHasClosedIsSaid(isTCP: Bool) throws {
+        let host = try Hosted()
+        let profile = isTCP ? try ParkingProfile.tcp() : nil
+        func broken(_ body: (ParkingToken) throws -> Void) throws {
+            let pair = try Pair.tcp()
+            let token = try host.supervisor.park(pair.near, profile: profile, state: [1, 2])
+            close(pair.near)
+            #expect(code { try body(token) } == .broken)
+            #expect(code { try body(token) } == .unknownToken)
+        }
+        try broken { _ = try host.supervisor.claim($0) }
+        try broken { try host.supervisor.release($0) }
+        #expect(host.supervisor.counters.sockets == 0 && host.supervisor.counters.stateBytes == 0)
+        #expect(host.isQuiet())
+    }
+
+    /// Its number is another socket's by then.
+    @Test func whatHasTheNumberOfAClosedSocketIsLeftAlone() throws {
+        let host = try Hosted()
+        let peers = try (0..<5).map { _ in try Pair.tcp() }
+        let others = try (0..<5).map { _ in try Pair.tcp() }
+        let tokens = try peers.map { try host.supervisor.park($0.near, profile: .tcp()) }
+        for (peer, other) in zip(peers, others) { try #require(dup2(other.near, peer.near) == peer.near) }
+        for other in others { close(other.near) }
+        func isUntouched(_ index: Int) throws -> Bool {
+            var on: CInt = 1
+            var length = socklen_t(MemoryLayout<CInt>.size)
+            try #require(getsockopt(peers[index].near, SOL_SOCKET, SO_KEEPALIVE, &on, &length) == 0)
+            try others[index].say("still")
+            let heard = try read(5, from: peers[index].near)
+            return on == 0 && heard == Array("still".utf8)
+        }
+        #expect(code { _ = try host.supervisor.claim(tokens[0]) } == .broken)
+        #expect(code { try host.supervisor.release(tokens[1]) } == .broken)
+        #expect(try isUntouched(0) && isUntouched(1))
+        // What is whole comes back.
+        let pair = try Pair.tcp()
+        _ = try host.supervisor.park(pair.near)
+        #expect(host.supervisor.claimAll().map(\.descriptor) == [pair.near])
+        #expect(try isUntouched(2))
+        _ = try host.supervisor.park(pair.near)
+        host.supervisor.close()
+        #expect(try pair.hear(1) == [])
+        #expect(try isUntouched(3) && isUntouched(4))
+        for peer in peers { close(peer.near) }
+    }
+
+    /// Nothing can be sent to it, which is told; looking after it ends there.
+    @Test func pingsOfWhatSomebodyHasClosedEndNobody() throws {
+        let host = try Hosted()
+        let pair = try Pair.tcp()
+        let ping = ParkingProfile.Ping([1], answer: [2], interval: .seconds(1), answerWithin: .seconds(1))
+        let token = try host.supervisor.park(pair.near, profile: .bytes([], ping: ping))
+        // A number that reaches nobody, whoever else opens what.
+        let (end, other) = (open("/dev/null", O_RDONLY | O_CLOEXEC), pair.near)
+        try #require(dup2(end, other) == other)
+        close(end)
+        let events = try host.next()
+        #expect(events.map(\.token) == [token] && events[0].reasons.contains(.unanswerable))
+        #expect(code { try host.supervisor.release(token) } == .broken)
+        #expect(isOpen(other))
+        close(other)
     }
 
     @Test func aConfigurationThatMakesNoSenseIsRefused() throws {

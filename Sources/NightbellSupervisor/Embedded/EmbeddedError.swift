@@ -21,6 +21,9 @@ public struct EmbeddedError: Error, Sendable, Hashable, CustomStringConvertible 
         case tooManySockets
         /// Nothing is parked under this token any more.
         case unknownToken
+        /// Somebody who does not own the parked socket has closed it. It is gone, and its state is, too; what has its
+        /// number now is left alone.
+        case broken
         /// The supervisor has been closed.
         case closed
     }
@@ -36,11 +39,15 @@ public struct EmbeddedError: Error, Sendable, Hashable, CustomStringConvertible 
         self.description = description
     }
 
-    init(_ code: Code, _ error: SystemError) {
+    init(_ code: Code, _ error: SystemError, _ what: String = "") {
         self.code = code
         errorNumber = error.code
         let advice = error.code == EMFILE ? "; raise the limit (ulimit -n)" : ""
-        description = "\(error)\(advice)"
+        description = "\(what)\(error)\(advice)"
+    }
+
+    static func broken(_ error: SystemError) -> EmbeddedError {
+        EmbeddedError(.broken, error, "a parked socket was closed by somebody who does not own it: ")
     }
 
     static let unknownToken = EmbeddedError(.unknownToken, "nothing is parked under this token any more")

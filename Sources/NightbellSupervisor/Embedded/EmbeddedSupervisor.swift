@@ -138,14 +138,15 @@ public final class EmbeddedSupervisor: Sendable {
     /// Takes a socket back, whether there was an event or not. Nothing has been taken from it but whole pings; any
     /// event about it that is still on its way means nothing any more.
     ///
-    /// - Throws: ``EmbeddedError``: `unknownToken`, if it has been claimed or released, or the supervisor was closed.
+    /// - Throws: ``EmbeddedError``: `unknownToken`, if it has been claimed or released, or the supervisor was closed; `broken`, if
+    ///   somebody else has closed the socket.
     public func claim(_ token: ParkingToken) throws(EmbeddedError) -> ClaimedSocket {
         try loop.claim(token.socket)
     }
 
     /// Closes a parked socket and forgets its state.
     ///
-    /// - Throws: ``EmbeddedError``: `unknownToken`.
+    /// - Throws: ``EmbeddedError``: `unknownToken`, `broken`.
     public func release(_ token: ParkingToken) throws(EmbeddedError) {
         try loop.release(token.socket)
     }
@@ -170,7 +171,7 @@ public final class EmbeddedSupervisor: Sendable {
     ///   and what is to be written before anything else. If ``send(_:to:)`` has left the rest of a message, nothing is
     ///   written into the middle of that: all bytes come back, and the socket is ``ClaimedSocket/isInsideMessage``. Hosts
     ///   that use nothing but `sendOrClaim` never see that.
-    /// - Throws: ``EmbeddedError``: `unknownToken`. Nothing was written then.
+    /// - Throws: ``EmbeddedError``: `unknownToken`, `broken`. Nothing was written then.
     public func sendOrClaim(
         _ bytes: [UInt8], to token: ParkingToken
     ) throws(EmbeddedError) -> UnsentRest? {
@@ -193,6 +194,7 @@ public final class EmbeddedSupervisor: Sendable {
     // MARK: The end
 
     /// Hands back every parked socket at once, for a host that wants to go on without a supervisor. It can park again.
+    /// Those that somebody else has closed are left out.
     public func claimAll() -> [ClaimedSocket] { loop.claimAll() }
 
     /// Ends the supervisor: closes all sockets that are still parked, and ends ``events``. An event that is being

@@ -49,13 +49,16 @@ struct HeldSockets {
     }
 
     /// Gives everything back as it was.
-    mutating func remove(_ slot: UInt32) -> (descriptor: CInt, state: [UInt8]) {
+    ///
+    /// - Parameter isOurs: the descriptor is still that of the socket.
+    mutating func remove(_ slot: UInt32, isOurs: Bool) -> (descriptor: CInt, state: [UInt8]) {
         let (chunk, index) = position(of: slot)
         let held = chunks[chunk][index]
         chunks[chunk][index] = .none
         if profiles.contains(slot) { profiles.remove(slot) }
         locals.remove(slot)
-        formerKeepAlives.removeValue(forKey: slot)?.apply(to: held.descriptor)
+        let former = formerKeepAlives.removeValue(forKey: slot)
+        if isOurs { former?.apply(to: held.descriptor) }
         pingRandoms[slot] = nil
         return (held.descriptor, states.remove(held.statePlace, length: Int(held.stateLength)))
     }

@@ -203,22 +203,19 @@ final class ParkingLoop: @unchecked Sendable {
         do {
             try watched.remove(held.descriptor(token.slot))
         } catch {
-            preconditionFailure("a parked socket was closed by somebody who does not own it: \(error)")
+            // Its number is nobody's now, or somebody else's, as far as the kernel lets anybody know.
+            _ = held.remove(token.slot, isOurs: false)
+            throw .broken(error)
         }
-        let (descriptor, state) = held.remove(token.slot)
+        let (descriptor, state) = held.remove(token.slot, isOurs: true)
         return ClaimedSocket(
             descriptor: descriptor, state: state, token: ParkingToken(token), isInsideMessage: isInsideMessage
         )
     }
 
+    /// But for those that somebody else has closed.
     private func takeAll(_ departure: Parking.Departure) -> [ClaimedSocket] {
-        parking.tokens.map { token in
-            do {
-                return try take(token, departure)
-            } catch {
-                preconditionFailure("what is parked can be taken: \(error)")
-            }
-        }
+        parking.tokens.compactMap { try? take($0, departure) }
     }
 
     // MARK: One turn
@@ -300,11 +297,8 @@ final class ParkingLoop: @unchecked Sendable {
     }
 
     private func ignore(_ token: SocketToken) {
-        do {
-            try watched.ignore(held.descriptor(token.slot), mark: token.rawValue)
-        } catch {
-            preconditionFailure("a parked socket was closed by somebody who does not own it: \(error)")
-        }
+        // What somebody else has closed is not watched, and whoever claims it is told.
+        try? watched.ignore(held.descriptor(token.slot), mark: token.rawValue)
     }
 
     private func sendPing(_ token: SocketToken, again: Bool) {
