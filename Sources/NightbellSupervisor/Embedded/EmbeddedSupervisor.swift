@@ -89,8 +89,10 @@ public final class EmbeddedSupervisor: Sendable {
         }
     }
 
-    /// What happens, one after the other, for one consumer, if no `onEvents` was given. It ends with `close`. There are
-    /// never more than two events for each parked socket waiting here.
+    /// What happens, one after the other, for one consumer, if no `onEvents` was given. It ends with `close`.
+    ///
+    /// Events wait here until they are read, those of sockets that have been claimed since, too: at most two for each time
+    /// that a socket was parked. A host that claims without an event and parks again must read all the same.
     public let events: AsyncStream<ParkedEvent>
     private let loop: ParkingLoop
 
