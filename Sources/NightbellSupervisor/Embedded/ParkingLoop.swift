@@ -8,7 +8,8 @@ import NightbellProfiles
 /// A libevent watch would cost 170 bytes of this process for each socket. In a set of its own the kernel keeps all
 /// there is to keep, and the whole set is one descriptor for whatever loop the host has.
 ///
-/// Sendable: what changes is touched only with the lock held; events are delivered without it.
+/// Sendable: what changes is touched only with the lock held, or by whoever serves, which is one thread at a time; events
+/// are delivered without it.
 @safe
 final class ParkingLoop: @unchecked Sendable {
     private let lock = Lock()
@@ -23,9 +24,12 @@ final class ParkingLoop: @unchecked Sendable {
     private var parking: Parking
     private var held = HeldSockets()
     private var engine = OffloadEngine()
-    /// Used again for each turn.
+    /// Used again for each turn, as long as it was no large one.
     private var actions: [Parking.Action] = []
     private var events: [ParkedEvent] = []
+    /// Whoever serves has these to itself.
+    private var found: [(token: SocketToken, readiness: Readiness)] = []
+    private var told: [ParkedEvent] = []
     private var armedDeadline: Instant?
     private var isClosed = false
 
@@ -222,19 +226,20 @@ final class ParkingLoop: @unchecked Sendable {
 
     /// False: there will never be anything to do again.
     func serve(waits: Bool) -> Bool {
-        var found: [(token: SocketToken, readiness: Readiness)] = []
+        found.removeAll(keepingCapacity: true)
         watched.collect(limit: Self.enough, waits: waits) { mark, readiness in
             found.append((SocketToken(rawValue: mark), readiness))
         }
         lock.lock()
         let isOver = isClosed
-        let told = isOver ? [] : turn(found)
+        if !isOver { turn() }
         lock.unlock()
         if !told.isEmpty { deliver(told) }
+        told.removeAll(keepingCapacity: told.count <= Self.enough)
         return !isOver
     }
 
-    private func turn(_ found: [(token: SocketToken, readiness: Readiness)]) -> [ParkedEvent] {
+    private func turn() {
         clearTimer()
         for (token, readiness) in found {
             // It may have been claimed since the kernel was asked.
@@ -248,9 +253,9 @@ final class ParkingLoop: @unchecked Sendable {
         parking.endTurn(at: now, into: &actions)
         perform()
         setTimer()
-        let told = events
-        events = []
-        return told
+        // Something is left there if `deliver` has served.
+        told.removeAll(keepingCapacity: true)
+        swap(&told, &events)
     }
 
     private func look(_ token: SocketToken) {
@@ -284,7 +289,7 @@ final class ParkingLoop: @unchecked Sendable {
             }
             index += 1
         }
-        actions.removeAll(keepingCapacity: true)
+        actions.removeAll(keepingCapacity: actions.count <= 2 * Self.enough)
     }
 
     private func watch(_ token: SocketToken) {
