@@ -72,6 +72,7 @@ struct OptionTests {
             "relaunch --clients 20 --first-clients 20", "relaunch --first-clients 0",
             "relaunch --calls 99999999999", "relaunch --rounds 99999999999",
             "wake --calls 99999999999", "storm --second-user 0", "chat --connections 0",
+            "chat --connections 35 --active 2",
             "chat --connections 899", "chat --connections 99999999999", "chat --active 1",
             "chat --active 501", "chat --messages 0", "chat --messages 99999999999", "chat --calls 0",
             "chat --rounds 0", "chat --idle-milliseconds 99", "chat --idle-milliseconds 99999999999",

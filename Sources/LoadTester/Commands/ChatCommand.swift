@@ -6,7 +6,7 @@ package struct ChatCommand: ParsableCommand {
         abstract:
             "A chat server with and without hibernation: memory, delay, throughput, and whether all arrives.")
 
-    @Option(help: "Connections to each of the two servers.")
+    @Option(help: "Connections to each of the two servers: at least 18 times --active.")
     package var connections = 9_000
 
     @Option(help: "So many of them talk; as many others call somebody who does not.")
@@ -32,7 +32,8 @@ package struct ChatCommand: ParsableCommand {
     package init() {}
 
     package func validate() throws {
-        try require("--connections", connections, Bounds.socketsOfOne)
+        // With the fewest who talk.
+        try require("--connections", connections, 36...Bounds.socketsOfOne.upperBound)
         try require("--active", active, 2...10_000)
         try require("--messages", messages, 1...100_000_000)
         try require("--calls", calls, Bounds.calls)

@@ -37,7 +37,7 @@ struct ChatResults {
             if isFirst { firstCalls.append(latencies) } else { calls.append(latencies) }
         }
 
-        /// The growth from the first population to the last; nil: there was none.
+        /// The growth from the last population but one, which is the first ninth, to the last; nil: there was none.
         private func perConnection(_ value: (Population) -> Int) -> Double? {
             guard let last = populations.last, let first = populations.dropLast().last else { return nil }
             let growth = value(last) - value(first)
