@@ -127,7 +127,7 @@ public final class Hibernator: Sendable {
 
     /// - Parameter rebuild: makes the pipeline of a connection that is back, on its event loop, before anything is read,
     ///   and returns the handler that will save it the next time. If it throws, the connection is closed.
-    /// - Throws: ``EmbeddedError`` with the code `resources`.
+    /// - Throws: ``EmbeddedError`` with the code `resources`, or `configuration` for what `supervisor` has in it.
     public init(_ configuration: Configuration, rebuild: @escaping Rebuild) throws(EmbeddedError) {
         self.configuration = configuration
         self.rebuild = rebuild
