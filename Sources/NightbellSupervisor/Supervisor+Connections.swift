@@ -78,9 +78,9 @@ extension Supervisor {
     /// Whether so many more descriptors may be taken for a user. An eighth of all (at most 1,024) is kept for what the
     /// supervisor itself needs to suspend and to look, for its own user and root.
     func hasDescriptors(for credentials: PeerCredentials, _ count: Int, leaving reserve: Reserve) -> Bool {
-        // A client has its connection, its process and a way to stop it; there are some of our own.
+        // A client has its process and a way to stop it beside its connection; there are some of our own.
         let pages = unsafe earlyWaker.pageCount
-        let clients = connections.count + 3 * clientProcesses.count + supervision.socketCount
+        let clients = connections.count + 2 * clientProcesses.count + supervision.socketCount
         let inUse = clients + pages + ForeignDescriptor.pendingCount + 16
         let isOwn = credentials.uid == 0 || credentials.uid == geteuid()
         let kept = isOwn ? reserve : .administration

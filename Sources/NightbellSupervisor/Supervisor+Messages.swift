@@ -181,7 +181,7 @@ extension Supervisor {
         guard case .stranger = connection.role else {
             return refusal(.alreadyRegistered, "this connection said Hello, or watches, already")
         }
-        guard hasDescriptors(for: connection.credentials, 3, leaving: .administration) else {
+        guard hasDescriptors(for: connection.credentials, 2, leaving: .administration) else {
             return refusal(.outOfDescriptors, "the supervisor has no descriptor left for this user")
         }
         guard hello.version == 1 else {

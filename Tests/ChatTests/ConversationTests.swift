@@ -212,7 +212,7 @@ final class RawClient {
             connect(
                 socket, bytes.assumingMemoryBound(to: sockaddr.self).baseAddress, socklen_t(bytes.count))
         }
-        try #require(result == 0)
+        try #require(result == 0, "connect: errno \(errno)")
     }
 
     deinit { close(descriptor) }

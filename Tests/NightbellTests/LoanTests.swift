@@ -2,7 +2,7 @@ import Nightbell
 import Testing
 
 /// What is lent makes sense, or is refused where it is lent.
-@Suite(.timeLimit(.minutes(1))) struct LoanTests {
+@Suite(.timeLimit(.minutes(10))) struct LoanTests {
     private let counters = Loan.stanzaCounters(received: 1, sent: 2)
 
     private func lend(_ loan: Loan, for profile: Profile?) throws -> NightbellError.Code? {
