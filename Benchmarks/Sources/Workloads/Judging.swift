@@ -57,7 +57,10 @@ extension Judging {
             ("imap filler", false, { try Judging(.imap(IMAPSettings()), Array("* OK Still here\r\n".utf8)) }),
             ("bytes filler", false, { try Judging(.pattern(.bytes([.init([1, 2])])), [1, 2]) }),
             ("sip OPTIONS", true, { try Judging(.sip(SIPSettings(tagKey: 1)), Array(options.utf8)) }),
-            ("xmpp ping", true, { try Judging(.xmpp(XMPPSettings()), Array(query.utf8)) }),
+            (
+                "xmpp ping", true,
+                { try Judging(.xmpp(XMPPSettings(server: "example.org")), Array(query.utf8)) }
+            ),
             (
                 "websocket ping", true,
                 { try Judging(.webSocket(WebSocketSettings()), [0x89, 4, 1, 2, 3, 4]) }

@@ -233,6 +233,8 @@ extension World {
         guard let socket = socket(token), core.isOffloading(token) else { return }
         socket.expectedOffload.sent -= min(1, socket.expectedOffload.sent)
         socket.expectedOffload.wakesAvoided -= min(1, socket.expectedOffload.wakesAvoided)
+        // However late it is said, that is when the time of the next one begins.
+        socket.restedAt = max(socket.restedAt, now)
     }
 
     mutating func foreseeAnswerLookedFor(_ token: SocketToken) {
