@@ -37,6 +37,26 @@ import Testing
         }
     }
 
+    /// A short name takes less than a long one, and who comes takes the room of who has gone.
+    @Test func aNameTakesWhatItNeeds() {
+        for length in 1...Limits.nameBytes {
+            var names = Names()
+            var newest: UInt32?
+            let texts = (0..<90).map { number in
+                let digits = "\(number)"
+                let name = length < 2 ? String(UnicodeScalar(UInt8(33 + number))) : "ü" + digits
+                return name + String(repeating: "n", count: max(0, length - name.utf8.count))
+            }
+            let numbers = texts.map { names.insert($0, room: 7, first: &newest) }
+            for (number, text) in zip(numbers, texts) { #expect(names[number] == text) }
+            let bytes = texts.reduce(0) { $0 + 8 + ($1.utf8.count + 3) / 4 * 4 }
+            #expect(names.heldBytes == bytes)
+            for number in numbers.dropFirst() { names.remove(number, first: &newest) }
+            for text in texts.dropFirst() { _ = names.insert(text, room: 8, first: &newest) }
+            #expect(names.heldBytes == bytes && names.count == texts.count)
+        }
+    }
+
     @Test func rowsKeepTheirNumbers() {
         var generator = SplitMix(seed: 8)
         var rows = Rows<Int>()

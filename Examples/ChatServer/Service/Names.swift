@@ -1,30 +1,30 @@
-/// The names of all members of all rooms, each once in its room: 33 bytes for each member, and fewer than 11 to find it by.
+/// The names of all members of all rooms, each once in its room: 8 bytes for each member and what its name needs, in whole
+/// words of four, and fewer than 11 to find it by.
+///
+/// Names of as many words have a shelf of their own, where one that has gone leaves room for one that comes: nothing is
+/// ever moved together while others wait. What a shelf has held stays with it until it is empty.
 package struct Names {
-    private static let width = Limits.nameBytes + 1
-    /// As in `Rows`.
-    private static let pieceLength = 8_192
     private static let none = UInt32.max
+    /// The words in front of a name.
+    private static let (room, next, text) = (0, 1, 2)
+    /// A number is that of a row of a shelf; which one is in the bits from here on.
+    private static let shelfShift = UInt32(29)
 
-    /// The others of a room, in a list.
-    private struct Entry {
-        var room: UInt32
-        var next: UInt32
-    }
-
-    /// Each name's length, and its bytes.
-    private var texts: [[UInt8]] = []
-    private var entries = Rows<Entry>()
+    /// Shelf by shelf, one for each length in words. Behind the end of a name are zeros, which no name has in it.
+    private var shelves = (1...(Limits.nameBytes + 3) / 4).map { WordRows(width: Self.text + $0) }
     /// Numbers of names, by name and room. Linear probing: as many places as a power of two, at most three quarters of
     /// them taken.
     private var places: [UInt32] = []
 
     package init() {}
 
-    package var count: Int { entries.count }
+    package var count: Int { shelves.reduce(0) { $0 + $1.count } }
+    /// What the names take, without the places to find them by.
+    package var heldBytes: Int { shelves.reduce(0) { $0 + $1.heldWords * 4 } }
 
     package func contains(_ name: String, room: UInt32) -> Bool {
         guard !places.isEmpty else { return false }
-        var index = start(Self.hash(name.utf8, room))
+        var index = start(Self.hash(name, room))
         while places[index] != Self.none {
             if isEqual(places[index], name, room) { return true }
             index = following(index)
@@ -32,21 +32,21 @@ package struct Names {
         return false
     }
 
+    /// - Parameter name: one that `Limits` knows as a name.
     /// - Parameter first: of the room; the new one is from now on.
     package mutating func insert(_ name: String, room: UInt32, first: inout UInt32?) -> UInt32 {
-        let number = entries.insert(Entry(room: room, next: first ?? Self.none))
+        let shelf = (name.utf8.count + 3) / 4 - 1
+        let row = shelves[shelf].insert()
+        let number = UInt32(shelf) << Self.shelfShift | row
+        self[number, Self.room] = room
+        self[number, Self.next] = first ?? Self.none
         first = number
-        let (piece, start) = text(number)
-        if piece == texts.count {
-            texts.append([])
-            texts[piece].reserveCapacity(Self.width * Self.pieceLength)
+        for word in Self.text..<shelves[shelf].width { self[number, word] = 0 }
+        for (index, byte) in name.utf8.enumerated() {
+            self[number, Self.text + index / 4] |= UInt32(byte) << (index % 4 * 8)
         }
-        if start == texts[piece].count {
-            texts[piece].append(contentsOf: repeatElement(0, count: Self.width))
-        }
-        texts[piece][start] = UInt8(name.utf8.count)
-        for (index, byte) in name.utf8.enumerated() { texts[piece][start + 1 + index] = byte }
-        if entries.count * 4 > places.count * 3 { resize(max(64, places.count * 2)) }
+        let count = count
+        if count * 4 > places.count * 3 { resize(max(64, places.count * 2)) }
         put(number)
         return number
     }
@@ -57,21 +57,29 @@ package struct Names {
             first = following(in: number)
         } else {
             var before = first
-            while let current = before, entries[current].next != number { before = following(in: current) }
-            if let before { entries[before].next = entries[number].next }
+            while let current = before, self[current, Self.next] != number { before = following(in: current) }
+            if let before { self[before, Self.next] = self[number, Self.next] }
         }
-        entries.remove(number)
-        if entries.count == 0 {
+        shelves[Self.shelf(number)].remove(Self.row(number))
+        let count = count
+        if count == 0 {
             self = Names()
-        } else if entries.count * 8 < places.count, places.count > 64 {
+        } else if count * 8 < places.count, places.count > 64 {
             resize(places.count / 4)
         }
     }
 
     package subscript(_ number: UInt32) -> String {
-        let (piece, start) = text(number)
-        let length = Int(texts[piece][start])
-        return String(decoding: texts[piece][start + 1..<start + 1 + length], as: UTF8.self)
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(Limits.nameBytes)
+        for word in Self.text..<shelves[Self.shelf(number)].width {
+            var rest = self[number, word]
+            while rest != 0 {
+                bytes.append(UInt8(truncatingIfNeeded: rest))
+                rest >>= 8
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     /// Those of a room from this one on, the newest first.
@@ -81,7 +89,7 @@ package struct Names {
     }
 
     private func following(in number: UInt32) -> UInt32? {
-        let next = entries[number].next
+        let next = self[number, Self.next]
         return next == Self.none ? nil : next
     }
 
@@ -119,26 +127,26 @@ package struct Names {
     private func following(_ index: Int) -> Int { (index + 1) & (places.count - 1) }
 
     private func isEqual(_ number: UInt32, _ name: String, _ room: UInt32) -> Bool {
-        guard entries[number].room == room else { return false }
-        let (piece, start) = text(number)
-        return name.utf8.elementsEqual(texts[piece][start + 1..<start + 1 + Int(texts[piece][start])])
+        self[number, Self.room] == room && self[number].utf8.elementsEqual(name.utf8)
     }
 
-    private func hash(_ number: UInt32) -> Int {
-        let (piece, start) = text(number)
-        return Self.hash(
-            texts[piece][start + 1..<start + 1 + Int(texts[piece][start])], entries[number].room)
-    }
+    private func hash(_ number: UInt32) -> Int { Self.hash(self[number], self[number, Self.room]) }
 
     /// Seeded for each process: nobody can choose names that are slow to find.
-    private static func hash(_ name: some Sequence<UInt8>, _ room: UInt32) -> Int {
+    private static func hash(_ name: String, _ room: UInt32) -> Int {
         var hasher = Hasher()
         hasher.combine(room)
-        for byte in name { hasher.combine(byte) }
+        for byte in name.utf8 { hasher.combine(byte) }
         return hasher.finalize()
     }
 
-    private func text(_ number: UInt32) -> (piece: Int, start: Int) {
-        (Int(number) / Self.pieceLength, Int(number) % Self.pieceLength * Self.width)
+    // MARK: The shelves
+
+    private static func shelf(_ number: UInt32) -> Int { Int(number >> shelfShift) }
+    private static func row(_ number: UInt32) -> UInt32 { number & (1 << shelfShift - 1) }
+
+    private subscript(_ number: UInt32, _ word: Int) -> UInt32 {
+        get { shelves[Self.shelf(number)][Self.row(number), word] }
+        set { shelves[Self.shelf(number)][Self.row(number), word] = newValue }
     }
 }
