@@ -14,6 +14,8 @@ import Testing
         var names = Names()
         var newest: [UInt32: UInt32] = [:]
         var model: [Key: UInt32] = [:]
+        /// Of each room, the newest first.
+        var order = [[UInt32]](repeating: [], count: 3)
         for step in 0..<40_000 {
             // Many first, few later, and nobody at some point.
             let range: UInt64 = step < 20_000 ? 900 : step < 30_000 ? 40 : 2
@@ -23,18 +25,41 @@ import Testing
             if let leaving, let gone = model.first(where: { $0.value == leaving })?.key {
                 names.remove(leaving, first: &newest[gone.room])
                 model[gone] = nil
+                order[Int(gone.room)].removeAll { $0 == leaving }
             } else {
                 let number = names.insert(key.name, room: key.room, first: &newest[key.room])
                 model[key] = number
+                order[Int(key.room)].insert(number, at: 0)
             }
             #expect(names.count == model.count)
         }
         for room in 0..<3 as Range<UInt32> {
             let expected = model.filter { $0.key.room == room }
             let numbers = Array(names.numbers(from: newest[room]))
+            #expect(numbers == order[Int(room)])
             #expect(numbers.sorted() == expected.values.sorted())
             #expect(numbers.map { names[$0] }.sorted() == expected.keys.map(\.name).sorted())
         }
+    }
+
+    /// Whoever leaves a room of thousands is not looked for among all of them.
+    @Test func leavingALargeRoomIsAsQuickAsLeavingASmallOne() {
+        let count = 30_000
+        func time(perRoom: Int) -> Duration {
+            var names = Names()
+            var newest: [UInt32?] = Array(repeating: nil, count: count / perRoom)
+            let numbers = (0..<count).map { number in
+                let room = number / perRoom
+                return names.insert("\(number)", room: UInt32(room), first: &newest[room])
+            }
+            return ContinuousClock().measure {
+                for (index, number) in numbers.enumerated() {
+                    names.remove(number, first: &newest[index / perRoom])
+                }
+            }
+        }
+        let (small, large) = (time(perRoom: 2), time(perRoom: count))
+        #expect(large < small * 20, "\(large), \(small)")
     }
 
     /// A short name takes less than a long one, and who comes takes the room of who has gone.
@@ -49,10 +74,10 @@ import Testing
             }
             let numbers = texts.map { names.insert($0, room: 7, first: &newest) }
             for (number, text) in zip(numbers, texts) { #expect(names[number] == text) }
-            let bytes = texts.reduce(0) { $0 + 8 + ($1.utf8.count + 3) / 4 * 4 }
+            let bytes = texts.reduce(0) { $0 + 12 + ($1.utf8.count + 3) / 4 * 4 }
             #expect(names.heldBytes == bytes)
             for number in numbers.dropFirst() { names.remove(number, first: &newest) }
-            for text in texts.dropFirst() { _ = names.insert(text, room: 8, first: &newest) }
+            for text in texts.dropFirst() { _ = names.insert(text, room: 7, first: &newest) }
             #expect(names.heldBytes == bytes && names.count == texts.count)
         }
     }

@@ -1,4 +1,4 @@
-/// The names of all members of all rooms, each once in its room: 8 bytes for each member and what its name needs, in whole
+/// The names of all members of all rooms, each once in its room: 12 bytes for each member and what its name needs, in whole
 /// words of four, and fewer than 11 to find it by.
 ///
 /// Names of as many words have a shelf of their own, where one that has gone leaves room for one that comes: nothing is
@@ -6,7 +6,7 @@
 package struct Names {
     private static let none = UInt32.max
     /// The words in front of a name.
-    private static let (room, next, text) = (0, 1, 2)
+    private static let (room, next, previous, text) = (0, 1, 2, 3)
     /// A number is that of a row of a shelf; which one is in the bits from here on.
     private static let shelfShift = UInt32(29)
 
@@ -39,7 +39,7 @@ package struct Names {
         let row = shelves[shelf].insert()
         let number = UInt32(shelf) << Self.shelfShift | row
         self[number, Self.room] = room
-        self[number, Self.next] = first ?? Self.none
+        link(number, before: first)
         first = number
         for word in Self.text..<shelves[shelf].width { self[number, word] = 0 }
         for (index, byte) in name.utf8.enumerated() {
@@ -53,13 +53,7 @@ package struct Names {
 
     package mutating func remove(_ number: UInt32, first: inout UInt32?) {
         takeOut(number)
-        if first == number {
-            first = following(in: number)
-        } else {
-            var before = first
-            while let current = before, self[current, Self.next] != number { before = following(in: current) }
-            if let before { self[before, Self.next] = self[number, Self.next] }
-        }
+        unlink(number, &first)
         shelves[Self.shelf(number)].remove(Self.row(number))
         let count = count
         if count == 0 {
@@ -82,15 +76,32 @@ package struct Names {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Those of a room from this one on, the newest first.
+    /// Those of a room, from its first one on: the newest is the first.
     package func numbers(from first: UInt32?) -> some Sequence<UInt32> {
-        sequence(first: first ?? Self.none) { following(in: $0) ?? Self.none }
-            .prefix { $0 != Self.none }
+        sequence(state: first) { coming in
+            guard let number = coming else { return nil }
+            let next = self[number, Self.next]
+            coming = next == first ? nil : next
+            return number
+        }
     }
 
-    private func following(in number: UInt32) -> UInt32? {
-        let next = self[number, Self.next]
-        return next == Self.none ? nil : next
+    // MARK: The ring of a room
+
+    private mutating func link(_ number: UInt32, before first: UInt32?) {
+        let next = first ?? number
+        let previous = first.map { self[$0, Self.previous] } ?? number
+        self[number, Self.next] = next
+        self[number, Self.previous] = previous
+        self[next, Self.previous] = number
+        self[previous, Self.next] = number
+    }
+
+    private mutating func unlink(_ number: UInt32, _ first: inout UInt32?) {
+        let (next, previous) = (self[number, Self.next], self[number, Self.previous])
+        self[next, Self.previous] = previous
+        self[previous, Self.next] = next
+        if first == number { first = next == number ? nil : next }
     }
 
     // MARK: The places
