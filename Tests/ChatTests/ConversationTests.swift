@@ -72,6 +72,30 @@ import Testing
         }
     }
 
+    /// `é` in one piece or in two, the sign of Kelvin or a K: nobody can see the difference.
+    @Test(arguments: [("Zo\u{E9}", "Zoe\u{301}"), ("Zoe\u{301}", "Zo\u{E9}"), ("\u{212A}im", "Kim")])
+    func namesThatLookTheSameAreTheSame(name: String, other: String) throws {
+        try withServer { server in
+            let (first, second) = (try ChatClient(server.port), try ChatClient(server.port))
+            try first.join(name, as: name)
+            let welcome = try first.hear()
+            #expect(Array(welcome.names?.first?.utf8 ?? "".utf8) == Array(name.utf8))
+            try second.join(other, as: other)
+            #expect(try second.hear() == Words(type: "error", text: "this name is taken in this room"))
+            // It is the same room as well, under the name that it has.
+            try second.join(other, as: "Eve")
+            let room = try second.hear().room
+            #expect(Array(room?.utf8 ?? "".utf8) == Array(name.utf8))
+            #expect(try first.hear() == Words(type: "joined", name: "Eve"))
+            // It is free for everybody again, however it is written.
+            try first.write(ChatClient.text(["type": "leave"]))
+            #expect(try second.hear().type == "left")
+            try second.write(ChatClient.text(["type": "leave"]))
+            try second.join(other, as: other)
+            #expect(try second.hear().names?.map { Array($0.utf8) } == [Array(other.utf8)])
+        }
+    }
+
     @Test func theHistoryHasFiftyLines() throws {
         try withServer { server in
             let ann = try ChatClient(server.port)

@@ -94,8 +94,9 @@ final class Hall: Sendable {
                 name: inside.names.insert(name, room: room, first: &inside.rooms[index].newest))
             let named = inside.names.numbers(from: membership.name).prefix(Limits.namedMembers)
             let words = ServerWords.welcome(
-                room: roomName, names: named.map { inside.names[$0] }, members: inside.rooms[index].count,
-                history: inside.rooms[index].history)
+                // As whoever was the first has written it: see `Names`.
+                room: inside.rooms[index].name, names: named.map { inside.names[$0] },
+                members: inside.rooms[index].count, history: inside.rooms[index].history)
             outboxes[loop].put(.welcome(row: row, membership, words))
             return (membership, afterwards)
         }

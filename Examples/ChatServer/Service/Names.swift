@@ -1,6 +1,9 @@
 /// The names of all members of all rooms, each once in its room: 12 bytes for each member and what its name needs, in whole
 /// words of four, and fewer than 11 to find it by.
 ///
+/// Names that look the same are the same, whatever they are composed of (`é`, or `e` and an accent): they are compared and
+/// hashed as strings, which is by canonical equivalence (Unicode, annex 15), and kept as they were said.
+///
 /// Names of as many words have a shelf of their own, where one that has gone leaves room for one that comes: nothing is
 /// ever moved together while others wait. What a shelf has held stays with it until it is empty.
 package struct Names {
@@ -138,7 +141,7 @@ package struct Names {
     private func following(_ index: Int) -> Int { (index + 1) & (places.count - 1) }
 
     private func isEqual(_ number: UInt32, _ name: String, _ room: UInt32) -> Bool {
-        self[number, Self.room] == room && self[number].utf8.elementsEqual(name.utf8)
+        self[number, Self.room] == room && self[number] == name
     }
 
     private func hash(_ number: UInt32) -> Int { Self.hash(self[number], self[number, Self.room]) }
@@ -147,7 +150,7 @@ package struct Names {
     private static func hash(_ name: String, _ room: UInt32) -> Int {
         var hasher = Hasher()
         hasher.combine(room)
-        for byte in name.utf8 { hasher.combine(byte) }
+        hasher.combine(name)
         return hasher.finalize()
     }
 
