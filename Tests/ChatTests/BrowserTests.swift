@@ -158,6 +158,83 @@ struct BrowserTests {
             try enter(page, as: "Anne")
         }
     }
+
+    private static let box = "document.querySelector('#text').value"
+    private static let refusal = "document.querySelector('#chat .refusal').textContent"
+
+    /// What the server does not accept is still where it was written.
+    @Test func whatIsRefusedIsNotLost() throws {
+        let browser = try Browser()
+        try withServer { server in
+            let page = try browser.open("http://127.0.0.1:\(server.port)/")
+            try enter(page, as: "Ann")
+            // More bytes than characters: the page lets that pass.
+            let long = String(repeating: "ü", count: 3_000)
+            try page.type(long, into: "#text", thenEnter: true)
+            #expect(try page.becomes("\(Self.refusal).includes('4096 bytes')"))
+            #expect(try page.value(Self.box) as? String == long)
+            try page.keepPicture("8-refused")
+            // Shorter, it is said, and the box is empty.
+            let short = String(repeating: "ü", count: 2_000)
+            try page.type(short, into: "#text", thenEnter: true)
+            #expect(try shows(short, from: "Ann", page))
+            #expect(try page.becomes("\(Self.box) === '' && \(Self.refusal) === ''"))
+            #expect(browser.complaints == [])
+        }
+    }
+
+    /// Whether it was heard or not shows when the connection is back.
+    @Test func whatWasSaidBeforeTheConnectionIsLost() throws {
+        let browser = try Browser()
+        try withServer { server in
+            let page = try browser.open("http://127.0.0.1:\(server.port)/")
+            try enter(page, as: "Ann")
+            for isHeard in [false, true] {
+                let messages = server.counters.messages
+                _ = try page.value("socket.\(isHeard ? "onmessage" : "send") = () => {}; 0")
+                try page.type("said", into: "#text", thenEnter: true)
+                #expect(eventually { server.counters.messages == messages + (isHeard ? 1 : 0) })
+                // What is written behind it is not a part of it.
+                try page.call("Input.insertText", ["text": " and written"])
+                // It may be back before anybody looks, on another socket.
+                _ = try page.value("globalThis.former = socket; pause = 10; socket.close()")
+                #expect(try page.becomes("socket !== former && isMember"))
+                let left = isHeard ? " and written" : "said and written"
+                #expect(try page.value(Self.box) as? String == left)
+                let count = try page.value("document.querySelectorAll('.line').length") as? Int
+                #expect(count == (isHeard ? 1 : 0))
+            }
+            #expect(browser.complaints == [])
+        }
+    }
+
+    /// It is tried for a while, because the other one may be this tab's own former connection, and not for ever.
+    @Test(arguments: [false, true]) func aNameThatIsTakenMeanwhile(comesFree: Bool) throws {
+        let browser = try Browser()
+        try withServer { server in
+            let client = try ChatClient(server.port)
+            try client.join(as: "Bob")
+            #expect(try client.hear().type == "welcome")
+            let page = try browser.open("http://127.0.0.1:\(server.port)/")
+            try enter(page, as: "Ann")
+            _ = try page.value("self.name = 'Bob'; pause = \(comesFree ? 100 : 5); socket.close()")
+            #expect(try page.becomes("refusals > 1 && \(Self.refusal).includes('taken')"))
+            if comesFree {
+                shutdown(client.descriptor, CInt(SHUT_RDWR))
+                #expect(try page.becomes("document.querySelector('#state').textContent === 'connected'"))
+                #expect(try page.becomes("\(Self.refusal) === '' && refusals === 0"))
+                #expect(try page.text("#presence") == "Bob")
+            } else {
+                #expect(try page.becomes("!document.querySelector('#entrance').hidden"))
+                #expect(try page.text("#entrance .refusal") == "this name is taken in this room")
+                #expect(try page.value("document.querySelector('#name').value") as? String == "Bob")
+                #expect(try page.value("sessionStorage.getItem('self') === null && !socket") as? Bool == true)
+                #expect(eventually { server.counters.connections == 1 })
+                try enter(page, as: "Ann")
+            }
+            #expect(browser.complaints == [])
+        }
+    }
 }
 
 /// A tab that is left alone for as long as `NIGHTBELL_SERVER_SECONDS` says (`scripts/servers`: ten minutes).

@@ -4,6 +4,9 @@ const byId = (id) => document.getElementById(id);
 const [title, state, leaveButton] = ["title", "state", "leave"].map(byId);
 const [entrance, chat, lines, presence, text] = ["entrance", "chat", "lines", "presence", "text"].map(byId);
 const mostLines = 500;
+// So often in a row it tries to get back its name, with pauses that make more than a minute: the server takes less to
+// notice that a connection is gone.
+const mostRefusals = 10;
 
 // Who this is, as long as it wants to be in a room; a tab that is loaded again is still the same.
 let self = JSON.parse(sessionStorage.getItem("self") ?? "null");
@@ -15,6 +18,9 @@ let memberCount = 0;
 let lastNumber = 0;
 let pause = 500;
 let retry = 0;
+let refusals = 0;
+// What was said, and was neither heard nor refused yet: until then it stays where it was written.
+let said = null;
 
 function connect() {
     clearTimeout(retry);
@@ -24,7 +30,7 @@ function connect() {
     address.hash = "";
     const own = new WebSocket(address);
     socket = own;
-    own.onopen = () => say({ type: "join", ...self });
+    own.onopen = () => { if (socket === own) say({ type: "join", ...self }); };
     own.onmessage = (event) => { if (socket === own) hear(JSON.parse(event.data)); };
     own.onclose = () => { if (socket === own) again(); };
 }
@@ -68,6 +74,7 @@ function beWelcome(words) {
     isMember = true;
     wasMember = true;
     pause = 500;
+    refusals = 0;
     sessionStorage.setItem("self", JSON.stringify(self));
     history.replaceState(null, "", "#" + encodeURIComponent(words.room));
     names = new Set(words.names);
@@ -76,6 +83,7 @@ function beWelcome(words) {
     const newest = words.history.at(-1)?.number ?? 0;
     if (newest < lastNumber) clear();
     for (const line of words.history) if (line.number > lastNumber) addLine(line);
+    said = null;
     entrance.hidden = true;
     chat.hidden = leaveButton.hidden = false;
     title.textContent = words.room;
@@ -87,24 +95,33 @@ function beWelcome(words) {
 }
 
 function beRefused(reason) {
-    if (isMember) return refuse(reason);
+    if (isMember) {
+        said = null;
+        return refuse(reason);
+    }
+    refusals += 1;
+    if (!wasMember || refusals === mostRefusals) return goOut(reason);
     // The server may not have noticed yet that this tab's former connection is gone.
-    if (wasMember) return socket.close();
-    self = null;
-    socket.close();
     refuse(reason);
+    socket.close();
 }
 
-function leave() {
-    self = null;
-    wasMember = false;
+// To where one says who one is, with what was said last.
+function goOut(reason) {
+    byId("name").value = self.name;
+    byId("room").value = self.room;
+    self = said = null;
+    isMember = wasMember = false;
+    refusals = 0;
     sessionStorage.removeItem("self");
     clearTimeout(retry);
     socket?.close();
+    socket = null;
     clear();
     entrance.hidden = false;
     chat.hidden = leaveButton.hidden = true;
     title.textContent = document.title = "Chat";
+    refuse(reason);
     show("", false);
 }
 
@@ -117,7 +134,9 @@ function clear() {
 function addLine(line) {
     lastNumber = line.number;
     const item = document.createElement("li");
-    item.className = line.name === self?.name ? "line own" : "line";
+    const isOwn = line.name === self?.name;
+    if (isOwn && line.text === said) beHeard();
+    item.className = isOwn ? "line own" : "line";
     const name = document.createElement("strong");
     name.textContent = line.name;
     const time = document.createElement("small");
@@ -160,16 +179,24 @@ function refuse(reason) {
 }
 
 function sendText() {
-    if (text.value.trim() === "" || !isMember) return;
+    if (text.value.trim() === "" || !isMember || said !== null) return;
     refuse("");
-    say({ type: "say", text: text.value });
-    text.value = "";
+    said = text.value;
+    say({ type: "say", text: said });
+}
+
+// What was written behind it meanwhile is still to be said.
+function beHeard() {
+    if (text.value.startsWith(said)) text.value = text.value.slice(said.length);
+    said = null;
 }
 
 byId("join").addEventListener("submit", (event) => {
     event.preventDefault();
     self = { name: byId("name").value.trim(), room: byId("room").value.trim() };
+    wasMember = false;
     refuse("");
+    socket?.close();
     connect();
 });
 byId("say").addEventListener("submit", (event) => {
@@ -181,7 +208,7 @@ text.addEventListener("keydown", (event) => {
     event.preventDefault();
     sendText();
 });
-leaveButton.addEventListener("click", leave);
+leaveButton.addEventListener("click", () => goOut(""));
 window.addEventListener("online", () => { if (self && !socket) connect(); });
 
 if (location.hash.length > 1) {
