@@ -64,6 +64,11 @@ public final class Hibernator: Sendable {
         public var framing = StreamFraming.unknown
         /// `ChannelOptions.allowRemoteHalfClosure` of channels that are back.
         public var allowsRemoteHalfClosure = false
+        /// Called on its event loop for a connection that could not be brought back and is closed: no channel could be
+        /// made, or `rebuild` has thrown. There may be no handler that could tell, so what the host has of it is to be let
+        /// go here. If something fails when `rebuild` has returned, the channel is closed, and its handlers hear of that
+        /// (`handlerRemoved`).
+        public var whenLost: (@Sendable (WokenConnection, any EventLoop) -> Void)?
         /// A hibernated connection is woken within this time at the latest; nil: never.
         public var keepAlive: Duration?
         /// Whether memory that pipelines have left is given back to the kernel (`malloc_trim`; a second after many of them
@@ -83,7 +88,7 @@ public final class Hibernator: Sendable {
         public var woken = 0
         /// An idle channel could not be hibernated: something was under way, or there was no descriptor.
         public var postponed = 0
-        /// Connections that could not be brought back, and are closed.
+        /// Connections that could not be brought back, and are closed; see ``Configuration/whenLost``.
         public var lost = 0
     }
 
@@ -126,7 +131,8 @@ public final class Hibernator: Sendable {
     }
 
     /// - Parameter rebuild: makes the pipeline of a connection that is back, on its event loop, before anything is read,
-    ///   and returns the handler that will save it the next time. If it throws, the connection is closed.
+    ///   and returns the handler that will save it the next time. If it throws, the connection is closed; see
+    ///   ``Configuration/whenLost``.
     /// - Throws: ``EmbeddedError`` with the code `resources`, or `configuration` for what `supervisor` has in it.
     public init(_ configuration: Configuration, rebuild: @escaping Rebuild) throws(EmbeddedError) {
         self.configuration = configuration
@@ -277,15 +283,20 @@ public final class Hibernator: Sendable {
     private func bringBack(
         _ socket: CInt, _ woken: WokenConnection, _ unsent: [UInt8], on loop: any EventLoop
     ) {
+        let isRebuilt = NIOLoopBoundBox(false, eventLoop: loop)
         ClientBootstrap(group: loop)
             .channelOption(.allowRemoteHalfClosure, value: configuration.allowsRemoteHalfClosure)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     let saver = try self.rebuild(channel, woken)
+                    isRebuilt.value = true
                     try self.watch(channel, saving: saver, unsent: unsent)
                 }
             }
             .withConnectedSocket(socket)
-            .whenFailure { _ in self.count { $0.lost += 1 } }
+            .whenFailure { _ in
+                self.count { $0.lost += 1 }
+                if !isRebuilt.value { self.configuration.whenLost?(woken, loop) }
+            }
     }
 }

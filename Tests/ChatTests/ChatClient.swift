@@ -202,13 +202,14 @@ final class ChatClient: @unchecked Sendable {
 /// A server in this process, ended with the test.
 func withServer(
     idle: Duration? = .milliseconds(30), ping: Duration? = nil, threads: Int = 1,
-    _ body: (ChatServer) throws -> Void
+    willRebuild: @escaping @Sendable () throws -> Void = {}, _ body: (ChatServer) throws -> Void
 ) throws {
     var configuration = ChatServer.Configuration()
     configuration.port = 0
     configuration.hibernateAfter = idle
     configuration.pingEvery = ping
     configuration.threads = threads
+    configuration.willRebuild = willRebuild
     let server = try ChatServer(configuration)
     defer { #expect(throws: Never.self) { try server.stop() } }
     try body(server)

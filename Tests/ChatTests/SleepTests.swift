@@ -1,6 +1,7 @@
 import ChatService
 import EdgeTestSupport
 import Glibc
+import Synchronization
 import Testing
 
 /// Members who are hibernated at every moment.
@@ -130,6 +131,36 @@ import Testing
             }
             for number in 1...said { #expect(try slow.hear("message").number == number) }
             #expect(server.sleeps(2) && server.counters.lost == 0)
+        }
+    }
+
+    /// Who cannot be brought back leaves its room, as who closes its connection does.
+    @Test func whoIsLostLeaves() throws {
+        struct Broken: Error {}
+        let broken = Atomic(false)
+        try withServer(willRebuild: { if broken.load(ordering: .relaxed) { throw Broken() } }) { server in
+            let (ann, bob) = (try ChatClient(server.port), try ChatClient(server.port))
+            let stranger = try ChatClient(server.port)
+            try ann.join(as: "Ann")
+            #expect(try ann.hear().type == "welcome")
+            try bob.join(as: "Bob")
+            #expect(try bob.hear().type == "welcome" && ann.hear().type == "joined")
+            #expect(server.sleeps(3))
+            broken.store(true, ordering: .relaxed)
+            for client in [bob, stranger] {
+                try client.write(ChatClient.frame(1, Array("{}".utf8)))
+                #expect(try client.end() == .end)
+            }
+            #expect(try ann.hear() == Words(type: "left", name: "Bob"))
+            #expect(eventually { server.counters.connections == 1 && server.counters.lost == 2 })
+            // Its name is free, and its row is another's.
+            broken.store(false, ordering: .relaxed)
+            let next = try ChatClient(server.port)
+            try next.join(as: "Bob")
+            #expect(try next.hear().names == ["Bob", "Ann"] && ann.hear().name == "Bob")
+            #expect(server.sleeps(2))
+            try ann.say("still here")
+            #expect(try next.hear().text == "still here" && ann.hear().text == "still here")
         }
     }
 

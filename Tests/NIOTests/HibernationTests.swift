@@ -121,6 +121,23 @@ import Testing
         try server.end()
     }
 
+    @Test func whatCannotBeBroughtBackIsTold() throws {
+        let server = try LineServer()
+        let (client, other) = (try LineClient(server), try LineClient(server))
+        #expect(try client.exchange("one", 1) && client.exchange("two", 2) && other.exchange("one", 1))
+        #expect(eventually { server.hibernator.supervision.sockets == 2 })
+        server.breakDown()
+        try client.say("three\n")
+        #expect(try client.hear(1) == "")
+        #expect(eventually { server.seen.lost == [[2, 0, 0, 0]] })
+        // One that the host wants back is no exception.
+        #expect(eventually { server.seen.tokens.contains { server.hibernator.wake($0) } })
+        #expect(try other.hear(1) == "")
+        #expect(eventually { server.seen.lost == [[2, 0, 0, 0], [1, 0, 0, 0]] })
+        #expect(server.hibernator.counters.lost == 2 && server.hibernator.supervision.sockets == 0)
+        try server.end()
+    }
+
     @Test func anEncryptedConnectionIsRefused() throws {
         let server = try LineServer()
         let client = try LineClient(server)

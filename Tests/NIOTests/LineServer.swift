@@ -14,7 +14,13 @@ struct Seen: Sendable {
     var errors: [HibernationError.Code] = []
     var loops: Set<ObjectIdentifier> = []
     var wakeReasons: [String] = []
+    /// What was saved of those that could not be brought back.
+    var lost: [[UInt8]] = []
+    /// None can be brought back.
+    var isBroken = false
 }
+
+struct Broken: Error {}
 
 /// Answers each line with its number and itself. The number is the session.
 final class LineSession: ChannelInboundHandler, HibernatableHandler {
@@ -93,7 +99,12 @@ final class LineServer: Sendable {
         group = MultiThreadedEventLoopGroup(numberOfThreads: loops)
         var configuration = Hibernator.Configuration(idleTime: idle)
         configuration.framing = .delimiter(UInt8(ascii: "\n"))
+        configuration.whenLost = { woken, loop in
+            loop.preconditionInEventLoop()
+            box.value.withLock { $0.lost.append(woken.state) }
+        }
         let hibernator = try Hibernator(configuration) { channel, woken in
+            if box.value.withLock({ $0.isBroken }) { throw Broken() }
             box.value.withLock {
                 $0.wakeReasons.append("\(woken.reasons)")
                 $0.loops.insert(ObjectIdentifier(channel.eventLoop))
@@ -120,6 +131,8 @@ final class LineServer: Sendable {
     }
 
     var seen: Seen { box.value.withLock { $0 } }
+
+    func breakDown() { box.value.withLock { $0.isBroken = true } }
 
     func end() throws {
         hibernator.close()

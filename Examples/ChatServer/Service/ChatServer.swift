@@ -17,6 +17,8 @@ public final class ChatServer: Sendable {
         public var pingEvery: Duration? = .seconds(20)
         /// Event loops.
         public var threads = 1
+        /// Called before a session is made of somebody who is back. Tests throw here.
+        package var willRebuild: @Sendable () throws -> Void = {}
 
         public init() {}
     }
@@ -35,7 +37,7 @@ public final class ChatServer: Sendable {
         let everybody = try Everybody(
             group, tally, pingInterval: configuration.pingEvery.map { TimeAmount($0) })
         let hibernator = try configuration.hibernateAfter.map { idleTime in
-            try Self.hibernator(everybody, idleTime: idleTime, pingEvery: configuration.pingEvery)
+            try Self.hibernator(everybody, idleTime: idleTime, configuration)
         }
         try everybody.meet(hibernator)
         listener = try Self.bootstrap(group, everybody, hibernator) { tally.counters(hibernator) }
@@ -59,19 +61,22 @@ public final class ChatServer: Sendable {
     // MARK: Hibernating
 
     private static func hibernator(
-        _ everybody: Everybody, idleTime: Duration, pingEvery: Duration?
+        _ everybody: Everybody, idleTime: Duration, _ server: Configuration
     ) throws -> Hibernator {
         var configuration = Hibernator.Configuration(idleTime: TimeAmount(idleTime))
         configuration.framing = .webSocket
-        if let pingEvery {
+        if let pingEvery = server.pingEvery {
             configuration.profile = try .webSocket(isServer: true, interval: pingEvery)
         }
+        configuration.whenLost = { everybody.members(on: $1).lose($0) }
         return try Hibernator(configuration) { channel, woken in
+            try server.willRebuild()
             try channel.syncOptions?.setOption(.writeBufferWaterMark, value: waterMark)
             let session = Session(everybody.members(on: channel.eventLoop), woken)
             let operations = channel.pipeline.syncOperations
             try operations.addHandler(
                 ByteToMessageHandler(WebSocketFrameDecoder(maxFrameSize: Limits.frameBytes)))
+            // The last step: from here on it is the session that leaves, and not who is lost.
             try operations.addHandler(session)
             return session
         }

@@ -2,6 +2,7 @@ internal import FoundationEssentials
 internal import NIOCore
 internal import NightbellNIO
 internal import NightbellSupervisor
+internal import Synchronization
 
 /// The members on one event loop. Only that loop touches them: whoever is awake, falls asleep or comes back does so here,
 /// between two deliveries.
@@ -141,6 +142,12 @@ final class Members {
         defer { rows[row].place = .awake(session) }
         if case .waking(let missed) = rows[row].place { return missed }
         return []
+    }
+
+    /// It could not be brought back: no session will say that it leaves.
+    func lose(_ woken: WokenConnection) {
+        if let row = SavedSession(woken.state).row { leave(row, membership(row)) }
+        tally.connections.subtract(1, ordering: .relaxed)
     }
 
     // MARK: Deliveries

@@ -54,13 +54,13 @@ final class Session: ChannelInboundHandler {
         missed = []
         guard let row = SavedSession(woken.state).row else { return }
         phase = .member(row: row, members.membership(row))
-        missed = members.isBack(row, self)
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
         let operations = context.pipeline.syncOperations
         output = (try? operations.context(handlerType: WebSocketFrameEncoder.self)) ?? context
         members.isAwake(self)
+        if missed != nil, case .member(let row, _) = phase { missed = members.isBack(row, self) }
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
