@@ -202,6 +202,31 @@ import Testing
         }
     }
 
+    /// Whoever asks for the page and asks, and reads nothing, is closed before all of it lies in memory.
+    @Test func whoAsksAndDoesNotReadIsClosed() throws {
+        try withServer { server in
+            let client = try RawClient(server.port)
+            var small: CInt = 4_096
+            setsockopt(
+                client.descriptor, SOL_SOCKET, SO_RCVBUF, &small, socklen_t(MemoryLayout<CInt>.size))
+            let whole = try HTTPAnswer("GET /script.js HTTP/1.1", server.port)
+            let count = (64 << 20) / whole.body.utf8.count
+            let request = "GET /script.js HTTP/1.1\r\nHost: 127.0.0.1:\(server.port)\r\n\r\n"
+            let requests = Array(String(repeating: request, count: count).utf8)
+            var sent = 0
+            while sent < requests.count {
+                let more = requests[sent...].withUnsafeBytes {
+                    send(client.descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL))
+                }
+                if more <= 0 { break }
+                sent += more
+            }
+            let answered = try client.hearEverything().utf8.count
+            #expect(answered < 32 << 20, "\(answered) bytes")
+            #expect(try HTTPAnswer("GET / HTTP/1.1", server.port).status == 200)
+        }
+    }
+
     @Test func halfAConnectionIsNone() throws {
         try withServer { server in
             let other = try ChatClient(server.port)

@@ -140,8 +140,13 @@ final class Session: ChannelInboundHandler {
     /// A text may come in several frames.
     private func gather(_ frame: WebSocketFrame) {
         guard (frame.opcode == .text) == (fragments == nil) else { return end(.protocolError) }
-        var text = fragments ?? ByteBuffer()
-        text.writeImmutableBuffer(frame.unmaskedData)
+        var text = frame.unmaskedData
+        if var beginning = fragments {
+            // Nobody else has it now: it is not copied for what is added.
+            fragments = nil
+            beginning.writeBuffer(&text)
+            text = beginning
+        }
         guard text.readableBytes <= Limits.frameBytes else { return end(.messageTooLarge) }
         fragments = frame.fin ? nil : text
         if frame.fin { hear(text) }
