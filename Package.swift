@@ -91,6 +91,7 @@ let package = Package(
                 "CLinux", "NightbellCore", "NightbellSupervisor",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOTLS", package: "swift-nio"),
             ],
             swiftSettings: settings),
 
@@ -297,6 +298,7 @@ let package = Package(
                 "EdgeTestSupport", "NightbellCore", "NightbellNIO", "NightbellSupervisor",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOTLS", package: "swift-nio"),
             ],
             swiftSettings: settings),
         .testTarget(

@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+import NIOTLS
 
 /// At the head of a pipeline: notes what goes in and out, and takes the socket away when nothing has for a while.
 final class HibernationHandler: ChannelDuplexHandler {
@@ -30,8 +31,8 @@ final class HibernationHandler: ChannelDuplexHandler {
     private var context: ChannelHandlerContext?
     /// Something was under way: it is tried again then.
     private var postponedUntil = NIODeadline.distantPast
-    /// Whether the first bytes in and out are still to come: those of TLS tell on it.
-    private var isNew = (inbound: true, outbound: true)
+    /// Whether the first bytes of the connection, in and out, are still to come.
+    private var isNew: (inbound: Bool, outbound: Bool)
     /// What is read further on has come by here.
     private var isReading = false
     private let saver: any HibernatableHandler
@@ -40,12 +41,13 @@ final class HibernationHandler: ChannelDuplexHandler {
 
     init(
         _ hibernator: Hibernator, _ loop: any EventLoop, _ watch: IdleWatch,
-        _ saver: any HibernatableHandler, unsent: [UInt8]
+        _ saver: any HibernatableHandler, isNew: Bool, unsent: [UInt8]
     ) {
         self.hibernator = hibernator
         self.loop = loop
         self.watch = watch
         self.saver = saver
+        self.isNew = (isNew, isNew)
         self.unsent = unsent
         framing = hibernator.configuration.framing
         outbound = OutboundFraming(framing)
@@ -69,10 +71,9 @@ final class HibernationHandler: ChannelDuplexHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let buffer = unwrapInboundIn(data)
-        if isNew.inbound {
-            isNew.inbound = false
-            refuseTLS(context, buffer)
-        }
+        // In the middle of a message anything may come.
+        if framing.isAtBoundary, buffer.beginsTLS(isNew: isNew.inbound) { refuseTLS(context) }
+        isNew.inbound = false
         if framing.note(buffer) { isActive = true }
         isReading = true
         context.fireChannelRead(data)
@@ -96,10 +97,11 @@ final class HibernationHandler: ChannelDuplexHandler {
 
     private func noteOutbound(_ context: ChannelHandlerContext, _ data: IOData) {
         guard case .byteBuffer(let buffer) = data else { return isActive = true }
-        if isNew.outbound {
-            isNew.outbound = false
-            refuseTLS(context, buffer)
+        // What is inside a WebSocket is written on its own, and may be a TLS of somebody else's.
+        if isNew.outbound || !framing.isWebSocket, buffer.beginsTLS(isNew: isNew.outbound) {
+            refuseTLS(context)
         }
+        isNew.outbound = false
         if outbound.note(buffer) { isActive = true }
     }
 
@@ -119,13 +121,10 @@ final class HibernationHandler: ChannelDuplexHandler {
         unsent = []
     }
 
-    /// Whoever sees records of TLS here sees them instead of the messages.
-    private func refuseTLS(_ context: ChannelHandlerContext, _ buffer: ByteBuffer) {
-        let view = buffer.readableBytesView
-        let start = view.startIndex
-        guard view.count >= 5, (20...23).contains(view[start]), view[start + 1] == 3, view[start + 2] <= 4,
-            Int(view[start + 3]) << 8 | Int(view[start + 4]) <= 18_432
-        else { return }
+    /// It may begin at any time (STARTTLS). Behind this handler, its records come by here instead of the messages; a handler
+    /// in front of this one hides them, and says when it has agreed with the peer.
+    private func refuseTLS(_ context: ChannelHandlerContext) {
+        guard phase == .watching else { return }
         phase = .resident
         context.fireErrorCaught(HibernationError.tls)
     }
@@ -133,6 +132,7 @@ final class HibernationHandler: ChannelDuplexHandler {
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         // Its end was read: parked, it would wake at once, and for ever.
         if case .some(.inputClosed) = event as? ChannelEvent, phase == .watching { phase = .resident }
+        if event is TLSUserEvent { refuseTLS(context) }
         context.fireUserInboundEventTriggered(event)
     }
 
@@ -199,5 +199,21 @@ final class HibernationHandler: ChannelDuplexHandler {
         // From here to the head: no handler is asked, and the connection does not end with this descriptor.
         context.close(mode: .all, promise: nil)
         return true
+    }
+}
+
+extension ByteBuffer {
+    /// Whether it begins with a record of TLS (RFC 8446, section 5.1): the first bytes of a connection with any, later ones
+    /// with one that has a ClientHello or a ServerHello in it, which no message is like by chance.
+    fileprivate func beginsTLS(isNew: Bool) -> Bool {
+        let view = readableBytesView
+        guard let type = view.first, (20...23).contains(type), view.count >= 5 else { return false }
+        let start = view.startIndex
+        guard view[start + 1] == 3, view[start + 2] <= 4,
+            Int(view[start + 3]) << 8 | Int(view[start + 4]) <= 18_432
+        else { return false }
+        if isNew { return true }
+        // The first byte of a length in three bytes, as no hello is so long that it would be another.
+        return type == 22 && view.count >= 7 && (1...2).contains(view[start + 5]) && view[start + 6] == 0
     }
 }

@@ -158,22 +158,26 @@ public final class Hibernator: Sendable {
     ///
     /// - Parameter decoder: the handler of the pipeline that reads bytes from now on, if some may be on their way to it that
     ///   came together with what was before, such as the request to upgrade. Otherwise it is not known whether they end
-    ///   with a whole message. With TLS that begins later (STARTTLS), call this afterwards: the channel stays one then.
+    ///   with a whole message.
+    ///
+    /// TLS may begin later (STARTTLS), in front of what is here or behind it. The channel stays one from the first
+    /// ClientHello on; between the agreement to begin and that, `stateForHibernation` has to return nil.
     public func watch(
         _ channel: any Channel, saving handler: any HibernatableHandler,
         readingFrom decoder: (any ChannelHandler)? = nil
     ) throws {
-        let watcher = try watch(channel, saving: handler, unsent: [])
+        let watcher = try watch(channel, saving: handler, isNew: true, unsent: [])
         guard let decoder else { return }
         try channel.pipeline.syncOperations.addHandler(EarlyBytes(watcher), position: .before(decoder))
     }
 
     @discardableResult
     private func watch(
-        _ channel: any Channel, saving saver: any HibernatableHandler, unsent: [UInt8]
+        _ channel: any Channel, saving saver: any HibernatableHandler, isNew: Bool, unsent: [UInt8]
     ) throws -> HibernationHandler {
         let watch = home(of: channel.eventLoop).watch.value
-        let handler = HibernationHandler(self, channel.eventLoop, watch, saver, unsent: unsent)
+        let handler = HibernationHandler(
+            self, channel.eventLoop, watch, saver, isNew: isNew, unsent: unsent)
         try channel.pipeline.syncOperations.addHandler(handler, position: .first)
         return handler
     }
@@ -290,7 +294,7 @@ public final class Hibernator: Sendable {
                 channel.eventLoop.makeCompletedFuture {
                     let saver = try self.rebuild(channel, woken)
                     isRebuilt.value = true
-                    try self.watch(channel, saving: saver, unsent: unsent)
+                    try self.watch(channel, saving: saver, isNew: false, unsent: unsent)
                 }
             }
             .withConnectedSocket(socket)

@@ -157,6 +157,85 @@ import Testing
     }
 }
 
+/// TLS that begins when a channel is watched already.
+@Suite(.timeLimit(.minutes(15))) struct LaterTLSTests {
+    /// Somebody else is hibernated, comes back and is hibernated again: long enough for whoever else may be.
+    private func expectOnlyAnotherSleeps(_ server: LineServer) throws {
+        #expect(eventually { server.seen.errors == [.tls] })
+        let before = server.hibernator.counters.hibernated
+        let other = try LineClient(server)
+        #expect(try other.exchange("one", 1))
+        try server.waitUntilHibernated(before + 1)
+        #expect(try other.exchange("two", 2))
+        try server.waitUntilHibernated(before + 2)
+        #expect(eventually { server.hibernator.supervision.sockets == 1 })
+        #expect(server.seen.errors == [.tls])
+    }
+
+    @Test func itsRecordsTell() throws {
+        let server = try LineServer()
+        let client = try LineClient(server)
+        #expect(try client.exchange("one", 1))
+        try client.say(LineServer.hello)
+        #expect(try client.hear(12).hasPrefix("2 "))
+        try expectOnlyAnotherSleeps(server)
+        #expect(try client.exchange("three", 3))
+        try server.end()
+    }
+
+    @Test func whatIsWrittenTellsAsWell() throws {
+        let server = try LineServer()
+        let client = try LineClient(server)
+        #expect(try client.exchange("one", 1))
+        try client.say("hello\n")
+        #expect(try client.hearBytes(LineServer.hello.count) == LineServer.hello)
+        #expect(try client.hear(8) == "2 hello\n")
+        try expectOnlyAnotherSleeps(server)
+        #expect(try client.exchange("three", 3))
+        try server.end()
+    }
+
+    @Test func aHandlerInFrontTells() throws {
+        let server = try LineServer()
+        let client = try LineClient(server)
+        try client.say("encrypt\n")
+        #expect(try client.hearBytes(10) == FakeTLS.change("1 encrypt\n".utf8))
+        // What is agreed, and has not begun, is for the session to know.
+        let postponed = server.hibernator.counters.postponed
+        #expect(eventually { server.hibernator.counters.postponed > postponed })
+        #expect(server.seen.errors == [])
+        try client.say(FakeTLS.change("two\n".utf8))
+        #expect(try client.hearBytes(6) == FakeTLS.change("2 two\n".utf8))
+        try expectOnlyAnotherSleeps(server)
+        try client.say(FakeTLS.change("three\n".utf8))
+        #expect(try client.hearBytes(8) == FakeTLS.change("3 three\n".utf8))
+        try server.end()
+    }
+
+    /// A record of another kind, a message that is none of a hello, too little of one, and one within a line.
+    @Test(
+        arguments: [
+            [[23, 3, 3, 0, 5, 1, 0]], [[22, 3, 1, 0, 5, 9, 0]], [[22, 3, 1, 0, 5, 1]],
+            [[65], [22, 3, 1, 0, 5, 1, 0]],
+        ] as [[[UInt8]]])
+    func whatIsNoneDoesNot(pieces: [[UInt8]]) throws {
+        let server = try LineServer()
+        let client = try LineClient(server)
+        #expect(try client.exchange("one", 1))
+        for piece in pieces.dropLast() {
+            let postponed = server.hibernator.counters.postponed
+            try client.say(piece)
+            #expect(eventually { server.hibernator.counters.postponed > postponed })
+        }
+        let before = server.hibernator.counters.hibernated
+        try client.say((pieces.last ?? []) + [UInt8(ascii: "\n")])
+        #expect(try client.hear(pieces.joined().count + 3).hasPrefix("2 "))
+        try server.waitUntilHibernated(before + 1)
+        #expect(server.seen.errors == [])
+        try server.end()
+    }
+}
+
 /// Frames of WebSocket in pieces of every size.
 @Suite struct FramingTests {
     @Test(arguments: 1...9) func boundariesOfFrames(piece: Int) {

@@ -2,6 +2,7 @@ import EdgeTestSupport
 import Glibc
 import NIOCore
 import NIOPosix
+import NIOTLS
 import NightbellNIO
 import NightbellSupervisor
 import Synchronization
@@ -29,6 +30,8 @@ final class LineSession: ChannelInboundHandler, HibernatableHandler {
 
     private let seen: LineServer.Box
     private var count: UInt32
+    /// What comes next is to be encrypted, and nothing of it has come yet.
+    private var willEncrypt = false
 
     init(_ seen: LineServer.Box, _ state: [UInt8] = []) {
         self.seen = seen
@@ -40,6 +43,14 @@ final class LineSession: ChannelInboundHandler, HibernatableHandler {
         if line == "much" {
             let much = ByteBuffer(repeating: UInt8(ascii: "m"), count: LineServer.much)
             context.writeAndFlush(wrapOutboundOut(much), promise: nil)
+        }
+        if line == "hello" {
+            // As of one with a ServerHello.
+            context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: LineServer.hello)), promise: nil)
+        }
+        willEncrypt = line == "encrypt"
+        if willEncrypt {
+            try? context.pipeline.syncOperations.addHandler(FakeTLS(), position: .first)
         }
         count += 1
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: "\(count) \(line)\n")), promise: nil)
@@ -56,11 +67,38 @@ final class LineSession: ChannelInboundHandler, HibernatableHandler {
     }
 
     func stateForHibernation() -> [UInt8]? {
-        (0..<4).map { UInt8(truncatingIfNeeded: count >> (8 * $0)) }
+        willEncrypt ? nil : (0..<4).map { UInt8(truncatingIfNeeded: count >> (8 * $0)) }
     }
 
     func didHibernate(as token: ParkingToken) {
         seen.value.withLock { $0.tokens.append(token) }
+    }
+}
+
+/// In front of everything else, as handlers of TLS are: each byte is another one on the way. It says when the peer has
+/// said something.
+final class FakeTLS: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+    typealias OutboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private var isNew = true
+
+    static func change(_ bytes: some Sequence<UInt8>) -> [UInt8] { bytes.map { $0 ^ 0x55 } }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if isNew {
+            context.fireUserInboundEventTriggered(TLSUserEvent.handshakeCompleted(negotiatedProtocol: nil))
+        }
+        isNew = false
+        context.fireChannelRead(
+            wrapInboundOut(ByteBuffer(bytes: Self.change(unwrapInboundIn(data).readableBytesView))))
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        let buffer = ByteBuffer(bytes: Self.change(unwrapOutboundIn(data).readableBytesView))
+        context.write(wrapOutboundOut(buffer), promise: promise)
     }
 }
 
@@ -86,6 +124,8 @@ final class LineServer: Sendable {
     }
 
     static let much = 16 << 20
+    /// The beginning of a record with a hello, and a line end for a line's boundary.
+    static let hello: [UInt8] = [22, 3, 1, 0, 5, 1, 0, 0, 1, UInt8(ascii: "\n")]
 
     let hibernator: Hibernator
     private let box: Box
@@ -165,12 +205,15 @@ final class LineClient: Sendable {
 
     deinit { close(descriptor) }
 
-    func say(_ text: String) throws {
-        let bytes = Array(text.utf8)
+    func say(_ text: String) throws { try say(Array(text.utf8)) }
+
+    func say(_ bytes: [UInt8]) throws {
         try #require(send(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL)) == bytes.count)
     }
 
-    func hear(_ count: Int) throws -> String {
+    func hear(_ count: Int) throws -> String { String(decoding: try hearBytes(count), as: UTF8.self) }
+
+    func hearBytes(_ count: Int) throws -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         var have = 0
         while have < count {
@@ -182,7 +225,7 @@ final class LineClient: Sendable {
             if more <= 0 { break }
             have += more
         }
-        return String(decoding: bytes.prefix(have), as: UTF8.self)
+        return Array(bytes.prefix(have))
     }
 
     /// Says a line and hears the answer with this number.

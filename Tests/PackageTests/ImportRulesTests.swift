@@ -23,7 +23,9 @@ struct ImportRulesTests {
             "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "Durability", "EventLoop",
             "Keeper", "Launching", "MemoryPressure", "Suspension", "Logging", "SwiftProtobuf",
         ]),
-        "NightbellNIO": edge.union(["NightbellCore", "NightbellSupervisor", "NIOCore", "NIOPosix"]),
+        "NightbellNIO": edge.union([
+            "NightbellCore", "NightbellSupervisor", "NIOCore", "NIOPosix", "NIOTLS",
+        ]),
         "Nightbell": edge.union(["NightbellWire", "Descriptors", "SwiftProtobuf", "DequeModule"]),
         "DaemonConfiguration": [
             "Manifests", "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
