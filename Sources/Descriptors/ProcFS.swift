@@ -8,6 +8,8 @@ package enum ProcFS {
         /// R, S, D, T (stopped), t (traced), Z (zombie), X (dead), I.
         package let state: Character
         package let parent: pid_t
+        /// It is on its way to its end, which it is before what it has open is closed.
+        package let isExiting: Bool
         package let threads: Int
         /// In clock ticks since the machine was started. Together with the pid it names a process for good.
         package let startTime: UInt64
@@ -40,14 +42,19 @@ package enum ProcFS {
         guard let state = fields.next()?.first, let parent = ByteFields.number(fields.next()) else {
             return nil
         }
-        fields.skip(15)
+        fields.skip(4)
+        guard let flags = ByteFields.number(fields.next()) else { return nil }
+        fields.skip(10)
         guard let threads = ByteFields.number(fields.next()) else { return nil }
         fields.skip(1)
         guard let startTime = ByteFields.number(fields.next()) else { return nil }
         return Statistics(
             state: Character(Unicode.Scalar(state)), parent: pid_t(clamping: parent),
-            threads: Int(clamping: threads), startTime: startTime)
+            isExiting: flags & exitingFlag != 0, threads: Int(clamping: threads), startTime: startTime)
     }
+
+    /// `PF_EXITING` of the kernel's `include/linux/sched.h`.
+    private static let exitingFlag: UInt64 = 0x4
 
     /// How a process that has ended, and that its parent has not waited for yet, did so: as in wait(2). Nil for any
     /// other, and for one whose status we may not see.
@@ -86,6 +93,13 @@ package enum ProcFS {
     package static func readThreadIdentifiers(_ pid: pid_t) throws(SystemError) -> [pid_t] {
         let names = try unlessGone { () throws(SystemError) in try SmallFile.names(in: "/proc/\(pid)/task") }
         return (names ?? []).compactMap { pid_t($0) }
+    }
+
+    /// Whether a process is on its way to its end, with all of its threads: its first thread alone may end and leave the
+    /// others to go on. False for one that is gone, or cannot be asked.
+    package static func isExiting(_ pid: pid_t) -> Bool {
+        let threads = threadIdentifiers(pid)
+        return !threads.isEmpty && threads.allSatisfy { statistics(pid, thread: $0)?.isExiting ?? true }
     }
 
     private static func unlessGone<Result>(

@@ -90,22 +90,13 @@ extension Supervisor {
             guard let connection, case .client(let record) = connection.role else { continue }
             if record.process.hasExited {
                 processEnded(connection)
-            } else if Self.isExiting(record.process.pid) {
+            } else if ProcFS.isExiting(record.process.pid) {
                 // On a machine with much to do that takes as long as it takes.
                 hungUpConnections.append((connection.key, now + Self.patience))
             } else {
                 feed(.gone(record.id))
             }
         }
-    }
-
-    /// Whether a process is on its way to its end, which it is before what it has open is closed.
-    private static func isExiting(_ pid: pid_t) -> Bool {
-        let (flags, exiting) = (6, 4 as UInt64)
-        guard let text = try? SmallFile.readText("/proc/\(pid)/stat"), let name = text.lastIndex(of: ")")
-        else { return false }
-        let fields = text[name...].dropFirst().split(separator: " ")
-        return fields.count > flags && UInt64(fields[flags]).map { $0 & exiting != 0 } ?? false
     }
 
     // MARK: Those who are back already

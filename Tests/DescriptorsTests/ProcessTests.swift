@@ -76,8 +76,15 @@ import Testing
         let statistics = ProcFS.statistics(in: Array("7 (\(name))\(rest)\n".utf8))
         #expect(statistics?.state == "T")
         #expect(statistics?.parent == 42)
+        #expect(statistics?.isExiting == false)
         #expect(statistics?.threads == 3)
         #expect(statistics?.startTime == 987_654)
+    }
+
+    @Test(arguments: [(4_194_560, false), (4_194_564, true), (4, true)])
+    func whoIsOnItsWayToItsEndIsTold(flags: Int, isExiting: Bool) {
+        let text = "7 (cat) Z 42 1 1 0 -1 \(flags) 134 0 0 0 0 0 0 0 20 0 3 0 987654 2560000 200 1"
+        #expect(ProcFS.statistics(in: Array(text.utf8))?.isExiting == isExiting)
     }
 
     @Test(arguments: ["", "7 (cat", "7 (cat)", "7 (cat) T", "7 (cat) T 42 1 1 0", "7 (cat) T x 1"])

@@ -17,7 +17,7 @@ extension Puppet {
         "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
         "hang-wake [MS]",
         "hang-enter [MS]", "hang-keepalive [MS]", "unhang", "spin MS", "grow MIB", "lock PATH", "stop",
-        "crash",
+        "crash", "end-main-thread",
         "exit CODE", "echo TEXT", "save-state [TEXT]", "hibernate", "pid", "help",
     ]
 
@@ -54,7 +54,7 @@ extension Puppet {
                 + " probes=\(options.probes) timeout=\(options.userTimeoutMilliseconds)"
         case "lend", "loan":
             return try lendOrTell(command, arguments)
-        case "spin", "grow", "lock", "stop", "crash", "exit":
+        case "spin", "grow", "lock", "stop", "crash", "end-main-thread", "exit":
             return try live(command, arguments)
         case "hang-prepare", "hang-wake", "hang-enter", "hang-keepalive":
             let moment = Moment(rawValue: String(command.dropFirst("hang-".count))) ?? .wake
@@ -231,6 +231,14 @@ extension Puppet {
             state.withLock { $0.descriptors[name] = kept }
         case "stop": raise(SIGSTOP)
         case "crash": abort()
+        case "end-main-thread":
+            say("ok")
+            let code = Thread.start {
+                Main.serve(self)
+                exit(0)
+            }
+            guard code == 0 else { throw Refusal(SystemError(code: code, call: "pthread_create")) }
+            pthread_exit(nil)
         case "exit": exit(CInt(try arguments.number(0)))
         default: throw Refusal("usage", "no such command: \(command)")
         }

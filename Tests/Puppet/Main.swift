@@ -18,6 +18,10 @@ struct Main {
         Puppet.connectToControl()
         let puppet = Puppet()
         puppet.say("ready pid=\(puppet.processID)")
+        serve(puppet)
+    }
+
+    static func serve(_ puppet: Puppet) {
         while let line = readLine() {
             let words = line.split(separator: " ").map(String.init)
             guard let command = words.first else { continue }

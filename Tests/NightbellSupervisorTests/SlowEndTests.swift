@@ -1,0 +1,81 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import Launching
+import NightbellCore
+import NightbellSupervisor
+import Testing
+
+/// Clients that can be launched and hang up long before their process has ended, if it ever does.
+@Suite(.serialized) struct SlowEndTests {
+    private let name = "org.example.phone"
+
+    /// A supervisor that is told of the client by others: of itself, a process in a namespace of its own may not say how
+    /// it is started.
+    private func supervisor(of actor: (String) throws -> Actor) throws -> (TestSupervisor, Actor) {
+        let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
+        let actor = try actor(directory + "/nightbell.sock")
+        let specification = actor.specification
+        let supervisor = try TestSupervisor(directory: directory) {
+            $0.settings.launches.retry = .milliseconds(20)
+            var registration = Registration(
+                identifier: try #require(ClientIdentifier(name)), user: geteuid(), modes: [.audio])
+            registration.isLaunchable = true
+            let launch = LaunchSpecification(
+                arguments: specification.arguments, environment: specification.environment)
+            let declaration = Declaration(
+                registration, launch: launch, identity: nil, startsWithSupervisor: false)
+            $0.declarations = [declaration]
+        }
+        return (supervisor, actor)
+    }
+
+    /// The first process of a PID namespace ends when all others of it have ended and were waited for; its descriptors
+    /// are closed by then.
+    @Test(.enabled(if: geteuid() == 0, "namespaces are made by root")) func whoTakesLongToEndHasCrashed()
+        throws
+    {
+        let (supervisor, actor) = try supervisor { try Actor(name, socketPath: $0) }
+        let namespace = try Child(
+            "/usr/bin/unshare", ["--pid", "--fork", "--", actor.program],
+            environment: actor.specification.environment)
+        let first = try actor.appears()
+        try first.command("hello \(name) voip socket=\(supervisor.socketPath)")
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        let pid = try pid_t(#require(supervisor.show(name)).processID)
+
+        let other = try Child("/usr/bin/nsenter", "--pid=/proc/\(pid)/ns/pid", "/bin/cat")
+        #expect(try other.answers())
+        // It waits for nobody.
+        kill(other.pid, SIGSTOP)
+        #expect(eventually { ProcFS.state(other.pid) == "T" })
+
+        kill(pid, SIGKILL)
+        #expect(eventually { ProcFS.isExiting(pid) })
+        // Much longer than whoever is a client no more is waited for.
+        #expect(try !eventually(within: 2_500) { try supervisor.show(name) == nil })
+        #expect(ProcFS.isExiting(pid))
+        kill(other.pid, SIGCONT)
+        let second = try actor.returns()
+        supervisor.launched.note(second.pid)
+        #expect(try second.event("restored").hasPrefix("restored launched=true sockets=registration:3 "))
+        #expect(try supervisor.show(name)?.counters.crashes == 1)
+        withExtendedLifetime(namespace) {}
+        try supervisor.stop()
+    }
+
+    /// The first thread is on its way to its end for as long as the others live.
+    @Test func whoGoesOnWithoutItsFirstThreadIsAClientNoMore() throws {
+        let (supervisor, actor) = try supervisor { try Actor(name, socketPath: $0) }
+        let process = try Child(actor.program, [], environment: actor.specification.environment)
+        let first = try actor.appears()
+        try first.command("hello \(name) voip socket=\(supervisor.socketPath)")
+        try first.command("end-main-thread")
+        #expect(eventually { ProcFS.state(process.pid) == "Z" })
+        try first.command("goodbye")
+        try supervisor.forgets(name)
+        #expect(try first.command("pid") == "\(process.pid)")
+        try supervisor.stop()
+    }
+}
