@@ -6,11 +6,11 @@ import Synchronization
 
 /// One libevent loop on one thread, which is at the same time the serial executor of the actors that live there.
 ///
-/// The thread waits in an epoll set of its own (``WatchSet``), in which what there are thousands of is watched without
-/// anything in between. libevent, which watches signals and the few, is a member of that set: it is asked when it has
-/// something to tell, and its callbacks do nothing but note it. Once per turn `turn` is called with everything noted,
-/// and then the jobs that wait are run: the actor is entered once per turn, not once per event, and no `Task`
-/// is made. With nothing due the thread sleeps in `epoll_wait` without a timeout.
+/// The thread waits in an epoll set of its own (``urgent``), in which what cannot wait for its turn is watched. Everything
+/// else is in a second one (``set``), which is a member of the first, and libevent, which watches signals and the few, is
+/// a member of that: it is asked when it has something to tell, and its callbacks do nothing but note it. Once per
+/// turn `turn` is called with everything noted, and then the jobs that wait are run: the actor is entered once per turn,
+/// not once per event, and no `Task` is made. With nothing due the thread sleeps in `epoll_wait` without a timeout.
 ///
 /// The executor outlives its actors and its watches: both hold it.
 ///
@@ -23,8 +23,12 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let inbox = Inbox()
     /// Readable when another thread put something into the inbox.
     private let bell: EventDescriptor
-    /// For descriptors of which there are many.
+    /// For what `early` is for.
+    package let urgent: WatchSet
+    /// For all other descriptors of which there are many.
     package let set: WatchSet
+    /// Whether `urgent` tells when something has happened in `set`: once, and then not before it is armed again.
+    private var isSetArmed = false
     /// The thread inside `run`, 0 when there is none.
     private let owner = Atomic<UInt>(0)
     /// Empty between turns; kept for its capacity.
@@ -45,6 +49,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     package init() throws(LoopError) {
         do {
             bell = try EventDescriptor()
+            urgent = try WatchSet()
             set = try WatchSet()
             try Self.requireDescriptors()
         } catch {
@@ -61,6 +66,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         }
         try set.arm(descriptor, .persistent, isMember: false, token: WatchSet.libevent)
         try set.arm(bell.rawValue, .persistent, isMember: false, token: WatchSet.bell)
+        try urgent.arm(set, isMember: false)
+        isSetArmed = true
     }
 
     deinit {
@@ -76,7 +83,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         defer { unsafe event_config_free(config) }
         let flags = EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
         unsafe event_config_set_flag(config, CInt(flags))
-        // epoll: it is to be a member of the loop's own set.
+        // epoll: it is to be a member of a set of the loop's own.
         unsafe event_config_require_features(config, CInt(EV_FEATURE_O1.rawValue))
         return unsafe event_base_new_with_config(config)
     }
@@ -109,11 +116,10 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// anything did. Jobs that were enqueued before it returns have run; later ones wait for another `run`.
     ///
     /// - Parameters:
-    ///   - early: called with each event as soon as it is known, for what cannot wait. True: something of the kind
-    ///     was done, so there may be a crowd, and the loop looks for more such events before the turn. In a crowd,
-    ///     nobody's `early` waits for another's turn.
-    ///   - turn: called with everything that `early` was called with since the last turn. What holds on was seen with
-    ///     each look.
+    ///   - early: called with each event of ``urgent`` as soon as it is known. True: something was done that could not
+    ///     wait, so there may be a crowd, and the loop looks for more such events before the turn. In a crowd, nobody's
+    ///     `early` waits for another's turn.
+    ///   - turn: called with everything that has happened since the last turn.
     package func run(
         early: (_ ready: Ready) -> Bool = { _ in false }, turn: (_ batch: [Ready]) -> Void
     ) throws(LoopError) {
@@ -135,35 +141,44 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// Waits for something to happen; looks for more while there is more that cannot wait, until there is enough.
     ///
     /// When one crowd follows upon another, it waits a moment for the next: what a turn has to do for each event would keep
-    /// those who come meanwhile from their `early`, and it is none the later for having waited if there are many.
+    /// those who come meanwhile from their `early`, and it is none the later for having waited if there are many. What else
+    /// happens does not end that: it would be those of the crowd who were told already, answering, while others wait.
     private func gather(_ early: (_ ready: Ready) -> Bool, mayWait: Bool) throws(LoopError) {
+        if !isSetArmed {
+            try urgent.arm(set, isMember: true)
+            isSetArmed = true
+        }
         var timeout: CInt = mayWait ? -1 : 0
         var began: Int64?
         while true {
             let known = unsafe gathering.pointee.count
-            try unsafe set.collect(into: gathering, milliseconds: timeout)
+            let wasArmed = isSetArmed
+            if try unsafe urgent.collect(into: gathering, milliseconds: timeout) { isSetArmed = false }
             let count = unsafe gathering.pointee.count
             var isCrowd = false
             for index in known..<count where early(unsafe gathering.pointee[index]) { isCrowd = true }
-            guard isCrowd, count < Self.enough else { break }
+            let isOther = wasArmed && !isSetArmed
+            guard isCrowd || (began != nil && isOther), count < Self.enough else { break }
             let now = BootClock.now()
             let start = began ?? now
             began = start
-            timeout = now - lastCrowd < Self.succession ? Self.moment : 0
-            lastCrowd = now
+            if isCrowd {
+                timeout = now - lastCrowd < Self.succession ? Self.moment : 0
+                lastCrowd = now
+            }
             guard now - start < Self.longestGathering else { break }
         }
-        try askLibevent(early)
+        guard !isSetArmed else { return }
+        _ = try unsafe set.collect(into: gathering, milliseconds: 0)
+        try askLibevent()
     }
 
-    private func askLibevent(_ early: (_ ready: Ready) -> Bool) throws(LoopError) {
+    private func askLibevent() throws(LoopError) {
         guard unsafe gathering.pointee.isLibeventReady else { return }
         unsafe gathering.pointee.isLibeventReady = false
-        let known = unsafe gathering.pointee.count
         guard unsafe event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK) >= 0 else {
             throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
         }
-        for index in known..<(unsafe gathering.pointee.count) { _ = early(unsafe gathering.pointee[index]) }
     }
 
     /// Ends `run` after the turn it is in and the jobs that wait. From any thread; before `run` it ends the next

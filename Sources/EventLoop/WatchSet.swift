@@ -2,8 +2,7 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// Descriptors that are watched with nothing kept for each but what the kernel keeps: the epoll set in which the loop
-/// waits.
+/// Descriptors that are watched with nothing kept for each but what the kernel keeps: an epoll set.
 ///
 /// For what there are thousands of: of each, libevent would keep an event and a list of events (160 bytes), and leave
 /// its own epoll set and enter it again for each event that is reported once. Confined to the loop's thread.
@@ -27,6 +26,7 @@ package struct WatchSet: ~Copyable {
     /// Tokens of the loop's own members. Nobody else's may have them.
     static let bell = UInt64.max
     static let libevent = UInt64.max - 1
+    private static let otherSet = UInt64.max - 2
 
     init() throws(SystemError) {
         descriptor = OwnedDescriptor(
@@ -60,6 +60,11 @@ package struct WatchSet: ~Copyable {
         }
     }
 
+    /// Watches another set, once: `collect` tells.
+    borrowing func arm(_ other: borrowing WatchSet, isMember: Bool) throws(LoopError) {
+        try arm(other.descriptor.rawValue, .oneShot, isMember: isMember, token: Self.otherSet)
+    }
+
     /// Ceases to watch a member. Before it is closed: a duplicate of it elsewhere would keep it in the set. An event
     /// already gathered is still delivered.
     package borrowing func remove(_ member: CInt) {
@@ -69,20 +74,24 @@ package struct WatchSet: ~Copyable {
     /// Takes what has happened.
     ///
     /// - Parameter milliseconds: waits for so long, or until something has, or a signal was caught; -1: without end.
+    /// - Returns: whether something has happened in the other set that is watched.
     borrowing func collect(
         into gathering: UnsafeMutablePointer<Gathering>, milliseconds: CInt
-    ) throws(LoopError) {
+    ) throws(LoopError) -> Bool {
         let count = unsafe epoll_wait(descriptor.rawValue, found, Self.capacity, milliseconds)
         guard count >= 0 || errno == EINTR else {
             throw LoopError(code: .cannotRun, underlying: SystemError("epoll_wait"))
         }
+        var isOtherReady = false
         for index in 0..<max(0, Int(count)) {
             switch unsafe found[index].data.u64 {
             case Self.bell: unsafe gathering.pointee.bellRang = true
             case Self.libevent: unsafe gathering.pointee.isLibeventReady = true
+            case Self.otherSet: isOtherReady = true
             default: unsafe gathering.pointee.append(Ready(found[index]))
             }
         }
+        return isOtherReady
     }
 }
 

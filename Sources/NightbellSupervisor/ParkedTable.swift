@@ -27,7 +27,7 @@ struct ParkedTable: ~Copyable {
     }
 
     enum Watching {
-        /// It is not in the loop's set.
+        /// It is not in the loop's set for what is urgent.
         case not
         case armed
         /// It was reported, and is not to be again before it is armed.
@@ -73,7 +73,7 @@ struct ParkedTable: ~Copyable {
         switch slots[Int(token.slot)] {
         case .some(let held):
             // One with a profile is reported again and again, for as long as nobody has to be woken.
-            try loop.set.arm(
+            try loop.urgent.arm(
                 held.descriptor.rawValue, held.isOffloaded ? .edge : .oneShot,
                 isMember: held.watching != .not, token: held.watchToken(token).rawValue)
         case .none:
@@ -98,7 +98,7 @@ struct ParkedTable: ~Copyable {
     /// Must come before the close: the kernel would go on reporting the number as long as the owner's descriptor lives.
     private mutating func leaveSet(_ token: SocketToken) {
         switch slots[Int(token.slot)] {
-        case .some(let held): if held.watching != .not { loop.set.remove(held.descriptor.rawValue) }
+        case .some(let held): if held.watching != .not { loop.urgent.remove(held.descriptor.rawValue) }
         case .none: break
         }
         slots[Int(token.slot)]?.watching = .not

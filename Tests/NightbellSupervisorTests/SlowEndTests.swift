@@ -4,6 +4,7 @@ import Foundation
 import Launching
 import NightbellCore
 import NightbellSupervisor
+import NightbellWire
 import Testing
 
 /// Clients that can be launched and hang up long before their process has ended, if it ever does.
@@ -12,19 +13,18 @@ import Testing
 
     /// A supervisor that is told of the client by others: of itself, a process in a namespace of its own may not say how
     /// it is started.
-    private func supervisor(of actor: (String) throws -> Actor) throws -> (TestSupervisor, Actor) {
+    private func stage() throws -> (TestSupervisor, Actor) {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
-        let actor = try actor(directory + "/nightbell.sock")
-        let specification = actor.specification
+        let actor = try Actor(name, socketPath: directory + "/nightbell.sock")
+        var registration = Registration(
+            identifier: try #require(ClientIdentifier(name)), user: geteuid(), modes: [.voip])
+        registration.isLaunchable = true
+        let launch = LaunchSpecification(
+            arguments: actor.specification.arguments, environment: actor.specification.environment)
+        let declaration = Declaration(
+            registration, launch: launch, identity: nil, startsWithSupervisor: false)
         let supervisor = try TestSupervisor(directory: directory) {
             $0.settings.launches.retry = .milliseconds(20)
-            var registration = Registration(
-                identifier: try #require(ClientIdentifier(name)), user: geteuid(), modes: [.audio])
-            registration.isLaunchable = true
-            let launch = LaunchSpecification(
-                arguments: specification.arguments, environment: specification.environment)
-            let declaration = Declaration(
-                registration, launch: launch, identity: nil, startsWithSupervisor: false)
             $0.declarations = [declaration]
         }
         return (supervisor, actor)
@@ -35,7 +35,7 @@ import Testing
     @Test(.enabled(if: geteuid() == 0, "namespaces are made by root")) func whoTakesLongToEndHasCrashed()
         throws
     {
-        let (supervisor, actor) = try supervisor { try Actor(name, socketPath: $0) }
+        let (supervisor, actor) = try stage()
         let namespace = try Child(
             "/usr/bin/unshare", ["--pid", "--fork", "--", actor.program],
             environment: actor.specification.environment)
@@ -43,7 +43,8 @@ import Testing
         try first.command("hello \(name) voip socket=\(supervisor.socketPath)")
         let peer = try first.park("registration")
         defer { close(peer) }
-        let pid = try pid_t(#require(supervisor.show(name)).processID)
+        let info = try #require(try supervisor.show(name))
+        let pid = pid_t(info.processID)
 
         let other = try Child("/usr/bin/nsenter", "--pid=/proc/\(pid)/ns/pid", "/bin/cat")
         #expect(try other.answers())
@@ -67,7 +68,7 @@ import Testing
 
     /// The first thread is on its way to its end for as long as the others live.
     @Test func whoGoesOnWithoutItsFirstThreadIsAClientNoMore() throws {
-        let (supervisor, actor) = try supervisor { try Actor(name, socketPath: $0) }
+        let (supervisor, actor) = try stage()
         let process = try Child(actor.program, [], environment: actor.specification.environment)
         let first = try actor.appears()
         try first.command("hello \(name) voip socket=\(supervisor.socketPath)")
