@@ -7,7 +7,8 @@ struct SVG {
     private static let width = 800.0
     private static let height = 340.0
     private static let left = 68.0
-    private static let right = 20.0
+    /// Half of the longest label of the last line, "99.999 %", with room beside it.
+    private static let right = 36.0
     private static let top = 34.0
     private static let bottom = 46.0
 
