@@ -86,7 +86,7 @@ import Testing
         #expect(early == [0] && turn.sorted() == [0, 1])
     }
 
-    /// However large the crowd, there is a turn.
+    /// However large the crowd, there is a turn: when so many are known, or so much time is over.
     @Test func aCrowdWithoutEndDoesNotKeepTheTurnAway() throws {
         let streams = [try Stream(), try Stream()]
         try loop.watchUrgently(streams)
@@ -102,7 +102,7 @@ import Testing
             batch = $0.count
             loop.stop()
         }
-        #expect(batch == 1_024)
+        #expect((1...1_024).contains(batch))
     }
 
     @Test func anEdgeIsReportedOnceAndWhenThereIsMore() throws {
