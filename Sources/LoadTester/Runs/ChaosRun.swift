@@ -13,10 +13,19 @@ final class ChaosRun {
         var sockets: Int
         var kills: Int
         var seed: UInt64
+        /// How long a lone call may be unread while nothing happens to the worker. No keep-alive saves it, so that
+        /// this is longer than whatever a busy machine takes, a relaunch included.
+        var patience: Duration = .seconds(10)
+        /// For a test: so many sockets of each client that does not come back are not handed over, so that nobody
+        /// watches them.
+        var keptBack = 0
     }
 
-    /// How long something may take before it counts as lost.
+    /// How long anything else may take before the run is given up.
     private static let patience: Duration = .seconds(20)
+    /// Sleepers are called again after a rest of at most this: some are asleep by then, some are about to be. The
+    /// linger of the supervisor is a fifth of it.
+    private static let longestRest: Int64 = 100_000_000
 
     private let settings: Settings
     private let bench: Workbench
@@ -25,6 +34,7 @@ final class ChaosRun {
     private let supervisor: PrivateSupervisor
     private var random: SplitMix64
     private var results: ChaosResults
+    private var calls: LoneCalls
 
     init(settings: Settings, bench: Workbench) throws {
         self.settings = settings
@@ -33,6 +43,7 @@ final class ChaosRun {
         results = ChaosResults(settings: settings)
         area = try ChaosArea(
             clients: settings.clients, socketsPerClient: settings.sockets / settings.clients)
+        calls = LoneCalls(area)
         callers = try ChaosCallers(
             settings.transport, sockets: settings.clients * area.socketsPerClient, directory: bench.directory)
         supervisor = try PrivateSupervisor(
@@ -53,7 +64,8 @@ final class ChaosRun {
         _ = try bench.start(
             .chaos,
             ChaosNest.arguments(
-                area, callers, supervisorSocket: supervisor.socketPath, lifelinePath: bench.lifelinePath),
+                area, callers, supervisorSocket: supervisor.socketPath, lifelinePath: bench.lifelinePath,
+                keptBack: settings.keptBack),
             descriptors: [area.descriptor.rawValue, pipe.reading.rawValue])
         try until("all clients to be there", atMost: .seconds(120)) { isEverybodyThere }
         while results.kills < settings.kills { try act() }
@@ -66,6 +78,7 @@ final class ChaosRun {
 
     private func act() throws {
         try speakFor(nanoseconds: Int64.random(in: 0..<600_000_000, using: &random))
+        try awaitCalls { try speakFor(nanoseconds: 500_000) }
         switch Int.random(in: 0..<20, using: &random) {
         case 0: try stopWorker()
         case 1: try upgrade()
@@ -129,6 +142,7 @@ final class ChaosRun {
         let process = OwnedDescriptor(adopting: descriptor)
         area[client, .pid] = 0
         callers.letGo(client, area)
+        calls.forget(client)
         kill(pid, SIGKILL)
         results.crashes += 1
         var ending = pollfd(fd: process.rawValue, events: Int16(POLLIN), revents: 0)
@@ -153,7 +167,7 @@ final class ChaosRun {
     private func speakFor(nanoseconds: Int64) throws {
         let end = monotonicNow() + nanoseconds
         repeat {
-            for _ in 0..<4 { callers.speak(anySocket, Int.random(in: 1...1_500, using: &random)) }
+            for _ in 0..<4 { speak(anySocket, Int.random(in: 1...1_500, using: &random)) }
             callers.look(anySocket)
             try callers.takeIn(area)
             try pause(nanoseconds: 200_000)
@@ -162,6 +176,27 @@ final class ChaosRun {
 
     private var anySocket: Int {
         Int.random(in: 0..<settings.clients * area.socketsPerClient, using: &random)
+    }
+
+    private func speak(_ socket: Int, _ length: Int) {
+        let client = socket / area.socketsPerClient
+        guard ChaosArea.isLone(client) else { return callers.speak(socket, length) }
+        let now = monotonicNow()
+        let rest = Int64.random(in: 0..<Self.longestRest, using: &random)
+        guard calls.isFree(client, callers, area, at: now, rest: rest) else { return }
+        calls.call(socket, length, callers, at: now)
+    }
+
+    /// All lone calls until now must have been read before anything else happens to the worker: the next one would
+    /// make up for what this one forgot. There are others under way when that happens.
+    private func awaitCalls(_ meanwhile: () throws -> Void) throws {
+        let start = monotonicNow()
+        let deadline = start + settings.patience.wholeNanoseconds
+        while calls.isAnyUnread(from: start, callers, area), monotonicNow() < deadline {
+            try bench.requireAllRunning()
+            try meanwhile()
+        }
+        calls.giveUp(from: start, callers, area)
     }
 
     /// Goes on speaking until something is so.
@@ -186,20 +221,44 @@ final class ChaosRun {
 
     // MARK: The end
 
+    /// Each lone client is called on each of its sockets, one after the other, when it is asleep or has no process.
+    private func callEach() throws {
+        let tree = try settings.suspension.tree()
+        for place in 0..<area.socketsPerClient {
+            for client in 0..<settings.clients where ChaosArea.isLone(client) && !calls.hasLostAny(client) {
+                let deadline = monotonicNow() + Self.longestRest * 20
+                while !isAsleep(client, tree), monotonicNow() < deadline {
+                    try pause(nanoseconds: 1_000_000)
+                }
+                calls.call(client * area.socketsPerClient + place, 1, callers, at: monotonicNow())
+            }
+            try awaitCalls { try pause(nanoseconds: 1_000_000) }
+        }
+    }
+
+    private func isAsleep(_ client: Int, _ tree: CgroupTree?) -> Bool {
+        let pid = pid_t(area[client, .pid])
+        // One that has ended may be a zombie until somebody asks.
+        guard pid > 0, let state = ProcFS.state(pid), state != "Z" else { return true }
+        return StoppedProcess(pid, settings.suspension, tree).isStopped
+    }
+
     /// Everybody is called once more, and must have heard everything.
     private func settle() throws {
         try until("all clients to be back", atMost: .seconds(60)) { isEverybodyThere || callers.lost > 0 }
+        try awaitCalls { try pause(nanoseconds: 1_000_000) }
+        try callEach()
         let sockets = 0..<settings.clients * area.socketsPerClient
         for socket in sockets {
             callers.look(socket)
             callers.speak(socket, 1)
         }
-        let deadline = monotonicNow() + Self.patience.wholeNanoseconds
+        let deadline = monotonicNow() + settings.patience.wholeNanoseconds
         while monotonicNow() < deadline, sockets.contains(where: hasUnheard) {
             try pause(nanoseconds: 5_000_000)
         }
-        let unheard = sockets.filter(hasUnheard)
-        results.wakesLost = Set(unheard.map { $0 / area.socketsPerClient }).count
+        results.loneCalls = calls.count
+        results.wakesLost = calls.lost + sockets.count { hasUnheard($0) && !calls.hasLost($0) }
         results.wrongBytes = Int(callers.wrongBytes(area))
         results.bytes = callers.bytes
         results.connectionsLost =

@@ -73,6 +73,10 @@ final class ChaosArea {
     /// Clients that have sockets that survive them, and come back to them: every other.
     static func comesBack(_ client: Int) -> Bool { client % 2 == 1 }
 
+    /// Clients that nothing wakes but what is said to them, on one socket at a time: see `LoneCalls`. Two of four, of
+    /// which one comes back.
+    static func isLone(_ client: Int) -> Bool { client % 4 < 2 }
+
     /// The byte at this place of a stream: each stream has its own, and none repeats soon.
     static func byte(_ socket: Int, _ life: UInt64, _ offset: UInt64) -> UInt8 {
         let mixed = (offset &+ UInt64(socket) &* 0x9E37_79B9 &+ life &* 0x85EB_CA6B) &* 0xC2B2_AE3D_27D4_EB4F

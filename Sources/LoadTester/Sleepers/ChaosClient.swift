@@ -19,9 +19,12 @@ final class ChaosClient {
         var bytes = [UInt8](repeating: 0, count: 65_536)
     }
 
-    /// - Parameter isHeir: the sockets are those of the client's last process, parked already.
+    /// - Parameters:
+    ///   - isHeir: the sockets are those of the client's last process, parked already.
+    ///   - keptBack: so many of the first sockets are not handed over, as if the supervisor forgot to watch them.
     init(
-        _ index: Int, _ sockets: [CInt], _ area: ChaosArea, supervisorSocket: String, isHeir: Bool = false
+        _ index: Int, _ sockets: [CInt], _ area: ChaosArea, supervisorSocket: String, isHeir: Bool = false,
+        keptBack: Int = 0
     ) throws {
         self.index = index
         self.sockets = sockets
@@ -58,23 +61,30 @@ final class ChaosClient {
         client = try Client(configuration, handlers: handlers)
         if !isHeir {
             let survives = ChaosArea.comesBack(index)
-            let offers = sockets.enumerated().map {
+            let offers = sockets.enumerated().dropFirst(keptBack).map {
                 Client.SocketToPark($1, as: .voip, name: "\(first + $0)", survives: survives)
             }
             for result in try client.handOver(offers) { _ = try result.get() }
         }
+        if !ChaosArea.isLone(index) { try keepAlive() }
+        area[index, .pid] = UInt64(getpid())
+        if isHeir { area[index, .returns] += 1 } else { try client.enterBackground() }
+    }
+
+    /// Sets a timeout of its own, and notes the runs of the handler.
+    private func keepAlive() throws {
         var random = SplitMix64(seed: UInt64(index))
         let timeout = Int64.random(in: 3_000...9_000, using: &random)
         area[index, .timeout] = UInt64(timeout) * 1_000_000
         area[index, .ranAt] = UInt64(monotonicNow())
+        let index = index
+        nonisolated(unsafe) let shared = area
         try client.setKeepAliveTimeout(.milliseconds(timeout)) {
             let now = UInt64(monotonicNow())
             shared[index, .keepAliveRuns] += 1
             if now - shared[index, .ranAt] > shared[index, .timeout] { shared[index, .keepAliveLate] += 1 }
             shared[index, .ranAt] = now
         }
-        area[index, .pid] = UInt64(getpid())
-        if isHeir { area[index, .returns] += 1 } else { try client.enterBackground() }
     }
 
     /// Serves until something ends that should not.

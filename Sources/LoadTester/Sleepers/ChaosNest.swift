@@ -14,23 +14,27 @@ struct ChaosNest {
     private let transport: Transport
     private let place: String
     private let supervisorSocket: String
+    /// So many sockets of each client are not handed over, where clients are told so for a test.
+    private let keptBack: Int
     private let area: ChaosArea
     /// Where those who come back find the area, and what they end with.
     private let areaPath: String
     private let lifelinePath: String
 
     static func arguments(
-        _ area: ChaosArea, _ callers: ChaosCallers, supervisorSocket: String, lifelinePath: String
+        _ area: ChaosArea, _ callers: ChaosCallers, supervisorSocket: String, lifelinePath: String,
+        keptBack: Int
     ) -> [String] {
         [
             "\(area.clients)", "\(area.socketsPerClient)", callers.transport.rawValue, callers.place,
             supervisorSocket, "/proc/\(getpid())/fd/\(area.descriptor.rawValue)", lifelinePath,
+            "\(keptBack)",
         ]
     }
 
     init(_ arguments: [String]) throws(LoadError) {
-        guard arguments.count == 7, let clients = Int(arguments[0]), let each = Int(arguments[1]),
-            let transport = Transport(rawValue: arguments[2])
+        guard arguments.count == 8, let clients = Int(arguments[0]), let each = Int(arguments[1]),
+            let transport = Transport(rawValue: arguments[2]), let keptBack = Int(arguments[7])
         else { throw .missing("arguments") }
         self.clients = clients
         socketsPerClient = each
@@ -39,6 +43,7 @@ struct ChaosNest {
         supervisorSocket = arguments[4]
         areaPath = arguments[5]
         lifelinePath = arguments[6]
+        self.keptBack = keptBack
         area = try ChaosArea(clients: clients, socketsPerClient: each, inherited: 3)
     }
 
@@ -81,7 +86,11 @@ struct ChaosNest {
                 sockets.append(try transport.connect(to: place, as: socket))
             }
             if ChaosArea.comesBack(index) { try tellHowToComeBack(index) }
-            try ChaosClient(index, sockets, area, supervisorSocket: supervisorSocket).run()
+            try ChaosClient(
+                index, sockets, area, supervisorSocket: supervisorSocket,
+                // Who comes back has to find them all.
+                keptBack: ChaosArea.comesBack(index) ? 0 : keptBack
+            ).run()
         } catch {
             complain("client \(index): \(error)")
         }
