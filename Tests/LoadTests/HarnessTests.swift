@@ -154,8 +154,8 @@ struct HarnessTests {
             #expect(try count() == 1)
             try FileManager.default.createDirectory(
                 atPath: "\(directory)/nightbell-load-foreign", withIntermediateDirectories: true)
-            // The other has no lock, so nobody knows whose it is. (What another test starts at this moment has the
-            // lock until it executes its program.)
+            // The other is nobody's of ours. (What another test starts at this moment has the lock until it executes
+            // its program.)
             try wait(for: "the first to be removed", atMost: .seconds(20)) {
                 Leftovers.removeDirectories(in: directory)
                 return try FileManager.default.contentsOfDirectory(atPath: directory) == [
@@ -163,6 +163,36 @@ struct HarnessTests {
                 ]
             }
         }
+    }
+
+    @Test("A directory without a lock is removed once it is old")
+    func leftoversWithoutLock() throws {
+        try inDirectory {
+            let old = Date(timeIntervalSinceNow: -Double(2 * Leftovers.oldAge))
+            for name in ["nightbell-load-aaaaaa", "nightbell-load-bbbbbb"] {
+                try FileManager.default.createDirectory(
+                    atPath: "\(directory)/\(name)/supervisor/state", withIntermediateDirectories: true)
+            }
+            try FileManager.default.setAttributes(
+                [.modificationDate: old], ofItemAtPath: "\(directory)/nightbell-load-aaaaaa")
+            Leftovers.removeDirectories(in: directory)
+            // The other may be one that is just being made.
+            #expect(
+                try FileManager.default.contentsOfDirectory(atPath: directory) == ["nightbell-load-bbbbbb"])
+        }
+    }
+
+    @Test(
+        "Cgroups of a run that was killed are removed by the next, whatever it is",
+        .enabled(if: geteuid() == 0))
+    func leftoverCgroups() throws {
+        let own = try #require(CgroupTree.required().directory(of: getpid()))
+        // No process was started in the first moment of the machine.
+        let left = "\(own)/nightbell-load-\(getpid())-0"
+        try FileManager.default.createDirectory(
+            atPath: "\(left)/floor-1", withIntermediateDirectories: true)
+        _ = try Workbench.forTests()
+        #expect(access(left, F_OK) != 0)
     }
 
     @Test("Who has died is not called, and not waited for")

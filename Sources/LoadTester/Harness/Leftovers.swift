@@ -39,14 +39,47 @@ enum Leftovers {
             let path = "\(parent)/\(name)"
             var status = stat()
             guard lstat(path, &status) == 0, status.st_uid == geteuid(), status.st_mode & S_IFMT == S_IFDIR,
-                let lock = openLock(path, 0), flock(lock.rawValue, LOCK_EX | LOCK_NB) == 0
+                name.utf8.count == prefix.utf8.count + 6
             else { continue }
-            removeSupervisorCgroups(of: path)
-            remove(path)
+            if let lock = openLock(path, 0) {
+                guard flock(lock.rawValue, LOCK_EX | LOCK_NB) == 0 else { continue }
+                removeWithCgroups(path)
+            } else if !hasLock(path), time(nil) - status.st_mtim.tv_sec > oldAge {
+                // A run makes the lock at once, and at its end the lock is the last that it removes.
+                removeWithCgroups(path)
+            }
+        }
+    }
+
+    /// The seconds after which a directory is not one that is just being made.
+    static let oldAge = 60
+
+    private static func removeWithCgroups(_ path: String) {
+        removeSupervisorCgroups(of: path)
+        removeDirectory(path)
+    }
+
+    /// Removes the directory of a run. The lock goes last: should anything be left, the next run finds it.
+    static func removeDirectory(_ path: String) {
+        // Somebody who is at his end may still have written something.
+        for _ in 0..<5 {
+            for name in (try? SmallFile.names(in: path)) ?? [] where name != "lock" {
+                if unlink("\(path)/\(name)") != 0 { remove("\(path)/\(name)") }
+            }
+            let left = (try? SmallFile.names(in: path)) ?? []
+            guard left.contains(where: { $0 != "lock" }) else {
+                unlink(lockPath(path))
+                rmdir(path)
+                return
+            }
         }
     }
 
     private static func lockPath(_ directory: String) -> String { "\(directory)/lock" }
+
+    private static func hasLock(_ directory: String) -> Bool {
+        access(lockPath(directory), F_OK) == 0 || errno != ENOENT
+    }
 
     private static func openLock(_ directory: String, _ flags: CInt) -> OwnedDescriptor? {
         try? OwnedDescriptor(opening: lockPath(directory), O_RDWR | O_NOFOLLOW | flags, mode: 0o600)

@@ -27,6 +27,8 @@ final class Workbench {
         let asked = getenv("TMPDIR").map { String(cString: $0) } ?? ""
         let parent = asked.isEmpty ? "/tmp" : asked
         Leftovers.removeDirectories(in: parent)
+        // Whatever this run is: it may be the only one for long.
+        if let cgroup = CgroupTree()?.directory(of: getpid()) { Leftovers.removeCgroups(in: cgroup) }
         own = try Leftovers.makeDirectory(in: parent)
         let lifeline = try Pipe()
         lifelinePath = "/proc/\(getpid())/fd/\(lifeline.reading.rawValue)"
@@ -39,7 +41,7 @@ final class Workbench {
         lifeline = nil
         Leftovers.removeSupervisorCgroups(of: directory)
         if let floorCgroup { Leftovers.removeCgroup(floorCgroup) }
-        Leftovers.remove(directory)
+        Leftovers.removeDirectory(directory)
     }
 
     /// Ends all children.
@@ -51,7 +53,6 @@ final class Workbench {
     /// Where the floor's sleepers have their cgroups; goes when the run does.
     func cgroup(in tree: CgroupTree) throws(LoadError) -> String {
         guard let own = tree.directory(of: getpid()) else { throw .missing("our own cgroup") }
-        Leftovers.removeCgroups(in: own)
         let directory = "\(own)/\(Leftovers.cgroupName)"
         guard mkdir(directory, 0o755) == 0 || errno == EEXIST else {
             throw LoadError(failed: "mkdir \(directory)")
