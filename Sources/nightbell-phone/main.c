@@ -1,12 +1,16 @@
 // The load tester's phone: see CPhone.h.
 //
-//   nightbell-phone PORT INDEX    a phone; PHONE_HELLO in its environment, in hexadecimal digits, is what it says first
+//   nightbell-phone PORT INDEX    a phone; PHONE_HELLO in its environment, in hexadecimal digits, is what it says first;
+//                                 it ends with PHONE_PARENT, if that is there
 //   nightbell-phone floor         answers the call in descriptor 3, and ends
 #include "CPhone.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 int main(int count, char **arguments) {
     // Before anything else: this is what is measured.
@@ -15,6 +19,12 @@ int main(int count, char **arguments) {
         if (count == 2) return error == 0 ? 0 : 1;
     }
     if (count != 3) return 64;
+    const char *parent = getenv("PHONE_PARENT");
+    if (parent) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        // It may have ended before that.
+        if (getppid() != atoi(parent)) return 1;
+    }
     const char *digits = getenv("PHONE_HELLO");
     static char hello[4096];
     unsigned length = 0;
@@ -25,6 +35,6 @@ int main(int count, char **arguments) {
     }
     int error = cphone_live(
         digits ? hello : NULL, length, (unsigned short)atoi(arguments[1]), strtoull(arguments[2], NULL, 10));
-    fprintf(stderr, "nightbell-phone %s: %d\n", arguments[2], error);
+    fprintf(stderr, "phone %s: %s (%d)\n", arguments[2], error > 0 ? strerror(error) : "refused", error);
     return 1;
 }

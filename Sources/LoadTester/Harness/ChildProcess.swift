@@ -7,13 +7,17 @@ import Glibc
 final class ChildProcess {
     let name: String
     let id: pid_t
-    private var exitStatus: CInt?
+    /// As a shell has it: the exit status, or 128 and the number of the signal; nil until its end was noticed.
+    private(set) var exitStatus: CInt?
 
     /// Starts a program. `descriptors` become its descriptors 3, 4, …; its output goes to `log`.
     ///
-    /// - Parameter guardian: the load tester, for a program that does not see to it itself that it ends with us.
+    /// - Parameters:
+    ///   - guardian: the load tester, for a program that does not see to it itself that it ends with us.
+    ///   - environment: beside what every child gets of ours.
     init(
-        _ name: String, _ arguments: [String], descriptors: [CInt] = [], log: String, guardian: String? = nil
+        _ name: String, _ arguments: [String], descriptors: [CInt] = [], log: String, guardian: String? = nil,
+        environment: [String: String] = [:]
     ) throws(LoadError) {
         self.name = name
         var actions = posix_spawn_file_actions_t()
@@ -53,6 +57,7 @@ final class ChildProcess {
         for name in ["PATH", "HOME", "LANG", "LD_LIBRARY_PATH"] {
             if let value = getenv(name) { variables.append(strdup("\(name)=\(String(cString: value))")) }
         }
+        for (name, value) in environment { variables.append(strdup("\(name)=\(value)")) }
         var variablePointers = variables + [nil]
         defer { for pointer in pointers + variablePointers { free(pointer) } }
         var id: pid_t = 0
@@ -74,7 +79,6 @@ final class ChildProcess {
         guard exitStatus == nil else { return false }
         var status: CInt = 0
         guard waitpid(id, &status, WNOHANG) == id else { return true }
-        // As a shell has it: the exit status, or 128 and the number of the signal.
         exitStatus = status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + (status & 0x7F)
         return false
     }

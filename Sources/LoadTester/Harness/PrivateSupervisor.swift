@@ -43,6 +43,10 @@ final class PrivateSupervisor {
                 "\(bench.directory)/\(name)", "--suspend", settings.suspension.rawValue,
             ] + (keys + settings.extra).flatMap { ["--set", $0] })
         try wait(for: "the supervisor", atMost: .seconds(10), firstPause: 2_000_000) {
+            guard process.isRunning || settings.suspension != .cgroup || process.exitStatus != EX_NOPERM
+            else {
+                throw LoadError.supervisor("\(bench.end(of: process)); --suspend signal needs no cgroups")
+            }
             try bench.requireAllRunning()
             guard let status = try? self.status() else { return false }
             worker = status.processID

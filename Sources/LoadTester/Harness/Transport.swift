@@ -52,7 +52,9 @@ package enum Transport: String, CaseIterable, Sendable {
             let result = try withAddress(place) { Glibc.connect(rawValue, $0, $1) }
             if result == 0 { break }
             // A queue that is full for the moment.
-            guard errno == EAGAIN || errno == EINTR else { throw LoadError(failed: "connect to the callers") }
+            guard errno == EAGAIN || errno == EINTR else {
+                throw LoadError(failed: "connect to the callers at \(place)")
+            }
             try pause(nanoseconds: 1_000_000)
         }
         var greeting = UInt64(index)

@@ -91,13 +91,23 @@ final class Workbench {
 
     func requireAllRunning() throws(LoadError) {
         for child in children {
-            do throws(LoadError) {
-                try child.requireRunning()
-            } catch {
-                let last = lastLines(of: child.name)
-                throw .supervisor(last.isEmpty ? "\(error)" : "\(error): \(last)")
-            }
+            guard child.isRunning else { throw end(of: child) }
         }
+    }
+
+    /// What is to be told of a child that has ended by itself, with the last that it said.
+    func end(of child: ChildProcess) -> LoadError {
+        var text = "\(LoadError.childEnded(child.name, status: child.exitStatus ?? 0))"
+        let last = lastLines(of: child.name)
+        if !last.isEmpty { text += ": \(last)" }
+        // Then it may have found no place for its last words either.
+        if isDirectoryFull { text += ": no space is left in \(directory); TMPDIR may name another place" }
+        return .supervisor(text)
+    }
+
+    private var isDirectoryFull: Bool {
+        var figures = statvfs()
+        return statvfs(directory, &figures) == 0 && figures.f_bavail == 0 && figures.f_blocks > 0
     }
 
     /// What a child complained of.

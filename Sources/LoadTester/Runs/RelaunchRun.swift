@@ -87,14 +87,14 @@ struct RelaunchRun {
             let part = start..<min(start + 16, range.upperBound)
             let phones = try part.map { try startPhone($0, supervisor, line) }
             try waitUntilRegistered(part.upperBound, line)
-            for phone in phones { try waitUntilEnded(phone) }
+            for phone in phones { try Self.waitUntilEnded(phone, bench) }
         }
         try waitUntilDormant(range.upperBound, supervisor)
     }
 
     private func startPhone(
         _ index: Int, _ supervisor: PrivateSupervisor, _ line: Callers
-    ) throws -> pid_t {
+    ) throws -> ChildProcess {
         let command = ["\(bench.programs)/nightbell-phone", line.places[index], "\(index)"]
         let hello = WireClientMessage.with {
             $0.request = 1
@@ -119,14 +119,12 @@ struct RelaunchRun {
         let digits = "0123456789abcdef".map { String($0) }
         let bytes: [UInt8] = try hello.serializedBytes()
         let text = bytes.map { digits[Int($0 >> 4)] + digits[Int($0 & 15)] }.joined()
-        var arguments = command.map { strdup($0) } + [nil]
-        let variables: [String] = ["PHONE_HELLO=\(text)", "NIGHTBELL_SOCKET=\(supervisor.socketPath)"]
-        var environment = variables.map { strdup($0) } + [nil]
-        defer { for text in arguments + environment { free(text) } }
-        var process: pid_t = 0
-        let code = posix_spawn(&process, command[0], nil, nil, &arguments, &environment)
-        guard code == 0 else { throw LoadError("start \(command[0])", code: code) }
-        return process
+        return try ChildProcess(
+            "nightbell-phone", command, log: "\(bench.directory)/nightbell-phone.log",
+            environment: [
+                "PHONE_HELLO": text, "PHONE_PARENT": "\(getpid())",
+                "NIGHTBELL_SOCKET": supervisor.socketPath,
+            ])
     }
 
     private func waitUntilRegistered(_ count: Int, _ line: Callers) throws {
@@ -138,13 +136,14 @@ struct RelaunchRun {
     }
 
     /// By the supervisor, as it has asked for.
-    private func waitUntilEnded(_ phone: pid_t) throws(LoadError) {
-        var status: CInt = 0
-        while waitpid(phone, &status, 0) != phone {
-            guard errno == EINTR else { throw LoadError(failed: "waitpid") }
-            try pause(nanoseconds: 0)
+    static func waitUntilEnded(
+        _ phone: ChildProcess, _ bench: Workbench, atMost limit: Duration = .seconds(30)
+    ) throws {
+        try wait(for: "phones to be ended", atMost: limit) {
+            try bench.requireAllRunning()
+            return !phone.isRunning
         }
-        guard status & 0x7F == SIGKILL else { throw .childEnded("a phone", status: status) }
+        guard phone.exitStatus == 128 + SIGKILL else { throw bench.end(of: phone) }
     }
 
     private func waitUntilDormant(_ count: Int, _ supervisor: PrivateSupervisor) throws {

@@ -1,0 +1,127 @@
+import Foundation
+import Testing
+
+@testable import LoadTester
+
+/// The phones of a relaunch run, which the supervisor has to end, and what is told when a run cannot go on.
+@Suite("Phones and failures of a run", .timeLimit(.minutes(10)))
+struct RelaunchTests {
+    private let directory = FileManager.default.temporaryDirectory.appendingPathComponent(
+        "load-phones-\(UUID().uuidString)"
+    ).path
+
+    private func inDirectory(_ body: () throws -> Void) throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        try body()
+    }
+
+    private func message(_ body: () throws -> Void) -> String {
+        do { try body() } catch { return "\(error)" }
+        return ""
+    }
+
+    private func phone(_ script: String, _ bench: Workbench) throws -> ChildProcess {
+        try ChildProcess(
+            "nightbell-phone", ["/bin/sh", "-c", script], log: "\(bench.directory)/nightbell-phone.log",
+            environment: ["WORD": "a word"])
+    }
+
+    @Test("A phone that nobody ends is not waited for without end")
+    func neverEnded() throws {
+        let bench = try Workbench.forTests()
+        let phone = try phone("exec sleep 1000", bench)
+        let said = message { try RelaunchRun.waitUntilEnded(phone, bench, atMost: .milliseconds(100)) }
+        #expect(said.contains("gave up waiting for phones to be ended"))
+    }
+
+    @Test("A phone that ends by itself is told with its last words; one that is killed has done its work")
+    func endedByItself() throws {
+        let bench = try Workbench.forTests()
+        let failing = try phone("echo $WORD >&2; exit 3", bench)
+        let said = message { try RelaunchRun.waitUntilEnded(failing, bench, atMost: .seconds(20)) }
+        #expect(said.contains("status 3") && said.contains("a word"))
+        let killed = try phone("kill -9 $$", bench)
+        try RelaunchRun.waitUntilEnded(killed, bench, atMost: .seconds(20))
+    }
+
+    @Test("A phone ends with whoever started it")
+    func deathOfTheParent() throws {
+        try inDirectory {
+            let bench = try Workbench.forTests()
+            // It says its hello to somebody who never answers.
+            let supervisor = socket(AF_UNIX, CInt(SOCK_SEQPACKET.rawValue), 0)
+            defer { close(supervisor) }
+            var address = sockaddr_un()
+            address.sun_family = sa_family_t(AF_UNIX)
+            let path = "\(directory)/s"
+            withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+            let bound = withUnsafeBytes(of: &address) {
+                bind(supervisor, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), socklen_t($0.count))
+            }
+            try #require(bound == 0 && listen(supervisor, 1) == 0)
+            let parent = try ChildProcess(
+                "sh",
+                [
+                    "/bin/sh", "-c",
+                    "PHONE_PARENT=$$ \(bench.programs)/nightbell-phone 1 0 & echo $! > \(directory)/pid; wait",
+                ],
+                log: "\(directory)/log", environment: ["NIGHTBELL_SOCKET": path])
+            var connected = pollfd(fd: supervisor, events: Int16(POLLIN), revents: 0)
+            #expect(poll(&connected, 1, 20_000) == 1)
+            let text = try String(contentsOfFile: "\(directory)/pid", encoding: .utf8)
+            let pid = try #require(pid_t(text.trimmingCharacters(in: .whitespacesAndNewlines)))
+            defer { kill(pid, SIGKILL) }
+            #expect(kill(pid, 0) == 0)
+            kill(parent.id, SIGKILL)
+            try wait(for: "the phone to end", atMost: .seconds(20)) {
+                let status = (try? String(contentsOfFile: "/proc/\(pid)/stat", encoding: .utf8)) ?? ""
+                return status.isEmpty || status.contains(") Z ")
+            }
+        }
+    }
+
+    @Test("A supervisor that may not make cgroups is told with what needs none")
+    func noCgroups() throws {
+        try inDirectory {
+            let real = try Workbench.forTests()
+            try FileManager.default.createSymbolicLink(
+                atPath: "\(directory)/nightbell-load", withDestinationPath: real.loadTester)
+            #expect(
+                FileManager.default.createFile(
+                    atPath: "\(directory)/nightbelld", contents: Data("#!/bin/sh\necho no; exit 77\n".utf8),
+                    attributes: [.posixPermissions: 0o755]))
+            for method in SuspensionMethod.allCases {
+                let bench = try Workbench(programs: directory, progress: Progress(quiet: true))
+                let said = message { _ = try PrivateSupervisor(bench, .init(suspension: method)) }
+                #expect(said.contains("status 77: no"))
+                #expect(said.contains("--suspend signal") == (method == .cgroup))
+            }
+        }
+    }
+
+    @Test("Who cannot be reached is named")
+    func unreachable() {
+        let said = message { _ = try Transport.unix.connect(to: "/nowhere/callers", as: 0) }
+        #expect(said.contains("/nowhere/callers"))
+    }
+
+    @Test("Where there is no space left, that is told", .enabled(if: geteuid() == 0))
+    func full() throws {
+        try inDirectory {
+            let real = try Workbench.forTests()
+            let child = try ChildProcess(
+                "sh",
+                [
+                    "/usr/bin/unshare", "-m", "/bin/sh", "-c",
+                    "mount -t tmpfs -o size=64k none $TMPDIR && { cat /dev/zero > $TMPDIR/zeroes; "
+                        + "\(real.loadTester) relaunch --quiet --clients 2 --first-clients 1; }",
+                ],
+                log: "\(directory).log", environment: ["TMPDIR": directory])
+            defer { unlink("\(directory).log") }
+            try wait(for: "the run to end", atMost: .seconds(60)) { !child.isRunning }
+            let said = try String(contentsOfFile: "\(directory).log", encoding: .utf8)
+            #expect(said.contains("no space is left in \(directory)"))
+        }
+    }
+}
