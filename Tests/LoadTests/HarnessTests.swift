@@ -91,6 +91,23 @@ struct HarnessTests {
         }
     }
 
+    @Test("Who has to be killed takes its children along, also one that stands still")
+    func endingChildren() throws {
+        try inDirectory {
+            let child = try ChildProcess(
+                "sh",
+                [
+                    "/bin/sh", "-c",
+                    "trap '' TERM HUP; sleep 1000 & kill -STOP $!; echo $! > \(directory)/pid; wait",
+                ], log: "\(directory)/log")
+            try wait(for: "the grandchild", atMost: .seconds(20)) { text("pid").hasSuffix("\n") }
+            let pid = try #require(pid_t(text("pid").dropLast()))
+            defer { kill(pid, SIGKILL) }
+            child.end()
+            #expect(ProcFS.state(pid).map { $0 == "Z" } ?? true)
+        }
+    }
+
     @Test("No connection is inherited by programs that are started")
     func closeOnExec() throws {
         for transport in Transport.allCases {

@@ -100,9 +100,36 @@ final class ChildProcess {
         var left = processes
         for (signal, wait) in times {
             left.removeAll { !$0.isRunning }
+            // Nobody would ask those of one that is killed, such as a worker that stands still: it would write once
+            // more where nobody looks after it.
+            let orphans = signal == SIGKILL ? left.flatMap { Orphan.children(of: $0.id) } : []
             for process in left { kill(process.id, signal) }
             let deadline = monotonicNow() + wait
             while left.contains(where: \.isRunning), monotonicNow() < deadline { usleep(2_000) }
+            for orphan in orphans { orphan.kill() }
+            while orphans.contains(where: \.isRunning), monotonicNow() < deadline { usleep(2_000) }
         }
+    }
+
+    /// A child of a child.
+    private final class Orphan {
+        private let process: ProcessHandle
+
+        private init(_ process: consuming ProcessHandle) { self.process = process }
+
+        static func children(of parent: pid_t) -> [Orphan] {
+            ((try? SmallFile.names(in: "/proc")) ?? []).compactMap { name in
+                guard let pid = pid_t(name), ProcFS.statistics(pid)?.parent == parent,
+                    let process = try? ProcessHandle(opening: pid),
+                    // Not another that has its number since.
+                    ProcFS.statistics(pid)?.parent == parent
+                else { return nil }
+                return Orphan(process)
+            }
+        }
+
+        func kill() { try? process.signal(SIGKILL) }
+
+        var isRunning: Bool { !process.hasExited }
     }
 }
