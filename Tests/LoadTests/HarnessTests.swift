@@ -206,8 +206,9 @@ struct HarnessTests {
         let own = try #require(CgroupTree.required().directory(of: getpid()))
         // No process was started in the first moment of the machine.
         let left = "\(own)/nightbell-load-\(getpid())-0"
-        try FileManager.default.createDirectory(
-            atPath: "\(left)/floor-1", withIntermediateDirectories: true)
+        #expect(mkdir(left, 0o755) == 0)
+        // A run of another test may remove the first before there is the second.
+        #expect(mkdir("\(left)/floor-1", 0o755) == 0 || errno == ENOENT)
         _ = try Workbench.forTests()
         #expect(access(left, F_OK) != 0)
     }

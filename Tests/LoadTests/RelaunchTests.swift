@@ -66,11 +66,15 @@ struct RelaunchTests {
                     "/bin/sh", "-c",
                     "PHONE_PARENT=$$ \(bench.programs)/nightbell-phone 1 0 & echo $! > \(directory)/pid; wait",
                 ],
-                log: "\(directory)/log", environment: ["NIGHTBELL_SOCKET": path])
+                log: "\(directory)/log", environment: ["NIGHTBELL_SOCKET": path, "PHONE_HELLO": "00"])
             var connected = pollfd(fd: supervisor, events: Int16(POLLIN), revents: 0)
             #expect(poll(&connected, 1, 20_000) == 1)
-            let text = try String(contentsOfFile: "\(directory)/pid", encoding: .utf8)
-            let pid = try #require(pid_t(text.trimmingCharacters(in: .whitespacesAndNewlines)))
+            var text = ""
+            try wait(for: "its number", atMost: .seconds(20)) {
+                text = (try? String(contentsOfFile: "\(directory)/pid", encoding: .utf8)) ?? ""
+                return text.hasSuffix("\n")
+            }
+            let pid = try #require(pid_t(text.dropLast()))
             defer { kill(pid, SIGKILL) }
             #expect(kill(pid, 0) == 0)
             kill(parent.id, SIGKILL)
@@ -87,10 +91,14 @@ struct RelaunchTests {
             let real = try Workbench.forTests()
             try FileManager.default.createSymbolicLink(
                 atPath: "\(directory)/nightbell-load", withDestinationPath: real.loadTester)
-            #expect(
-                FileManager.default.createFile(
-                    atPath: "\(directory)/nightbelld", contents: Data("#!/bin/sh\necho no; exit 77\n".utf8),
-                    attributes: [.posixPermissions: 0o755]))
+            // Written by another process: what another test starts at this moment would have it open, and what is
+            // open for writing cannot be executed.
+            let path = "\(directory)/nightbelld"
+            let writer = try ChildProcess(
+                "sh",
+                ["/bin/sh", "-c", "printf '#!/bin/sh\necho no; exit 77\n' > \(path); chmod 755 \(path)"],
+                log: "\(directory)/log")
+            try wait(for: "the program", atMost: .seconds(20)) { !writer.isRunning }
             for method in SuspensionMethod.allCases {
                 let bench = try Workbench(programs: directory, progress: Progress(quiet: true))
                 let said = message { _ = try PrivateSupervisor(bench, .init(suspension: method)) }
