@@ -5,9 +5,10 @@ import Testing
 
 @Suite("Figures of load runs")
 struct StatisticsTests {
-    @Test("The median is the middle, and nothing of nothing")
+    @Test("The median is the middle, and none of nothing")
     func medians() {
-        #expect(median([]) == 0)
+        #expect(median([]).isNaN)
+        #expect(median([3, .nan, 4]).isNaN)
         #expect(median([3]) == 3)
         #expect(median([9, 1, 5]) == 5)
         #expect(median([4, 1, 3, 2]) == 2.5)
@@ -19,7 +20,9 @@ struct StatisticsTests {
         #expect(medianRatio(floor.map { $0 * 2 }, over: floor) == 2)
         // The median of ours over the median of the floor's would say otherwise here.
         #expect(medianRatio([10, 300, 20], over: [10, 100, 40]) == 1)
-        #expect(medianRatio([5], over: [0]) == 0)
+        // Without a floor there is nothing that a limit could be met with.
+        #expect(medianRatio([5], over: [0]).isNaN)
+        #expect(!Verdict("a", medianRatio([5, 5], over: [0, 5]), atMost: 9).isMet)
     }
 
     @Test("Percentiles are in microseconds and precise to three digits")
@@ -30,8 +33,8 @@ struct StatisticsTests {
         #expect(abs(latencies.percentile(50) - 5_000) < 10)
         #expect(abs(latencies.percentile(99.9) - 9_990) < 20)
         #expect(abs(latencies.maximum - 10_000) < 20)
-        #expect(Latencies().percentile(50) == 0)
-        #expect(Latencies().maximum == 0)
+        #expect(Latencies().percentile(50).isNaN)
+        #expect(Latencies().maximum.isNaN)
     }
 
     @Test("Percentiles of several rounds are medians; the far tail is that of all together")
@@ -46,6 +49,13 @@ struct StatisticsTests {
         #expect(abs(figures.p99 - 200) < 1)
         #expect(abs(figures.p999 - 900) < 2)
         #expect(abs(figures.max - 900) < 2)
+        // A round of which everything was lost has no figures, and if there is no other there are none.
+        #expect(abs(LatencyFigures(rounds: rounds + [Latencies(), Latencies()]).p50 - 200) < 1)
+        for rounds in [[], [Latencies()]] {
+            #expect(
+                LatencyFigures(rounds: rounds).json.text
+                    == #"{"p50":null,"p90":null,"p99":null,"p999":null,"max":null}"#)
+        }
     }
 
     @Test("The percentile curve rises and stays below one")
@@ -93,6 +103,11 @@ struct StatisticsTests {
         #expect(Verdict("a", 0.5, atLeast: 0.5).isMet)
         #expect(!Verdict("a", 0.4, atLeast: 0.5).isMet)
         #expect(Verdict("a", 2, atMost: 1).text == "a 2, target ≤ 1")
+        // No value looks as if it met what it misses.
+        let narrow = Verdict("a", 1.07034, atMost: 1.07)
+        #expect(narrow.text == "a 1.0703, target ≤ 1.07")
+        #expect(narrow.json.text.contains("\"value\":1.0703"))
+        #expect(Verdict("a", 59.999_999, atLeast: 60).text == "a 59.999999, target ≥ 60")
         // What was not measured has not met anything.
         for verdict in [Verdict("a", nil, atMost: 1), Verdict("a", .infinity, atLeast: 1)] {
             #expect(!verdict.isMet && verdict.outcome == "not measured")

@@ -18,12 +18,12 @@ package struct Latencies: Sendable {
         histogram.add(other.histogram)
     }
 
-    /// In microseconds; 0 if there are none.
+    /// In microseconds; not a number if there are none, which is told as missing.
     package func percentile(_ percentile: Double) -> Double {
-        count == 0 ? 0 : Double(histogram.valueAtPercentile(percentile)) / 1_000
+        count == 0 ? .nan : Double(histogram.valueAtPercentile(percentile)) / 1_000
     }
 
-    package var maximum: Double { count == 0 ? 0 : Double(histogram.max) / 1_000 }
+    package var maximum: Double { count == 0 ? .nan : Double(histogram.max) / 1_000 }
 
     /// The percentile curve: shares below one, and microseconds.
     package var curve: [(share: Double, microseconds: Double)] {
@@ -37,7 +37,8 @@ package struct Latencies: Sendable {
 }
 
 /// The figures that are told of a series of rounds: percentiles are medians of the rounds', the far tail is that
-/// of all rounds together, because a single round has too few samples for it.
+/// of all rounds together, because a single round has too few samples for it. A round of which everything was lost has
+/// none, which `lost` tells.
 package struct LatencyFigures: Sendable, Equatable {
     package var p50: Double
     package var p90: Double
@@ -48,6 +49,7 @@ package struct LatencyFigures: Sendable, Equatable {
     package init(rounds: [Latencies]) {
         var all = Latencies()
         for round in rounds { all.add(round) }
+        let rounds = rounds.filter { $0.count > 0 }
         p50 = median(rounds.map { $0.percentile(50) })
         p90 = median(rounds.map { $0.percentile(90) })
         p99 = median(rounds.map { $0.percentile(99) })
@@ -63,23 +65,24 @@ package struct LatencyFigures: Sendable, Equatable {
     }
 }
 
-/// The middle one, or the mean of the two in the middle; 0 of none.
+/// The middle one, or the mean of the two in the middle; not a number of none, or if one of them is not.
 package func median(_ values: [Double]) -> Double {
-    guard !values.isEmpty else { return 0 }
+    guard !values.isEmpty, !values.contains(where: \.isNaN) else { return .nan }
     let sorted = values.sorted()
     let middle = sorted.count / 2
     return sorted.count % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
 }
 
-/// The median of the rounds' own ratios: what disturbed a round disturbed both sides of it.
+/// The median of the rounds' own ratios: what disturbed a round disturbed both sides of it. Not a number if a round has
+/// none, because something in it was not measured.
 package func medianRatio(_ ours: [Double], over floor: [Double]) -> Double {
-    median(zip(ours, floor).map { $1 > 0 ? $0 / $1 : 0 })
+    median(zip(ours, floor).map { $1 > 0 ? $0 / $1 : .nan })
 }
 
 extension JSON {
     /// With as many digits as mean something.
     package static func rounded(_ value: Double?, digits: Int = 3) -> JSON {
-        guard let value else { return .null }
+        guard let value, value.isFinite else { return .null }
         var factor = 1.0
         for _ in 0..<digits { factor *= 10 }
         return .number((value * factor).rounded() / factor)

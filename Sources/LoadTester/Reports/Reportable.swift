@@ -54,13 +54,24 @@ package struct Verdict: Sendable, Equatable {
     package var outcome: String { value == nil ? "not measured" : isMet ? "met" : "missed" }
 
     package var text: String {
-        "\(name) \(value.map { figure($0, digits: 2) } ?? "–"), target \(isUpperLimit ? "≤" : "≥") \(figure(target, digits: 2))"
+        let sign = isUpperLimit ? "≤" : "≥"
+        let digits = digits(atLeast: 2)
+        return
+            "\(name) \(value.map { figure($0, digits: digits) } ?? "–"), target \(sign) \(figure(target, digits: digits))"
     }
 
     package var json: JSON {
         [
-            "name": .string(name), "value": .rounded(value), "target": .number(target), "met": .bool(isMet),
+            "name": .string(name), "value": .rounded(value, digits: digits(atLeast: 3)),
+            "target": .number(target), "met": .bool(isMet),
         ]
+    }
+
+    /// As many that a value that misses its target does not look as if it met it.
+    private func digits(atLeast least: Int) -> Int {
+        guard let value, !isMet else { return least }
+        let most = 12
+        return (least..<most).first { figure(value, digits: $0) != figure(target, digits: $0) } ?? most
     }
 }
 

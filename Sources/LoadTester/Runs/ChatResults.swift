@@ -25,7 +25,7 @@ struct ChatResults {
             messagesPerSecond.append(Double(talk.messages) / seconds)
             deliveriesPerSecond.append(Double(talk.deliveries) / seconds)
             processorPerDelivery.append(
-                talk.deliveries > 0 ? Double(processorNanoseconds) / 1_000 / Double(talk.deliveries) : 0)
+                talk.deliveries > 0 ? Double(processorNanoseconds) / 1_000 / Double(talk.deliveries) : .nan)
             lost += Int(talk.lost)
         }
 
