@@ -173,7 +173,7 @@ let package = Package(
         .testTarget(
             name: "LoadTests",
             dependencies: [
-                "CChat", "CFloors", "Descriptors", "LoadTester", "Presentation", "Simulation",
+                "CChat", "CFloors", "Descriptors", "LoadTester", "NightbellCore", "Presentation", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),

@@ -33,7 +33,7 @@ extension KeepAliveResults: Reportable {
             "instants": .integer(Int64(outcome.instants.count)),
             "runs": .integer(Int64(outcome.runs)),
             "instants_reduction": .rounded(instantsReduction),
-            "runs_ratio": .rounded(runsRatio),
+            "runs_ratio": .rounded(runsRatio, digits: 4),
             "late": .integer(Int64(late)),
             "earliest_share": .rounded(outcome.earliest, digits: 4),
             "least_left_s": .rounded(outcome.leastLeft),
@@ -54,9 +54,9 @@ extension KeepAliveResults: Reportable {
             ],
             [
                 "handler runs", "\(outcome.runs)", "\(outcome.uncoalescedRuns)",
-                runsRatio.map { figure($0, digits: 3) } ?? "–",
+                runsRatio.map { figure($0, digits: 4) } ?? "–",
             ],
-            ["late", "\(late)"],
+            ["late, or still to come", "\(late)"],
             ["earliest, % before the end", figure(outcome.earliest * 100)],
             ["latest, s before the end", figure(outcome.leastLeft, digits: 3)],
         ]
@@ -66,7 +66,7 @@ extension KeepAliveResults: Reportable {
     }
 
     var verdicts: [Verdict] {
-        // Without a run none can have been late.
+        // Where none ran, and none should have, none can have been late.
         let late = late == 0 && outcome.runs == 0 ? nil : Double(late)
         guard isVirtual else { return [Verdict("late", late, atMost: 0)] }
         return [

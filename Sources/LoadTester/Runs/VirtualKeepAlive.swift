@@ -18,7 +18,8 @@ struct VirtualKeepAlive {
         /// Instants at which at least one handler ran.
         var instants: [Int64] = []
         var runs = 0
-        /// Runs after the end of their window, as seen from here, and as counted by the core.
+        /// Runs after the end of their window and clients that still wait for theirs, as seen from here, and runs as
+        /// counted by the core.
         var late = 0
         var lateByCore = 0
         /// What one timer for each client would do.
@@ -46,12 +47,22 @@ struct VirtualKeepAlive {
     private var outcome = Outcome()
 
     init(_ settings: Settings) {
+        self.init(settings, core: Self.core(settings))
+    }
+
+    /// With a core that may refuse what its clients ask for.
+    init(_ settings: Settings, core: NightbellCore.Settings) {
         self.settings = settings
+        supervision = Supervision(settings: core)
+    }
+
+    /// What lets everybody do what is asked for here.
+    static func core(_ settings: Settings) -> NightbellCore.Settings {
         var core = NightbellCore.Settings()
         core.keepAlive.tolerance = settings.tolerance
         core.keepAlive.minimumTimeout = min(settings.shortest, core.keepAlive.minimumTimeout)
         core.quotas.clientsPerUser = settings.clients
-        supervision = Supervision(settings: core)
+        return core
     }
 
     /// Runs through all the hours.
@@ -87,8 +98,14 @@ struct VirtualKeepAlive {
             if let deadline = supervision.nextDeadline, deadline <= now { feed(.timer) }
             endTurn()
         }
+        outcome.late += overdue(at: end)
         outcome.lateByCore = Int(supervision.counters.keepAliveLate)
         return outcome
+    }
+
+    /// How many wait for a run that should have come: a run that never comes says nothing itself.
+    private func overdue(at end: Instant) -> Int {
+        timeouts.count { slot, timeout in lastRun[slot].map { end.since($0) > timeout } ?? true }
     }
 
     private mutating func start(_ index: Int, _ timeout: Duration) throws(LoadError) {
