@@ -128,7 +128,8 @@ struct cfloors_target {
 int cfloors_waker(const struct cfloors_target *targets, size_t count, int stop);
 
 // Reads packets with descriptors from `socket` until it ends, and watches each descriptor. Writes the time at
-// which `expected` of them were watched to `*done_at`. 0, or errno.
+// which `expected` of them were watched to `*done_at`. A packet without descriptors has it close all of them, and begin
+// anew with 0 there. 0, or errno.
 int cfloors_adopter(int socket, size_t expected, int64_t *done_at);
 
 // Sends `total` descriptors, `batch` in a packet with `bytes` for content. `total` is a multiple of
@@ -162,17 +163,22 @@ struct cfloors_pings {
     uint64_t irregular;
     // From a ping of its own to its answer, in nanoseconds.
     int64_t latencies[cfloors_pings_room];
+    // Pings of the other side on each connection.
+    uint32_t heard_of[cfloors_pings_room];
 };
 
+const uint32_t *cfloors_pings_heard(const struct cfloors_pings *pings);
 const int64_t *cfloors_pings_latencies(const struct cfloors_pings *pings);
 
 // The far end: accepts `count` connections, answers "PING\n" by "PONG\n", and sends "ping\n" on each once in each
 // interval, evenly spread. 0 when it is to end, or errno.
 int cfloors_ping_peer(int listener, size_t count, int64_t interval, struct cfloors_pings *pings);
 
-// The near end, as bare as it can be: sends "PING\n" on each socket once in each interval, evenly spread, reads the
-// answers, and answers "ping\n" by "pong\n". 0 when it is to end, or errno.
-int cfloors_pinger(const int *sockets, size_t count, int64_t interval, struct cfloors_pings *pings);
+// The near end, as bare as it can be: sends "PING\n" on each socket no later than `interval` after the last, and no more
+// than `window` earlier than that, reads the answers, and answers "ping\n" by "pong\n". It sends as much at a time as
+// these rules allow. 0 when it is to end, or errno.
+int cfloors_pinger(
+    const int *sockets, size_t count, int64_t interval, int64_t window, struct cfloors_pings *pings);
 
 // pidfd_open(2).
 int cfloors_pidfd(pid_t pid);

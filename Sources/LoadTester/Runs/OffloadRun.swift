@@ -42,12 +42,12 @@ struct OffloadRun {
         }
         try supervisor.waitUntilAsleep(settings.clients)
         let wakes = try supervisor.status().counters.wakes
-        let side = try farEnd.measure(seconds: settings.seconds) {
+        let side = try farEnd.measure(settings) {
             try [supervisor.worker, supervisor.process.id].reduce(0) { try $0 + processorTime($1) }
         }
         let status = try supervisor.status()
         results.clientWakes = status.counters.wakes - wakes
-        results.bytes = try ProcessFigures(supervisor.worker).proportionalBytes
+        results.bytes = try ProcessFigures(supervisor.worker).writtenBytes
         bench.end(sleepers)
         farEnd.end()
         supervisor.end()
@@ -60,7 +60,7 @@ struct OffloadRun {
         let floor = try bench.start(
             .floorPinger, farEnd.arguments.list, descriptors: [farEnd.pings.descriptor])
         try farEnd.waitUntilConnected()
-        let side = try farEnd.measure(seconds: settings.seconds) { try processorTime(floor.id) }
+        let side = try farEnd.measure(settings) { try processorTime(floor.id) }
         bench.end(floor)
         farEnd.end()
         return side
@@ -104,24 +104,31 @@ private final class FarEnd {
         }
     }
 
+    private static let patience: Int64 = 1_000_000_000
+
     /// Lets both sides ping for this long.
-    func measure(seconds: Int, processorTime: () throws -> Int64) throws -> OffloadResults.Side {
+    func measure(
+        _ settings: OffloadRun.Settings, processorTime: () throws -> Int64
+    ) throws -> OffloadResults.Side {
         try waitUntilConnected()
         let before = try processorTime()
-        let heard = pings.pointer.pointee.heard
+        let heard = pings.heard(sockets)
         pings.give(cfloors_pings_run)
-        for second in 1...seconds {
+        for second in 1...settings.seconds {
             try pause(nanoseconds: 1_000_000_000)
             try bench.requireAllRunning()
-            if second % 10 == 0 { bench.progress.show("\(second) of \(seconds) s") }
+            if second % 10 == 0 { bench.progress.show("\(second) of \(settings.seconds) s") }
         }
         var side = OffloadResults.Side()
         side.processorNanoseconds = try processorTime() - before
-        // What was sent last is answered.
+        let counts = zip(pings.heard(sockets), heard).map { Int($0 - $1) }
+        // What was sent last is answered, and what is late comes.
         pings.give(cfloors_pings_wait)
-        try pause(nanoseconds: 200_000_000)
+        try pause(nanoseconds: Self.patience)
         let seen = pings.pointer
-        side.heard = Int(seen.pointee.heard - heard)
+        side.noteHeard(
+            counts, later: zip(pings.heard(sockets), heard).map { Int($0 - $1) },
+            intervals: settings.intervals)
         side.sent = Int(seen.pointee.sent)
         side.answered = Int(seen.pointee.answered)
         side.irregular = Int(seen.pointee.irregular)

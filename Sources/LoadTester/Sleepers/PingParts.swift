@@ -35,6 +35,11 @@ final class SharedPings: @unchecked Sendable {
 
     func give(_ order: cfloors_pings_order) { pointer.pointee.order = order.rawValue }
 
+    /// Pings heard on each of the first connections.
+    func heard(_ connections: Int) -> [UInt32] {
+        Array(UnsafeBufferPointer(start: cfloors_pings_heard(pointer), count: connections))
+    }
+
     /// Nanoseconds from each of the far end's pings to its answer.
     var latencies: [Int64] {
         let count = min(Int(pointer.pointee.answered), Int(cfloors_pings_room))
@@ -50,6 +55,9 @@ struct PingArguments {
     var clients: Int
     var intervalNanoseconds: Int64
     var supervisorSocket: String
+
+    /// By so much a ping may be early, as in every profile: the floor must do what the supervisor must, and no more.
+    private var windowNanoseconds: Int64 { intervalNanoseconds / 5 }
 
     var list: [String] { [path, "\(sockets)", "\(clients)", "\(intervalNanoseconds)", supervisorSocket] }
 
@@ -83,7 +91,8 @@ struct PingArguments {
         _ = cfloors_raise_descriptor_limit()
         let shared = try SharedPings(inherited: 3)
         let descriptors = try (0..<sockets).map { _ throws(LoadError) in try connection() }
-        let code = cfloors_pinger(descriptors, sockets, intervalNanoseconds, shared.pointer)
+        let code = cfloors_pinger(
+            descriptors, sockets, intervalNanoseconds, windowNanoseconds, shared.pointer)
         guard code == 0 else { throw LoadError("the floor", code: code) }
     }
 
