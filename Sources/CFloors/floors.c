@@ -51,6 +51,14 @@ int cfloors_waker(const struct cfloors_target *targets, size_t count, int stop) 
     }
 }
 
+// Closes what is watched, which has numbers up to this one. Others have the same open files, so that a watch would outlive
+// the descriptor.
+static void let_go(int set, int last) {
+    for (int descriptor = 0; descriptor <= last; descriptor++) {
+        if (epoll_ctl(set, EPOLL_CTL_DEL, descriptor, NULL) == 0) close(descriptor);
+    }
+}
+
 int cfloors_adopter(int socket, size_t expected, int64_t *done_at) {
     int set = epoll_create1(EPOLL_CLOEXEC);
     if (set < 0) return errno;
@@ -60,6 +68,7 @@ int cfloors_adopter(int socket, size_t expected, int64_t *done_at) {
     } control;
     char content[4096];
     size_t adopted = 0;
+    int last = -1, is_done = 0;
     for (;;) {
         struct iovec vector = {.iov_base = content, .iov_len = sizeof content};
         struct msghdr message = {
@@ -70,7 +79,14 @@ int cfloors_adopter(int socket, size_t expected, int64_t *done_at) {
         if (length == 0) return 0;
         struct cmsghdr *header = CMSG_FIRSTHDR(&message);
         if (message.msg_flags & MSG_CTRUNC) return EMFILE;
-        if (!header || header->cmsg_type != SCM_RIGHTS) continue;
+        if (!header || header->cmsg_type != SCM_RIGHTS) {
+            let_go(set, last);
+            last = -1;
+            adopted = 0;
+            is_done = 0;
+            __atomic_store_n(done_at, 0, __ATOMIC_RELEASE);
+            continue;
+        }
         size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         int descriptors[most_descriptors];
         memcpy(descriptors, CMSG_DATA(header), count * sizeof(int));
@@ -78,11 +94,12 @@ int cfloors_adopter(int socket, size_t expected, int64_t *done_at) {
             struct epoll_event event = {
                 .events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.fd = descriptors[index]};
             if (epoll_ctl(set, EPOLL_CTL_ADD, descriptors[index], &event) != 0) return errno;
+            if (descriptors[index] > last) last = descriptors[index];
         }
         adopted += count;
-        if (adopted >= expected) {
+        if (adopted >= expected && !is_done) {
             __atomic_store_n(done_at, cfloors_now(), __ATOMIC_RELEASE);
-            expected = SIZE_MAX;
+            is_done = 1;
         }
     }
 }

@@ -1,6 +1,7 @@
 import CFloors
 import Descriptors
 import Foundation
+import Synchronization
 import Testing
 
 @testable import LoadTester
@@ -142,6 +143,11 @@ struct HarnessTests {
 
     @Test("A run that would run out of descriptors is refused before it begins")
     func descriptors() throws {
+        // A third server has 512 connections, whatever the others have.
+        #expect(throws: LoadError.self) {
+            try DescriptorNeeds.chatting(180, active: 5).peerProcesses(limit: 512)
+        }
+        #expect(try DescriptorNeeds.chatting(180, active: 5).peerProcesses(limit: 576) == 0)
         #expect(try DescriptorNeeds.parked(800, clients: 10).peerProcesses(limit: 1_024) == 0)
         #expect(try DescriptorNeeds.pinged(800, clients: 5).peerProcesses(limit: 1_024) == 0)
         #expect(try DescriptorNeeds.chatting(900, active: 50).peerProcesses(limit: 1_024) == 0)
@@ -241,6 +247,87 @@ struct HarnessTests {
 
         func isAsleep(_ index: Int) -> Bool { false }
         func name(of index: Int) -> String { "\(index)" }
+    }
+}
+
+@Suite("The floors")
+struct FloorTests {
+    private func pairs(_ count: Int) throws -> [(CInt, CInt)] {
+        try (0..<count).map { _ in try Transport.unix.pair() }
+    }
+
+    @Test("The floor sends all pings together that its windows allow")
+    func bursts() throws {
+        let pairs = try pairs(1_100)
+        let pings = try SharedPings()
+        let task = Thread {
+            cfloors_pinger(pairs.map(\.0), pairs.count, 3_600_000_000_000, 720_000_000_000, pings.pointer)
+        }
+        pings.give(cfloors_pings_run)
+        task.start()
+        // Evenly spread they would take an hour.
+        var bytes = [UInt8](repeating: 0, count: 64)
+        var lengths: [Int] = []
+        for (_, end) in pairs {
+            var waiting = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
+            try #require(poll(&waiting, 1, 20_000) == 1)
+            lengths.append(read(end, &bytes, bytes.count))
+        }
+        #expect(lengths.allSatisfy { $0 == 5 })
+        // A ping of the other side is answered, and no window has begun anew.
+        #expect(write(pairs[7].1, "ping\n", 5) == 5)
+        var waiting = pollfd(fd: pairs[7].1, events: Int16(POLLIN), revents: 0)
+        try #require(poll(&waiting, 1, 20_000) == 1)
+        #expect(read(pairs[7].1, &bytes, bytes.count) == 5 && bytes.starts(with: Array("pong\n".utf8)))
+        pings.give(cfloors_pings_end)
+        try wait(for: "the floor to end", atMost: .seconds(20)) { task.isFinished }
+        for (_, end) in pairs { #expect(recv(end, &bytes, bytes.count, CInt(MSG_DONTWAIT)) < 0) }
+        for (one, other) in pairs {
+            close(one)
+            close(other)
+        }
+    }
+
+    @Test("The floor's adopter lets go of everything and adopts it again, in the same process")
+    func adopting() throws {
+        let pairs = try pairs(20)
+        let descriptors = pairs.flatMap { [$0.0, $0.1] }
+        defer { for descriptor in descriptors { close(descriptor) } }
+        let area = try SharedArea(slots: 1)
+        var ends: [CInt] = [-1, -1]
+        let type = CInt(SOCK_SEQPACKET.rawValue | SOCK_CLOEXEC.rawValue)
+        try #require(socketpair(AF_UNIX, type, 0, &ends) == 0)
+        let (own, theirs) = (ends[0], ends[1])
+        let time = UInt(bitPattern: area.notedTime)
+        let task = Thread { cfloors_adopter(theirs, 40, UnsafeMutablePointer(bitPattern: time)) }
+        task.start()
+        for _ in 1...3 {
+            #expect(cfloors_hand_over(own, descriptors, 40, 10, "x", 1, nil) == 0)
+            try wait(for: "adoption", atMost: .seconds(20)) { area.notedTime.pointee != 0 }
+            #expect(send(own, "x", 1, CInt(MSG_NOSIGNAL)) == 1)
+            try wait(for: "the end of it", atMost: .seconds(20)) { area.notedTime.pointee == 0 }
+        }
+        close(own)
+        try wait(for: "the adopter", atMost: .seconds(20)) { task.isFinished }
+        #expect(task.result.withLock { $0 } == 0)
+        close(theirs)
+    }
+
+    /// What a floor's process does, in a thread of this one.
+    private final class Thread: Sendable {
+        let result = Mutex<CInt?>(nil)
+        private let body: @Sendable () -> CInt
+
+        init(_ body: @escaping @Sendable () -> CInt) { self.body = body }
+
+        var isFinished: Bool { result.withLock { $0 != nil } }
+
+        func start() {
+            Foundation.Thread.detachNewThread { [self] in
+                let code = body()
+                result.withLock { $0 = code }
+            }
+        }
     }
 }
 

@@ -25,11 +25,14 @@ struct AdoptRun {
         var descriptors: [CInt] = []
         defer { for descriptor in descriptors { close(descriptor) } }
         try makeSockets(&descriptors)
+        // As warm as the supervisor: the same process in all rounds, of which the first does not count.
+        let floor = try FloorHolder(bench, expected: settings.sockets)
+        defer { floor.end() }
         var results = AdoptResults(settings: settings)
         for round in 0...settings.rounds {
             for isOurs in round % 2 == 0 ? [true, false] : [false, true] {
                 let seconds =
-                    try isOurs ? handOver(descriptors, to: supervisor) : handOverToFloor(descriptors)
+                    try isOurs ? handOver(descriptors, to: supervisor) : handOver(descriptors, to: floor)
                 guard round > 0 else { continue }
                 let rate = Double(settings.sockets) / seconds
                 if isOurs { results.ours.append(rate) } else { results.floor.append(rate) }
@@ -97,15 +100,14 @@ struct AdoptRun {
         return Double(end - start) / 1e9
     }
 
-    private func handOverToFloor(_ descriptors: [CInt]) throws -> Double {
-        let floor = try FloorHolder(bench, expected: descriptors.count)
+    private func handOver(_ descriptors: [CInt], to floor: FloorHolder) throws -> Double {
         let start = monotonicNow()
         try check(
             "hand over to the floor",
             cfloors_hand_over(
                 floor.socket.rawValue, descriptors, descriptors.count, settings.batch, "x", 1, nil))
         let end = try floor.waitUntilDone()
-        floor.end()
+        try floor.letGo()
         return Double(end - start) / 1e9
     }
 
@@ -146,6 +148,16 @@ final class FloorHolder {
             return time.pointee != 0
         }
         return time.pointee
+    }
+
+    /// Has it close everything that it has adopted.
+    func letGo() throws {
+        guard send(socket.rawValue, "x", 1, CInt(MSG_NOSIGNAL)) == 1 else { throw LoadError(failed: "send") }
+        let time = area.notedTime
+        try wait(for: "the floor to let go", atMost: .seconds(30), firstPause: 1_000_000) {
+            try bench.requireAllRunning()
+            return time.pointee == 0
+        }
     }
 
     func end() { bench.end(process) }
