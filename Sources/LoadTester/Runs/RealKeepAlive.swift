@@ -57,10 +57,8 @@ struct RealKeepAlive {
         outcome.runs = runs.count
         outcome.instants = instants(runs)
         var expiries: [Int64] = []
+        outcome.late = lateRuns(of: slots, at: end)
         for slot in slots {
-            outcome.late += Int(slot.late_runs)
-            // One that never came says nothing itself.
-            if end - slot.ran_at > slot.timeout + keepAliveSlack { outcome.late += 1 }
             let first = max(1, (start - slot.began_at + slot.timeout - 1) / slot.timeout)
             expiries += stride(
                 from: slot.began_at + first * slot.timeout, through: end, by: Int(slot.timeout))
@@ -71,6 +69,15 @@ struct RealKeepAlive {
         outcome.uncoalescedRuns = expiries.count
         outcome.uncoalescedInstants = instants(expiries.sorted()).count
         return outcome
+    }
+
+    /// What came too late, and what should have come by now.
+    static func lateRuns(of slots: [cfloors_slot], at end: Int64) -> Int {
+        slots.reduce(0) { late, slot in
+            // One that never came says nothing itself.
+            let isOverdue = slot.timeout > 0 && end - slot.ran_at > slot.timeout + keepAliveSlack
+            return late + Int(slot.late_runs) + (isOverdue ? 1 : 0)
+        }
     }
 
     /// The first of each group of times that are too close together to tell them apart.

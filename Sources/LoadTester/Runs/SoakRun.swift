@@ -5,6 +5,9 @@ import Presentation
 import Simulation
 
 /// Everything at once for a long time: single calls, storms, keep-alives, sockets coming and going. What grows?
+///
+/// Half of the clients are called, and the others have keep-alives: one that had both would read what was sent to it at the
+/// next run of its handler, also when nothing had woken it for that.
 struct SoakRun {
     struct Settings {
         var suspension: SuspensionMethod
@@ -29,7 +32,9 @@ struct SoakRun {
         let callers = try Callers(settings.transport, slots: settings.clients, bench)
         let population = try SupervisedPopulation(
             bench, supervisor, method: settings.suspension, range: 0..<settings.clients, area: area,
-            callers: callers, options: SleeperOptions(keepAlive: (3_000, 9_000), seed: settings.seed))
+            callers: callers,
+            options: SleeperOptions(keepAlive: (3_000, 9_000), keepsHalfAlive: true, seed: settings.seed))
+        let called = Self.called(settings.clients)
         let adoption = AdoptRun(
             settings: .init(transport: .unix, sockets: Self.passingSockets, batch: 1, rounds: 1), bench: bench
         )
@@ -41,30 +46,36 @@ struct SoakRun {
             try bench.requireAllRunning()
             var latencies = Latencies()
             for _ in 0..<Self.calls {
-                let index = Int.random(in: 0..<settings.clients, using: &random)
+                guard let index = called.randomElement(using: &random) else { break }
                 try pause(nanoseconds: Int64.random(in: 200_000..<2_000_000, using: &random))
                 results.lost += try call([index], population, &latencies)
             }
             var storm = Latencies()
-            results.lost += try call(population.range.shuffled(using: &random), population, &storm)
+            results.lost += try call(called.shuffled(using: &random), population, &storm)
             try adoption.handOverOnce(to: supervisor)
             let seconds = Double(monotonicNow() - start) / 1e9
             results.cycles.append(
                 .init(
-                    seconds: seconds, figures: try ProcessFigures(supervisor.worker), latencies: latencies
-                ))
+                    seconds: seconds, figures: try ProcessFigures(supervisor.worker),
+                    latency: latencies.percentile(50)))
             bench.progress.show("\(figure(seconds / 60)) of \(figure(settings.minutes)) minutes")
         }
         try population.requireAllAlive()
         results.calls = population.range.reduce(0) { $0 + Int(callers.sent(to: $1)) }
-        // Here an empty wake is none too many: a sleeper that a keep-alive has woken reads for itself.
-        results.duplicate = population.range.reduce(0) { $0 + Int(area[$1].pointer.pointee.duplicates) }
-        results.late = Int(try supervisor.status().counters.keepAliveLate)
+        let slots = population.range.map { area[$0].pointer.pointee }
+        // Here an empty wake is none too many: a sleeper that lingers reads for itself.
+        results.duplicate = slots.reduce(0) { $0 + Int($1.duplicates) }
+        results.keepAliveRuns = slots.reduce(0) { $0 + Int($1.runs) }
+        results.late = RealKeepAlive.lateRuns(of: slots, at: monotonicNow())
+        results.lateBySupervisor = Int(try supervisor.status().counters.keepAliveLate)
         results.machine.finish()
         return results
     }
 
-    /// Returns how many were lost. Sleepers need not be asleep: a keep-alive may have woken them.
+    /// Every other one, the first among them.
+    static func called(_ clients: Int) -> [Int] { Array(stride(from: 0, to: clients, by: 2)) }
+
+    /// Returns how many were lost. Sleepers need not be asleep: another call may have woken them.
     private func call(
         _ indices: [Int], _ population: SupervisedPopulation, _ latencies: inout Latencies
     ) throws -> Int {

@@ -86,6 +86,10 @@ struct SleeperOptions {
     var secondUser: uid_t?
     /// Each sets a keep-alive timeout between these, in milliseconds.
     var keepAlive: (Int, Int)?
+    /// Only every other sleeper does, the second and so on.
+    var keepsHalfAlive = false
+
+    func hasKeepAlive(_ index: Int) -> Bool { keepAlive != nil && (!keepsHalfAlive || index % 2 == 1) }
     /// What the timeouts are drawn from.
     var seed: UInt64 = 1
 }
@@ -110,14 +114,14 @@ struct SleeperNest {
             "\(first)", "\(count)", "\(slots)", supervisorSocket, callers.transport.rawValue,
             callers.places.argument,
             options.secondUser.map { "\($0)" } ?? "-", options.keepAlive.map { "\($0.0) \($0.1)" } ?? "-",
-            "\(options.seed)",
+            options.keepsHalfAlive ? "half" : "all", "\(options.seed)",
         ]
     }
 
     init(_ arguments: [String]) throws(LoadError) {
-        guard arguments.count == 9, let first = Int(arguments[0]), let count = Int(arguments[1]),
+        guard arguments.count == 10, let first = Int(arguments[0]), let count = Int(arguments[1]),
             let slots = Int(arguments[2]), let transport = Transport(rawValue: arguments[4]),
-            let seed = UInt64(arguments[8])
+            let seed = UInt64(arguments[9])
         else { throw .missing("arguments") }
         self.first = first
         self.count = count
@@ -127,7 +131,7 @@ struct SleeperNest {
         let range = arguments[7].split(separator: " ").compactMap { Int($0) }
         options = SleeperOptions(
             secondUser: uid_t(arguments[6]), keepAlive: range.count == 2 ? (range[0], range[1]) : nil,
-            seed: seed)
+            keepsHalfAlive: arguments[8] == "half", seed: seed)
         area = try SharedArea(inherited: 3, slots: slots)
     }
 
@@ -157,7 +161,7 @@ struct SleeperNest {
             let socket = try transport.connect(to: places[index], as: index)
             var settings = Sleeper.Settings(
                 identifier: "org.nightbell.load.s\(index)", supervisorSocket: supervisorSocket)
-            if let (shortest, longest) = options.keepAlive {
+            if options.hasKeepAlive(index), let (shortest, longest) = options.keepAlive {
                 var random = SplitMix64(seed: options.seed &* 1_000_003 &+ UInt64(index))
                 let timeout = Int.random(in: shortest...longest, using: &random)
                 settings.keepAlive = (.milliseconds(timeout), area.runNoter(area[index]))
