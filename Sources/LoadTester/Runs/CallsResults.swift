@@ -4,12 +4,23 @@ import Presentation
 /// What a `calls` run showed.
 struct CallsResults {
     let settings: CallsRun.Settings
-    var answerDelay = Latencies()
-    var answered = 0
-    var failed = 0
-    /// Neither answered nor failed when the time was up.
-    var lost = 0
-    var mostConcurrent = 0
+    private(set) var answerDelay = Latencies()
+    private(set) var placed = 0
+    private(set) var answered = 0
+    /// Without an answer.
+    private(set) var failed = 0
+    /// Answered, and then failed, or not over when the time was up.
+    private(set) var notEnded = 0
+    private(set) var mostConcurrent = 0
+    /// Whether a call that is not over was answered.
+    private var calls: [String: Call] = [:]
+
+    private struct Call {
+        /// When it was to be placed, whenever that came about.
+        var due: ContinuousClock.Instant
+        var isAnswered = false
+    }
+
     /// Of each phone, the share of the time that it was asleep.
     private(set) var asleepShares: [Double] = []
     private(set) var wakes = 0
@@ -17,6 +28,44 @@ struct CallsResults {
 
     init(settings: CallsRun.Settings) {
         self.settings = settings
+    }
+
+    // Every call is one of these: answered, failed, lost, or not placed.
+
+    /// Neither answered nor failed.
+    var lost: Int { placed - answered - failed }
+    /// The time was up before they were due, or could be placed.
+    var notPlaced: Int { settings.calls - placed }
+    var areAllOver: Bool { notPlaced == 0 && calls.isEmpty }
+
+    mutating func notePlaced(_ callID: String, due: ContinuousClock.Instant) {
+        placed += 1
+        calls[callID] = Call(due: due)
+        mostConcurrent = max(mostConcurrent, calls.count)
+    }
+
+    mutating func noteAnswered(_ callID: String, at now: ContinuousClock.Instant) {
+        guard let call = calls[callID], !call.isAnswered else { return }
+        calls[callID]?.isAnswered = true
+        answered += 1
+        answerDelay.record(nanoseconds: (now - call.due).wholeNanoseconds)
+    }
+
+    mutating func noteEnded(_ callID: String) {
+        // A caller that hears of an end without an answer has not been answered.
+        guard let call = calls.removeValue(forKey: callID), !call.isAnswered else { return }
+        failed += 1
+    }
+
+    mutating func noteFailed(_ callID: String) {
+        guard let call = calls.removeValue(forKey: callID) else { return }
+        if call.isAnswered { notEnded += 1 } else { failed += 1 }
+    }
+
+    /// The time is up, or everything is over.
+    mutating func finishCalls() {
+        notEnded += calls.values.count(where: \.isAnswered)
+        calls = [:]
     }
 
     mutating func noteSleep(_ before: [ClientInfo], _ after: [ClientInfo], _ time: Duration) {
@@ -49,12 +98,14 @@ extension CallsResults: Reportable {
             "answered": .integer(Int64(answered)),
             "failed": .integer(Int64(failed)),
             "lost": .integer(Int64(lost)),
+            "not_placed": .integer(Int64(notPlaced)),
+            "not_ended": .integer(Int64(notEnded)),
             "concurrent": .integer(Int64(mostConcurrent)),
             "wakes": .integer(Int64(wakes)),
             "answer_us": figures.json,
             "asleep_share": [
-                "min": .rounded(asleepShares.first ?? 0), "median": .rounded(median(asleepShares)),
-                "max": .rounded(asleepShares.last ?? 0),
+                "min": .rounded(asleepShares.first), "median": .rounded(median(asleepShares)),
+                "max": .rounded(asleepShares.last),
             ],
             "machine": machine.json,
         ]
@@ -62,15 +113,14 @@ extension CallsResults: Reportable {
 
     var tables: [ReportTable] {
         func milliseconds(_ microseconds: Double) -> String { figure(microseconds / 1_000, digits: 2) }
-        let percent =
-            asleepShares.isEmpty
-            ? [0, 0, 0] : [asleepShares[0], median(asleepShares), asleepShares.last ?? 0]
+        let percent = [asleepShares.first ?? .nan, median(asleepShares), asleepShares.last ?? .nan]
         return [
             ReportTable(
                 title: "Calls", columns: ["", ""],
                 rows: [
-                    ["placed", "\(settings.calls)"], ["answered", "\(answered)"], ["failed", "\(failed)"],
-                    ["lost", "\(lost)"], ["at once, at most", "\(mostConcurrent)"],
+                    ["answered", "\(answered)"], ["failed", "\(failed)"], ["lost", "\(lost)"],
+                    ["not placed", "\(notPlaced)"], ["answered, but not ended", "\(notEnded)"],
+                    ["at once, at most", "\(mostConcurrent)"],
                     [
                         "asleep, %: least, median, most",
                         percent.map { figure($0 * 100) }.joined(separator: ", "),
@@ -87,7 +137,11 @@ extension CallsResults: Reportable {
     }
 
     var verdicts: [Verdict] {
-        [Verdict("failed", Double(failed), atMost: 0), Verdict("lost", Double(lost), atMost: 0)]
+        [
+            Verdict("failed", Double(failed), atMost: 0), Verdict("lost", Double(lost), atMost: 0),
+            Verdict("not placed", Double(notPlaced), atMost: 0),
+            Verdict("answered, but not ended", Double(notEnded), atMost: 0),
+        ]
     }
 
     var charts: [Chart] {

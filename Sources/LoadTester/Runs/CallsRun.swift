@@ -18,18 +18,11 @@ final class CallsRun {
         var seed: UInt64
     }
 
-    private struct Placed {
-        /// When it was to be placed, whenever that came about.
-        var due: ContinuousClock.Instant
-        var answered = false
-    }
-
     private let settings: Settings
     private let bench: Workbench
     private let server: CallServer
     private let socket: SIPSocket
     private var caller: Caller
-    private var placed: [String: Placed] = [:]
     private var results: CallsResults
     private static let domain = "load.nightbell.invalid"
 
@@ -74,7 +67,7 @@ final class CallsRun {
         let time = ContinuousClock.now - start
         let after = try supervisor.clients()
         results.noteSleep(before, after, time)
-        results.lost = placed.count
+        results.finishCalls()
         results.machine.finish()
         return results
     }
@@ -82,23 +75,22 @@ final class CallsRun {
     private func placeAll() throws {
         var random = SplitMix64(seed: settings.seed)
         var due = ContinuousClock.now
-        var count = 0
         let mean = settings.meanLength.inSeconds
         let limit = Duration.seconds(Double(settings.calls) / settings.rate * 2 + 10 * mean + 60)
         // Calls that have not ended by then are a result, not an error.
         _ = try turn(atMost: limit, lookingEvery: .zero) {
-            while count < settings.calls, due <= .now {
+            while results.notPlaced > 0, due <= .now {
                 let user = Self.user(Int.random(in: 0..<settings.clients, using: &random))
                 let length = Duration.seconds(min(random.exponential(perSecond: 1 / mean), 10 * mean))
                 let (callID, actions) = caller.call(user, talkFor: length, at: .now)
-                placed[callID] = Placed(due: due)
-                results.mostConcurrent = max(results.mostConcurrent, placed.count)
+                results.notePlaced(callID, due: due)
                 perform(actions)
                 due += .seconds(random.exponential(perSecond: settings.rate))
-                count += 1
-                if count % 20 == 0 { bench.progress.show("\(count) of \(settings.calls) calls placed") }
+                if results.placed % 20 == 0 {
+                    bench.progress.show("\(results.placed) of \(settings.calls) calls placed")
+                }
             }
-            return count == settings.calls && placed.isEmpty
+            return results.areAllOver
         }
     }
 
@@ -135,16 +127,11 @@ final class CallsRun {
             case .ringing:
                 break
             case .answered(let callID):
-                guard let call = placed[callID], !call.answered else { continue }
-                placed[callID]?.answered = true
-                results.answered += 1
-                let delay = ContinuousClock.now - call.due
-                results.answerDelay.record(nanoseconds: delay.wholeNanoseconds)
+                results.noteAnswered(callID, at: .now)
             case .ended(let callID):
-                placed[callID] = nil
+                results.noteEnded(callID)
             case .failed(let callID, _):
-                placed[callID] = nil
-                results.failed += 1
+                results.noteFailed(callID)
             }
         }
     }
