@@ -92,11 +92,17 @@ int give(struct cchat_crowd *crowd, size_t index, const void *bytes, size_t coun
     return EPROTO;
 }
 
+// What a member says: nothing else is to be heard of it. Returns the length.
+static int put_text(char *place, size_t room, uint64_t member, uint64_t sequence) {
+    return snprintf(
+        place, room, "%llu %llu was said by somebody to everybody", (unsigned long long)member,
+        (unsigned long long)sequence);
+}
+
 size_t put_saying(struct cchat_crowd *crowd, size_t index, uint64_t sequence, unsigned char *place) {
-    char text[200];
-    int length = snprintf(
-        text, sizeof text, "{\"type\":\"say\",\"text\":\"%u %llu was said by somebody to everybody\"}",
-        crowd->connections[index].member, (unsigned long long)sequence);
+    char said[128], text[200];
+    put_text(said, sizeof said, crowd->connections[index].member, sequence);
+    int length = snprintf(text, sizeof text, "{\"type\":\"say\",\"text\":\"%s\"}", said);
     return cchat_put_frame(place, cchat_text, text, (size_t)length, (uint32_t)draw(crowd, UINT32_MAX));
 }
 
@@ -118,10 +124,13 @@ static void hear_object(struct cchat_crowd *crowd, size_t index, const char *obj
         const char *text = cchat_member(object, count, "text", &length);
         int64_t number = cchat_number(object, count, "number");
         if (!text || number < 0) return complain_of(crowd, index, "understands nothing of ", object, count);
-        char *next;
+        char *next, said[128];
+        size_t heard = length;
         struct message message = {.number = (uint64_t)number};
         message.sender = strtoull(text, &next, 10);
         message.sequence = strtoull(next, &next, 10);
+        length = (size_t)put_text(said, sizeof said, message.sender, message.sequence);
+        if (heard != length || memcmp(text, said, length) != 0) message.sequence = 0;
         if (crowd->hear) crowd->hear(crowd->listener, index, &message);
     } else if (is_equal(type, length, "welcome")) {
         if (crowd->connections[index].stage == stage_joining) crowd->joined++;

@@ -19,7 +19,7 @@ struct connection {
     uint32_t rest_count, rest_room;
 };
 
-// What somebody said and somebody else heard.
+// What somebody said and somebody else heard. The sequence of what nobody has said like that is 0, which is nobody's.
 struct message {
     uint64_t sender, sequence, number;
 };

@@ -1,6 +1,7 @@
 #include "crowd.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 // ── One call ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -53,6 +54,8 @@ struct talk {
     uint64_t messages, deliveries;
     // Until the end, and what is to come until then.
     uint64_t heard, expected;
+    // For each receiver what it heard last of each of its room.
+    uint64_t *last_heard;
     int code;
 };
 
@@ -65,11 +68,20 @@ static void say_next(struct talk *talk, size_t index) {
     if (code != 0) talk->code = code;
 }
 
+static uint64_t *last_heard_of(const struct talk *talk, size_t index, uint64_t sender) {
+    return &talk->last_heard[(index - talk->first) * talk->room_size + sender % talk->room_size];
+}
+
 static void hear_talk(void *listener, size_t index, const struct message *message) {
     struct talk *talk = listener;
     const struct connection *connection = &talk->crowd->connections[index];
     if (index < talk->first || index >= talk->first + talk->count) return;
     int is_back = message->sender == connection->member && message->sequence == connection->sequence;
+    if (message->sender / talk->room_size != connection->room) return;
+    uint64_t *last = last_heard_of(talk, index, message->sender);
+    // What comes twice, or too late, makes up for nothing that does not come.
+    if (message->sequence <= *last) return;
+    *last = message->sequence;
     talk->heard++;
     if (talk->crowd->received_at >= talk->deadline) return;
     talk->deliveries++;
@@ -85,6 +97,16 @@ int cchat_talk(
     struct talk talk = {
         .crowd = crowd, .first = first, .count = count, .room_size = room_size, .deadline = start + nanoseconds,
     };
+    talk.last_heard = calloc(count * room_size, sizeof *talk.last_heard);
+    if (!talk.last_heard) abort();
+    // What was said before, and has not come until now, is not asked for.
+    for (size_t index = first; index < first + count; index++) {
+        for (size_t sender = first; sender < first + count; sender++) {
+            const struct connection *saying = &crowd->connections[sender];
+            if (saying->room != crowd->connections[index].room) continue;
+            *last_heard_of(&talk, index, saying->member) = saying->sequence;
+        }
+    }
     crowd->hear = hear_talk;
     crowd->listener = &talk;
     for (size_t index = first; index < first + count; index++) say_next(&talk, index);
@@ -97,6 +119,7 @@ int cchat_talk(
         if (ready > 0) last = now();
     }
     crowd->hear = 0;
+    free(talk.last_heard);
     result->messages = talk.messages;
     result->deliveries = talk.deliveries;
     result->nanoseconds = nanoseconds;

@@ -240,6 +240,12 @@ struct FalseChatTests {
         #expect(try stir(.misnumbers).irregular > 0)
     }
 
+    @Test("Other words than were said are irregular, and what was said is lost")
+    func garbles() throws {
+        let verdict = try stir(.garbles)
+        #expect(verdict.irregular == 1 && verdict.lost == 1)
+    }
+
     @Test("A call that is not heard is lost, and talk that is not heard as well")
     func callsAndTalk() throws {
         let server = try FalseChat(.swallows)
@@ -254,9 +260,16 @@ struct FalseChatTests {
             if sample.latency < 0 { losses.append(call) }
         }
         #expect(losses == [FalseChat.wrongMessage])
-        for fault in [FalseChat.Fault.none, .drops, .swallows] {
-            #expect(try talk(fault) == (fault == .none ? 0 : fault == .drops ? 1 : 3))
+        for (fault, lost) in [
+            (FalseChat.Fault.none, 0), (.drops, 1), (.swallows, 3), (.repeats, 0), (.garbles, 1),
+        ] {
+            #expect(try talk(fault) == lost, "\(fault)")
         }
+    }
+
+    @Test("In talk, what comes twice does not make up for what does not come")
+    func doubles() throws {
+        #expect(try talk(.doubles) == 1)
     }
 
     private func talk(_ fault: FalseChat.Fault) throws -> Int {

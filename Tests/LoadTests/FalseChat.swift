@@ -16,6 +16,10 @@ final class FalseChat: Sendable {
         case repeats
         /// Two receivers are told different numbers.
         case misnumbers
+        /// One receiver does not hear a message, and another one twice.
+        case doubles
+        /// One receiver hears something else than was said.
+        case garbles
     }
 
     /// Not the first, and before the last: what is wrong is nobody's beginning or end.
@@ -83,6 +87,8 @@ private final class Loop {
     private var isDone = false
     /// What a receiver will hear after the next message.
     private var held: (client: CInt, object: String)?
+    /// Who will hear the next message twice.
+    private var doubled: CInt?
 
     init(_ listener: CInt, _ ending: CInt, _ fault: FalseChat.Fault) {
         (self.listener, self.ending, self.fault) = (listener, ending, fault)
@@ -172,6 +178,9 @@ private final class Loop {
         for client in clients.keys.sorted() where clients[client]?.room == room {
             switch isWrong && isFirst ? fault : .none {
             case .drops: break
+            case .doubles: doubled = client
+            case .garbles:
+                say(object(number).replacing("said by somebody", with: "sent by somebody"), to: client)
             case .swaps: held = (client, object(number))
             case .repeats:
                 say(object(number), to: client)
@@ -179,6 +188,10 @@ private final class Loop {
             case .misnumbers: say(object(number + 1), to: client)
             case .none, .swallows:
                 say(object(number), to: client)
+                if doubled == client {
+                    doubled = nil
+                    say(object(number), to: client)
+                }
                 if let late = held, late.client == client {
                     held = nil
                     say(late.object, to: client)

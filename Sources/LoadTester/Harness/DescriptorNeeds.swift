@@ -85,12 +85,12 @@ package struct DescriptorNeeds: Sendable {
         return needs
     }
 
-    /// Clients of two chat servers. Those who say nothing lie with as many processes as are needed.
+    /// Clients of two chat servers, and then of a third. Those who say nothing lie with as many processes as are needed.
     package static func chatting(_ connections: Int, active: Int) -> DescriptorNeeds {
         var needs = DescriptorNeeds()
         needs.add(loadTester, 0)
-        needs.add("the callers", 6 * active)
-        needs.add("the chat server", connections)
+        needs.add("the callers", max(6 * active, ChatRun.Stir.connections))
+        needs.add("the chat server", max(connections, ChatRun.Stir.connections))
         return needs
     }
 

@@ -43,6 +43,7 @@ struct ChatRun {
     /// Where hibernation is at random.
     enum Stir {
         static let rooms = 128
+        static let connections = rooms * RoomSize.stir
         static let idle = Duration.milliseconds(20)
         static let threads = 2
     }
@@ -152,7 +153,7 @@ struct ChatRun {
     // MARK: Hibernation at random
 
     private func stir(_ results: inout ChatResults) throws {
-        let count = Stir.rooms * RoomSize.stir
+        let count = Stir.connections
         let server = try ChatServer(
             bench, "random",
             [
