@@ -44,6 +44,15 @@ struct OptionTests {
         #expect((calls.transport, calls.rate, calls.meanLength) == (.udp, 3.5, 0.25))
     }
 
+    @Test("A report has to be somewhere")
+    func emptyReport() {
+        for command in ["wake", "keepalive", "chat"] {
+            #expect(throws: (any Error).self) {
+                _ = try LoadCommand.parseAsRoot([command, "--report", ""])
+            }
+        }
+    }
+
     @Test(
         "What makes no sense is refused",
         arguments: [

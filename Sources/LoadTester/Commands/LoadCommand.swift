@@ -53,6 +53,10 @@ package struct CommonOptions: ParsableArguments {
 
     package init() {}
 
+    package func validate() throws {
+        guard report != "" else { throw ValidationError("--report: name a directory") }
+    }
+
     /// - Parameter needs: what would be in vain if a process may not have so many descriptors.
     func bench(_ needs: DescriptorNeeds = DescriptorNeeds()) throws -> Workbench {
         cfloors_catch_interrupts()
@@ -85,6 +89,7 @@ package struct CommonOptions: ParsableArguments {
             }
         }
         if json { lines.append(results.completeJSON.text) }
+        Progress(quiet: quiet).clear()
         try writeAll(lines.joined(separator: "\n") + "\n", to: STDOUT_FILENO, "standard output")
         if let failure { throw failure }
     }

@@ -3,11 +3,13 @@ import Glibc
 /// What is told on standard error while a run goes on.
 package struct Progress: Sendable {
     private let isQuiet: Bool
+    private let descriptor: CInt
     private let isTerminal: Bool
 
-    package init(quiet: Bool) {
+    package init(quiet: Bool, to descriptor: CInt = STDERR_FILENO) {
         isQuiet = quiet
-        isTerminal = isatty(STDERR_FILENO) == 1
+        self.descriptor = descriptor
+        isTerminal = isatty(descriptor) == 1
     }
 
     /// A step of the run.
@@ -22,8 +24,11 @@ package struct Progress: Sendable {
         write("\r\u{1B}[K\(text)")
     }
 
+    /// Takes away what was shown last: something else is told now.
+    func clear() { show("") }
+
     private func write(_ text: String) {
         let bytes = Array(text.utf8)
-        _ = Glibc.write(STDERR_FILENO, bytes, bytes.count)
+        _ = Glibc.write(descriptor, bytes, bytes.count)
     }
 }

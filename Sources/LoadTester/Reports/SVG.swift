@@ -12,7 +12,15 @@ struct SVG {
     private static let top = 34.0
     private static let bottom = 46.0
 
+    /// A page with more points in a line than this is no fun to load.
+    private static let mostInLine = 1_000
+
     init(_ chart: Chart) {
+        var chart = chart
+        for index in chart.series.indices {
+            // What was not measured has no place.
+            chart.series[index].points.removeAll { !$0.x.isFinite || !$0.y.isFinite }
+        }
         self.chart = chart
         let points = chart.series.flatMap(\.points)
         horizontal = Axis(chart.horizontalScale, points.map(\.x))
@@ -74,7 +82,7 @@ struct SVG {
     private func drawing(_ series: Chart.Series, _ index: Int) -> String {
         switch chart.style {
         case .lines:
-            let points = series.points.map { "\(coordinate(x($0.x))),\(coordinate(y($0.y)))" }
+            let points = Self.thinned(series.points).map { "\(coordinate(x($0.x))),\(coordinate(y($0.y)))" }
             return
                 "<polyline class=\"series s\(index % 2 + 1)\" points=\"\(points.joined(separator: " "))\"/>"
         case .dots:
@@ -82,6 +90,13 @@ struct SVG {
                 "<circle class=\"dot\" cx=\"\(coordinate(x($0.x)))\" cy=\"\(coordinate(y($0.y)))\" r=\"2\"/>"
             }.joined()
         }
+    }
+
+    /// Every so many, and the last.
+    private static func thinned(_ points: [Chart.Point]) -> [Chart.Point] {
+        let step = (points.count + mostInLine - 1) / mostInLine
+        guard step > 1 else { return points }
+        return stride(from: 0, to: points.count - 1, by: step).map { points[$0] } + points.suffix(1)
     }
 
     private var legend: String {

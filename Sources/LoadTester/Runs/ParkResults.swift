@@ -53,6 +53,12 @@ struct ParkResults {
         bytes < 0 || count <= 0 ? nil : Double(bytes) / Double(count)
     }
 
+    /// nil where the floor has none: it keeps nothing of a socket outside the kernel.
+    private static func ratio(_ ours: Double?, _ floor: Double?) -> Double? {
+        guard let ours, let floor, floor > 0 else { return nil }
+        return ours / floor
+    }
+
     var bytesPerSocket: Double? { growth(populations, 1, 2) }
     var bytesPerFirstSocket: Double? { growth(populations, 0, 1) }
     var keeperBytesPerSocket: Double? { growth(populations, 1, 2, of: \.keeper) }
@@ -93,6 +99,11 @@ extension ParkResults: Reportable {
                 "bytes_per_socket": .rounded(growth(floor, 1, 2), digits: 1),
                 "kernel_bytes_per_socket": .rounded(kernelBytes(floor), digits: 0),
                 "idle": floorIdle?.json ?? .null,
+            ],
+            "ratio": [
+                "bytes_per_socket": .rounded(Self.ratio(bytesPerSocket, growth(floor, 1, 2)), digits: 2),
+                "kernel_bytes_per_socket": .rounded(
+                    Self.ratio(kernelBytes(populations), kernelBytes(floor)), digits: 2),
             ],
             "machine": machine.json,
         ]

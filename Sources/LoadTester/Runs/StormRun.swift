@@ -53,6 +53,7 @@ struct StormRun {
                     + "floor \(figure(floor.wakesPerSecond, digits: 0))")
         }
         results.duplicate = Int(ours.duplicates)
+        results.duplicateByFloor = Int(floor.duplicates)
         results.machine.finish()
         return results
     }
@@ -100,7 +101,7 @@ struct StormResults {
         var latencies = [Latencies(), Latencies()]
         var lost = 0
 
-        var lastHandler: Double { Double(times.max() ?? 0) / 1e9 }
+        var lastHandler: Double { times.max().map { Double($0) / 1e9 } ?? .nan }
         var wakesPerSecond: Double { times.isEmpty ? 0 : Double(times.count) / lastHandler }
 
         /// How much longer the sleepers of one uid waited than those of the other; 1 is fair.
@@ -115,6 +116,7 @@ struct StormResults {
     var ours: [Storm] = []
     var floor: [Storm] = []
     var duplicate = 0
+    var duplicateByFloor = 0
     var machine = Machine()
 
     init(settings: StormRun.Settings) {
@@ -152,6 +154,7 @@ extension StormResults: Reportable {
             "unfairness": unfairness.map { .rounded($0) } ?? .null,
             "floor": [
                 "lost": .integer(Int64(lostByFloor)),
+                "duplicate": .integer(Int64(duplicateByFloor)),
                 "wakes_per_s": .rounded(median(floor.map(\.wakesPerSecond)), digits: 0),
                 "last_handler_ms": .rounded(median(floor.map(\.lastHandler)) * 1_000),
             ],
@@ -173,7 +176,7 @@ extension StormResults: Reportable {
                 figure(median(floor.map(\.lastHandler)) * 1_000),
             ],
             ["lost", "\(lost)", "\(lostByFloor)"],
-            ["duplicate", "\(duplicate)"],
+            ["duplicate", "\(duplicate)", "\(duplicateByFloor)"],
             ["one uid over the other", unfairness.map { figure($0, digits: 2) } ?? "–"],
         ]
         table.note = "\(settings.clients) sleepers, medians of \(settings.rounds) interleaved rounds"
@@ -197,7 +200,8 @@ extension StormResults: Reportable {
         }
         return [
             Chart(
-                title: "Wakes over time", horizontal: "ms since the first packet", vertical: "sleepers awake",
+                title: "Wakes over time, in the last round", horizontal: "ms since the first packet",
+                vertical: "sleepers awake",
                 style: .lines, series: [series("Nightbell", ours.last), series("floor", floor.last)])
         ]
     }
