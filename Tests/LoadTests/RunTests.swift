@@ -92,7 +92,8 @@ struct RunTests {
         #expect(told.number("lost") == 0)
         #expect(told.number("duplicate") == 0)
         #expect(try #require(told.number("wakes_per_s")) > 0)
-        expectNumbers(told, "floor.wakes_per_s", "ratio.wakes_per_s")
+        expectNumbers(told, "floor.wakes_per_s", "floor.duplicate", "ratio.wakes_per_s")
+        #expect(told.page.contains("in the last round"))
         #expect((told.number("unfairness") != nil) == Self.isRoot)
     }
 
@@ -105,6 +106,8 @@ struct RunTests {
             told, "bytes_per_socket", "keeper_bytes_per_socket", "base_rss_mib", "floor.bytes_per_socket")
         #expect(told.number("idle.context_switches") == 0)
         #expect(told.number("idle.cpu_ticks") == 0)
+        let ratio = try #require(told.json["ratio"] as? [String: Any])
+        #expect(ratio["bytes_per_socket"] != nil && ratio["kernel_bytes_per_socket"] != nil)
         #expect(told.page.contains("Memory against population"))
     }
 
@@ -142,7 +145,22 @@ struct RunTests {
         #expect(told.number("answered") == 4)
         #expect(told.number("failed") == 0)
         #expect(told.number("lost") == 0)
+        #expect(told.number("not_placed") == 0)
+        #expect(told.number("not_ended") == 0)
         expectNumbers(told, "answer_us.p50", "asleep_share.median", "concurrent")
+    }
+
+    @Test("offload")
+    func offload() throws {
+        let told = try run(
+            "offload --sockets 60 --clients 2 --interval 1s --intervals 3 --suspend \(Self.method)")
+        #expect(told.number("client_wakes") == 0)
+        for side in ["nightbell", "floor"] {
+            #expect(try #require(told.number("\(side).pings_heard")) > 100)
+            #expect(told.number("\(side).pings_sent") == told.number("\(side).pings_answered"))
+        }
+        #expect(told.number("nightbell.pings_missing") == 0)
+        #expect(try #require(told.number("ratio.cpu")) > 0)
     }
 
     @Test("relaunch")
@@ -194,20 +212,23 @@ struct RunTests {
 
     /// Runs until the end, with what it says for nothing on the way; tells its status, output and complaints.
     private func attempt(
-        _ arguments: String, output: FileHandle? = nil, under wrapper: [String] = []
+        _ arguments: String, output: FileHandle? = nil, errors shown: FileHandle? = nil,
+        under wrapper: [String] = []
     ) throws -> (status: Int32, output: String, complaints: String) {
         let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let load = URL(fileURLWithPath: program).deletingLastPathComponent().appendingPathComponent(
             "nightbell-load")
         let words =
-            wrapper + [load.path] + arguments.split(separator: " ").map(String.init) + ["--quiet"]
+            wrapper + [load.path] + arguments.split(separator: " ").map(String.init)
+            + (shown == nil ? ["--quiet"] : [])
         let process = Process()
         process.executableURL = URL(fileURLWithPath: words[0])
         process.arguments = Array(words.dropFirst())
         let (said, errors) = (Pipe(), Pipe())
         if let output { process.standardOutput = output } else { process.standardOutput = said }
-        process.standardError = errors
+        if let shown { process.standardError = shown } else { process.standardError = errors }
         try process.run()
+        if shown != nil { try errors.fileHandleForWriting.close() }
         if output != nil { try said.fileHandleForWriting.close() }
         let text = String(decoding: said.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         let complaints = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
@@ -260,6 +281,38 @@ struct RunTests {
         let result = try attempt("chat --connections 3000", under: [Self.prlimit, "--nofile=512:512"])
         #expect(result.status == 1)
         #expect(result.complaints.contains("the chat server would need"))
+        // Two servers could do with so many, but not the one that hibernates at every moment.
+        let third = try attempt(
+            "chat --connections 180 --active 5", under: [Self.prlimit, "--nofile=512:512"])
+        #expect(third.status == 1)
+        #expect(third.complaints.contains("would need 576"))
+    }
+
+    @Test("What was shown on the way is taken away before results are told")
+    func progress() throws {
+        let terminal = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
+        try #require(terminal >= 0)
+        defer { close(terminal) }
+        // TIOCSPTLCK and TIOCGPTPEER.
+        var lock: CInt = 0
+        try #require(ioctl(terminal, 0x4004_5431, &lock) == 0)
+        let side = ioctl(terminal, 0x5441, O_RDWR | O_NOCTTY | O_CLOEXEC)
+        try #require(side >= 0)
+        defer { close(side) }
+        let result = try attempt(
+            "keepalive --virtual --clients 2 --hours 5", errors: FileHandle(fileDescriptor: side))
+        #expect(result.status == 0)
+        var shown: [UInt8] = []
+        var waiting = pollfd(fd: terminal, events: Int16(POLLIN), revents: 0)
+        let end = Array("\r\u{1B}[K".utf8)
+        let last = Array("hour 4 of 5".utf8) + end
+        while shown.suffix(last.count) != last[...] {
+            try #require(poll(&waiting, 1, 20_000) == 1, "\(String(decoding: shown, as: UTF8.self))")
+            var bytes = [UInt8](repeating: 0, count: 4_096)
+            let count = read(terminal, &bytes, bytes.count)
+            try #require(count > 0)
+            shown += bytes[..<count]
+        }
     }
 
     @Test("A run without a chat server to be found says so")
