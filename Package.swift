@@ -173,8 +173,8 @@ let package = Package(
         .testTarget(
             name: "LoadTests",
             dependencies: [
-                "CChat", "CFloors", "Descriptors", "LoadTester", "NightbellCore", "Presentation", "Simulation",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "CChat", "CFloors", "Descriptors", "LoadTester", "NightbellCore", "Presentation",
+                "Simulation", .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),
 
