@@ -21,6 +21,8 @@ public struct Supervision: Sendable, Equatable {
     var pings: PingBook
     /// Those of each client that has any, by its slot.
     var offloaded: [UInt32: [SocketToken]] = [:]
+    /// What was found out about sockets with a profile, by slot; only ever looked up, so that its order does not show.
+    var findings: [UInt32: Finding] = [:]
     /// Sockets of which something has changed that outlives this supervisor.
     var touchedOffloads: [SocketToken] = []
     /// Clients with a wake that is told at the end of the turn, in the order of the decisions.

@@ -53,7 +53,9 @@ extension Supervision {
         legacy.wasActive = offload.isActive
         legacy.wasAwaitingAnswer = pings.isAwaitingAnswer(token.slot)
         legacy.counters = offload.counters
-        (legacy.found, legacy.foundInWake) = (offload.found, offload.foundInWake)
+        if let finding = findings[token.slot] {
+            (legacy.found, legacy.foundInWake) = (finding.conditions, finding.wake)
+        }
         return legacy
     }
 
@@ -72,17 +74,19 @@ extension Supervision {
         addOffload(token, client, at: old.lastPing)
         pings[token.slot].isActive = old.wasActive && !mutated(.restoresWithoutPings)
         pings[token.slot].counters = old.counters
-        (pings[token.slot].found, pings[token.slot].foundInWake) = (old.found, old.foundInWake)
+        if !old.found.isEmpty {
+            findings[token.slot] = Finding(conditions: old.found, wake: old.foundInWake)
+        }
         // Until the edge has told how long an answer may take, it may take for ever.
         if old.wasAwaitingAnswer { pings.noteAwaited(token.slot) }
     }
 
     /// What the owner of a socket was told in this wake, or was to be, and the kernel does not tell.
     func found(_ token: SocketToken, inWake wakeID: UInt64) -> Conditions {
-        guard hasProfile(token), pings[token.slot].foundInWake == SocketToken.mark(of: wakeID) else {
-            return []
-        }
-        return pings[token.slot].found
+        guard hasProfile(token), let finding = findings[token.slot],
+            finding.wake == SocketToken.mark(of: wakeID)
+        else { return [] }
+        return finding.conditions
     }
 
     /// After it was decided how a client goes on: so do its pings if it sleeps or has no process, otherwise they end

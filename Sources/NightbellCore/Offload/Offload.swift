@@ -78,20 +78,22 @@ public struct Judgement: Sendable, Equatable {
     public var noise: Int { answered + confirmed + absorbed }
 }
 
+/// What the owner of a socket was woken for last that the kernel does not tell, and the mark of that wake.
+struct Finding: Sendable, Equatable {
+    var conditions: Conditions
+    var wake: UInt32
+}
+
 /// What is kept of a socket whose pings are dealt with while its owner sleeps. Kept apart from what is known of every
-/// socket: most have no profile. 48 bytes, because there may be tens of thousands.
+/// socket: most have no profile. 40 bytes, because there may be tens of thousands.
 struct Offload: Sendable, Equatable {
     /// When a ping was sent last, or else when the socket was handed over.
     var lastPing: Instant
-    private var allowanceAt: Instant
+    /// Noise is dealt with once for each interval that has passed since, up to a burst.
+    private var allowedSince: Instant
     private var sums = Sums()
-    /// The mark of the wake that `found` was told with.
-    var foundInWake: UInt32 = 0
-    private var allowance: UInt16
     /// A number of the table's: sockets by the thousand have the same terms.
     var terms = TermsTable.none
-    /// What its owner was woken for last that the kernel does not tell.
-    var found: Conditions = []
     /// The owner sleeps, and has vouched for the socket.
     var isActive = false
     /// The owner has been woken, and the beginning of a message was there.
@@ -127,8 +129,7 @@ struct Offload: Sendable, Equatable {
 
     init(at now: Instant, _ settings: Settings.Offload) {
         lastPing = now
-        allowance = UInt16(clamping: max(1, settings.noiseBurst))
-        allowanceAt = now
+        allowedSince = settings.fullAllowance(at: now)
     }
 
     var counters: OffloadCounters {
@@ -152,17 +153,22 @@ struct Offload: Sendable, Equatable {
 
     /// How many pieces of noise may be dealt with at this moment.
     func allowance(at now: Instant, _ settings: Settings.Offload) -> Int {
-        let burst = max(1, settings.noiseBurst)
-        let interval = max(1, settings.noiseInterval.nanoseconds)
-        let gained = max(0, now.since(allowanceAt).nanoseconds) / interval
-        return min(burst, Int(allowance) + Int(clamping: gained))
+        let passed = now.since(max(allowedSince, settings.fullAllowance(at: now))).nanoseconds
+        return Int(clamping: max(0, passed) / settings.noisePause)
     }
 
     mutating func use(_ count: Int, at now: Instant, _ settings: Settings.Offload) {
-        let interval = max(1, settings.noiseInterval.nanoseconds)
-        let there = allowance(at: now, settings)
-        let gained = max(0, now.since(allowanceAt).nanoseconds) / interval
-        allowanceAt = there == settings.noiseBurst ? now : allowanceAt + .nanoseconds(gained * interval)
-        allowance = UInt16(clamping: max(0, there - count))
+        let used = Int64(min(count, allowance(at: now, settings))) * settings.noisePause
+        allowedSince = max(allowedSince, settings.fullAllowance(at: now)) + .nanoseconds(used)
+    }
+}
+
+extension Settings.Offload {
+    fileprivate var noisePause: Int64 { max(1, noiseInterval.nanoseconds) }
+
+    /// Since when there must have been no noise for a whole burst to be allowed now.
+    fileprivate func fullAllowance(at now: Instant) -> Instant {
+        let (length, overflows) = noisePause.multipliedReportingOverflow(by: Int64(max(1, noiseBurst)))
+        return now - .nanoseconds(overflows ? .max : length)
     }
 }

@@ -19,6 +19,7 @@ extension Supervision {
     mutating func removeOffload(_ token: SocketToken, of client: ClientID) {
         guard sockets[token.id].hasProfile else { return }
         pings.remove(token.slot)
+        findings[token.slot] = nil
         offloaded[client.slot]?.removeAll { $0 == token }
         guard offloaded[client.slot]?.isEmpty ?? true else { return }
         offloaded[client.slot] = nil
@@ -228,9 +229,9 @@ extension Supervision {
     /// So that it can be told again, by somebody who did not find it out.
     private mutating func noteFound(_ token: SocketToken, _ conditions: Conditions, of client: ClientID) {
         let mark = SocketToken.mark(of: nextWakeID(of: client))
-        if pings[token.slot].foundInWake != mark { pings[token.slot].found = [] }
-        pings[token.slot].found.formUnion(conditions.intersection(.foundOut))
-        pings[token.slot].foundInWake = mark
+        var found = conditions.intersection(.foundOut)
+        if let earlier = findings[token.slot], earlier.wake == mark { found.formUnion(earlier.conditions) }
+        findings[token.slot] = found.isEmpty ? nil : Finding(conditions: found, wake: mark)
         touchOffload(token)
     }
 

@@ -75,6 +75,6 @@ import Testing
     }
 
     @Test func aSocketTakesNoMoreRoomThanItDid() {
-        #expect(MemoryLayout<Offload>.stride <= 48)
+        #expect(MemoryLayout<Offload>.stride <= 40)
     }
 }
