@@ -45,6 +45,24 @@ package enum Mutation: String, Sendable, CaseIterable {
     case sleepsThroughWindow
     /// A client is suspended as soon as it has finished a wake.
     case forgetsToLinger
+    /// A woken client has three times its budget, and is told so.
+    case lengthensWakes
+    /// Nobody is let into the foreground.
+    case refusesForeground
+    /// Whoever asks how much time is left is told that there is no end to it …
+    case promisesEndlessTime
+    /// … or that none has been used.
+    case promisesFullTime
+    /// No background task is ever granted.
+    case grantsNoTasks
+    /// The warning that the time of background tasks ends comes an hour early …
+    case warnsEarly
+    /// … or not at all.
+    case forgetsToWarn
+    /// A task that nobody holds ends as if somebody did.
+    case endsAnyTask
+    /// An administrator is told that a client cannot be suspended when nothing is against it.
+    case refusesSuspension
     /// Pings are dealt with for sockets of owners that have not vouched for them.
     case offloadsUnasked
     /// Pings go on being sent when the owner is awake.

@@ -12,8 +12,8 @@ package enum Invariant: String, Sendable, CaseIterable {
     /// Pings are dealt with for those who sleep and have vouched for their sockets, and for nobody else; in their
     /// windows; noise wakes nobody unless there is too much of it, and a missing answer does.
     case offload
-    /// Every step has its budget: nobody is stopped or ended before it is over, nobody goes on after it, and
-    /// every overrun is recorded.
+    /// Every step has its budget, and is told it: nobody is stopped or ended before it is over, nobody goes on after
+    /// it, whoever holds background tasks is warned in time, and every overrun is recorded.
     case budgets
     /// Nobody with a background task or playing media is suspended, and nobody without a reason stays awake.
     case assertions
@@ -24,7 +24,8 @@ package enum Invariant: String, Sendable, CaseIterable {
     case tokens
     /// Every counter says what happened; quotas hold; nothing leaks.
     case counters
-    /// Every request is answered once, in its turn, to the one who asked.
+    /// Every request is answered once, in its turn, to the one who asked, and as the rules have it: refused only for
+    /// a reason that holds.
     case answers
     /// Too many wakes are noticed, and have the consequence that the client asked for.
     case wakeLimit

@@ -41,6 +41,21 @@ final class SimulatedClient {
         case parked
     }
 
+    /// What it has said of itself, as long as it has a process that has said who it is.
+    enum Stay {
+        /// It has not declared itself yet.
+        case inactive
+        case active
+        /// Awake, asleep, or on its way there.
+        case background
+    }
+
+    /// The time that all its background tasks share.
+    struct TaskClock: Equatable {
+        var until: Instant
+        var isWarned = false
+    }
+
     /// Something it owes the supervisor, and until when.
     struct Obligation {
         var number: UInt64
@@ -87,10 +102,12 @@ final class SimulatedClient {
     /// The next thaw is because the suspension failed, which is no wake.
     var isFailing = false
 
-    /// Since when its background tasks have counted, and when it was warned.
-    var tasksSince: Instant?
-    var warnedAt: Instant?
+    var stay = Stay.inactive
+    /// It runs from the first task in the background on while no media plays; until then they have all their time.
+    var clock: TaskClock?
     var tasksAreOver = false
+    /// At the end of the last turn, its warning or its end was due since then.
+    var dueSince: Instant?
     /// The last moment at which it had a reason to be awake, besides lingering.
     var busyAt: Instant
     var wasBusy = true
@@ -133,6 +150,8 @@ final class SimulatedClient {
     /// It has a process that has said who it is.
     var hasSpoken: Bool { execution != .absent && launchUntil == nil }
     func isBeingLaunched(at now: Instant) -> Bool { !isKilled && launchUntil.map { now < $0 } ?? false }
+    var isBeingEnded: Bool { isKilled || terminating != nil }
+    var isInBackground: Bool { hasSpoken && !isBeingEnded && stay == .background }
     var hasSurvivors: Bool { sockets.contains { $0.survives } }
     var isReachable: Bool { registration.modes.contains(.voip) }
     /// The room that its launch is to take.
@@ -172,6 +191,20 @@ final class SimulatedClient {
 
     /// Whether anything but lingering keeps it awake in the background.
     func isBusy(at now: Instant) -> Bool { entering != nil || openWake != nil || holds(at: now) }
+
+    /// Where it is, from what was said and done.
+    var state: ClientState {
+        if execution == .absent { return .dormant }
+        if isBeingEnded { return .terminating }
+        if launchUntil != nil { return .launching }
+        if asleepSince != nil { return .suspended }
+        if isAttempted || freezing != nil { return .suspending }
+        return switch stay {
+        case .inactive: .inactive
+        case .active: .active
+        case .background: .background
+        }
+    }
 
     func setWindow(_ climate: Climate) {
         guard let timeout else { return window = nil }

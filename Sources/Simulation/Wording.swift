@@ -75,7 +75,7 @@ package enum Wording {
         }
     }
 
-    private static func words(_ message: ClientMessage) -> String {
+    static func words(_ message: ClientMessage) -> String {
         switch message {
         case .handOver(let offers): "handOver of \(offers.count)"
         case .release(let token): "release \(name(token))"
@@ -106,7 +106,7 @@ package enum Wording {
         case .handedOver(let range, let client, _):
             "answer to \(name(client)): " + buffer.adoptions[range].map(words).joined(separator: ", ")
         case .commandAnswer(let refusal, _):
-            "answer to the administrator: " + (refusal.map { "\($0)" } ?? "done")
+            "answer to the administrator: " + words(refusal)
         case .notify(let client, let notice): "tell \(name(client)): \(words(notice, in: buffer))"
         case .arm(let token): "arm \(name(token))"
         case .beginOffload(let token): "deal with \(name(token))"
@@ -130,6 +130,8 @@ package enum Wording {
         case .trace: nil
         }
     }
+
+    static func words(_ refusal: Refusal?) -> String { refusal.map { "\($0)" } ?? "done" }
 
     private static func words(_ adoption: Result<SocketToken, Refusal>) -> String {
         switch adoption {

@@ -15,6 +15,9 @@ struct Report {
 
     private var seconds: Double { ((elapsed / .seconds(1)) * 1_000).rounded() / 1_000 }
 
+    /// There were too many failures to go on.
+    private var isUnfinished: Bool { command.seed == nil && UInt64(tally.worlds) < command.seeds }
+
     /// The arguments that do the same again.
     private func replay(_ run: Run) -> String {
         var words = ["nightbell-sim", "--seed", "\(run.seed)", "--steps", "\(command.steps)", "--trace"]
@@ -41,6 +44,10 @@ struct Report {
             lines.append("FAILED seed \(run.seed): \(violation)")
             lines.append("    \(replay(run))")
         }
+        if isUnfinished {
+            let run = "\(tally.worlds) of \(command.seeds) worlds were run"
+            lines.append("stopped after \(tally.failures.count) failures (--failures): \(run)")
+        }
         if tally.failures.isEmpty { lines.append("everything held") }
         return lines.joined(separator: "\n")
     }
@@ -60,7 +67,7 @@ struct Report {
             "seconds": .number(seconds),
             "steps_per_s": .integer(Int64(Self.perSecond(tally.steps, elapsed))),
             "jobs": .integer(Int64(command.jobs)), "digest": .string(String(tally.digest, radix: 16)),
-            "failures": .array(failures),
+            "failures": .array(failures), "stopped_early": .bool(isUnfinished),
             "counts": .object(tally.counts.map { .init(name: $0.name, value: .integer(Int64($0.count))) }),
         ]
     }

@@ -34,8 +34,14 @@ struct SimulationCommand: AsyncParsableCommand {
     @Flag(help: "With --seed: tell step by step what happens.")
     var trace = false
 
-    @Option(help: "How many worlds at a time.")
-    var jobs = 2
+    @Option(
+        name: .customLong("jobs"),
+        help: "How many worlds at a time; 2 by default, and no more than there are processors.")
+    var givenJobs = 2
+    var jobs: Int { min(givenJobs, max(1, sysconf(CInt(_SC_NPROCESSORS_ONLN)))) }
+
+    @Option(help: "Stop when so many worlds have failed.")
+    var failures = 5
 
     @Flag(help: "Print one JSON object at the end, and nothing else.")
     var json = false
@@ -51,10 +57,10 @@ struct SimulationCommand: AsyncParsableCommand {
     var mutation: Mutation?
 
     func validate() throws {
-        guard steps > 0, jobs > 0, seeds > 0 else {
-            throw ValidationError("--steps, --seeds and --jobs take numbers from 1 up.")
+        guard steps > 0, givenJobs > 0, seeds > 0, failures > 0 else {
+            throw ValidationError("--steps, --seeds, --jobs and --failures take numbers from 1 up.")
         }
-        guard !first.addingReportingOverflow(seeds).overflow else {
+        guard !first.addingReportingOverflow(seeds - 1).overflow else {
             throw ValidationError("There are no seeds that large.")
         }
         guard seed == nil || (givenSeeds == nil && givenFirst == nil) else {

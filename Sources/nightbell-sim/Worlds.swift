@@ -5,22 +5,24 @@ import Simulation
 struct Worlds {
     /// Worlds that one task runs after another.
     private static let share: UInt64 = 25
-    /// Enough to see whether they have something in common.
-    private static let mostFailures = 5
 
     let command: SimulationCommand
 
     func run() async -> Tally {
         var tally = Tally()
         var progress = Progress(worlds: command.seeds)
-        let end = command.first + command.seeds
         await withTaskGroup(of: Tally.self) { group in
+            let jobs = command.jobs
+            // The last seed may be the largest number that there is: what comes after it is never made.
             var next = command.first
+            var left = command.seeds
             var running = 0
-            while running > 0 || next < end {
-                while running < command.jobs, next < end, tally.failures.count < Self.mostFailures {
-                    let seeds = next..<next + min(Self.share, end - next)
-                    next = seeds.upperBound
+            while running > 0 || left > 0 {
+                while running < jobs, left > 0, tally.failures.count < command.failures {
+                    let count = min(Self.share, left)
+                    let seeds = next...next + (count - 1)
+                    left -= count
+                    next &+= count
                     running += 1
                     group.addTask { await run(seeds) }
                 }
@@ -31,14 +33,14 @@ struct Worlds {
             }
         }
         // Those that would be found whatever ran at the same time.
-        tally.keepFirstFailures(Self.mostFailures)
+        tally.keepFirstFailures(command.failures)
         return tally
     }
 
     @concurrent
-    private func run(_ seeds: Range<UInt64>) async -> Tally {
+    private func run(_ seeds: ClosedRange<UInt64>) async -> Tally {
         var tally = Tally()
-        for seed in seeds where tally.failures.count < Self.mostFailures {
+        for seed in seeds where tally.failures.count < command.failures {
             tally.add(
                 Run(seed: seed, steps: command.steps, mutation: command.mutation, fault: command.fault))
         }

@@ -87,6 +87,19 @@ extension Supervision {
         return clients[owner.id].lifecycle.mayBeFrozen && isCertainToWake(owner) ? owner : nil
     }
 
+    /// When the time of a client's background tasks is over, once it runs, and whether it has been warned.
+    package func taskClock(of client: ClientID) -> (until: Instant, isWarned: Bool)? {
+        guard clients.contains(client.id),
+            case .running(let until, let notified) = clients[client.id].assertions.time
+        else { return nil }
+        return (until, notified)
+    }
+
+    /// Until when its media counts as playing.
+    package func mediaUntil(of client: ClientID) -> Instant? {
+        clients.contains(client.id) ? clients[client.id].assertions.mediaUntil : nil
+    }
+
     public func owner(of token: SocketToken) -> ClientID? {
         sockets.contains(token.id) ? sockets[token.id].owner : nil
     }

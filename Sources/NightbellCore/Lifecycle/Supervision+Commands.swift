@@ -31,7 +31,7 @@ extension Supervision {
         guard !isStopping else { return .shuttingDown }
         switch clients[client.id].lifecycle {
         case .background(var background):
-            guard background.enteringUntil == nil, background.wake == nil,
+            guard background.enteringUntil == nil, background.wake == nil, !mutated(.refusesSuspension),
                 !clients[client.id].assertions.holds(at: now)
             else { return .illegalState(.background) }
             background.holdUntil = nil

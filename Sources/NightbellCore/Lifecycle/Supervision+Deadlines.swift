@@ -72,10 +72,13 @@ extension Supervision {
         clients[client.id].lifecycle = .background(background)
 
         clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
-        switch clients[client.id].assertions.takeDue(at: now, notice: settings.budgets.expirationNotice) {
+        let early: Duration = mutated(.warnsEarly) ? .seconds(3_600) : .zero
+        let notice = settings.budgets.expirationNotice + early
+        switch clients[client.id].assertions.takeDue(at: now, notice: notice) {
         case .nothing:
             break
         case .notice(let remaining):
+            if mutated(.forgetsToWarn) { break }
             actions.append(.notify(client, .backgroundTimeExpiring(remaining: remaining)))
         case .overrun:
             overran(.backgroundTasks, client, into: &actions)

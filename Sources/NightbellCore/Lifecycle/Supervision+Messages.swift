@@ -73,6 +73,7 @@ extension Supervision {
             return beginBackgroundTask(name, client, key, at: now)
         case .endBackgroundTask(let task):
             let isOver = clients[client.id].assertions.end(task) || wasTakenIn(key, of: client)
+            if mutated(.endsAnyTask) { return .done }
             return isOver ? .done : .refused(.invalidTask)
         case .backgroundTimeRemaining:
             return .backgroundTimeLeft(timeLeft(client, at: now))
@@ -99,7 +100,7 @@ extension Supervision {
             // A wake of this turn, decided in the foreground, is told in the background: its budget counts.
             let open = clients[client.id].pendingWake.map { _ in
                 Lifecycle.Background.OpenWake(
-                    wakeID: clients[client.id].lastWakeID, until: now + settings.budgets.wake)
+                    wakeID: clients[client.id].lastWakeID, until: now + wakeBudget)
             }
             enter(.background(.init(enteringUntil: until, wake: open)), client, at: now, into: &actions)
             scheduleKeepAlive(client)
@@ -127,6 +128,7 @@ extension Supervision {
     private mutating func enterForeground(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Answer {
+        if mutated(.refusesForeground) { return .refused(.tooManyTasks) }
         switch clients[client.id].lifecycle {
         case .active:
             return .done
@@ -174,7 +176,9 @@ extension Supervision {
         case .notRunning, .suspending, .suspended, .terminating, .dormant, .launching:
             return .backgroundTask(nil)
         }
-        guard !clients[client.id].assertions.isTimeUp(at: now) else { return .backgroundTask(nil) }
+        guard !clients[client.id].assertions.isTimeUp(at: now), !mutated(.grantsNoTasks) else {
+            return .backgroundTask(nil)
+        }
         guard clients[client.id].assertions.tasks.count < settings.quotas.backgroundTasksPerClient else {
             return .refused(.tooManyTasks)
         }
@@ -183,13 +187,15 @@ extension Supervision {
     }
 
     private func timeLeft(_ client: ClientID, at now: Instant) -> Duration? {
+        if mutated(.promisesEndlessTime) { return nil }
         switch clients[client.id].lifecycle {
         case .inactive, .active:
-            nil
+            return nil
         case .notRunning, .terminating, .dormant, .launching:
-            .zero
+            return .zero
         case .background, .suspending, .suspended:
-            clients[client.id].assertions.timeLeft(at: now, budget: settings.budgets.backgroundTasks)
+            if mutated(.promisesFullTime) { return settings.budgets.backgroundTasks }
+            return clients[client.id].assertions.timeLeft(at: now, budget: settings.budgets.backgroundTasks)
         }
     }
 }

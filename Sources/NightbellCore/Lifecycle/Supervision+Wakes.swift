@@ -7,7 +7,7 @@ extension Supervision {
     ) {
         let isNew = clients[client.id].pendingWake == nil
         let wakeID = nextWakeID(of: client)
-        let open = Lifecycle.Background.OpenWake(wakeID: wakeID, until: now + settings.budgets.wake)
+        let open = Lifecycle.Background.OpenWake(wakeID: wakeID, until: now + wakeBudget)
         var asleepFor = Duration.zero
         switch clients[client.id].lifecycle {
         case .notRunning, .terminating:
@@ -46,6 +46,9 @@ extension Supervision {
         clients[client.id].pendingWake = .new
         pendingWakes.append(client)
     }
+
+    /// What a woken client may take.
+    var wakeBudget: Duration { settings.budgets.wake * (mutated(.lengthensWakes) ? 3 : 1) }
 
     /// The number of the wake that a reason to wake now belongs to.
     func nextWakeID(of client: ClientID) -> UInt64 {
@@ -114,7 +117,7 @@ extension Supervision {
         count(client) { $0.countWake(reasons) }
         let wake = Wake(
             wakeID: clients[client.id].lastWakeID, reasons: reasons,
-            sockets: start..<actions.firedSockets.count, budget: settings.budgets.wake,
+            sockets: start..<actions.firedSockets.count, budget: wakeBudget,
             asleepFor: clients[client.id].lastAsleepFor, isRepeated: pending == .repeated)
         actions.append(.notify(client, .wake(wake)))
         actions.append(.trace(client, .woken(reasons)))

@@ -368,7 +368,7 @@ extension Supervision {
         }
         // It begins anew for those who have not heard of it.
         if case .background(var background) = clients[client.id].lifecycle, background.wake != nil {
-            background.wake = .init(wakeID: wakeID, until: now + settings.budgets.wake)
+            background.wake = .init(wakeID: wakeID, until: now + wakeBudget)
             clients[client.id].lifecycle = .background(background)
         }
     }

@@ -23,9 +23,10 @@ extension World {
             adopt(range, id, key)
             // Kept by then, but nobody has heard of it.
             if !isLastMoment() { answered(key, id) }
-        case .commandAnswer(_, let key):
+        case .commandAnswer(let refusal, let key):
             mix(5, key.request)
             answered(key, nil)
+            take(refusal)
         case .notify(let id, let notice):
             mix(6, id.rawValue)
             guard let client = client(id) else { return violate(.answers, "notice to a stranger") }
@@ -138,8 +139,8 @@ extension World {
                 expect(client) { $0.socketsRefused += 1 }
                 let hasRoom = refusal != .tooManySockets || isFull(client)
                 require(.counters, hasRoom, "a socket is refused within the quota")
-                let isRight = refusal == .tooManySockets || !isAcceptable(offer, client)
-                require(.answers, isRight, "a good socket is refused: \(refusal)")
+                let isRight = isRight(refusal, of: offer, client)
+                require(.answers, isRight, "a socket is refused without reason: \(refusal)")
             }
         }
     }
@@ -153,7 +154,7 @@ extension World {
             && (offer.isConnected || !offer.isStream)
     }
 
-    private func isFull(_ client: SimulatedClient) -> Bool {
+    func isFull(_ client: SimulatedClient) -> Bool {
         let all = clients.filter { $0.user == client.user }.map(\.sockets.count).reduce(0, +)
         return client.sockets.count >= settings.quotas.socketsPerClient
             || all >= settings.quotas.socketsPerUser
@@ -407,7 +408,7 @@ extension World {
             .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis:
             isRight = false
         case .noSuchClient:
-            isRight = true
+            isRight = asked.client == nil
         }
         require(.answers, isRight, "a registration is refused because of \(refusal)")
     }

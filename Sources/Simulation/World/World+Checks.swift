@@ -78,15 +78,8 @@ extension World {
     /// What must not take longer, and what must not be late.
     private mutating func checkTime(_ client: SimulatedClient) {
         guard !core.isStopping else { return }
-        let budgets = settings.budgets
         let state = core.state(of: client.id)
-        if let since = client.tasksSince, !client.tasks.isEmpty {
-            // The notice comes first, and with its whole time, also when the timer was served late.
-            let end = since + budgets.backgroundTasks
-            let limit = client.warnedAt.map { max(end, $0 + budgets.expirationNotice) } ?? end
-            require(
-                .budgets, now < limit + .seconds(1) || isStalled, "\(client.name) holds its tasks too long")
-        }
+        checkClock(client)
         for obligation in [client.entering, client.openWake, client.preparing, client.terminating] {
             guard let obligation else { continue }
             require(
@@ -119,11 +112,25 @@ extension World {
         }
     }
 
+    /// The warning, and then the end, come when they are due: what becomes due within a turn may wait for the next
+    /// one.
+    private mutating func checkClock(_ client: SimulatedClient) {
+        guard let clock = client.clock, !client.tasks.isEmpty, client.isInBackground else {
+            return client.dueSince = nil
+        }
+        let due = clock.isWarned ? clock.until : clock.until - settings.budgets.expirationNotice
+        guard now >= due else { return client.dueSince = nil }
+        let what = clock.isWarned ? "holds its tasks too long" : "is not warned of the end of its tasks"
+        require(.budgets, client.dueSince != due, "\(client.name) \(what)")
+        client.dueSince = due
+    }
+
     /// What the core tells of a client.
     private mutating func checkView(_ client: SimulatedClient) {
         guard let view = core.view(of: client.id, at: now) else {
             return violate(.counters, "\(client.name) is lost")
         }
+        checkStay(client, view.state)
         require(.counters, view.user == client.user, "\(client.name) has another uid")
         require(
             .tokens,
@@ -144,5 +151,17 @@ extension World {
         if view.counters != counters {
             violate(.counters, Wording.difference(view.counters, counters, of: client.name))
         }
+    }
+
+    /// Nobody is in the foreground who has not said so, or is taken from there.
+    private mutating func checkStay(_ client: SimulatedClient, _ state: ClientState) {
+        let isRight =
+            switch state {
+            case .inactive: client.stay == .inactive
+            case .active: client.stay == .active
+            case .background, .suspending, .suspended: client.stay == .background
+            case .notRunning, .terminating, .dormant, .launching: true
+            }
+        require(.answers, isRight, "\(client.name) is \(client.stay), and taken to be \(state)")
     }
 }

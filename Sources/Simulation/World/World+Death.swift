@@ -237,6 +237,7 @@ extension World {
         for token in Array(held.sockets.keys) { noteEnd(of: token, &held) }
         swap(&held, &self.held)
         traffic.removeAll()
+        for client in clients { believeTasks(client) }
         writeThrough(nil)
         events.removeAll()
         isGathering = true
@@ -338,12 +339,7 @@ extension World {
         }
         let excess = Int(progress.words[0] >> 40 & 0xFF)
         client.traffic = TrafficLimit(progress.figures, excess: excess, settings.wakes)
-        client.tasks = core.tasks(of: client.id).map(\.id)
-        if state == .background, !client.tasks.isEmpty, client.tasksSince == nil, now >= client.mediaUntil {
-            // Begun in the last turn of the one that died, and never granted.
-            client.tasksSince = died
-            client.warnedAt = nil
-        }
+        believeTime(client, state, since: died)
         client.expected = view.counters
         if let since = client.asleepSince {
             client.expected.asleepNanoseconds -= UInt64(now.since(since).nanoseconds)
@@ -352,6 +348,54 @@ extension World {
             let wakeID = core.wakeID(of: client.id)
             require(.restart, client.lastWakeID == wakeID, "\(client.name) was not told of wake \(wakeID)")
         }
+    }
+
+    /// The one that died may have begun and ended tasks in its last turn, of which nobody has heard.
+    private mutating func believeTasks(_ client: SimulatedClient) {
+        let tasks = core.tasks(of: client.id).map(\.id)
+        var begun = 0
+        var ended: [UInt64] = []
+        for repetition in client.toRepeat {
+            switch repetition.message {
+            case .beginBackgroundTask: begun += 1
+            case .endBackgroundTask(let task): ended.append(task)
+            default: break
+            }
+        }
+        let isOver = client.isBeingEnded || client.execution == .absent
+        for task in client.tasks where !isOver && !tasks.contains(task) {
+            require(.restart, ended.contains(task), "task \(task) of \(client.name) is lost")
+        }
+        let new = tasks.count { !client.tasks.contains($0) }
+        require(.restart, new <= begun, "\(client.name) holds tasks that it has not begun")
+        client.tasks = tasks
+    }
+
+    /// What the one that died carried out in its last turn may not have been heard of.
+    private mutating func believeTime(
+        _ client: SimulatedClient, _ state: ClientState, since died: Instant?
+    ) {
+        switch state {
+        case .inactive: client.stay = .inactive
+        case .active: client.stay = .active
+        case .background, .suspending, .suspended: client.stay = .background
+        case .notRunning, .terminating, .dormant, .launching: break
+        }
+        if let until = core.mediaUntil(of: client.id) { client.mediaUntil = max(client.mediaUntil, until) }
+        let clock = core.taskClock(of: client.id).map {
+            SimulatedClient.TaskClock(until: $0.until, isWarned: $0.isWarned)
+        }
+        if let clock, state == .background {
+            let begun = (died ?? now) + settings.budgets.backgroundTasks
+            let warned = now + settings.budgets.expirationNotice
+            let earliest = client.clock?.until ?? begun
+            let latest = client.clock.map { max($0.until, warned) } ?? now + settings.budgets.backgroundTasks
+            require(
+                .restart, clock.until >= earliest && clock.until <= latest,
+                "\(client.name) has another time for its tasks")
+        }
+        client.clock = clock
+        client.dueSince = nil
     }
 
     /// Nothing that was counted in a whole turn is forgotten.

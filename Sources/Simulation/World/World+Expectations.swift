@@ -13,17 +13,21 @@ extension World {
             declared = registration
         case .message(let message, let id, let key):
             guard let client = client(id) else { return }
+            ask(message, client)
             if key.isRepeated { coverage.repetitions += 1 }
             if isAnswerDue(key) { unanswered.append((key, id)) }
             sent[key] = message
             client.isTouched = true
             noteTime(client)
             guard client.hasSpoken else { return }
+            // Whoever says anything has heard that it is welcome.
+            noteWelcome(id)
             if case .release = message { releasing = client }
             if case .handOver(let offers) = message { offered = offers }
             if case .saveState(let byteCount) = message { saved = byteCount }
         case .command(let command, let id, let key):
             unanswered.append((key, nil))
+            asked = Asked(command: command, client: client(id))
             guard let client = client(id) else { return }
             client.isTouched = true
             noteTime(client)
@@ -65,6 +69,7 @@ extension World {
             client.isTouched = true
             client.asleepSince = now
             client.isAttempted = false
+            client.clock = nil
             expect(client) { $0.suspensions += 1 }
         case .freezeFailed(let id, let epoch):
             guard let client = client(id), client.freezing?.number == epoch, client.asleepSince == nil,
@@ -101,6 +106,7 @@ extension World {
             if let client = client(id) { foreseeEnd(client, ending) }
         case .rejoined(let id, let registration, let key):
             unanswered.append((key, nil))
+            asked = Asked(client: client(id))
             registrations[key] = registration
             declared = registration
             if let client = client(id) { noteTime(client) }
@@ -108,12 +114,14 @@ extension World {
             if let key { unanswered.append((key, nil)) }
             declared = registration
             declaredReasons = key == nil ? .launched : .request
+            asked = Asked(refusal: refusalOfLaunch(registration))
             let namesake = clients.first {
                 $0.registration.identifier == registration.identifier && $0.user == registration.user
             }
             if let namesake, namesake.execution == .absent { foreseeWish(namesake, declaredReasons) }
         case .disown(let identifier, let key):
             unanswered.append((key, nil))
+            asked = Asked(refusal: refusalToDisown(identifier))
             let client = clients.first { $0.registration.identifier == identifier }
             if let client {
                 guard client.execution == .absent else { return }
@@ -148,11 +156,9 @@ extension World {
     /// Time goes before whatever else happens to a client.
     mutating func noteTime(_ client: SimulatedClient) {
         // The clock of its tasks begins when media lapses, also if they end in this very turn.
-        if core.state(of: client.id) == .background { startClock(client) }
-        let isOver = client.tasksSince.map { now >= $0 + settings.budgets.backgroundTasks } ?? false
-        // With less than a whole notice if the last task was begun so late.
-        let isWarned = client.warnedAt.map { $0 < now } ?? false
-        client.tasksAreOver = !client.tasks.isEmpty && now >= client.mediaUntil && isOver && isWarned
+        startClock(client)
+        let isOver = client.clock.map { $0.isWarned && now >= $0.until } ?? false
+        client.tasksAreOver = !client.tasks.isEmpty && isOver
 
         guard !core.isStopping else { return }
         if let entering = client.entering, now >= entering.until {
@@ -212,11 +218,6 @@ extension World {
             client.preparing = nil
             client.readyAtStep = steps
             if notIdle.isEmpty { client.vouchedEpoch = epoch }
-        case .endBackgroundTask(let task):
-            client.tasks.removeAll { $0 == task }
-        case .mediaActivity where client.registration.modes.contains(.audio):
-            client.mediaUntil = now + settings.budgets.mediaLapse
-            client.tasksSince = nil
         case .setKeepAliveTimeout(let timeout)
         where key.isRepeated && held.carriedOut.contains(key.request)
             && client.timeout?.nanoseconds == timeout.nanoseconds:
@@ -232,7 +233,7 @@ extension World {
             client.timeout = nil
             client.setWindow(climate)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
-            .beginBackgroundTask, .backgroundTimeRemaining, .saveState, .restartNoted:
+            .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .saveState, .restartNoted:
             break
         }
     }
@@ -240,6 +241,10 @@ extension World {
     mutating func take(_ answer: Answer, _ id: ClientID, _ key: RequestKey) {
         guard let client = client(id) else { return violate(.answers, "an answer to a stranger") }
         client.isTouched = true
+        guard let message = sent[key] else { return violate(.answers, "an answer to no message") }
+        require(
+            .answers, isRight(answer, to: message, of: client, key),
+            "\(client.name) says \(Wording.words(message)) and is answered \(answer)")
         switch answer {
         case .backgroundTask(let task?) where key.isRepeated && client.tasks.contains(task):
             break  // begun for a request that was not answered
@@ -249,9 +254,6 @@ extension World {
             require(
                 .counters, client.tasks.count <= settings.quotas.backgroundTasksPerClient,
                 "more tasks than the quota allows")
-        case .backgroundTimeLeft(let left?):
-            require(
-                .budgets, left >= .zero && left <= settings.budgets.backgroundTasks, "\(left) are left")
         case .refused(let refusal):
             coverage.refusals += 1
             let wasCarriedOut = key.isRepeated && held.carriedOut.contains(key.request)
@@ -262,7 +264,26 @@ extension World {
         case .done:
             // It is still to be made again: to this supervisor, or to the next one.
             if held.unread.contains(key.request) { held.carriedOut.insert(key.request) }
-        case .backgroundTask(nil), .backgroundTimeLeft(nil):
+            take(message, client)
+        case .backgroundTask(nil), .backgroundTimeLeft:
+            break
+        }
+    }
+
+    /// What has come of a request that was carried out.
+    private func take(_ message: ClientMessage, _ client: SimulatedClient) {
+        switch message {
+        case .enterForeground:
+            client.stay = .active
+            client.clock = nil
+        case .endBackgroundTask(let task):
+            client.tasks.removeAll { $0 == task }
+        case .mediaActivity:
+            client.mediaUntil = now + settings.budgets.mediaLapse
+            client.clock = nil
+        case .handOver, .release, .enterBackground, .backgroundEntered, .setKeepAliveTimeout,
+            .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .readyToSuspend,
+            .wakeDone, .saveState, .hibernate, .restartNoted:
             break
         }
     }
@@ -297,12 +318,11 @@ extension World {
     }
 
     private mutating func keepUp(_ client: SimulatedClient) {
-        let state = core.state(of: client.id)
-        switch state {
+        startClock(client)
+        switch core.state(of: client.id) {
         case .background:
             client.preparing = nil
             cancelAttempt(client)
-            startClock(client)
         case .suspending:
             client.entering = nil
             client.openWake = nil
@@ -322,10 +342,10 @@ extension World {
 
     /// The clock of its tasks runs from the first one in the background, while no media plays.
     private func startClock(_ client: SimulatedClient) {
-        guard !client.tasks.isEmpty, now >= client.mediaUntil, client.tasksSince == nil else { return }
-        // The one that died may have started it.
-        client.tasksSince = client.untoldSince ?? now
-        client.warnedAt = nil
+        guard client.clock == nil, !client.tasks.isEmpty, now >= client.mediaUntil, client.isInBackground,
+            !core.isStopping, !isRestoring
+        else { return }
+        client.clock = .init(until: now + settings.budgets.backgroundTasks)
     }
 
     /// An attempt to suspend it came to nothing.
@@ -339,7 +359,6 @@ extension World {
         client.entering = nil
         client.openWake = nil
         client.preparing = nil
-        client.tasksSince = nil
         client.lingerUntil = Instant(nanoseconds: .min)
     }
 }

@@ -107,7 +107,7 @@ extension World {
         client.launchUntil = nil
         client.hibernates = false
         client.tasks = []
-        client.tasksSince = nil
+        client.clock = nil
         client.mediaUntil = Instant(nanoseconds: .min)
         client.timeout = nil
         client.setWindow(climate)
@@ -172,9 +172,12 @@ extension World {
             coverage.takenOver += 1
             client.hasSettled = false
             client.execution = .running
+            client.stay = .inactive
         } else {
             coverage.rejoined += 1
+            client.stay = .background
         }
+        client.clock = nil
         client.runsSince = now
         // What it said to a supervisor that is gone has to be said again, as it is all the time.
         client.mediaUntil = Instant(nanoseconds: .min)

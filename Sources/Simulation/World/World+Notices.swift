@@ -5,12 +5,15 @@ extension World {
     mutating func told(_ client: SimulatedClient, _ notice: Notice) {
         switch notice {
         case .didEnterBackground(let budget):
+            let until = end(of: client.entering, after: settings.budgets.enteringBackground, client)
             if !isTakingOver || client.entering == nil {
-                client.backgroundSince = now + budget - settings.budgets.enteringBackground
+                client.backgroundSince = until - settings.budgets.enteringBackground
             }
             // Told again, it is the same stay.
-            if !isTakingOver { client.tasksSince = nil }
-            client.entering = .init(number: 0, until: now + budget)
+            if !isTakingOver { client.clock = nil }
+            client.stay = .background
+            client.entering = .init(number: 0, until: until)
+            requireBudget(budget, max(.zero, until.since(now)), client)
             client.setWindow(climate)
             plan(client, .say(.backgroundEntered), budget)
         case .prepareToSuspend(let epoch, let budget):
@@ -23,18 +26,21 @@ extension World {
             cancelAttempt(client)
         case .wake(let wake):
             woken(client, wake)
-        case .backgroundTimeExpiring:
-            client.warnedAt = now
+        case .backgroundTimeExpiring(let remaining):
+            warned(client, remaining)
             for task in client.tasks { plan(client, .say(.endBackgroundTask(task)), .seconds(5)) }
         case .willTerminate(let budget, let reason):
             let isRight =
                 reason == .quitByUser || (reason == .exitsOnSuspend && client.registration.exitsOnSuspend)
             require(.budgets, isRight, "\(client.name) is to end because of \(reason)")
             if client.ending == nil { client.ending = reason }
-            require(
-                .budgets, budget == settings.budgets.termination || isTakingOver,
-                "\(client.name) has another budget")
-            client.terminating = .init(number: 0, until: now + budget)
+            // It may be the next supervisor's own decision, when a suspension has come to nothing.
+            let isNew = client.terminating == nil && budget == settings.budgets.termination
+            let until =
+                isNew
+                ? now + budget : end(of: client.terminating, after: settings.budgets.termination, client)
+            requireBudget(budget, max(.zero, until.since(now)), client)
+            client.terminating = .init(number: 0, until: until)
             plan(client, .exit, budget)
         }
         // Nobody hears what is said to a process whose end nobody has heard of.
@@ -42,6 +48,20 @@ extension World {
         require(
             .frozen, client.execution == .running || isToNobody,
             "\(client.name) is told something before it is thawed")
+    }
+
+    /// When a budget ends that begins now, or that goes on under another supervisor.
+    private func end(
+        of obligation: SimulatedClient.Obligation?, after budget: Duration, _ client: SimulatedClient
+    ) -> Instant {
+        guard isTakingOver else { return now + budget }
+        return obligation?.until ?? (client.untoldSince ?? now) + budget
+    }
+
+    private mutating func requireBudget(_ told: Duration, _ budget: Duration, _ client: SimulatedClient) {
+        require(
+            .budgets, told == budget,
+            "\(client.name) is told that it has \(Wording.words(told)), and has \(Wording.words(budget))")
     }
 
     private mutating func prepare(_ client: SimulatedClient, _ epoch: UInt64, _ budget: Duration) {
@@ -57,13 +77,16 @@ extension World {
         require(.stop, !core.isStopping, "\(client.name) is suspended by a supervisor that stops")
         client.lastEpoch = epoch
         client.isAttempted = true
-        client.preparing = .init(number: epoch, until: now + budget)
+        requireBudget(budget, settings.budgets.prepareToSuspend, client)
+        client.preparing = .init(number: epoch, until: now + settings.budgets.prepareToSuspend)
         let isHonest = client.behaviour != .malicious
         let notIdle = client.sockets.filter { $0.unread > 0 && isHonest && random.once(in: 2) }.map(\.token)
         plan(client, .say(.readyToSuspend(epoch: epoch, notIdle: notIdle)), budget)
     }
 
     private mutating func woken(_ client: SimulatedClient, _ wake: Wake) {
+        let until = now + settings.budgets.wake
+        requireBudget(wake.budget, settings.budgets.wake, client)
         if wake.isRepeated {
             coverage.wakesToldAgain += 1
             require(
@@ -71,7 +94,7 @@ extension World {
                 "wake \(wake.wakeID) of \(client.name) is repeated without reason")
             if wake.wakeID <= client.lastWakeID, !client.mayHearAgain {
                 // It knows. Its time begins anew, if it has not said that it is done.
-                client.openWake?.until = now + wake.budget
+                client.openWake?.until = until
                 return
             }
         }
@@ -97,7 +120,7 @@ extension World {
             if !wake.reasons.isDisjoint(with: [.unanswered, .pathLost]) { counters.wakesPathLost += 1 }
         }
         if core.state(of: client.id) == .background {
-            client.openWake = .init(number: wake.wakeID, until: now + wake.budget)
+            client.openWake = .init(number: wake.wakeID, until: until)
         }
         for fired in actions.firedSockets[wake.sockets] { tellSocket(fired, client) }
         checkReasons(wake, client)

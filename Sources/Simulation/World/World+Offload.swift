@@ -42,12 +42,13 @@ extension World {
             socket.owner.execution != .running || socket.owner.freezing != nil || socket.owner.isKilled,
             "\(socket.owner.name) runs, and a ping is sent for it")
         // That the last one failed may not have been heard of.
-        let isFailing = queue.contains {
-            switch $0.event {
+        func isFailure(_ event: Event) -> Bool {
+            switch event {
             case .pingFailed(token), .pingOmitted(token): true
             default: false
             }
         }
+        let isFailing = queue.contains { isFailure($0.event) } || events.contains(where: isFailure)
         require(
             .offload, socket.isAwaiting == again || (again && isFailing),
             "a ping is sent while an answer is awaited, or none is")

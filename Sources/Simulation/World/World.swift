@@ -58,6 +58,8 @@ package struct World {
     var isTraffic = false
     /// Whose request to release a socket is being handled.
     var releasing: SimulatedClient?
+    /// What is being asked for, and how things stood before.
+    var asked = Asked()
     /// The sockets of the request that is being handled.
     var offered: [SocketOffer] = []
     /// The whole machine stood still before this step.

@@ -1,0 +1,201 @@
+import NightbellCore
+
+/// What a request must be answered, from the rules: every refusal has its reason, and whoever may have something gets
+/// it.
+extension World {
+    /// A request, as things stood before it was handled.
+    struct Asked {
+        var command: Command?
+        /// Whom it comes from, or is about.
+        var client: SimulatedClient?
+        /// It was being ended already.
+        var wasBeingEnded = false
+        /// What it wants to part with is its own.
+        var isOwn = false
+        /// Why nothing can come of it.
+        var refusal: Refusal?
+    }
+
+    mutating func ask(_ message: ClientMessage, _ client: SimulatedClient) {
+        asked = Asked(client: client, wasBeingEnded: client.isBeingEnded)
+        switch message {
+        case .release(let token): asked.isOwn = socket(token)?.owner === client
+        case .endBackgroundTask(let task): asked.isOwn = client.tasks.contains(task)
+        case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .setKeepAliveTimeout,
+            .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .mediaActivity,
+            .readyToSuspend, .wakeDone, .saveState, .hibernate, .restartNoted:
+            break
+        }
+    }
+
+    // MARK: Clients
+
+    func isRight(
+        _ answer: Answer, to message: ClientMessage, of client: SimulatedClient, _ key: RequestKey
+    ) -> Bool {
+        guard client.hasSpoken else { return answer == .refused(.illegalState(client.state)) }
+        let modes = client.registration.modes
+        switch message {
+        case .readyToSuspend, .wakeDone, .backgroundEntered, .restartNoted, .clearKeepAliveTimeout:
+            return answer == .done
+        case .enterBackground:
+            // Whoever is ended for coming back once too often was there.
+            let isThere = !client.isBeingEnded || !asked.wasBeingEnded && client.ending == .tooManyWakes
+            return answer == (isThere ? .done : .refused(.illegalState(.terminating)))
+        case .enterForeground:
+            return answer == (client.isBeingEnded ? .refused(.illegalState(.terminating)) : .done)
+        case .saveState(let byteCount):
+            return answer == (refusal(ofState: byteCount, client).map(Answer.refused) ?? .done)
+        case .hibernate:
+            return answer == (client.registration.isLaunchable ? .done : .refused(.cannotLaunch))
+        case .handOver:
+            return false  // answered socket by socket
+        case .release:
+            return isRight(answer, partingElse: .invalidToken, key)
+        case .endBackgroundTask:
+            return isRight(answer, partingElse: .invalidTask, key)
+        case .setKeepAliveTimeout(let timeout):
+            let minimum = settings.keepAlive.minimumTimeout
+            guard modes.contains(.voip) else { return answer == .refused(.modeRequired(.voip)) }
+            return answer == (timeout < minimum ? .refused(.timeoutTooShort(minimum: minimum)) : .done)
+        case .mediaActivity:
+            return answer == (modes.contains(.audio) ? .done : .refused(.modeRequired(.audio)))
+        case .beginBackgroundTask:
+            return isRight(answer, toBeginTaskOf: client, key)
+        case .backgroundTimeRemaining:
+            guard case .backgroundTimeLeft(let left) = answer else { return false }
+            // Time is nobody's any more when the supervisor stops.
+            return core.isStopping || left == timeLeft(client)
+        }
+    }
+
+    /// What was carried out before the supervisor died is not refused when it is asked for again.
+    private func isRight(_ answer: Answer, partingElse refusal: Refusal, _ key: RequestKey) -> Bool {
+        if asked.isOwn { return answer == .done }
+        return answer == .refused(refusal) || (key.isRepeated && answer == .done)
+    }
+
+    private func isRight(
+        _ answer: Answer, toBeginTaskOf client: SimulatedClient, _ key: RequestKey
+    ) -> Bool {
+        // Begun for a request that was not answered.
+        if case .backgroundTask(let task?) = answer, key.isRepeated, client.tasks.contains(task) {
+            return true
+        }
+        guard !client.isBeingEnded else { return answer == .backgroundTask(nil) }
+        if core.isStopping, answer == .backgroundTask(nil) { return true }
+        if let clock = client.clock, now >= clock.until, !core.isStopping {
+            return answer == .backgroundTask(nil)
+        }
+        if client.tasks.count >= settings.quotas.backgroundTasksPerClient {
+            return answer == .refused(.tooManyTasks)
+        }
+        if case .backgroundTask(_?) = answer { return true }
+        return false
+    }
+
+    /// nil: without end.
+    private func timeLeft(_ client: SimulatedClient) -> Duration? {
+        guard !client.isBeingEnded else { return .zero }
+        guard client.stay == .background, now >= client.mediaUntil else { return nil }
+        return client.clock.map { max(.zero, $0.until.since(now)) } ?? settings.budgets.backgroundTasks
+    }
+
+    private func refusal(ofState byteCount: Int, _ client: SimulatedClient) -> Refusal? {
+        guard client.registration.isLaunchable else { return .cannotLaunch }
+        let quotas = settings.quotas
+        guard byteCount <= quotas.stateBytesPerClient else {
+            return .stateTooLarge(limit: quotas.stateBytesPerClient)
+        }
+        let others = clients.reduce(0) {
+            $1.user == client.user && $1 !== client ? $0 + $1.stateBytes : $0
+        }
+        let left = quotas.stateBytesPerUser - others
+        return byteCount <= left ? nil : .stateTooLarge(limit: max(0, left))
+    }
+
+    func isRight(_ refusal: Refusal, of offer: SocketOffer, _ client: SimulatedClient) -> Bool {
+        let isVoip = offer.tag == .voip
+        switch refusal {
+        case .modeRequired(let mode): return mode == .voip && isVoip && !client.isReachable
+        case .notPollable: return !offer.isPollable
+        case .notASocket: return isVoip && !offer.isSocket
+        case .listeningSocket: return offer.isListening && offer.tag != .listener
+        case .notAListener: return !offer.isListening && offer.tag == .listener
+        case .socketError: return offer.hasPendingError && offer.tag != .device
+        case .notConnected: return isVoip && offer.isStream && !offer.isConnected
+        case .cannotLaunch: return offer.survives && !client.registration.isLaunchable
+        case .tooManySockets: return isFull(client)
+        case .invalidProfile, .opaqueSocket, .profileNotForThis: return offer.profileRefusal == refusal
+        case .identifierInUse, .identifierOfOtherUser, .tooManyClients, .shuttingDown, .timeoutTooShort,
+            .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge:
+            return false
+        }
+    }
+
+    /// Its time is about to be over.
+    mutating func warned(_ client: SimulatedClient, _ remaining: Duration) {
+        // One that takes over warns again, as its legacy is judged.
+        guard !isRestoring else { return }
+        let notice = settings.budgets.expirationNotice
+        guard var clock = client.clock, !clock.isWarned, now >= clock.until - notice else {
+            return violate(.budgets, "\(client.name) is warned of the end of its time, which is not near")
+        }
+        // Nobody is ended without a warning: with its whole time, if the timer was served so late.
+        if now >= clock.until { clock.until = now + notice }
+        clock.isWarned = true
+        client.clock = clock
+        require(
+            .budgets, remaining == clock.until.since(now),
+            "\(client.name) is told that \(Wording.words(remaining)) are left")
+    }
+
+    // MARK: Administrators
+
+    /// What an administrator is answered.
+    mutating func take(_ refusal: Refusal?) {
+        let expected = asked.command.map { refusalOf($0) } ?? asked.refusal
+        require(
+            .answers, refusal == expected,
+            "an administrator is answered \(Wording.words(refusal)) instead of \(Wording.words(expected))")
+    }
+
+    private func refusalOf(_ command: Command) -> Refusal? {
+        guard let client = asked.client else { return .noSuchClient }
+        switch command {
+        case .quit: return nil
+        case .wake, .launch: return client.state == .terminating ? .illegalState(.terminating) : nil
+        case .suspend:
+            if core.isStopping { return .shuttingDown }
+            switch client.state {
+            case .suspending, .suspended: return nil
+            case .background:
+                // It has been woken, and is told at the end of the turn.
+                let isBusy = client.isBusy(at: now) || client.wokenAtStep == steps
+                return isBusy ? .illegalState(.background) : nil
+            case .notRunning, .inactive, .active, .terminating, .dormant, .launching:
+                return .illegalState(client.state)
+            }
+        }
+    }
+
+    func refusalOfLaunch(_ registration: Registration) -> Refusal? {
+        let namesake = clients.first { $0.registration.identifier == registration.identifier }
+        if namesake?.user == registration.user { return nil }
+        guard registration.isLaunchable else { return .cannotLaunch }
+        if core.isStopping { return .shuttingDown }
+        if let owner = owners[registration.identifier], owner.user != registration.user {
+            return .identifierOfOtherUser
+        }
+        let own = clients.count { $0.user == registration.user }
+        return own < settings.quotas.clientsPerUser ? nil : .tooManyClients
+    }
+
+    func refusalToDisown(_ identifier: ClientIdentifier) -> Refusal? {
+        guard owners[identifier] != nil else { return .noSuchClient }
+        guard let client = clients.first(where: { $0.registration.identifier == identifier }) else {
+            return nil
+        }
+        return client.state == .dormant ? nil : .illegalState(client.state)
+    }
+}
