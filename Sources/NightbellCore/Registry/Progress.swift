@@ -337,6 +337,15 @@ extension Counters {
         ]
     }
 
+    /// Whether no counter is behind that of `other`.
+    package func isAtLeast(_ other: Counters) -> Bool {
+        let (own, others) = (words, other.words)
+        let half: UInt64 = 0xFFFF_FFFF
+        return own.indices.allSatisfy { index in
+            own[index] >= others[index] && (index == 3 || own[index] & half >= others[index] & half)
+        }
+    }
+
     private static func pack(_ low: UInt64, _ high: UInt64) -> UInt64 {
         UInt64(UInt32(clamping: high)) << 32 | UInt64(UInt32(clamping: low))
     }

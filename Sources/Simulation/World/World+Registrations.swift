@@ -1,0 +1,73 @@
+import NightbellCore
+
+/// Who is let in, under which name.
+extension World {
+    mutating func register(_ id: ClientID, _ key: RequestKey) {
+        guard let registration = registrations.removeValue(forKey: key) else {
+            return violate(.answers, "nobody asked for \(Wording.name(id))")
+        }
+        require(.stop, !core.isStopping, "a client is let in by a supervisor that stops")
+        let client = add(id, registration)
+        note("\(Wording.name(id)) is \(client.behaviour), uid \(registration.user)")
+    }
+
+    mutating func add(_ id: ClientID, _ registration: Registration) -> SimulatedClient {
+        isUsageTouched = true
+        coverage.clients += 1
+        let behaviour = random.pick(climate.behaviours) ?? .wellBehaved
+        let client = SimulatedClient(id, registration, behaviour, at: now)
+        while clientsBySlot.count <= Int(id.slot) { clientsBySlot.append(nil) }
+        require(.tokens, clientsBySlot[Int(id.slot)] == nil, "\(Wording.name(id)) is given twice")
+        clientsBySlot[Int(id.slot)] = client
+        clients.append(client)
+        let others = clients.count { $0.user == registration.user }
+        require(.counters, others <= settings.quotas.clientsPerUser, "more clients than the quota allows")
+        own(registration)
+        let namesakes = clients.count { $0.registration.identifier == registration.identifier }
+        require(.counters, namesakes == 1, "two clients of one name")
+        let timeout = registration.keepAliveTimeout
+        client.timeout = timeout.map { max($0, settings.keepAlive.minimumTimeout) }
+        client.lastRun = now
+        client.setWindow(climate)
+        return client
+    }
+
+    /// A name that is new to a uid which has as many as it may takes the place of the one unused for longest.
+    private mutating func own(_ registration: Registration) {
+        let user = registration.user
+        if let owner = owners[registration.identifier] {
+            require(.tokens, owner.user == user, "a name is given to another uid")
+        } else if owners.values.count(where: { $0.user == user }) >= settings.quotas.clientsPerUser * 4 {
+            let unused = owners.filter { $0.value.user == user && $0.value.givenUp != nil }
+            let oldest = unused.min { ($0.value.givenUp ?? 0) < ($1.value.givenUp ?? 0) }
+            require(.counters, oldest != nil, "uid \(user) has more names in use than it may have")
+            if let oldest { owners[oldest.key] = nil }
+        }
+        owners[registration.identifier] = Ownership(user: user, givenUp: nil)
+    }
+
+    mutating func refuseRegistration(_ refusal: Refusal, _ key: RequestKey) {
+        guard let registration = registrations.removeValue(forKey: key) else {
+            return violate(.answers, "nobody asked to be let in")
+        }
+        let isRight: Bool
+        switch refusal {
+        case .shuttingDown:
+            isRight = core.isStopping
+        case .identifierInUse:
+            isRight = clients.contains { $0.registration.identifier == registration.identifier }
+        case .identifierOfOtherUser:
+            isRight = owners[registration.identifier].map { $0.user != registration.user } ?? false
+        case .tooManyClients:
+            let own = clients.count { $0.user == registration.user }
+            isRight = own >= settings.quotas.clientsPerUser
+        case .modeRequired, .timeoutTooShort, .invalidToken, .invalidTask, .illegalState, .notPollable,
+            .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
+            .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis:
+            isRight = false
+        case .noSuchClient:
+            isRight = asked.client == nil
+        }
+        require(.answers, isRight, "a registration is refused because of \(refusal)")
+    }
+}

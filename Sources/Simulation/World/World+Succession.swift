@@ -1,0 +1,209 @@
+package import NightbellCore
+
+/// What the next supervisor finds, and what the rules count from afterwards.
+extension World {
+    mutating func takeOver() {
+        actions.removeAll()
+        interpreted = 0
+        unanswered.removeAll()
+        mustBeTold.removeAll()
+        isTakingOver = true
+        isRestoring = true
+        do throws(LegacyError) {
+            core = try Supervision(
+                settings: settings, taking: legacy, mutation: mutation, at: now, into: &actions)
+        } catch {
+            return violate(.restart, "what was left is not understood: \(error)")
+        }
+        var held = Held()
+        swap(&held, &self.held)
+        for token in Array(held.sockets.keys) { noteEnd(of: token, &held) }
+        swap(&held, &self.held)
+        traffic.removeAll()
+        for client in clients { believeTasks(client) }
+        writeThrough(nil)
+        events.removeAll()
+        isGathering = true
+        carryOutActions()
+        isTakingOver = false
+        takeInFollowUps()
+        // Nobody came to write down that it was given up.
+        for (identifier, owner) in disowned where core.ownership(of: identifier) != nil {
+            owners[identifier] = owner
+        }
+        foresee(.timer)
+        if let deadline = core.nextDeadline, deadline <= now {
+            core.handle(.timer, at: now, into: &actions)
+            writeThrough(nil)
+            carryOutActions()
+        }
+        takeInFollowUps()
+        isGathering = false
+        keepUp(isTimer: true)
+        isTraffic = false
+        core.endTurn(at: now, into: &actions)
+        writeThrough(nil)
+        carryOutActions()
+        keepUp(isTimer: true)
+        isRestoring = false
+        hasThawed = false
+        for client in clients { believe(client) }
+        checkCounters()
+        expected = core.counters
+        replay = core
+    }
+
+    private mutating func takeInFollowUps() {
+        while !events.isEmpty {
+            let event = events.removeFirst()
+            foresee(event)
+            core.handle(event, at: now, into: &actions)
+            writeThrough(event)
+            carryOutActions()
+        }
+    }
+
+    /// What the edge finds, in a fixed order.
+    package var legacy: Legacy {
+        var legacy = Legacy()
+        legacy.clients = held.clients.values.sorted { $0.id.rawValue < $1.id.rawValue }
+        for index in legacy.clients.indices {
+            switch client(legacy.clients[index].id)?.execution {
+            case .running, .absent, nil: legacy.clients[index].execution = .running
+            case .stopping: legacy.clients[index].execution = .stopping
+            case .stopped: legacy.clients[index].execution = .stopped
+            }
+        }
+        legacy.sockets = held.sockets.values.sorted { $0.token.rawValue < $1.token.rawValue }
+        for index in legacy.sockets.indices {
+            legacy.sockets[index].conditions = socket(legacy.sockets[index].token)?.conditions ?? []
+            legacy.sockets[index].offload = held.offloads[legacy.sockets[index].token]
+        }
+        legacy.owners = held.owners.values.sorted { $0.number < $1.number }
+        legacy.gone = held.gone
+        legacy.clientGeneration = held.clientGeneration
+        legacy.socketGeneration = held.socketGeneration
+        return legacy
+    }
+
+    /// From here on the rules count from what the next supervisor knows.
+    private mutating func believe(_ client: SimulatedClient) {
+        let state = core.state(of: client.id)
+        let died = client.untoldSince
+        client.isTouched = true
+        client.untoldSince = nil
+        client.wasBusy = true
+        client.busyAt = now
+        guard let view = core.view(of: client.id, at: now), let progress = held.clients[client.id]?.progress
+        else { return violate(.restart, "\(client.name) is lost") }
+        believeLaunches(client, view)
+        if client.execution == .running {
+            client.freezing = nil
+            client.asleepSince = nil
+            client.isFailing = false
+        } else if state == .suspended {
+            // Whatever became of the attempt: it is asleep.
+            client.asleepSince = client.asleepSince ?? view.enteredStateAt
+            client.isAttempted = false
+            client.isFailing = false
+        }
+        for socket in client.sockets where socket.hasProfile {
+            socket.expectedOffload = core.offload(of: socket.token, at: now)?.counters ?? OffloadCounters()
+            let mark = SocketToken.mark(of: core.wakeID(of: client.id) + 1)
+            let known = core.offloadLegacy(of: socket.token)
+            socket.found = known?.foundInWake == mark ? known?.found ?? [] : []
+            let isOwed = state == .dormant || state == .launching
+            if isOwed, !socket.found.isEmpty { client.owed.append(socket.token) }
+            guard client.execution != .running, !client.isKilled, state != .terminating else { continue }
+            let wasActive = held.offloads[socket.token]?.wasActive ?? false
+            require(
+                .restart, !socket.isDealtWith || wasActive,
+                "nobody goes on with \(Wording.name(socket.token))")
+        }
+        let excess = Int(progress.words[0] >> 40 & 0xFF)
+        client.traffic = TrafficLimit(progress.figures, excess: excess, settings.wakes)
+        believeTime(client, state, since: died)
+        client.expected = view.counters
+        if let since = client.asleepSince {
+            client.expected.asleepNanoseconds -= UInt64(now.since(since).nanoseconds)
+        }
+        if state != .terminating, state != .launching {
+            let wakeID = core.wakeID(of: client.id)
+            require(.restart, client.lastWakeID == wakeID, "\(client.name) was not told of wake \(wakeID)")
+        }
+    }
+
+    /// The one that died may have begun and ended tasks in its last turn, of which nobody has heard.
+    private mutating func believeTasks(_ client: SimulatedClient) {
+        let tasks = core.tasks(of: client.id).map(\.id)
+        var begun = 0
+        var ended: [UInt64] = []
+        for repetition in client.toRepeat {
+            switch repetition.message {
+            case .beginBackgroundTask: begun += 1
+            case .endBackgroundTask(let task): ended.append(task)
+            default: break
+            }
+        }
+        let isOver = client.isBeingEnded || client.execution == .absent
+        for task in client.tasks where !isOver && !tasks.contains(task) {
+            require(.restart, ended.contains(task), "task \(task) of \(client.name) is lost")
+        }
+        let new = tasks.count { !client.tasks.contains($0) }
+        require(.restart, new <= begun, "\(client.name) holds tasks that it has not begun")
+        client.tasks = tasks
+    }
+
+    /// What the one that died carried out in its last turn may not have been heard of.
+    private mutating func believeTime(
+        _ client: SimulatedClient, _ state: ClientState, since died: Instant?
+    ) {
+        switch state {
+        case .inactive: client.stay = .inactive
+        case .active: client.stay = .active
+        case .background, .suspending, .suspended: client.stay = .background
+        case .notRunning, .terminating, .dormant, .launching: break
+        }
+        if let until = core.mediaUntil(of: client.id) { client.mediaUntil = max(client.mediaUntil, until) }
+        let clock = core.taskClock(of: client.id).map {
+            SimulatedClient.TaskClock(until: $0.until, isWarned: $0.isWarned)
+        }
+        if let clock, state == .background {
+            let begun = (died ?? now) + settings.budgets.backgroundTasks
+            let warned = now + settings.budgets.expirationNotice
+            let earliest = client.clock?.until ?? begun
+            let latest = client.clock.map { max($0.until, warned) } ?? now + settings.budgets.backgroundTasks
+            require(
+                .restart, clock.until >= earliest && clock.until <= latest,
+                "\(client.name) has another time for its tasks")
+        }
+        client.clock = clock
+        client.dueSince = nil
+    }
+
+    /// Nothing that was counted in a whole turn is forgotten.
+    private mutating func checkCounters() {
+        guard !core.counters.isAtLeast(held.counted) else { return }
+        violate(.restart, "forgotten: " + Wording.difference(core.counters, held.counted, of: "all"))
+    }
+
+    /// A thaw that the one that died had decided, or that undoes what it had begun.
+    mutating func takeUpThaw(_ client: SimulatedClient) {
+        client.execution = .running
+        client.freezing = nil
+        client.asleepSince = nil
+        client.isFailing = false
+        client.wokenAtStep = steps
+    }
+
+    /// One that was killed is killed again, in case it was not.
+    mutating func takeUpKill(_ client: SimulatedClient, _ reason: TerminationReason) {
+        client.terminating = nil
+        if client.ending != .quitByUser { client.ending = reason }
+        guard !client.isKilled else { return }
+        endSleep(client, isEnd: true)
+        client.isKilled = true
+        coverage.kills += 1
+        queue.append((.ended(client.id, .failed), now))
+    }
+}
