@@ -17,6 +17,8 @@ package struct Readiness: OptionSet, Sendable, Hashable {
     package static let writable = Readiness(rawValue: 1 << 4)
     /// Not an open descriptor.
     package static let invalid = Readiness(rawValue: 1 << 5)
+    /// Urgent data has arrived and was not read. Told to those only who ask for it.
+    package static let urgent = Readiness(rawValue: 1 << 6)
 }
 
 /// `poll(2)` for one descriptor.
@@ -63,6 +65,7 @@ package enum Poll {
         if interest.contains(.readable) { events |= POLLIN }
         if interest.contains(.peerClosed) { events |= CLINUX_POLLRDHUP }
         if interest.contains(.writable) { events |= POLLOUT }
+        if interest.contains(.urgent) { events |= POLLPRI }
         return CShort(events)
     }
 
@@ -80,6 +83,7 @@ extension Readiness {
         if events & POLLHUP != 0 { readiness.insert(.hangUp) }
         if events & POLLERR != 0 { readiness.insert(.error) }
         if events & POLLOUT != 0 { readiness.insert(.writable) }
+        if events & POLLPRI != 0 { readiness.insert(.urgent) }
         if events & POLLNVAL != 0 { readiness.insert(.invalid) }
         self = readiness
     }

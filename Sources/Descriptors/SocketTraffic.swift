@@ -30,17 +30,23 @@ package enum SocketTraffic {
     /// - Parameter isLocal: whether it `mayCarryDescriptors`, which is looked for then.
     package static func peek(_ descriptor: CInt, into buffer: inout [UInt8], isLocal: Bool = false) -> Peeked
     {
-        if isLocal, isAccompanied(descriptor, &buffer) { return .accompanied }
-        let flags = CInt(MSG_PEEK | MSG_DONTWAIT)
-        let count = unsafe buffer.withUnsafeMutableBytes { bytes in
-            unsafe recv(descriptor, bytes.baseAddress, bytes.count, flags)
+        if isLocal {
+            guard let count = peekAlone(descriptor, &buffer) else { return .accompanied }
+            return peeked(count)
         }
+        return peeked(
+            unsafe buffer.withUnsafeMutableBytes { bytes in
+                unsafe recv(descriptor, bytes.baseAddress, bytes.count, CInt(MSG_PEEK | MSG_DONTWAIT))
+            })
+    }
+
+    private static func peeked(_ count: Int) -> Peeked {
         if count < 0 { return failure }
         return count == 0 ? .end : .bytes(count)
     }
 
-    /// Whether descriptors or credentials come with what would be copied; they stay where they are.
-    private static func isAccompanied(_ descriptor: CInt, _ buffer: inout [UInt8]) -> Bool {
+    /// Copies what waits, as `recv` does, unless descriptors or credentials come with it, which stay where they are: nil.
+    private static func peekAlone(_ descriptor: CInt, _ buffer: inout [UInt8]) -> Int? {
         unsafe buffer.withUnsafeMutableBytes { bytes in
             var vector = unsafe iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)
             return unsafe withUnsafeMutablePointer(to: &vector) { vector in
@@ -49,7 +55,7 @@ package enum SocketTraffic {
                 unsafe message.msg_iov = vector
                 unsafe message.msg_iovlen = 1
                 let count = unsafe recvmsg(descriptor, &message, CInt(MSG_PEEK | MSG_DONTWAIT))
-                return unsafe count >= 0 && message.msg_flags & CInt(MSG_CTRUNC) != 0
+                return unsafe count >= 0 && message.msg_flags & CInt(MSG_CTRUNC) != 0 ? nil : count
             }
         }
     }
@@ -59,7 +65,7 @@ package enum SocketTraffic {
         _ descriptor: CInt, into buffer: inout [UInt8], along route: inout DatagramRoute,
         isLocal: Bool = false
     ) -> Peeked {
-        if isLocal, isAccompanied(descriptor, &buffer) { return .accompanied }
+        if isLocal, peekAlone(descriptor, &buffer) == nil { return .accompanied }
         let count = route.peek(into: &buffer)
         return count < 0 ? failure : .bytes(count)
     }

@@ -39,7 +39,9 @@ struct OffloadEngine {
         _ descriptor: CInt, _ profile: inout Profile, peer: Endpoint?, isLocal: Bool, allowance: Int
     ) -> Judgement {
         if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.bufferLength) }
-        let conditions = Conditions(Poll.now(descriptor))
+        let readiness = Poll.wait(
+            descriptor, for: [.readable, .peerClosed, .urgent], timeoutMilliseconds: 0)
+        let conditions = Conditions(readiness)
         var judgement = Judgement()
         if conditions.contains(.error) || conditions.contains(.hangUp) {
             // Nothing is read: that would take the error away.
@@ -47,7 +49,9 @@ struct OffloadEngine {
         } else {
             switch profile.transport {
             case .stream:
-                judgeStream(descriptor, &profile, peer, isLocal: isLocal, allowance, &judgement)
+                let isUrgent = readiness.contains(.urgent)
+                judgeStream(
+                    descriptor, &profile, peer, isLocal: isLocal, isUrgent: isUrgent, allowance, &judgement)
             case .datagram:
                 let isEnded = conditions.contains(.peerClosed)
                 judgeDatagrams(
@@ -76,13 +80,13 @@ struct OffloadEngine {
     }
 
     private mutating func judgeStream(
-        _ descriptor: CInt, _ profile: inout Profile, _ peer: Endpoint?, isLocal: Bool, _ allowance: Int,
-        _ judgement: inout Judgement
+        _ descriptor: CInt, _ profile: inout Profile, _ peer: Endpoint?, isLocal: Bool, isUrgent: Bool,
+        _ allowance: Int, _ judgement: inout Judgement
     ) {
         var allowance = allowance
         var mostReplies = Self.mostReplies
         while true {
-            if SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
+            if isUrgent, SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
             switch SocketTraffic.peek(descriptor, into: &buffer, isLocal: isLocal) {
             case .nothing:
                 return
@@ -109,7 +113,7 @@ struct OffloadEngine {
                     return judgement.rest = .significant(.readable)
                 }
                 FaultInjection.point("offload: after noise is taken")
-                let isAll = length == count && count < buffer.count && !SocketTraffic.isAtMark(descriptor)
+                let isAll = length == count && count < buffer.count && !isUrgent
                 if judgement.rest != .nothing || isAll { return }
             }
         }
