@@ -19,18 +19,21 @@ package struct Readiness: OptionSet, Sendable, Hashable {
     package static let invalid = Readiness(rawValue: 1 << 5)
     /// Urgent data has arrived and was not read. Told to those only who ask for it.
     package static let urgent = Readiness(rawValue: 1 << 6)
+
+    /// What nearly everybody wants to know.
+    package static let usual: Readiness = [.readable, .peerClosed, .writable]
 }
 
 /// `poll(2)` for one descriptor.
 package enum Poll {
-    /// What is true of the descriptor at this moment. Never blocks and changes nothing.
-    package static func now(_ descriptor: CInt) -> Readiness {
-        wait(descriptor, timeoutMilliseconds: 0)
+    /// What is true of the descriptor at this moment, of what is usual or asked for. Never blocks and changes nothing.
+    package static func now(_ descriptor: CInt, also unusual: Readiness? = nil) -> Readiness {
+        wait(descriptor, for: unusual.map { $0.union(.usual) } ?? .usual, timeoutMilliseconds: 0)
     }
 
     /// As above, of each of them, with one system call for all.
     package static func now(_ descriptors: [CInt]) -> [Readiness] {
-        let events = events(of: [.readable, .peerClosed, .writable])
+        let events = events(of: .usual)
         var entries = descriptors.map { pollfd(fd: $0, events: events, revents: 0) }
         while unsafe poll(&entries, nfds_t(entries.count), 0) == -1 {
             // There are more than this process may have descriptors by now.
@@ -43,8 +46,7 @@ package enum Poll {
     /// Waits until something of `interest` (or a hang-up or error, which always count) is true of the
     /// descriptor, or for the time given; -1 waits for ever. Empty when the time is over.
     package static func wait(
-        _ descriptor: CInt, for interest: Readiness = [.readable, .peerClosed, .writable],
-        timeoutMilliseconds: CInt
+        _ descriptor: CInt, for interest: Readiness = .usual, timeoutMilliseconds: CInt
     ) -> Readiness {
         var entry = pollfd(fd: descriptor, events: events(of: interest), revents: 0)
         let deadline =

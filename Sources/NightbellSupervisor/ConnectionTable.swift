@@ -1,7 +1,7 @@
 import Descriptors
 
 /// All connections, by slot, and how many each uid has. Keys are never used again.
-struct ConnectionTable {
+struct ConnectionTable: ~Copyable {
     private var slots: [Connection?] = []
     private var generations: [UInt32] = []
     private var free: [UInt32] = []

@@ -3,7 +3,7 @@ import NightbellCore
 
 /// What the edge keeps of clients that can be launched, as long as the core knows them: how, and as whom; what their
 /// last process has left; and their launches, while they are under way. There may be thousands.
-struct LaunchTable {
+struct LaunchTable: ~Copyable {
     /// Of the client in whose slot this lies.
     private struct Entry {
         let generation: UInt32

@@ -49,7 +49,6 @@ extension Supervisor {
         }
         // Behind one that is silent a crowd may come and go.
         if silent.count > 2 * connections.count + 64 {
-            let connections = connections
             silent.removeAll { connections[$0]?.hasSpoken ?? true }
         }
     }

@@ -194,7 +194,7 @@ extension Supervisor {
     private func freeze(_ client: ClientID, epoch: UInt64) {
         guard let record = connection(of: client)?.client else { return }
         defer {
-            if supervision.isCertainToWake(client) {
+            if ask({ $0.isCertainToWake(client) }) {
                 unsafe earlyWaker.set(client.slot, epoch: epoch, thaw: suspender.quickThaw(slot: client.slot))
             }
         }

@@ -9,7 +9,7 @@ import NightbellProfiles
 ///
 /// Between two calls no reply is ever under way: what is sent is sent at once and whole, or not at all. So a socket can
 /// be given back at any moment.
-struct OffloadEngine {
+struct OffloadEngine: ~Copyable {
     private var random = RandomNumbers()
     /// For looking at what has arrived; used again and again. Longer than any noise.
     private var buffer: [UInt8] = []
@@ -39,8 +39,7 @@ struct OffloadEngine {
         _ descriptor: CInt, _ profile: inout Profile, peer: Endpoint?, isLocal: Bool, allowance: Int
     ) -> Judgement {
         if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.bufferLength) }
-        let readiness = Poll.wait(
-            descriptor, for: [.readable, .peerClosed, .urgent], timeoutMilliseconds: 0)
+        let readiness = Poll.now(descriptor, also: .urgent)
         let conditions = Conditions(readiness)
         var judgement = Judgement()
         if conditions.contains(.error) || conditions.contains(.hangUp) {
@@ -62,7 +61,7 @@ struct OffloadEngine {
                 // Behind the noise is the end.
                 if conditions.contains(.peerClosed) { judgement.rest = .significant(conditions) }
             case .significant(let found):
-                judgement.rest = .significant(found.union(conditions.intersection([.peerClosed])))
+                judgement.rest = .significant(found.union(conditions.intersection(.peerClosed)))
             case .noise, .unanswerable:
                 break
             }
@@ -86,7 +85,9 @@ struct OffloadEngine {
         var allowance = allowance
         var mostReplies = Self.mostReplies
         while true {
-            if isUrgent, SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
+            if isUrgent, SocketTraffic.isAtMark(descriptor) {
+                return judgement.rest = .significant(.readable)
+            }
             switch SocketTraffic.peek(descriptor, into: &buffer, isLocal: isLocal) {
             case .nothing:
                 return

@@ -34,7 +34,7 @@ struct OffloadedSocket: Sendable {
 }
 
 /// The sockets with a profile. Most sockets have none, and are not in here.
-struct OffloadTable {
+struct OffloadTable: ~Copyable {
     private var sockets = SideTable<OffloadedSocket>()
     /// By the profile as it came, so that thousands with the same share it.
     private var settings: [SettingsKey: ProfileSettings] = [:]

@@ -38,7 +38,7 @@ extension Supervisor {
         guard offload[token].isActive || offload[token].hasLost else { return }
         offload[token].isActive = false
         let lent = offload[token].profile.end()
-        guard lent != .nothing || offload[token].hasLost, let owner = supervision.owner(of: token) else {
+        guard lent != .nothing || offload[token].hasLost, let owner = ask({ $0.owner(of: token) }) else {
             return
         }
         offload[token].lent = lent
@@ -84,7 +84,7 @@ extension Supervisor {
 
     /// A socket with a profile fired.
     func offloadedSocketFired(_ token: SocketToken) {
-        guard let owner = supervision.owner(of: token), supervision.isOffloading(token),
+        guard let owner = ask({ $0.isOffloading(token) ? $0.owner(of: token) : nil }),
             offload.contains(token), offload[token].isActive,
             // It may read its sockets already.
             unsafe !earlyWaker.hasThawed(owner.slot)
@@ -101,7 +101,7 @@ extension Supervisor {
         guard let descriptor = parked.descriptor(of: token) else { return nil }
         let isLent = offload[token].profile.lent != .nothing
         if isLent { journal?.doubtLent(token) }
-        let allowance = supervision.noiseAllowance(token, at: now)
+        let allowance = ask { $0.noiseAllowance(token, at: now) }
         let (peer, isLocal) = (offload[token].peer, offload[token].isLocal)
         let judgement = engine.look(
             descriptor, &offload[token].profile, peer: peer, isLocal: isLocal, allowance: allowance)
@@ -139,7 +139,7 @@ extension Supervisor {
     }
 
     func lookForAnswer(_ token: SocketToken) {
-        if supervision.isOffloading(token), offload.contains(token), let judgement = look(token) {
+        if ask({ $0.isOffloading(token) }), offload.contains(token), let judgement = look(token) {
             followUps.append(.judged(token, judgement))
         }
         followUps.append(.answerLookedFor(token))
