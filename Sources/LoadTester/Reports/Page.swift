@@ -104,8 +104,9 @@ struct Page {
         h2 { font-size: 1.1rem; margin: 0 0 .5rem; }
         .machine, .note, figcaption { color: var(--faint); font-size: .875rem; }
         section, figure { margin: 1.75rem 0 0; }
-        figure { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: 1rem; }
-        figure svg { width: 100%; height: auto; display: block; }
+        figure { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: 1rem;
+          overflow-x: auto; }
+        figure svg { width: 100%; min-width: 640px; height: auto; display: block; }
         table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
         th, td { padding: .35rem .75rem; border-bottom: 1px solid var(--line); text-align: right; }
         th:first-child { text-align: left; } thead th { color: var(--faint); font-weight: 600; }
