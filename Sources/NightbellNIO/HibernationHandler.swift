@@ -180,10 +180,11 @@ final class HibernationHandler: ChannelDuplexHandler {
     /// Nothing can be read or written in between: this is the channel's event loop.
     private func hibernate(_ context: ChannelHandlerContext) throws -> Bool {
         let channel = context.channel
-        guard channel.isActive, framing.isAtBoundary,
-            try channel.syncOptions?.getOption(.bufferedWritableBytes) == 0,
+        guard channel.isActive, framing.isAtBoundary, try isWritten(channel),
             let state = saver.stateForHibernation()
         else { return false }
+        // It may have said something, or closed.
+        guard phase == .watching, try isWritten(channel) else { return false }
         let operations = context.pipeline.syncOperations
         let parked = try operations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) { socket in
             try hibernator.park(socket, state: state, on: loop)
@@ -199,6 +200,10 @@ final class HibernationHandler: ChannelDuplexHandler {
         // From here to the head: no handler is asked, and the connection does not end with this descriptor.
         context.close(mode: .all, promise: nil)
         return true
+    }
+
+    private func isWritten(_ channel: any Channel) throws -> Bool {
+        try channel.syncOptions?.getOption(.bufferedWritableBytes) == 0
     }
 }
 

@@ -78,6 +78,19 @@ import Testing
         try server.end()
     }
 
+    /// What a session says when it is asked for its state.
+    @Test func whatIsWrittenAtTheLastMomentIsWritten() throws {
+        let server = try LineServer()
+        let client = try LineClient(server)
+        #expect(try client.exchange("farewell", 1))
+        #expect(eventually { server.hibernator.counters.postponed >= 2 })
+        #expect(server.hibernator.counters.hibernated == 0)
+        #expect(try client.hear(LineServer.much).utf8.count == LineServer.much)
+        try server.waitUntilHibernated()
+        #expect(try client.exchange("two", 2))
+        try server.end()
+    }
+
     @Test func theEndOfASleeperIsTheEndOfItsChannel() throws {
         let server = try LineServer()
         let client = try LineClient(server)

@@ -32,18 +32,28 @@ final class LineSession: ChannelInboundHandler, HibernatableHandler {
     private var count: UInt32
     /// What comes next is to be encrypted, and nothing of it has come yet.
     private var willEncrypt = false
+    /// Says much when it is asked what is to be saved.
+    private var willSayFarewell = false
+    private var context: ChannelHandlerContext?
 
     init(_ seen: LineServer.Box, _ state: [UInt8] = []) {
         self.seen = seen
         count = state.reversed().reduce(0) { $0 << 8 | UInt32($1) }
     }
 
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+
+    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+    private func sayMuch() {
+        let much = ByteBuffer(repeating: UInt8(ascii: "m"), count: LineServer.much)
+        context?.writeAndFlush(wrapOutboundOut(much), promise: nil)
+    }
+
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let line = String(buffer: unwrapInboundIn(data))
-        if line == "much" {
-            let much = ByteBuffer(repeating: UInt8(ascii: "m"), count: LineServer.much)
-            context.writeAndFlush(wrapOutboundOut(much), promise: nil)
-        }
+        if line == "much" { sayMuch() }
+        willSayFarewell = line == "farewell"
         if line == "hello" {
             // As of one with a ServerHello.
             context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: LineServer.hello)), promise: nil)
@@ -67,7 +77,9 @@ final class LineSession: ChannelInboundHandler, HibernatableHandler {
     }
 
     func stateForHibernation() -> [UInt8]? {
-        willEncrypt ? nil : (0..<4).map { UInt8(truncatingIfNeeded: count >> (8 * $0)) }
+        if willSayFarewell { sayMuch() }
+        willSayFarewell = false
+        return willEncrypt ? nil : (0..<4).map { UInt8(truncatingIfNeeded: count >> (8 * $0)) }
     }
 
     func didHibernate(as token: ParkingToken) {
