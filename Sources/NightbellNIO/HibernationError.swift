@@ -4,7 +4,7 @@ public struct HibernationError: Error, Sendable, Hashable, CustomStringConvertib
         /// The connection is encrypted: what TLS keeps in this process cannot be saved. Hibernate behind something that
         /// terminates TLS.
         case tls
-        /// The channel is none of a socket of SwiftNIO's own (`NIOPosix`).
+        /// The channel is none of a stream socket of SwiftNIO's own (`NIOPosix`).
         case notASocket
         /// The supervisor could not take the socket, or there was no descriptor to be had. The channel goes on, and it
         /// is tried again.
@@ -21,5 +21,6 @@ public struct HibernationError: Error, Sendable, Hashable, CustomStringConvertib
 
     static let tls = HibernationError(
         .tls, "an encrypted connection cannot be hibernated: its keys are in the pipeline, and would be lost")
-    static let notASocket = HibernationError(.notASocket, "the channel has no socket that could be parked")
+    static let notASocket = HibernationError(
+        .notASocket, "the channel has no stream socket that could be parked")
 }

@@ -160,15 +160,32 @@ public final class Hibernator: Sendable {
     ///   came together with what was before, such as the request to upgrade. Otherwise it is not known whether they end
     ///   with a whole message.
     ///
+    /// An encrypted channel stays one, and its handlers hear of a ``HibernationError`` with the code `tls`. Handlers of
+    /// SwiftNIO SSL are known, also if nobody has said anything since their handshake. TLS of another kind that has begun
+    /// before is noticed when its next record comes by, which may be too late: do not watch its channels.
+    ///
     /// TLS may begin later (STARTTLS), in front of what is here or behind it. The channel stays one from the first
     /// ClientHello on; between the agreement to begin and that, `stateForHibernation` has to return nil.
+    ///
+    /// - Throws: ``HibernationError`` with the code `notASocket`, and what adding a handler throws.
     public func watch(
         _ channel: any Channel, saving handler: any HibernatableHandler,
         readingFrom decoder: (any ChannelHandler)? = nil
     ) throws {
+        let isStream = try channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+            of: NIOBSDSocket.Handle.self
+        ) { Self.isStream($0) }
+        guard isStream == true else { throw HibernationError.notASocket }
         let watcher = try watch(channel, saving: handler, isNew: true, unsent: [])
         guard let decoder else { return }
         try channel.pipeline.syncOperations.addHandler(EarlyBytes(watcher), position: .before(decoder))
+    }
+
+    private static func isStream(_ socket: CInt) -> Bool {
+        var type: CInt = 0
+        var length = socklen_t(MemoryLayout<CInt>.size)
+        return getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &length) == 0
+            && type == CInt(SOCK_STREAM.rawValue)
     }
 
     @discardableResult

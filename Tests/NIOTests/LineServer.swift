@@ -89,7 +89,7 @@ final class LineSession: ChannelInboundHandler, HibernatableHandler {
 
 /// In front of everything else, as handlers of TLS are: each byte is another one on the way. It says when the peer has
 /// said something.
-final class FakeTLS: ChannelDuplexHandler {
+class FakeTLS: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
     typealias OutboundIn = ByteBuffer
@@ -113,6 +113,9 @@ final class FakeTLS: ChannelDuplexHandler {
         context.write(wrapOutboundOut(buffer), promise: promise)
     }
 }
+
+/// As that of the library for TLS is called.
+final class NIOSSLServerHandler: FakeTLS {}
 
 /// Holds what it has of a line where nobody can look.
 struct LineDecoder: NIOSingleStepByteToMessageDecoder, ByteToMessageDecoder {
@@ -145,7 +148,7 @@ final class LineServer: Sendable {
     private let channel: any Channel
     let port: Int
 
-    init(loops: Int = 1, idle: TimeAmount = .milliseconds(50)) throws {
+    init(loops: Int = 1, idle: TimeAmount = .milliseconds(50), isEncrypted: Bool = false) throws {
         let box = Box()
         self.box = box
         group = MultiThreadedEventLoopGroup(numberOfThreads: loops)
@@ -168,6 +171,9 @@ final class LineServer: Sendable {
             .serverChannelOption(.backlog, value: 1_024)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
+                    if isEncrypted {
+                        try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler())
+                    }
                     try hibernator.watch(channel, saving: try Self.build(channel, box, []))
                 }
             }
