@@ -36,15 +36,21 @@ public final class ChatServer: Sendable {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
         let everybody = try Everybody(
             group, tally, pingInterval: configuration.pingEvery.map { TimeAmount($0) })
-        let hibernator = try configuration.hibernateAfter.map { idleTime in
-            try Self.hibernator(everybody, idleTime: idleTime, configuration)
+        do {
+            let hibernator = try configuration.hibernateAfter.map { idleTime in
+                try Self.hibernator(everybody, idleTime: idleTime, configuration)
+            }
+            try everybody.meet(hibernator)
+            listener = try Self.bootstrap(group, everybody, hibernator) { tally.counters(hibernator) }
+                .bind(host: "127.0.0.1", port: configuration.port).wait()
+            self.hibernator = hibernator
+        } catch {
+            try everybody.close()
+            try group.syncShutdownGracefully()
+            throw error
         }
-        try everybody.meet(hibernator)
-        listener = try Self.bootstrap(group, everybody, hibernator) { tally.counters(hibernator) }
-            .bind(host: "127.0.0.1", port: configuration.port).wait()
         port = listener.localAddress?.port ?? 0
         self.group = group
-        self.hibernator = hibernator
         self.everybody = everybody
     }
 
@@ -53,7 +59,7 @@ public final class ChatServer: Sendable {
     /// Closes everything.
     public func stop() throws {
         try listener.close().wait()
-        everybody.close()
+        try everybody.close()
         hibernator?.close()
         try group.syncShutdownGracefully()
     }
@@ -173,8 +179,10 @@ private final class Everybody: Sendable {
         }
     }
 
-    func close() {
+    /// They and those who know them let go of each other.
+    func close() throws {
         for outbox in outboxes { outbox.close() }
+        try meet(nil)
     }
 
     func members(on loop: any EventLoop) -> Members {

@@ -26,6 +26,7 @@ final class Outbox: Sendable {
         inside.withLock { inside in
             inside.isClosed = true
             inside.waiting = []
+            inside.deliver = nil
         }
     }
 
