@@ -159,6 +159,59 @@ struct BrowserTests {
         }
     }
 
+    /// While a room is too large for names, people come and go unnamed: who of those that were named is still there is
+    /// not known.
+    @Test func aRoomThatWasTooLargeForNames() throws {
+        let browser = try Browser()
+        try withServer(idle: nil) { server in
+            var clients = try (0...Limits.namedMembers).map { number in
+                let client = try ChatClient(server.port)
+                try client.join(as: "member \(number)")
+                _ = try client.hear("welcome")
+                return client
+            }
+            let page = try browser.open("http://127.0.0.1:\(server.port)/")
+            try enter(page, as: "Ann")
+            #expect(try page.text("#presence") == "202 people")
+            func leave(_ index: Int, showing expected: String) throws {
+                clients.remove(at: index)
+                #expect(try page.becomes("document.querySelector('#presence').textContent === '\(expected)'"))
+            }
+            // The first is one that was named, the second one that was not.
+            try leave(9, showing: "201 people")
+            try leave(0, showing: "200 people")
+            #expect(browser.complaints == [])
+        }
+    }
+
+    /// Its lines have the numbers that those of the former one had.
+    @Test func linesOfAServerThatHasStartedAgain() throws {
+        let browser = try Browser()
+        var configuration = ChatServer.Configuration()
+        configuration.port = 0
+        let first = try ChatServer(configuration)
+        let page = try browser.open("http://127.0.0.1:\(first.port)/")
+        try enter(page, as: "Ann")
+        try page.type("Before", into: "#text", thenEnter: true)
+        #expect(try shows("Before", from: "Ann", page))
+        try first.stop()
+        #expect(try page.becomes("!socket"))
+        _ = try page.value("clearTimeout(retry)")
+        configuration.port = first.port
+        let second = try ChatServer(configuration)
+        let client = try ChatClient(second.port)
+        try client.join(as: "Bob")
+        for text in ["one", "two"] {
+            try client.say(text)
+            #expect(try client.hear("message").text == text)
+        }
+        _ = try page.value("connect()")
+        #expect(try shows("two", from: "Bob", page) && shows("one", from: "Bob", page))
+        #expect(try page.value("document.querySelectorAll('.line').length") as? Int == 2)
+        #expect(browser.complaints == [])
+        try second.stop()
+    }
+
     private static let box = "document.querySelector('#text').value"
     private static let refusal = "document.querySelector('#chat .refusal').textContent"
 

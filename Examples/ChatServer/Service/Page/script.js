@@ -16,6 +16,7 @@ let wasMember = false;
 let names = new Set();
 let memberCount = 0;
 let lastNumber = 0;
+let lastTime = 0;
 let pause = 500;
 let retry = 0;
 let refusals = 0;
@@ -65,6 +66,8 @@ function hear(words) {
         return showPresence();
     case "count":
         memberCount = words.members;
+        // People come and go unnamed now: whoever was there may be gone.
+        names.clear();
         return showPresence();
     case "error": return beRefused(words.text);
     }
@@ -79,9 +82,11 @@ function beWelcome(words) {
     history.replaceState(null, "", "#" + encodeURIComponent(words.room));
     names = new Set(words.names);
     memberCount = words.members;
-    // After an interruption: only what is new. Numbers that fall are those of a server that has started again.
+    // After an interruption: only what is new. Numbers that fall, or that another line has now, are those of a server that
+    // has started again.
     const newest = words.history.at(-1)?.number ?? 0;
-    if (newest < lastNumber) clear();
+    const last = words.history.find((line) => line.number === lastNumber);
+    if (newest < lastNumber || (last && last.time !== lastTime)) clear();
     for (const line of words.history) if (line.number > lastNumber) addLine(line);
     said = null;
     entrance.hidden = true;
@@ -133,6 +138,7 @@ function clear() {
 // Whatever people write is text, and never markup.
 function addLine(line) {
     lastNumber = line.number;
+    lastTime = line.time;
     const item = document.createElement("li");
     const isOwn = line.name === self?.name;
     if (isOwn && line.text === said) beHeard();
