@@ -1,5 +1,5 @@
 /// The names of all members of all rooms, each once in its room: 12 bytes for each member and what its name needs, in whole
-/// words of four, and fewer than 11 to find it by.
+/// words of four, and, as long as there are more and more, fewer than 11 to find it by.
 ///
 /// Names that look the same are the same, whatever they are composed of (`é`, or `e` and an accent): they are compared and
 /// hashed as strings, which is by canonical equivalence (Unicode, annex 15), and kept as they were said.
@@ -127,7 +127,7 @@ package struct Names {
 
     private mutating func put(_ number: UInt32) {
         var index = start(hash(number))
-        while places[index] != Self.none, places[index] != number { index = following(index) }
+        while places[index] != Self.none { index = following(index) }
         places[index] = number
     }
 
