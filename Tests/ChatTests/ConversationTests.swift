@@ -246,6 +246,11 @@ final class RawClient {
         try #require(send(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL)) == bytes.count)
     }
 
+    func setReceiveBuffer(_ count: CInt) {
+        var count = count
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &count, socklen_t(MemoryLayout<CInt>.size))
+    }
+
     /// So many bytes; fewer at the end.
     func hear(_ count: Int) throws -> String {
         var text: [UInt8] = []

@@ -13,6 +13,8 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
     private var head: HTTPRequestHead?
     /// It wanted a WebSocket that it cannot have.
     private var isRefused = false
+    /// The last answer is on its way: what is asked behind it gets none.
+    private var isEnding = false
 
     init(_ counters: @escaping @Sendable () -> ChatCounters) {
         self.counters = counters
@@ -23,7 +25,7 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
         case .head(let head): self.head = head
         case .body: break
         case .end:
-            if let head { answer(head, context) }
+            if let head, !isEnding { answer(head, context) }
             head = nil
         }
     }
@@ -38,8 +40,8 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
         if isRefused {
             let isOld = head.headers["sec-websocket-version"] != ["13"]
             let text = isOld ? "WebSocket version 13 only\n" : "no WebSocket for this page\n"
-            answer(isOld ? .upgradeRequired : .forbidden, "text/plain", Array(text.utf8), head, context)
-            return context.close(promise: nil)
+            return answer(
+                isOld ? .upgradeRequired : .forbidden, "text/plain", Array(text.utf8), head, context)
         }
         guard head.method == .GET || head.method == .HEAD else {
             return answer(.methodNotAllowed, "text/plain", Array("GET only\n".utf8), head, context)
@@ -76,8 +78,13 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
         if request.method != .HEAD {
             context.write(wrapOutboundOut(.body(.byteBuffer(ByteBuffer(bytes: body)))), promise: nil)
         }
-        context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
-        if !request.isKeepAlive { context.close(promise: nil) }
+        isEnding = isRefused || !request.isKeepAlive
+        guard isEnding else { return context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil) }
+        // Whoever reads slowly has not got all of it yet.
+        let isWritten = context.eventLoop.makePromise(of: Void.self)
+        let late = NIOLoopBound(context, eventLoop: context.eventLoop)
+        isWritten.futureResult.whenComplete { _ in late.value.close(promise: nil) }
+        context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: isWritten)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
