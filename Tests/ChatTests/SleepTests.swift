@@ -87,7 +87,6 @@ import Testing
         }
     }
 
-    /// A sleeper whose socket is full: what it did not take comes when it reads, in order, and before anything else.
     /// It came together with the request for a WebSocket, before there was anybody to count what arrives.
     @Test(arguments: [1, 3, 20]) func nobodySleepsInTheMiddleOfItsFirstMessage(count: Int) throws {
         try withServer { server in
@@ -104,7 +103,9 @@ import Testing
         }
     }
 
-    @Test func aFullSocketIsNoHole() throws {
+    /// A sleeper whose socket is full: what it did not take comes when it reads, in order, and before anything else, also if
+    /// it has said by then that it goes.
+    @Test(arguments: [false, true]) func aFullSocketIsNoHole(closes: Bool) throws {
         try withServer(idle: .milliseconds(10)) { server in
             let (slow, good) = (
                 try ChatClient(server.port, receiveBuffer: 8_192), try ChatClient(server.port)
@@ -128,9 +129,12 @@ import Testing
             for _ in 0..<10 {
                 try good.say(text)
                 said += 1
+                #expect(try good.hear("message").number == said)
             }
+            if closes { try slow.write(ChatClient.frame(8, [3, 232])) }
             for number in 1...said { #expect(try slow.hear("message").number == number) }
-            #expect(server.sleeps(2) && server.counters.lost == 0)
+            if closes { #expect(try slow.end() == .close(1_000)) }
+            #expect(server.sleeps(closes ? 1 : 2) && server.counters.lost == 0)
         }
     }
 

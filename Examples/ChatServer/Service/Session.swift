@@ -127,11 +127,7 @@ final class Session: ChannelInboundHandler {
         case .text, .continuation: gather(frame)
         case .ping: tell(Frame(.pong, frame.unmaskedData.readableBytesView))
         case .pong: notePong()
-        case .connectionClose:
-            leave()
-            tell(.close(.normalClosure))
-            phase = .ended
-            context.close(promise: nil)
+        case .connectionClose: agreeToEnd()
         case .binary: end(.unacceptableData)
         default: end(.protocolError)
         }
@@ -235,8 +231,24 @@ final class Session: ChannelInboundHandler {
         if case .ended = phase { return }
         tell(.close(code))
         phase = .ended
+        close(output, in: .seconds(2))
+    }
+
+    /// It has said that it goes: it is closed when it has got what it was told before, if it does not take too long.
+    private func agreeToEnd() {
+        guard let output else { return }
+        leave()
+        phase = .ended
+        let isWritten = members.loop.makePromise(of: Void.self)
         let late = NIOLoopBound(output, eventLoop: members.loop)
-        isClosing = members.loop.scheduleTask(in: .seconds(2)) { late.value.close(promise: nil) }
+        isWritten.futureResult.whenComplete { _ in late.value.close(promise: nil) }
+        output.writeAndFlush(wrapOutboundOut(Frame.close(.normalClosure).buffer), promise: isWritten)
+        close(output, in: .seconds(20))
+    }
+
+    private func close(_ output: ChannelHandlerContext, in time: TimeAmount) {
+        let late = NIOLoopBound(output, eventLoop: members.loop)
+        isClosing = members.loop.scheduleTask(in: time) { late.value.close(promise: nil) }
     }
 
     // MARK: Pings, while it is awake
