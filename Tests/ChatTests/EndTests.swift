@@ -35,7 +35,8 @@ import Testing
                 var configuration = ChatServer.Configuration()
                 configuration.port = server.port
                 configuration.willRebuild = { withExtendedLifetime(owned) {} }
-                #expect(throws: (any Error).self) { try ChatServer(configuration) }
+                let error = #expect(throws: ChatServer.CannotListen.self) { try ChatServer(configuration) }
+                #expect(error?.description.contains(":\(server.port): Address already in use") == true)
             }
             #expect(eventually { left == nil })
         }

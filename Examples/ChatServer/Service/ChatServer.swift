@@ -1,3 +1,4 @@
+internal import Glibc
 internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
@@ -21,6 +22,17 @@ public final class ChatServer: Sendable {
         package var willRebuild: @Sendable () throws -> Void = {}
 
         public init() {}
+    }
+
+    /// Somebody else has the port, for example.
+    public struct CannotListen: Error, CustomStringConvertible {
+        public let port: Int
+        /// Of the system: `errno`.
+        public let code: Int32
+
+        public var description: String {
+            "cannot listen on 127.0.0.1:\(port): \(String(cString: strerror(code)))"
+        }
     }
 
     public let port: Int
@@ -47,7 +59,8 @@ public final class ChatServer: Sendable {
         } catch {
             try everybody.close()
             try group.syncShutdownGracefully()
-            throw error
+            guard let refusal = error as? IOError else { throw error }
+            throw CannotListen(port: configuration.port, code: refusal.errnoCode)
         }
         port = listener.localAddress?.port ?? 0
         self.group = group
