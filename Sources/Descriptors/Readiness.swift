@@ -17,8 +17,6 @@ package struct Readiness: OptionSet, Sendable, Hashable {
     package static let writable = Readiness(rawValue: 1 << 4)
     /// Not an open descriptor.
     package static let invalid = Readiness(rawValue: 1 << 5)
-    /// Urgent data has arrived and was not read. Told to those only who ask for it.
-    package static let urgent = Readiness(rawValue: 1 << 6)
 
     /// What nearly everybody wants to know.
     package static let usual: Readiness = [.readable, .peerClosed, .writable]
@@ -26,9 +24,9 @@ package struct Readiness: OptionSet, Sendable, Hashable {
 
 /// `poll(2)` for one descriptor.
 package enum Poll {
-    /// What is true of the descriptor at this moment, of what is usual or asked for. Never blocks and changes nothing.
-    package static func now(_ descriptor: CInt, also unusual: Readiness? = nil) -> Readiness {
-        wait(descriptor, for: unusual.map { $0.union(.usual) } ?? .usual, timeoutMilliseconds: 0)
+    /// What is true of the descriptor at this moment. Never blocks and changes nothing.
+    package static func now(_ descriptor: CInt) -> Readiness {
+        wait(descriptor, timeoutMilliseconds: 0)
     }
 
     /// As above, of each of them, with one system call for all.
@@ -67,7 +65,6 @@ package enum Poll {
         if interest.contains(.readable) { events |= POLLIN }
         if interest.contains(.peerClosed) { events |= CLINUX_POLLRDHUP }
         if interest.contains(.writable) { events |= POLLOUT }
-        if interest.contains(.urgent) { events |= POLLPRI }
         return CShort(events)
     }
 
@@ -85,7 +82,6 @@ extension Readiness {
         if events & POLLHUP != 0 { readiness.insert(.hangUp) }
         if events & POLLERR != 0 { readiness.insert(.error) }
         if events & POLLOUT != 0 { readiness.insert(.writable) }
-        if events & POLLPRI != 0 { readiness.insert(.urgent) }
         if events & POLLNVAL != 0 { readiness.insert(.invalid) }
         self = readiness
     }

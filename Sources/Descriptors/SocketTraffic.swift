@@ -45,7 +45,7 @@ package enum SocketTraffic {
         return count == 0 ? .end : .bytes(count)
     }
 
-    /// Copies what waits, as `recv` does, unless descriptors or credentials come with it, which stay where they are: nil.
+    /// Copies what waits, as `recv` does. nil: descriptors or credentials come with it, and stay where they are.
     private static func peekAlone(_ descriptor: CInt, _ buffer: inout [UInt8]) -> Int? {
         unsafe buffer.withUnsafeMutableBytes { bytes in
             var vector = unsafe iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)
@@ -127,6 +127,7 @@ package enum SocketTraffic {
     }
 
     /// Whether urgent data is what comes next. What is copied ends before it, and taking what lies behind it loses it.
+    /// Also true when it was read already, which `poll(2)` does not tell.
     package static func isAtMark(_ descriptor: CInt) -> Bool { sockatmark(descriptor) == 1 }
 
     /// Nobody sends or receives on this connection any more.

@@ -25,8 +25,8 @@ final class StateLog: @unchecked Sendable {
 
 /// What is known, and what of it outlives the supervisor.
 extension Supervisor {
-    /// Asks the core something for each of thousands: as a stored property of a class it would be copied for the question,
-    /// with a reference counted for each of its tables.
+    /// Asks the core something in place: as a stored property of a class it would be copied for the question, with a
+    /// reference counted for each of its tables. The question must not touch `supervision`, which would be a second access.
     @inline(__always)
     func ask<Answer>(_ question: (inout Supervision) -> Answer) -> Answer { question(&supervision) }
 

@@ -34,7 +34,8 @@ package enum Invariant: String, Sendable, CaseIterable {
     /// The supervisor leaves nobody asleep when it stops.
     case stop
     /// When a supervisor dies at any moment, the next one goes on: whoever was to be told is told, nothing is
-    /// adopted, granted or refused twice, and nothing that was counted is forgotten.
+    /// adopted, granted or refused twice, background tasks and their time go on, and nothing that was counted is
+    /// forgotten.
     case restart
     /// The same events give the same actions and the same state.
     case replay

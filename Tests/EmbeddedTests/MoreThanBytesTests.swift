@@ -33,6 +33,24 @@ import Testing
         #expect(host.supervisor.counters.pings.absorbed == (before.isEmpty ? 0 : 1))
     }
 
+    /// The mark of urgent data stays when that has been read, and the kernel gives what lies behind it by itself, too.
+    @Test(arguments: [true, false]) func whatLiesBehindUrgentDataIsTheHosts(isLocal: Bool) throws {
+        let host = try Hosted()
+        let pair = isLocal ? try Pair.unix(SOCK_STREAM) : try Pair.tcp()
+        try pair.say("nop\n")
+        try #require(send(pair.far, "!", 1, CInt(MSG_OOB)) == 1)
+        try pair.say("news\n")
+        var urgent: UInt8 = 0
+        let take = CInt(MSG_OOB | MSG_DONTWAIT)
+        try #require(eventually { recv(pair.near, &urgent, 1, take) == 1 })
+        let token = try host.supervisor.park(pair.near, profile: try Self.lines())
+        #expect(try host.next() == [ParkedEvent(token, .readable)])
+        let claimed = try host.supervisor.claim(token)
+        defer { close(claimed.descriptor) }
+        #expect(try read(5, from: claimed.descriptor) == Array("news\n".utf8))
+        #expect(host.supervisor.counters.pings.absorbed == 1)
+    }
+
     /// Whoever takes the bytes takes what comes with them.
     @Test(arguments: [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM].map { Int($0.rawValue) })
     func noiseThatBringsADescriptorIsTheHosts(type: Int) throws {

@@ -8,7 +8,7 @@ import Testing
 struct ConditionsTests {
     private static let words: [(Readiness, Conditions)] = [
         (.readable, .readable), (.peerClosed, .peerClosed), (.hangUp, .hangUp), (.error, .error),
-        (.invalid, .error), (.writable, []), (.urgent, []),
+        (.invalid, .error), (.writable, []),
         ([.readable, .writable, .hangUp], [.readable, .hangUp]),
     ]
 

@@ -69,3 +69,23 @@ struct RestorationTests {
         }
     }
 }
+
+/// Counters are compared with what they were before a restart in the words they are kept in.
+@Suite("Whether counters have gone back")
+struct CounterTests {
+    @Test("Each of them counts, in either half of its word")
+    func each() {
+        let counters: [WritableKeyPath<Counters, UInt64>] = [
+            \.wakes, \.wakesSocket, \.suspensions, \.socketsAdopted, \.asleepNanoseconds, \.wakesPathLost,
+        ]
+        var full = Counters()
+        for counter in counters { full[keyPath: counter] = 5 }
+        #expect(full.isAtLeast(full))
+        for counter in counters {
+            var less = full
+            less[keyPath: counter] = 4
+            #expect(full.isAtLeast(less))
+            #expect(!less.isAtLeast(full))
+        }
+    }
+}

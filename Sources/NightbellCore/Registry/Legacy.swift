@@ -206,11 +206,13 @@ extension Supervision {
         var client = Client(old.registration, owner: .max, at: old.registeredAt)
         client.lifecycle = .inactive
         if let progress = old.progress {
-            let tasks = old.tasks.map { Assertions.Task(id: $0.id, request: $0.request, name: $0.name) }
+            let known = mutated(.restoresWithoutTasks) ? [] : old.tasks
+            let tasks = known.map { Assertions.Task(id: $0.id, request: $0.request, name: $0.name) }
             guard client.take(progress.words, progress.figures, tasks: tasks, settings.wakes) else {
                 throw .unintelligible(old.id)
             }
         }
+        if mutated(.restoresTaskTime) { client.assertions.restoreTime() }
         client.launches.stateBytes = Int32(clamping: old.stateBytes)
         if !mutated(.restoresWelcome) || old.presence == .registered || old.presence == .absent {
             client.settle(old, at: now, settings.launches)

@@ -39,8 +39,7 @@ struct OffloadEngine: ~Copyable {
         _ descriptor: CInt, _ profile: inout Profile, peer: Endpoint?, isLocal: Bool, allowance: Int
     ) -> Judgement {
         if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.bufferLength) }
-        let readiness = Poll.now(descriptor, also: .urgent)
-        let conditions = Conditions(readiness)
+        let conditions = Conditions(Poll.now(descriptor))
         var judgement = Judgement()
         if conditions.contains(.error) || conditions.contains(.hangUp) {
             // Nothing is read: that would take the error away.
@@ -48,9 +47,7 @@ struct OffloadEngine: ~Copyable {
         } else {
             switch profile.transport {
             case .stream:
-                let isUrgent = readiness.contains(.urgent)
-                judgeStream(
-                    descriptor, &profile, peer, isLocal: isLocal, isUrgent: isUrgent, allowance, &judgement)
+                judgeStream(descriptor, &profile, peer, isLocal: isLocal, allowance, &judgement)
             case .datagram:
                 let isEnded = conditions.contains(.peerClosed)
                 judgeDatagrams(
@@ -79,15 +76,13 @@ struct OffloadEngine: ~Copyable {
     }
 
     private mutating func judgeStream(
-        _ descriptor: CInt, _ profile: inout Profile, _ peer: Endpoint?, isLocal: Bool, isUrgent: Bool,
-        _ allowance: Int, _ judgement: inout Judgement
+        _ descriptor: CInt, _ profile: inout Profile, _ peer: Endpoint?, isLocal: Bool, _ allowance: Int,
+        _ judgement: inout Judgement
     ) {
         var allowance = allowance
         var mostReplies = Self.mostReplies
+        if SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
         while true {
-            if isUrgent, SocketTraffic.isAtMark(descriptor) {
-                return judgement.rest = .significant(.readable)
-            }
             switch SocketTraffic.peek(descriptor, into: &buffer, isLocal: isLocal) {
             case .nothing:
                 return
@@ -114,8 +109,10 @@ struct OffloadEngine: ~Copyable {
                     return judgement.rest = .significant(.readable)
                 }
                 FaultInjection.point("offload: after noise is taken")
-                let isAll = length == count && count < buffer.count && !isUrgent
-                if judgement.rest != .nothing || isAll { return }
+                if judgement.rest != .nothing { return }
+                // What was copied may have ended before urgent data, and the kernel does not report again what is behind it.
+                if SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
+                if length == count, count < buffer.count { return }
             }
         }
     }

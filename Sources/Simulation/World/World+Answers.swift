@@ -6,6 +6,8 @@ extension World {
     /// A request, as things stood before it was handled.
     struct Asked {
         var command: Command?
+        /// Somebody who was not there wants to be let in.
+        var isNew = false
         /// Whom it comes from, or is about.
         var client: SimulatedClient?
         /// It was being ended already.
@@ -65,7 +67,9 @@ extension World {
         case .backgroundTimeRemaining:
             guard case .backgroundTimeLeft(let left) = answer else { return false }
             // Time is nobody's any more when the supervisor stops.
-            return core.isStopping || left == timeLeft(client)
+            let longest = settings.budgets.backgroundTasks
+            if core.isStopping { return left.map { $0 >= .zero && $0 <= longest } ?? true }
+            return left == timeLeft(client)
         }
     }
 

@@ -9,6 +9,7 @@ extension World {
         switch event {
         case .registration(let registration, let key):
             unanswered.append((key, nil))
+            asked = Asked(isNew: true)
             registrations[key] = registration
             declared = registration
         case .message(let message, let id, let key):

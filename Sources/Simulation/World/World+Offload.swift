@@ -48,7 +48,7 @@ extension World {
             default: false
             }
         }
-        let isFailing = queue.contains { isFailure($0.event) } || events.contains(where: isFailure)
+        let isFailing = queue.contains { isFailure($0.event) } || events[taken...].contains(where: isFailure)
         require(
             .offload, socket.isAwaiting == again || (again && isFailing),
             "a ping is sent while an answer is awaited, or none is")

@@ -66,7 +66,7 @@ extension World {
             .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis:
             isRight = false
         case .noSuchClient:
-            isRight = asked.client == nil
+            isRight = !asked.isNew && asked.client == nil
         }
         require(.answers, isRight, "a registration is refused because of \(refusal)")
     }

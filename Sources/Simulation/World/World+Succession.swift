@@ -5,6 +5,7 @@ extension World {
     mutating func takeOver() {
         actions.removeAll()
         interpreted = 0
+        taken = 0
         unanswered.removeAll()
         mustBeTold.removeAll()
         isTakingOver = true
@@ -135,23 +136,25 @@ extension World {
 
     /// The one that died may have begun and ended tasks in its last turn, of which nobody has heard.
     private mutating func believeTasks(_ client: SimulatedClient) {
-        let tasks = core.tasks(of: client.id).map(\.id)
-        var begun = 0
+        let tasks = core.tasks(of: client.id)
+        var begun: Set<UInt64> = []
         var ended: [UInt64] = []
         for repetition in client.toRepeat {
             switch repetition.message {
-            case .beginBackgroundTask: begun += 1
+            case .beginBackgroundTask: begun.insert(repetition.request)
             case .endBackgroundTask(let task): ended.append(task)
             default: break
             }
         }
         let isOver = client.isBeingEnded || client.execution == .absent
-        for task in client.tasks where !isOver && !tasks.contains(task) {
+        for task in client.tasks where !isOver && !tasks.contains(where: { $0.id == task }) {
             require(.restart, ended.contains(task), "task \(task) of \(client.name) is lost")
         }
-        let new = tasks.count { !client.tasks.contains($0) }
-        require(.restart, new <= begun, "\(client.name) holds tasks that it has not begun")
-        client.tasks = tasks
+        for task in tasks where !client.tasks.contains(task.id) {
+            let isBegun = begun.contains(task.request)
+            require(.restart, isBegun, "\(client.name) holds task \(task.id), which it has not begun")
+        }
+        client.tasks = tasks.map(\.id)
     }
 
     /// What the one that died carried out in its last turn may not have been heard of.

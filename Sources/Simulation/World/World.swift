@@ -40,6 +40,8 @@ package struct World: ~Copyable {
     /// What the kernel has to report, and since when, or from when on.
     var queue: [(event: Event, since: Instant)] = []
     var events: [Event] = []
+    /// So many of these has the core heard of.
+    var taken = 0
     var actions = ActionBuffer()
     var replayed = ActionBuffer()
     var interpreted = 0
@@ -172,6 +174,7 @@ package struct World: ~Copyable {
     mutating func turn() {
         actions.removeAll()
         interpreted = 0
+        taken = 0
         mustBeTold.removeAll(keepingCapacity: true)
         unanswered.removeAll(keepingCapacity: true)
         sent.removeAll(keepingCapacity: true)
@@ -192,6 +195,7 @@ package struct World: ~Copyable {
             let event = events[index]
             if let narrator { narrator("  > " + Wording.words(event)) }
             if isLastMoment() || diesAfterThaw(event) { return die(before: index) }
+            taken = index + 1
             foresee(event)
             if fault == .senderMistaken { events[index] = mistaken(event) }
             core.handle(events[index], at: now, into: &actions)

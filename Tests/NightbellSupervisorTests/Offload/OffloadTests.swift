@@ -172,6 +172,23 @@ import Testing
         try scene.stop()
     }
 
+    /// The mark of urgent data stays when that has been read, and the kernel gives what lies behind it by itself, too.
+    @Test(arguments: [true, false]) func whatLiesBehindUrgentDataIsTheOwners(isLocal: Bool) throws {
+        let scene = try OffloadScene(isLocal ? try .unix(SOCK_STREAM) : try .tcp(), .lines())
+        try scene.pair.send("nop\n")
+        #expect(Glibc.send(scene.pair.far, "!", 1, Int32(MSG_OOB)) == 1)
+        try scene.pair.send("news\n")
+        var urgent: UInt8 = 0
+        let take = Int32(MSG_OOB | MSG_DONTWAIT)
+        try #require(eventually { recv(scene.pair.near, &urgent, 1, take) == 1 })
+        try scene.client.goToSleep()
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].readable)
+        #expect(scene.received(5) == "news\n")
+        #expect(try scene.counters().absorbed == 1)
+        try scene.stop()
+    }
+
     /// Whoever takes the bytes takes what comes with them.
     @Test(arguments: [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM].map { Int($0.rawValue) })
     func noiseThatBringsADescriptorIsTheOwners(type: Int) throws {
