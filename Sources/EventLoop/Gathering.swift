@@ -43,13 +43,15 @@ struct Gathering: ~Copyable {
         capacity *= 2
     }
 
-    /// What was gathered since the last call. Give the array back with `recycle` when it is dealt with: so nothing is
+    /// What was gathered first and not taken yet. Give the array back with `recycle` when it is dealt with: so nothing is
     /// allocated.
-    mutating func take() -> [Ready] {
+    mutating func take(atMost limit: Int) -> [Ready] {
         var batch = spare
         spare = []
-        unsafe batch.append(contentsOf: UnsafeBufferPointer(start: base, count: count))
-        count = 0
+        let taken = min(limit, count)
+        unsafe batch.append(contentsOf: UnsafeBufferPointer(start: base, count: taken))
+        count -= taken
+        unsafe base.update(from: base + taken, count: count)
         return batch
     }
 

@@ -34,17 +34,16 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// Empty between turns; kept for its capacity.
     private var jobs: [UnownedJob] = []
 
-    /// When there was something that could not wait, of `BootClock`.
-    private var lastCrowd = Int64.min / 2
+    private var crowd = Crowd()
+    /// Since when turns were told of part of what is known, of `BootClock`; nil: the last one was told of all.
+    private var behindSince: Int64?
 
-    /// A turn that knows so many events looks for no more.
+    /// With so many events known, more are not waited for.
     private static let enough = 1_024
-    /// Crowds that are not further apart belong together, in nanoseconds.
-    private static let succession: Int64 = 2_000_000
-    /// How long the next crowd is waited for, in milliseconds.
-    private static let moment: CInt = 1
-    /// No turn is kept waiting for longer, in nanoseconds.
-    private static let longestGathering: Int64 = 20_000_000
+    /// A turn that is told of more would be so long that those who come meanwhile had to wait: these take some 1.5 ms.
+    private static let portion = 64
+    /// For how long turns may be told of part of what is known, in nanoseconds.
+    private static let longestBehind: Int64 = 50_000_000
 
     package init() throws(LoopError) {
         do {
@@ -119,7 +118,9 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     ///   - early: called with each event of ``urgent`` as soon as it is known. True: something was done that could not
     ///     wait, so there may be a crowd, and the loop looks for more such events before the turn. In a crowd, nobody's
     ///     `early` waits for another's turn.
-    ///   - turn: called with everything that has happened since the last turn.
+    ///   - turn: called with what has happened since the last turn. If that is much, with a part of it: what came first
+    ///     of what is urgent. Of anything else it is told only together with the last for whom `early` was called, or later;
+    ///     and jobs do not run before that.
     package func run(
         early: (_ ready: Ready) -> Bool = { _ in false }, turn: (_ batch: [Ready]) -> Void
     ) throws(LoopError) {
@@ -129,8 +130,9 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         defer { owner.store(0, ordering: .relaxed) }
         while !inbox.isStopRequested {
             // The loop's own thread rings no bell, so jobs it left for this turn must be asked for.
-            try gather(early, mayWait: inbox.isEmpty)
-            deliver(to: turn)
+            let isAll = try gather(early, mayWait: inbox.isEmpty)
+            deliver(isAll ? .max : Self.portion, to: turn)
+            guard isAll else { continue }
             ringOff()
             runJobs()
         }
@@ -140,37 +142,51 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
 
     /// Waits for something to happen; looks for more while there is more that cannot wait, until there is enough.
     ///
-    /// When one crowd follows upon another, it waits a moment for the next: what a turn has to do for each event would keep
-    /// those who come meanwhile from their `early`, and it is none the later for having waited if there are many. What else
-    /// happens does not end that: it would be those of the crowd who were told already, answering, while others wait.
-    private func gather(_ early: (_ ready: Ready) -> Bool, mayWait: Bool) throws(LoopError) {
+    /// What else happens does not end the wait for a crowd: it would be those of it who were told already, answering, while
+    /// others wait.
+    ///
+    /// - Returns: whether the turn is to be told of everything.
+    private func gather(_ early: (_ ready: Ready) -> Bool, mayWait: Bool) throws(LoopError) -> Bool {
         if !isSetArmed {
             try urgent.arm(set, isMember: true)
             isSetArmed = true
         }
-        var timeout: CInt = mayWait ? -1 : 0
-        var began: Int64?
-        while true {
+        // Nobody waits for a crowd while others have been put off already.
+        let isLate = unsafe gathering.pointee.count > 0
+        var timeout: CInt? = mayWait && !isLate ? -1 : 0
+        crowd.disperse()
+        while let wait = timeout {
+            timeout = nil
             let known = unsafe gathering.pointee.count
             let wasArmed = isSetArmed
-            if try unsafe urgent.collect(into: gathering, milliseconds: timeout) { isSetArmed = false }
+            if try unsafe urgent.collect(into: gathering, milliseconds: wait) { isSetArmed = false }
             let count = unsafe gathering.pointee.count
             var isCrowd = false
             for index in known..<count where early(unsafe gathering.pointee[index]) { isCrowd = true }
             let isOther = wasArmed && !isSetArmed
-            guard isCrowd || (began != nil && isOther), count < Self.enough else { break }
+            guard !isLate, isCrowd || isOther, count < Self.enough else { break }
             let now = BootClock.now()
-            let start = began ?? now
-            began = start
-            if isCrowd {
-                timeout = now - lastCrowd < Self.succession ? Self.moment : 0
-                lastCrowd = now
-            }
-            guard now - start < Self.longestGathering else { break }
+            if isCrowd { crowd.join(known: count, at: now) }
+            timeout = crowd.wait(at: now)
         }
-        guard !isSetArmed else { return }
-        _ = try unsafe set.collect(into: gathering, milliseconds: 0)
+        guard !isBehind else { return false }
+        guard !isSetArmed else { return true }
+        _ = try unsafe set.collect(into: gathering, milliseconds: 0, atMost: Self.portion)
         try askLibevent()
+        return true
+    }
+
+    /// Whether more is known than the next turn is to be told of. Not for ever, however much comes.
+    private var isBehind: Bool {
+        var isBehind = unsafe gathering.pointee.count > Self.portion
+        if isBehind {
+            let now = BootClock.now()
+            let since = behindSince ?? now
+            behindSince = since
+            isBehind = now - since < Self.longestBehind
+        }
+        if !isBehind { behindSince = nil }
+        return isBehind
     }
 
     private func askLibevent() throws(LoopError) {
@@ -194,9 +210,9 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         jobs.removeAll(keepingCapacity: true)
     }
 
-    private func deliver(to turn: (_ batch: [Ready]) -> Void) {
+    private func deliver(_ portion: Int, to turn: (_ batch: [Ready]) -> Void) {
         guard unsafe gathering.pointee.count > 0 else { return }
-        let batch = unsafe gathering.pointee.take()
+        let batch = unsafe gathering.pointee.take(atMost: portion)
         turn(batch)
         unsafe gathering.pointee.recycle(batch)
     }

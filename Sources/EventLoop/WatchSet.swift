@@ -73,12 +73,15 @@ package struct WatchSet: ~Copyable {
 
     /// Takes what has happened.
     ///
-    /// - Parameter milliseconds: waits for so long, or until something has, or a signal was caught; -1: without end.
+    /// - Parameters:
+    ///   - milliseconds: waits for so long, or until something has, or a signal was caught; -1: without end.
+    ///   - limit: takes no more. What is left is found by the next call, before what this one took is found again.
     /// - Returns: whether something has happened in the other set that is watched.
     borrowing func collect(
-        into gathering: UnsafeMutablePointer<Gathering>, milliseconds: CInt
+        into gathering: UnsafeMutablePointer<Gathering>, milliseconds: CInt, atMost limit: Int = .max
     ) throws(LoopError) -> Bool {
-        let count = unsafe epoll_wait(descriptor.rawValue, found, Self.capacity, milliseconds)
+        let limit = min(CInt(clamping: limit), Self.capacity)
+        let count = unsafe epoll_wait(descriptor.rawValue, found, limit, milliseconds)
         guard count >= 0 || errno == EINTR else {
             throw LoopError(code: .cannotRun, underlying: SystemError("epoll_wait"))
         }

@@ -105,6 +105,70 @@ import Testing
         #expect((1...1_024).contains(batch))
     }
 
+    /// Those who come while a turn is told of some wait for that part of the others only.
+    @Test func aLargeCrowdIsToldInPortions() throws {
+        let bells = try Bells(200) { try loop.urgent.arm($0, .edge, isMember: false, token: $1) }
+        let (late, other) = (try Stream(), try Stream())
+        try loop.urgent.arm(late.rawValue, .edge, isMember: false, token: 1_000)
+        var watch = SetWatch(other.rawValue, .oneShot, token: 1_001, loop: loop)
+        try watch.arm()
+        other.send()
+        bells.ring()
+        var early: [UInt64] = []
+        var turns: [[UInt64]] = []
+        var earlyByTurn: [Int] = []
+        try loop.run { ready in
+            early.append(ready.token)
+            return true
+        } turn: { batch in
+            turns.append(batch.map(\.token))
+            earlyByTurn.append(early.count)
+            if turns.count == 1 { late.send() }
+            if batch.contains(where: { $0.token == 1_001 }) { loop.stop() }
+        }
+        // Nobody is passed over, and who came first is told first.
+        #expect(turns.joined().sorted() == (0..<200) + [1_000, 1_001])
+        #expect(turns.joined().filter { $0 != 1_001 } == early)
+        #expect(turns.count == 4 && turns.dropLast().allSatisfy { $0.count == 64 })
+        #expect(earlyByTurn.prefix(2) == [200, 201])
+        #expect(turns.last?.last == 1_001)
+    }
+
+    /// However many come again and again, everything else gets its turn, and then the turn knows of all of them.
+    @Test func aFloodDoesNotKeepTheRestAway() throws {
+        let bells = try Bells(200) { try loop.urgent.arm($0, .edge, isMember: false, token: $1) }
+        let other = try Stream()
+        var watch = SetWatch(other.rawValue, .oneShot, token: 1_001, loop: loop)
+        try watch.arm()
+        other.send()
+        bells.ring()
+        var (early, told) = (0, 0)
+        var last: [Ready] = []
+        let end = BootClock.now() + 10_000_000_000
+        try loop.run { _ in
+            early += 1
+            return true
+        } turn: { batch in
+            told += batch.count
+            last = batch
+            if batch.contains(where: { $0.token == 1_001 }) || BootClock.now() > end { return loop.stop() }
+            bells.ring()
+        }
+        #expect(last.last?.token == 1_001 && last.count > 64)
+        #expect(told == early + 1)
+    }
+
+    @Test func whatIsNotUrgentComesInPortions() throws {
+        let bells = try Bells(100) { try loop.set.arm($0, .oneShot, isMember: false, token: $1) }
+        bells.ring()
+        var turns: [Int] = []
+        let came = try loop.runUntil { batch in
+            turns.append(batch.count)
+            return turns.reduce(0, +) == 100
+        }
+        #expect(came && turns.first == 64)
+    }
+
     @Test func anEdgeIsReportedOnceAndWhenThereIsMore() throws {
         let stream = try Stream()
         stream.send()
@@ -123,6 +187,29 @@ extension LoopExecutor {
     fileprivate func watchUrgently(_ streams: [Stream]) throws {
         for (index, stream) in streams.enumerated() {
             try urgent.arm(stream.rawValue, .edge, isMember: false, token: UInt64(index))
+        }
+    }
+}
+
+/// Many descriptors that are watched, each with its place as token.
+private final class Bells {
+    private var all = UniqueSlots<EventDescriptor>()
+
+    init(_ count: Int, watch: (_ descriptor: CInt, _ token: UInt64) throws -> Void) throws {
+        for index in 0..<count {
+            let bell = try EventDescriptor()
+            try watch(bell.rawValue, UInt64(index))
+            all.append(bell)
+        }
+    }
+
+    /// All are reported, also those that were before.
+    func ring() {
+        for index in 0..<all.count {
+            switch all[index] {
+            case .some(let bell): #expect(throws: Never.self) { try bell.signal() }
+            case .none: break
+            }
         }
     }
 }
