@@ -29,7 +29,7 @@ package struct Crowd {
 
     /// There was more that could not wait, and it is dealt with.
     ///
-    /// - Parameter known: of how many events the turn will be told.
+    /// - Parameter known: with how many that is so, of whom the turn will be told.
     package mutating func join(known: Int, at now: Int64) {
         let isCrowd = began != nil || known >= Self.many || now - latest < Self.succession
         let start = began ?? now
@@ -41,9 +41,9 @@ package struct Crowd {
         until = min(now + Self.pause + known * Self.pauseForEach, start + patience)
     }
 
-    /// How many milliseconds more of them are waited for, rounded up; nil: they are not.
+    /// How many whole milliseconds more of them are waited for; nil: they are not.
     package func wait(at now: Int64) -> CInt? {
         guard began != nil, now <= until else { return nil }
-        return CInt(clamping: (until - now + 999_999) / 1_000_000)
+        return CInt(clamping: (until - now) / 1_000_000)
     }
 }

@@ -9,6 +9,8 @@ struct Gathering: ~Copyable {
     private var base: UnsafeMutablePointer<Ready>
     private var capacity = 64
     private(set) var count = 0
+    /// How many of them were dealt with early.
+    private(set) var dealt = 0
     private var spare: [Ready] = []
     /// Whether the loop was woken for its inbox.
     var bellRang = false
@@ -43,6 +45,12 @@ struct Gathering: ~Copyable {
         capacity *= 2
     }
 
+    mutating func markDealt(_ index: Int) {
+        precondition(index >= 0 && index < count, "no such event")
+        unsafe base[index].isDealt = true
+        dealt += 1
+    }
+
     /// What was gathered first and not taken yet. Give the array back with `recycle` when it is dealt with: so nothing is
     /// allocated.
     mutating func take(atMost limit: Int) -> [Ready] {
@@ -50,6 +58,7 @@ struct Gathering: ~Copyable {
         spare = []
         let taken = min(limit, count)
         unsafe batch.append(contentsOf: UnsafeBufferPointer(start: base, count: taken))
+        for index in 0..<taken where unsafe base[index].isDealt { dealt -= 1 }
         count -= taken
         unsafe base.update(from: base + taken, count: count)
         return batch

@@ -9,7 +9,7 @@ import Synchronization
 /// The thread waits in an epoll set of its own (``urgent``), in which what cannot wait for its turn is watched. Everything
 /// else is in a second one (``set``), which is a member of the first, and libevent, which watches signals and the few, is
 /// a member of that: it is asked when it has something to tell, and its callbacks do nothing but note it. Once per
-/// turn `turn` is called with everything noted, and then the jobs that wait are run: the actor is entered once per turn,
+/// turn `turn` is called with what is noted, and then the jobs that wait are run: the actor is entered once per turn,
 /// not once per event, and no `Task` is made. With nothing due the thread sleeps in `epoll_wait` without a timeout.
 ///
 /// The executor outlives its actors and its watches: both hold it.
@@ -118,11 +118,11 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     ///   - early: called with each event of ``urgent`` as soon as it is known. True: something was done that could not
     ///     wait, so there may be a crowd, and the loop looks for more such events before the turn. In a crowd, nobody's
     ///     `early` waits for another's turn.
-    ///   - turn: called with what has happened since the last turn. If that is much, with a part of it: what came first
-    ///     of what is urgent. Of anything else it is told only together with the last for whom `early` was called, or later;
-    ///     and jobs do not run before that.
+    ///   - turn: called with what has happened since the last turn. If `early` has returned true for many, it is told of
+    ///     a part of that first: then it is not whole, and there is nothing in it but the first of what is urgent. In a
+    ///     whole one it knows of all for whom `early` was called; only then do jobs run.
     package func run(
-        early: (_ ready: Ready) -> Bool = { _ in false }, turn: (_ batch: [Ready]) -> Void
+        early: (_ ready: Ready) -> Bool = { _ in false }, turn: (_ batch: [Ready], _ isWhole: Bool) -> Void
     ) throws(LoopError) {
         let (isFree, _) = owner.compareExchange(
             expected: 0, desired: UInt(pthread_self()), ordering: .relaxed)
@@ -131,7 +131,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         while !inbox.isStopRequested {
             // The loop's own thread rings no bell, so jobs it left for this turn must be asked for.
             let isAll = try gather(early, mayWait: inbox.isEmpty)
-            deliver(isAll ? .max : Self.portion, to: turn)
+            deliver(isAll, to: turn)
             guard isAll else { continue }
             ringOff()
             runJobs()
@@ -151,42 +151,55 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
             try urgent.arm(set, isMember: true)
             isSetArmed = true
         }
-        // Nobody waits for a crowd while others have been put off already.
-        let isLate = unsafe gathering.pointee.count > 0
-        var timeout: CInt? = mayWait && !isLate ? -1 : 0
+        // While others have been put off already, nobody waits for a crowd, nor while jobs do.
+        let mayWait = unsafe mayWait && gathering.pointee.count == 0
+        var timeout: CInt? = mayWait ? -1 : 0
         crowd.disperse()
         while let wait = timeout {
             timeout = nil
             let known = unsafe gathering.pointee.count
+            // Edges come again and again: of those that are not taken, the kernel tells once.
+            guard known < Self.enough else { break }
             let wasArmed = isSetArmed
-            if try unsafe urgent.collect(into: gathering, milliseconds: wait) { isSetArmed = false }
-            let count = unsafe gathering.pointee.count
-            var isCrowd = false
-            for index in known..<count where early(unsafe gathering.pointee[index]) { isCrowd = true }
+            if try unsafe urgent.collect(into: gathering, milliseconds: wait, atMost: Self.enough - known) {
+                isSetArmed = false
+            }
+            let isCrowd = dealEarly(from: known, early)
             let isOther = wasArmed && !isSetArmed
-            guard !isLate, isCrowd || isOther, count < Self.enough else { break }
+            guard mayWait, unsafe isOther || gathering.pointee.count > known else { break }
             let now = BootClock.now()
-            if isCrowd { crowd.join(known: count, at: now) }
+            if isCrowd { crowd.join(known: unsafe gathering.pointee.dealt, at: now) }
             timeout = crowd.wait(at: now)
         }
-        guard !isBehind else { return false }
-        guard !isSetArmed else { return true }
+        guard !fallsBehind() else { return false }
+        // Without room for what is urgent, it was not asked whether there is something else.
+        guard unsafe !isSetArmed || gathering.pointee.count >= Self.enough else { return true }
         _ = try unsafe set.collect(into: gathering, milliseconds: 0, atMost: Self.portion)
         try askLibevent()
         return true
     }
 
-    /// Whether more is known than the next turn is to be told of. Not for ever, however much comes.
-    private var isBehind: Bool {
-        var isBehind = unsafe gathering.pointee.count > Self.portion
-        if isBehind {
-            let now = BootClock.now()
-            let since = behindSince ?? now
-            behindSince = since
-            isBehind = now - since < Self.longestBehind
+    /// Calls `early` for what is new. True: something was done that could not wait.
+    private func dealEarly(from first: Int, _ early: (_ ready: Ready) -> Bool) -> Bool {
+        var isCrowd = false
+        for index in first..<(unsafe gathering.pointee.count) where early(unsafe gathering.pointee[index]) {
+            unsafe gathering.pointee.markDealt(index)
+            isCrowd = true
         }
-        if !isBehind { behindSince = nil }
-        return isBehind
+        return isCrowd
+    }
+
+    /// Whether there are more for whom `early` was called than the next turn is to be told of. Not for ever, however many come.
+    private func fallsBehind() -> Bool {
+        guard unsafe gathering.pointee.dealt > Self.portion else {
+            behindSince = nil
+            return false
+        }
+        let now = BootClock.now()
+        let since = behindSince ?? now
+        let mayBeBehind = now - since < Self.longestBehind
+        behindSince = mayBeBehind ? since : nil
+        return mayBeBehind
     }
 
     private func askLibevent() throws(LoopError) {
@@ -198,7 +211,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     /// Ends `run` after the turn it is in and the jobs that wait. From any thread; before `run` it ends the next
-    /// one at once.
+    /// one at once. Of what the turn was not told yet, the next `run` tells.
     package func stop() {
         if inbox.requestStop() { ring() }
     }
@@ -210,10 +223,10 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         jobs.removeAll(keepingCapacity: true)
     }
 
-    private func deliver(_ portion: Int, to turn: (_ batch: [Ready]) -> Void) {
+    private func deliver(_ isAll: Bool, to turn: (_ batch: [Ready], _ isWhole: Bool) -> Void) {
         guard unsafe gathering.pointee.count > 0 else { return }
-        let batch = unsafe gathering.pointee.take(atMost: portion)
-        turn(batch)
+        let batch = unsafe gathering.pointee.take(atMost: isAll ? .max : Self.portion)
+        turn(batch, isAll)
         unsafe gathering.pointee.recycle(batch)
     }
 

@@ -8,6 +8,8 @@ package struct Ready: Sendable, Hashable {
     /// The peer will send no more (`EPOLLRDHUP`). Only told of what is watched in the loop's ``WatchSet``.
     package var closed: Bool
     package var writable: Bool
+    /// The loop's `early` has dealt with it before the turn.
+    package internal(set) var isDealt = false
 
     package init(token: UInt64, readable: Bool = false, closed: Bool = false, writable: Bool = false) {
         self.token = token

@@ -21,7 +21,7 @@ package struct WatchSet: ~Copyable {
     private let descriptor: OwnedDescriptor
     private let found: UnsafeMutablePointer<epoll_event>
 
-    /// Asked for at once; if there are more, the set is still ready. As many as a turn takes in.
+    /// Asked for at once at most; if there are more, the set is still ready.
     private static let capacity: CInt = 1_024
     /// Tokens of the loop's own members. Nobody else's may have them.
     static let bell = UInt64.max

@@ -177,13 +177,19 @@ public struct Supervision: Sendable, Equatable {
         if !isStopping, isDue { runKeepAlives(at: now, into: &actions) }
         hasThawedInTurn = false
         if !isStopping { startLaunches(at: now, into: &actions) }
+        tellWakes(into: &actions)
+        // Behind the wakes, which are in a hurry.
+        if !isStopping, isDue { runPings(at: now, into: &actions) }
+    }
+
+    /// Tells every client that was woken since the turn began, or since the last time. The turn goes on: there are sockets
+    /// that fired, and nothing but what they mean may happen before the core has heard of all.
+    public mutating func tellWakes(into actions: inout ActionBuffer) {
         for client in pendingWakes where clients.contains(client.id) {
             tellWake(client, into: &actions)
             touch(client)
         }
         pendingWakes.removeAll(keepingCapacity: true)
-        // Behind the wakes, which are in a hurry.
-        if !isStopping, isDue { runPings(at: now, into: &actions) }
     }
 
     /// From the end of this turn on nobody may serve for a while. If somebody's keep-alive handler were late by then,

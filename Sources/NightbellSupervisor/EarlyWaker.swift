@@ -74,7 +74,7 @@ final class EarlyWaker {
         unsafe sleepers[Int(slot)].isThawed = false
     }
 
-    /// Whether a socket has thawed it in this turn and the core is about to hear of that. The suspender has to be told
+    /// Whether a socket has thawed it and the core is about to hear of that, or has in this turn. The suspender has to be told
     /// first (`noteThawed`), or it takes it for stopped.
     func hasThawed(_ slot: UInt32) -> Bool { unsafe slot < capacity && sleepers[Int(slot)].isThawed }
 

@@ -14,7 +14,7 @@ extension Supervisor {
         guard ask({ $0.state(of: client) }) == .suspended, let record = connection(of: client)?.client,
             record.obstacle == nil
         else { return }
-        // It runs because we have let it; it is told of its wake in this turn.
+        // It runs because we have let it; it has been told of its wake, or is in this turn.
         guard unsafe !earlyWaker.hasThawed(client.slot) else { return }
         do {
             if try suspender.progress(slot: client.slot) == .frozen { return }

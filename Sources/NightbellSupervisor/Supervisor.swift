@@ -225,7 +225,9 @@ public actor Supervisor {
         do {
             try loop.run(
                 early: { ready in unsafe earlyWaker.wake(ready) },
-                turn: { batch in assumeIsolated { $0.turn(batch) } })
+                turn: { batch, isWhole in
+                    assumeIsolated { isWhole ? $0.turn(batch) : $0.takePortion(batch) }
+                })
         } catch {
             throw SupervisorError(error)
         }
@@ -289,6 +291,20 @@ public actor Supervisor {
         forgetUnusedSettings()
         journal?.link.flush()
         quiesce()
+    }
+
+    /// The first part of a turn, of which the rest is still to come. There are clients who run already, and whom the core takes
+    /// for asleep until it hears of it: whatever else is due waits for that.
+    private func takePortion(_ batch: [Ready]) {
+        now = Instant(nanoseconds: BootClock.now())
+        for ready in batch { take(ready) }
+        feedFollowUps()
+        supervision.tellWakes(into: &buffer)
+        journal?.write(&supervision, after: nil)
+        perform()
+        parked.endTurn()
+        suspender.settle()
+        journal?.link.flush()
     }
 
     private func take(_ ready: Ready) {
@@ -366,15 +382,19 @@ public actor Supervisor {
     /// Lets the core end the turn, and feeds in what came of its actions until nothing does.
     func endTurn() {
         repeat {
-            while !followUps.isEmpty {
-                let events = followUps
-                followUps.removeAll(keepingCapacity: true)
-                for event in events { feed(event) }
-            }
+            feedFollowUps()
             supervision.endTurn(at: now, into: &buffer)
             journal?.write(&supervision, after: nil)
             perform()
         } while !followUps.isEmpty
+    }
+
+    private func feedFollowUps() {
+        while !followUps.isEmpty {
+            let events = followUps
+            followUps.removeAll(keepingCapacity: true)
+            for event in events { feed(event) }
+        }
     }
 
     // MARK: The end

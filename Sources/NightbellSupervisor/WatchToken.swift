@@ -16,7 +16,7 @@ struct WatchToken: Sendable {
         case offloadedSocket
     }
 
-    /// As much of a generation as fits. Only events of one turn are told apart by it.
+    /// As much of a generation as fits. Only events that no whole turn lies between are told apart by it.
     private static let generationMask: UInt64 = 0xffff
     /// No process has so many descriptors (`fs.nr_open` is 2^20 by default).
     private static let slotMask: UInt64 = 0xff_ffff

@@ -97,7 +97,7 @@ final class SimulatedClient {
     var freezing: Obligation?
     /// The kernel's confirmation of this attempt has been reported.
     var asleepSince: Instant?
-    /// The step in which its latest wake was decided.
+    /// The step in which its latest wake was decided; 0: it has been told of that.
     var wokenAtStep = 0
     /// The next thaw is because the suspension failed, which is no wake.
     var isFailing = false

@@ -14,7 +14,7 @@ extension LoopExecutor {
         let deadline = try watch(timer.rawValue, .read, .oneShot, token: deadlineToken)
         try deadline.arm()
         var result = true
-        try run { batch in
+        try run { batch, _ in
             if batch.contains(where: { $0.token == deadlineToken }) {
                 result = false
                 stop()
@@ -65,7 +65,7 @@ final class LoopThread: Sendable {
         // The result is how many turns there were.
         thread = OwnThread {
             var turns = 0
-            try loop.run { _ in turns += 1 }
+            try loop.run { _, _ in turns += 1 }
             return turns
         }
     }

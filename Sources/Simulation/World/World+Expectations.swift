@@ -143,7 +143,7 @@ extension World {
         }
     }
 
-    /// It was thawed in this turn and is told of its wake at the end: what fires now belongs to that.
+    /// It was thawed in this turn and is told of its wake later in it: what fires now belongs to that.
     func hasBeenWoken(_ client: SimulatedClient) -> Bool {
         client.wokenAtStep == steps && core.state(of: client.id) == .background
     }

@@ -111,6 +111,7 @@ extension World {
         client.mustHear = []
         client.lastWakeID = wake.wakeID
         client.preparing = nil
+        client.wokenAtStep = 0
         expect(client) { counters in
             counters.wakes += 1
             if wake.reasons.contains(.socket) { counters.wakesSocket += 1 }

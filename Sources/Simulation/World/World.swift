@@ -93,6 +93,8 @@ package struct World: ~Copyable {
     var identifiersGivenUp = 0
     /// Those that were forgotten on request in this turn.
     var disowned: [ClientIdentifier: Ownership] = [:]
+    /// After which of this turn's events those were told who were woken until then.
+    var portionEnds: [Int] = []
     /// Clients whose welcome is on its way.
     var welcomedInTurn: [ClientID] = []
     /// What outlives the supervisor.
@@ -179,6 +181,7 @@ package struct World: ~Copyable {
         unanswered.removeAll(keepingCapacity: true)
         sent.removeAll(keepingCapacity: true)
         disowned.removeAll(keepingCapacity: true)
+        portionEnds.removeAll(keepingCapacity: true)
         welcomedInTurn.removeAll(keepingCapacity: true)
         hasThawed = false
         mayBeTold.removeAll()
@@ -205,6 +208,7 @@ package struct World: ~Copyable {
             if momentsLeft == 0 { return die(before: index + 1) }
             releasing = nil
             keepUp(isTimer: event.isTimer)
+            if mayEndPortion(event) { tellWakes(after: index) }
         }
         isGathering = false
         undisturbed = nil
@@ -225,6 +229,21 @@ package struct World: ~Copyable {
         check()
     }
 
+    /// In a large crowd the edge deals with a part of it first.
+    private mutating func mayEndPortion(_ event: Event) -> Bool {
+        switch event {
+        case .fired, .judged: random.once(in: 8)
+        default: false
+        }
+    }
+
+    private mutating func tellWakes(after index: Int) {
+        portionEnds.append(index)
+        core.tellWakes(into: &actions)
+        writeThrough(nil)
+        carryOutActions()
+    }
+
     /// What a socket fired for was found by somebody who looked by himself, and the edge watches it no longer.
     private func isStale(_ event: Event) -> Bool {
         guard case .fired(let token, _) = event, let socket = socket(token) else { return false }
@@ -240,6 +259,7 @@ package struct World: ~Copyable {
             replay.takeChanged { _, _ in }
             replay.takeChangedOffloads { _, _ in }
             _ = replay.takeEndedOwnerships()
+            if portionEnds.contains(index) { replay.tellWakes(into: &replayed) }
         }
         replay.endTurn(at: now, into: &replayed)
         replay.takeChanged { _, _ in }
