@@ -304,7 +304,7 @@ let package = Package(
         .testTarget(
             name: "ChatTests",
             dependencies: [
-                "ChatService", "EdgeTestSupport", "chat-server", "echo-server",
+                "ChatService", "Descriptors", "EdgeTestSupport", "chat-server", "echo-server",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOWebSocket", package: "swift-nio"),
             ],

@@ -25,6 +25,9 @@ final class HibernationHandler: ChannelDuplexHandler {
     private var lastActivity = NIODeadline.now()
     /// There was some since the watch has looked: it knows the time.
     private var isActive = false
+    /// Whether what is written has anything to tell. Every message passes here for each of those who hear it, and between two
+    /// looks of the watch the first of them tells all.
+    private var looksAtWrites = true
     private let watch: IdleWatch
     /// Where the watch has it.
     var place: Int?
@@ -90,8 +93,12 @@ final class HibernationHandler: ChannelDuplexHandler {
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        noteOutbound(context, unwrapOutboundIn(data))
-        writeUnsent(context)
+        if looksAtWrites {
+            noteOutbound(context, unwrapOutboundIn(data))
+            writeUnsent(context)
+            // Elsewhere than in a WebSocket TLS may begin with any of them.
+            looksAtWrites = !(isActive && framing.isWebSocket && outbound.isAtBoundary)
+        }
         context.write(data, promise: promise)
     }
 
@@ -160,6 +167,7 @@ final class HibernationHandler: ChannelDuplexHandler {
     func isDue(at now: NIODeadline) -> Bool {
         if isActive {
             isActive = false
+            looksAtWrites = true
             lastActivity = now
         }
         return lastActivity + hibernator.configuration.idleTime <= now && postponedUntil <= now

@@ -10,9 +10,8 @@ public struct StreamFraming: Sendable {
     }
 
     private let kind: Kind
-    /// Of a WebSocket frame, what has arrived of its header.
-    private var header: [UInt8] = []
-    /// How many bytes of its payload are still to come.
+    private var header = FrameHeader()
+    /// How many bytes of a frame's payload are still to come.
     private var missing: UInt64 = 0
     private var isInMessage = false
     /// Whether the last frame of a message in several frames is still to come.
@@ -61,29 +60,58 @@ public struct StreamFraming: Sendable {
                 missing -= count
                 index += Int(count)
             } else {
-                header.append(view[index])
+                if header.take(view[index]) { endHeader() }
+                // Also of a frame whose payload is still to come.
+                if !header.isControl { hasData = true }
                 index += 1
-                takeHeader(&hasData)
             }
         }
-        isInMessage = isFragmented || !header.isEmpty || missing > 0
+        isInMessage = isFragmented || header.isUnfinished || missing > 0
         return hasData
     }
 
-    /// Once the header of a frame is complete, it is its payload's turn.
-    private mutating func takeHeader(_ hasData: inout Bool) {
-        // Opcodes from 8 on are of control frames; 8 is the close, which somebody has to answer.
-        if header[0] & 0x0F <= 8 { hasData = true }
-        guard header.count >= 2 else { return }
-        let lengthBytes = header[1] & 0x7F == 126 ? 2 : header[1] & 0x7F == 127 ? 8 : 0
-        let maskBytes = header[1] & 0x80 == 0 ? 0 : 4
-        guard header.count == 2 + lengthBytes + maskBytes else { return }
-        if header[0] & 0x0F < 8 { isFragmented = header[0] & 0x80 == 0 }
-        missing = UInt64(header[1] & 0x7F)
-        if lengthBytes > 0 {
-            missing = header[2..<2 + lengthBytes].reduce(0) { $0 << 8 | UInt64($1) }
+    private mutating func endHeader() {
+        if header.isOfMessage { isFragmented = !header.isFinal }
+        missing = header.payloadLength
+    }
+}
+
+/// The header of a WebSocket frame (RFC 6455, section 5.2), byte by byte.
+private struct FrameHeader {
+    private var first: UInt8 = 0
+    private(set) var payloadLength: UInt64 = 0
+    /// How many bytes have arrived, and how many there will be as far as is known.
+    private var count = 0
+    private var expected = 2
+    private var lengthEnd = 2
+
+    var isUnfinished: Bool { count > 0 && count < expected }
+    var isFinal: Bool { first & 0x80 != 0 }
+    /// Opcodes below 8 are of messages. 8 is the close, which somebody has to answer; those beyond are pings and pongs.
+    var isOfMessage: Bool { first & 0x0F < 8 }
+    var isControl: Bool { first & 0x0F > 8 }
+
+    /// Takes the next byte, which begins another header if the last one was complete.
+    ///
+    /// - Returns: whether it is complete now.
+    mutating func take(_ byte: UInt8) -> Bool {
+        if count == expected { self = FrameHeader() }
+        switch count {
+        case 0:
+            first = byte
+        case 1:
+            let short = byte & 0x7F
+            lengthEnd = short == 126 ? 4 : short == 127 ? 10 : 2
+            expected = lengthEnd + (byte & 0x80 == 0 ? 0 : 4)
+            payloadLength = lengthEnd == 2 ? UInt64(short) : 0
+        case ..<lengthEnd:
+            payloadLength = payloadLength << 8 | UInt64(byte)
+        default:
+            // The mask.
+            break
         }
-        header.removeAll(keepingCapacity: true)
+        count += 1
+        return count == expected
     }
 }
 
@@ -97,6 +125,9 @@ package struct OutboundFraming: Sendable {
     package init(_ framing: StreamFraming) {
         isWebSocket = framing.isWebSocket
     }
+
+    /// Whether what is written next is not the payload of a ping or pong.
+    package var isAtBoundary: Bool { missing == 0 }
 
     /// - Parameter buffer: whole frames, or a header and then its payload, as encoders write them.
     /// - Returns: whether it is more than a ping or a pong.

@@ -1,4 +1,5 @@
 import ChatService
+import Descriptors
 import EdgeTestSupport
 import Glibc
 import Synchronization
@@ -23,6 +24,38 @@ import Testing
                 #expect(server.sleeps(2))
             }
             #expect(server.counters.wakes == 20 && server.counters.lost == 0)
+        }
+    }
+
+    /// What is written is activity, too.
+    @Test func whoOnlyHearsStaysAwake() throws {
+        try withServer(idle: .milliseconds(400)) { server in
+            let (ann, bob) = (try ChatClient(server.port), try ChatClient(server.port))
+            for (client, name) in [(ann, "Ann"), (bob, "Bob")] {
+                try client.join(as: name)
+                #expect(try client.hear("welcome").room == "lobby")
+            }
+            // Where the machine is busy, a pause may be too long.
+            let isJudged = try (0..<10).contains { _ in
+                try bob.say("I am here")
+                for client in [ann, bob] { _ = try client.hear("message") }
+                let hibernations = server.counters.hibernations
+                let start = BootClock.now()
+                var (last, longestPause) = (start, Int64(0))
+                while last < start + 1_500_000_000 {
+                    try ann.say("and?")
+                    for client in [ann, bob] { _ = try client.hear("message") }
+                    let now = BootClock.now()
+                    longestPause = max(longestPause, now - last)
+                    last = now
+                    poll(nil, 0, 10)
+                }
+                guard longestPause < 100_000_000 else { return false }
+                #expect(server.counters.hibernations == hibernations)
+                return true
+            }
+            #expect(isJudged)
+            #expect(server.sleeps(2))
         }
     }
 

@@ -24,7 +24,7 @@ final class Session: ChannelInboundHandler {
 
     private let members: Members
     private var phase = Phase.stranger
-    /// Where frames are written: past the encoder that the upgrade has put there.
+    /// Where frames are written: past the encoder that the upgrade has put there, and past the decoder.
     private var output: ChannelHandlerContext?
     /// Of who is back: what comes first as soon as the channel is active.
     private var missed: [Frame]?
@@ -58,7 +58,10 @@ final class Session: ChannelInboundHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         let operations = context.pipeline.syncOperations
-        output = (try? operations.context(handlerType: WebSocketFrameEncoder.self)) ?? context
+        output =
+            (try? operations.context(handlerType: WebSocketFrameEncoder.self))
+            ?? (try? operations.context(handlerType: ByteToMessageHandler<WebSocketFrameDecoder>.self))
+            ?? context
         members.isAwake(self)
         if missed != nil, case .member(let row, _) = phase { missed = members.isBack(row, self) }
     }

@@ -198,14 +198,16 @@ extension ChatResults: Reportable {
 
     private var throughputTable: ReportTable {
         ReportTable(
-            title: "\(settings.active) connections that talk, \(settings.quiet) that do not",
+            title: "\(settings.active) connections that talk",
             columns: ["", "with hibernation", "without"],
             rows: [
                 row("messages/s", { median($0.messagesPerSecond) }, digits: 0),
                 row("deliveries/s", { median($0.deliveriesPerSecond) }, digits: 0),
                 row("CPU a delivery, µs", { median($0.processorPerDelivery) }, digits: 2),
             ],
-            note: "rooms of \(ChatRun.RoomSize.talk); medians of \(settings.rounds) rounds")
+            note:
+                "rooms of \(ChatRun.RoomSize.talk); medians of \(settings.rounds) rounds, each with two servers of its own"
+        )
     }
 
     private var randomTable: ReportTable {

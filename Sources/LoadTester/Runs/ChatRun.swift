@@ -4,8 +4,8 @@ import Descriptors
 import Glibc
 import Simulation
 
-/// A chat server with hibernation and one without keep as many connections, of which few talk; then a third one
-/// hibernates at every moment.
+/// A chat server with hibernation and one without keep as many connections, of which few say something; others have none
+/// but those that talk; a last one hibernates at every moment.
 struct ChatRun {
     struct Settings {
         var connections: Int
@@ -59,14 +59,11 @@ struct ChatRun {
         let resident = try Side(self, isHibernated: false, callers)
         try populate(resident, &results.sides[1])
         let sides = [hibernated, resident]
-        for side in sides { try side.addTalkers() }
         results.began = monotonicNow()
         var random = SplitMix64(seed: settings.seed)
         for round in 1...settings.rounds {
-            let hibernatedFirst = Bool.random(using: &random)
-            for side in hibernatedFirst ? [0, 1] : [1, 0] {
-                try talk(sides[side], &results.sides[side])
-            }
+            try ChatTalk(settings: settings, bench: bench, round: round)
+                .run(&results, isHibernatedFirst: Bool.random(using: &random))
             try call(sides, &results)
             bench.progress.say(results.line(round))
         }
@@ -109,22 +106,6 @@ struct ChatRun {
     }
 
     // MARK: Rounds
-
-    private func talk(_ side: Side, _ results: inout ChatResults.Side) throws {
-        var order = ChatOrder(.talk)
-        order.first = Int64(side.firstTalker)
-        order.count = Int64(settings.active)
-        order.roomSize = Int64(RoomSize.talk)
-        // Those who talk have been asleep meanwhile. What it takes to bring them back is not what is asked here.
-        order.nanoseconds = settings.talking.wholeNanoseconds / 10
-        try side.callers.perform(order)
-        results.lost += Int(side.callers.area.report.pointee.talk.lost)
-        order.nanoseconds = settings.talking.wholeNanoseconds
-        let before = try processorTime(side.server.process.id)
-        try side.callers.perform(order)
-        let used = try processorTime(side.server.process.id) - before
-        results.note(side.callers.area.report.pointee.talk, processorNanoseconds: used)
-    }
 
     /// First everybody once: the server has put its connection to sleep by then. Then as often as was asked for; nobody
     /// pauses long enough to be put to sleep in between.
@@ -193,7 +174,6 @@ private final class Side {
     let server: ChatServer
     let callers: Chatters
     let firstPair: Int
-    private(set) var firstTalker = 0
     private let settings: ChatRun.Settings
     private let bench: Workbench
     /// Those who say nothing.
@@ -208,9 +188,7 @@ private final class Side {
         self.callers = callers
         settings = run.settings
         bench = run.bench
-        let milliseconds = settings.idle.wholeNanoseconds / 1_000_000
-        server = try ChatServer(
-            bench, name, isHibernated ? ["--hibernate-after", "\(milliseconds)ms"] : ["--no-hibernate"])
+        server = try ChatServer(bench, name, isHibernated: isHibernated, settings)
         firstPair = callers.count
     }
 
@@ -239,11 +217,6 @@ private final class Side {
                 server, cchat_idle_room, members: joined..<end, roomSize: ChatRun.RoomSize.idle)
             joined = end
         }
-    }
-
-    func addTalkers() throws {
-        firstTalker = try callers.join(
-            server, cchat_talk_room, members: 0..<settings.active, roomSize: ChatRun.RoomSize.talk)
     }
 
     /// The server first: nobody is to read that it ends.
