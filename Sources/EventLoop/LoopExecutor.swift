@@ -210,7 +210,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         }
     }
 
-    /// Ends `run` after the turn it is in and the jobs that wait. From any thread; before `run` it ends the next
+    /// Ends `run` after the turn it is in, whole or not, and the jobs that wait. From any thread; before `run` it ends the next
     /// one at once. Of what the turn was not told yet, the next `run` tells.
     package func stop() {
         if inbox.requestStop() { ring() }

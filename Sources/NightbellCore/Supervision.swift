@@ -27,6 +27,8 @@ public struct Supervision: Sendable, Equatable {
     var touchedOffloads: [SocketToken] = []
     /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
+    /// Those who were told of theirs before the end of it.
+    var toldInTurn: Set<ClientID> = []
     var hasThawedInTurn = false
     var launchQueue = LaunchQueue()
     /// Memory is short until then.
@@ -178,13 +180,19 @@ public struct Supervision: Sendable, Equatable {
         hasThawedInTurn = false
         if !isStopping { startLaunches(at: now, into: &actions) }
         tellWakes(into: &actions)
+        toldInTurn.removeAll()
         // Behind the wakes, which are in a hurry.
         if !isStopping, isDue { runPings(at: now, into: &actions) }
     }
 
-    /// Tells every client that was woken since the turn began, or since the last time. The turn goes on: there are sockets
-    /// that fired, and nothing but what they mean may happen before the core has heard of all.
-    public mutating func tellWakes(into actions: inout ActionBuffer) {
+    /// Tells those who were woken until now; the turn goes on. There are more sockets that fired, and nothing but what they
+    /// mean may happen before the core has heard of all. Whoever turns out to have another one of them is told in another wake.
+    public mutating func endPortion(into actions: inout ActionBuffer) {
+        toldInTurn.formUnion(pendingWakes)
+        tellWakes(into: &actions)
+    }
+
+    private mutating func tellWakes(into actions: inout ActionBuffer) {
         for client in pendingWakes where clients.contains(client.id) {
             tellWake(client, into: &actions)
             touch(client)

@@ -97,7 +97,8 @@ final class HibernationHandler: ChannelDuplexHandler {
             noteOutbound(context, unwrapOutboundIn(data))
             writeUnsent(context)
             // Elsewhere than in a WebSocket TLS may begin with any of them.
-            looksAtWrites = !(isActive && framing.isWebSocket && outbound.isAtBoundary)
+            looksAtWrites =
+                !(isActive && framing.isWebSocket && outbound.isAtBoundary && !isNew.outbound)
         }
         context.write(data, promise: promise)
     }

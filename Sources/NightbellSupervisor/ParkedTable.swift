@@ -84,7 +84,8 @@ struct ParkedTable: ~Copyable {
 
     /// Has a socket that was reported watched no longer, once `endTurn` is called.
     mutating func noteFired(_ token: SocketToken) {
-        guard contains(token) else { return }
+        // What comes again and again may have been reported before it was left alone.
+        guard contains(token), isWatched(token) else { return }
         slots[Int(token.slot)]?.watching = .fired
         // The kernel has ceased to watch the others by itself.
         if isOffloaded(token) { fired.append(token) }
@@ -107,6 +108,13 @@ struct ParkedTable: ~Copyable {
     private func isOffloaded(_ token: SocketToken) -> Bool {
         switch slots[Int(token.slot)] {
         case .some(let held): held.isOffloaded
+        case .none: false
+        }
+    }
+
+    private func isWatched(_ token: SocketToken) -> Bool {
+        switch slots[Int(token.slot)] {
+        case .some(let held): held.watching != .not
         case .none: false
         }
     }

@@ -299,7 +299,7 @@ public actor Supervisor {
         now = Instant(nanoseconds: BootClock.now())
         for ready in batch { take(ready) }
         feedFollowUps()
-        supervision.tellWakes(into: &buffer)
+        supervision.endPortion(into: &buffer)
         journal?.write(&supervision, after: nil)
         perform()
         parked.endTurn()

@@ -99,6 +99,8 @@ final class SimulatedClient {
     var asleepSince: Instant?
     /// The step in which its latest wake was decided; 0: it has been told of that.
     var wokenAtStep = 0
+    /// The step in which it was told of a wake though more might fire in it.
+    var toldAtStep = 0
     /// The next thaw is because the suspension failed, which is no wake.
     var isFailing = false
 

@@ -50,7 +50,7 @@ import Testing
                     last = now
                     poll(nil, 0, 10)
                 }
-                guard longestPause < 100_000_000 else { return false }
+                guard longestPause < 200_000_000 else { return false }
                 #expect(server.counters.hibernations == hibernations)
                 return true
             }

@@ -6,10 +6,10 @@ package struct ChatCommand: ParsableCommand {
         abstract:
             "A chat server with and without hibernation: memory, delay, throughput, and whether all arrives.")
 
-    @Option(help: "Connections to each of the two servers: at least 18 times --active.")
+    @Option(help: "Connections to each of two servers, with those who talk: at least 18 times --active.")
     package var connections = 9_000
 
-    @Option(help: "So many of them talk; as many others call somebody who does not.")
+    @Option(help: "So many of them talk, to servers of their own; as many others call somebody who does not.")
     package var active = 50
 
     @Option(help: "Messages that are said while connections are hibernated at random.")

@@ -27,11 +27,13 @@ struct ChatTalk {
                 server, cchat_talk_room, members: 0..<settings.active, roomSize: ChatRun.RoomSize.talk)
         }
         // They talk through pipelines that were made again.
-        try wait(for: "those who talk to be hibernated", atMost: .seconds(60), firstPause: 10_000_000) {
+        try wait(for: "those who talk to be hibernated", atMost: .seconds(90), firstPause: 10_000_000) {
             try bench.requireAllRunning()
             return try servers[0].counters().hibernated >= settings.active
         }
         let time = settings.talking.wholeNanoseconds
+        // Who waits for two turns of the others is not idle for long enough to be hibernated.
+        let turnTime = min(time / Int64(Self.turns), settings.idle.wholeNanoseconds / 4)
         // What it takes to bring them back is not what is asked here.
         for side in 0...1 {
             results.sides[side].lost += Int(try talk(talkers, side, for: time / 10).lost)
@@ -41,7 +43,7 @@ struct ChatTalk {
         for turn in 0..<Self.turns {
             for side in isHibernatedFirst == (turn % 2 == 0) ? [0, 1] : [1, 0] {
                 let before = try processorTime(servers[side].process.id)
-                let talk = try talk(talkers, side, for: time / Int64(Self.turns))
+                let talk = try talk(talkers, side, for: turnTime)
                 processorTimes[side] += try processorTime(servers[side].process.id) - before
                 talks[side].messages += talk.messages
                 talks[side].deliveries += talk.deliveries

@@ -110,8 +110,8 @@ extension Supervision {
         case .suspending:
             wakes = clients[client.id].lifecycle.mayBeFrozen && !mutated(.ignoresFiringWhileFreezing)
         case .background:
-            // Part of a wake of this turn that the client has not been told of yet.
-            wakes = clients[client.id].pendingWake != nil
+            // Part of a wake of this turn, of which the client has been told in a portion, or not yet.
+            wakes = clients[client.id].pendingWake != nil || toldInTurn.contains(client)
         case .dormant, .launching:
             wakes = true
         case .notRunning, .inactive, .active, .terminating:

@@ -143,9 +143,10 @@ extension World {
         }
     }
 
-    /// It was thawed in this turn and is told of its wake later in it: what fires now belongs to that.
+    /// It was thawed in this turn, and has been or will be told of its wake in it: what fires now belongs to that, or to
+    /// another one.
     func hasBeenWoken(_ client: SimulatedClient) -> Bool {
-        client.wokenAtStep == steps && core.state(of: client.id) == .background
+        [client.wokenAtStep, client.toldAtStep].contains(steps) && core.state(of: client.id) == .background
     }
 
     private mutating func fail(_ client: SimulatedClient) {

@@ -112,6 +112,7 @@ extension World {
         client.lastWakeID = wake.wakeID
         client.preparing = nil
         client.wokenAtStep = 0
+        if isEndingPortion { client.toldAtStep = steps }
         expect(client) { counters in
             counters.wakes += 1
             if wake.reasons.contains(.socket) { counters.wakesSocket += 1 }

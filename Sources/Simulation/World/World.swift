@@ -95,6 +95,7 @@ package struct World: ~Copyable {
     var disowned: [ClientIdentifier: Ownership] = [:]
     /// After which of this turn's events those were told who were woken until then.
     var portionEnds: [Int] = []
+    var isEndingPortion = false
     /// Clients whose welcome is on its way.
     var welcomedInTurn: [ClientID] = []
     /// What outlives the supervisor.
@@ -208,7 +209,10 @@ package struct World: ~Copyable {
             if momentsLeft == 0 { return die(before: index + 1) }
             releasing = nil
             keepUp(isTimer: event.isTimer)
-            if mayEndPortion(event) { tellWakes(after: index) }
+            if mayEndPortion(event) {
+                endPortion(after: index)
+                if momentsLeft == 0 { return die(before: index + 1) }
+            }
         }
         isGathering = false
         undisturbed = nil
@@ -237,11 +241,13 @@ package struct World: ~Copyable {
         }
     }
 
-    private mutating func tellWakes(after index: Int) {
+    private mutating func endPortion(after index: Int) {
         portionEnds.append(index)
-        core.tellWakes(into: &actions)
+        core.endPortion(into: &actions)
         writeThrough(nil)
+        isEndingPortion = true
         carryOutActions()
+        isEndingPortion = false
     }
 
     /// What a socket fired for was found by somebody who looked by himself, and the edge watches it no longer.
@@ -259,7 +265,7 @@ package struct World: ~Copyable {
             replay.takeChanged { _, _ in }
             replay.takeChangedOffloads { _, _ in }
             _ = replay.takeEndedOwnerships()
-            if portionEnds.contains(index) { replay.tellWakes(into: &replayed) }
+            if portionEnds.contains(index) { replay.endPortion(into: &replayed) }
         }
         replay.endTurn(at: now, into: &replayed)
         replay.takeChanged { _, _ in }

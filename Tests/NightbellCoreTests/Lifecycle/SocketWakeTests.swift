@@ -23,6 +23,30 @@ struct SocketWakeTests {
         #expect(thaw < told, "thaw first, then tell")
     }
 
+    /// In a large crowd some are told before all is known, and then nothing else is done: not for those, either, who would run
+    /// along.
+    @Test func whatFiresAfterAPortionIsAnotherWake() throws {
+        var bench = Bench { $0.keepAlive.tolerance = 1 }
+        let (client, other) = (try bench.register(), try bench.register())
+        let sockets = try (0..<2).map { _ in try bench.handOver(from: client) }
+        bench.say(.setKeepAliveTimeout(.seconds(600)), from: other)
+        for client in [client, other] { bench.suspend(client) }
+        bench.actions.removeAll()
+        bench.core.handle(.fired(sockets[0], .readable), at: bench.now, into: &bench.actions)
+        bench.core.endPortion(into: &bench.actions)
+        #expect(bench.actions.actions.wakes.map(\.reasons) == [.socket])
+        #expect(bench.core.state(of: other) == .suspended)
+        bench.core.handle(.fired(sockets[1], .readable), at: bench.now, into: &bench.actions)
+        bench.core.endTurn(at: bench.now, into: &bench.actions)
+        let wakes = bench.actions.actions.wakes
+        #expect(wakes.dropFirst().map(\.reasons) == [.socket, .keepAlive])
+        #expect(wakes.prefix(2).map(\.wakeID) == [1, 2])
+        let fired = wakes.map { bench.actions.firedSockets[$0.sockets].map(\.token) }
+        #expect(fired == [[sockets[0]], [sockets[1]], []])
+        // The turn is over: now it reads for itself.
+        #expect(bench.turn(.fired(sockets[1], .readable)).wakes.isEmpty)
+    }
+
     /// Only what fired is armed again at the next suspension.
     @Test func armingCostsOnlyWhatFired() throws {
         var bench = Bench()
