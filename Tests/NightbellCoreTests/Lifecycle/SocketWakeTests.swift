@@ -31,6 +31,7 @@ struct SocketWakeTests {
         let sockets = try (0..<2).map { _ in try bench.handOver(from: client) }
         bench.say(.setKeepAliveTimeout(.seconds(600)), from: other)
         for client in [client, other] { bench.suspend(client) }
+        bench.pass(.seconds(60))
         bench.actions.removeAll()
         bench.core.handle(.fired(sockets[0], .readable), at: bench.now, into: &bench.actions)
         bench.core.endPortion(into: &bench.actions)
