@@ -24,7 +24,9 @@ let package = Package(
         .executable(name: "nightbell-load", targets: ["nightbell-load"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
         .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
+        .executable(name: "parrot", targets: ["parrot"]),
         .executable(name: "echo-server", targets: ["echo-server"]),
+        .executable(name: "line-server", targets: ["line-server"]),
         .executable(name: "chat-server", targets: ["chat-server"]),
     ],
     dependencies: [
@@ -111,7 +113,10 @@ let package = Package(
                 .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: strict),
-        .target(name: "Presentation", dependencies: ["Nightbell"], swiftSettings: strict),
+        // Text for people and JSON for programs, of anything.
+        .target(name: "Presentation", dependencies: ["Descriptors"], swiftSettings: strict),
+        // What the administration interface tells, as text and as JSON.
+        .target(name: "StatusReports", dependencies: ["Nightbell", "Presentation"], swiftSettings: strict),
         .executableTarget(
             name: "nightbelld",
             dependencies: [
@@ -127,7 +132,7 @@ let package = Package(
             dependencies: [
                 "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors",
                 "Manifests",
-                "Presentation",
+                "Presentation", "StatusReports",
                 "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
@@ -144,16 +149,19 @@ let package = Package(
             ],
             swiftSettings: strict),
 
+        // SIP, for the load tester and for the softphone and the demo among the examples.
+        .target(
+            name: "SIPKit",
+            dependencies: [.product(name: "Crypto", package: "swift-crypto")],
+            swiftSettings: settings),
+
         // The load tester, and the floors that everything is measured against.
         .target(name: "CFloors"),
         .target(name: "CChat"),
         .target(name: "CPhone"),
-        // Nothing of Swift's runtime: loading it takes longer than all that is measured with it.
-        .executableTarget(
-            name: "nightbell-phone", dependencies: ["CPhone"],
-            // A sanitizer brings a runtime of its own, which wants to be loaded.
-            linkerSettings: (Context.environment["NIGHTBELL_SANITIZER"] ?? "").isEmpty
-                ? [.unsafeFlags(["-nostartfiles", "-static-executable"])] : []),
+        // For tests. SwiftPM links Swift's runtime to it, which takes longer to load than all that is measured with it:
+        // scripts/build-phone links one without.
+        .executableTarget(name: "nightbell-phone", dependencies: ["CPhone"]),
         .target(
             name: "LoadTester",
             dependencies: [
@@ -178,12 +186,7 @@ let package = Package(
             ],
             swiftSettings: settings),
 
-        // Examples: code to read and copy from; the demo and the tests run them.
-        .target(
-            name: "SIPKit",
-            dependencies: [.product(name: "Crypto", package: "swift-crypto")],
-            path: "Examples/SIPKit",
-            swiftSettings: settings),
+        // Examples: code to read and copy from; the demo and the tests run them. Nothing in Sources depends on them.
         .executableTarget(
             name: "nightbell-softphone",
             dependencies: [
@@ -193,12 +196,26 @@ let package = Package(
             path: "Examples/Softphone",
             swiftSettings: settings),
         .executableTarget(
+            name: "parrot", dependencies: ["Nightbell"], path: "Examples/Parrot", packageAccess: false,
+            swiftSettings: settings),
+        .executableTarget(
             name: "echo-server", dependencies: ["NightbellSupervisor"], path: "Examples/EchoServer",
+            swiftSettings: settings),
+        // Compiled as a stranger's program is: it sees what is public, of what it imports.
+        .executableTarget(
+            name: "line-server",
+            dependencies: [
+                "NightbellNIO",
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            path: "Examples/LineServer",
+            packageAccess: false,
             swiftSettings: settings),
         .target(
             name: "ChatService",
             dependencies: [
-                "NightbellCore", "NightbellNIO", "NightbellSupervisor",
+                "NightbellNIO",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOFoundationEssentialsCompat", package: "swift-nio"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),
@@ -280,8 +297,10 @@ let package = Package(
         .testTarget(
             name: "NightbellSupervisorTests",
             dependencies: [
-                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "Keeper", "Launching",
-                "CTestSupport", "EdgeTestSupport", "nightbelld", "puppet", "websocket-server",
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "Durability",
+                "EventLoop",
+                "Keeper", "Launching", "CTestSupport", "EdgeTestSupport", "nightbell", "nightbelld", "puppet",
+                "websocket-server",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -304,7 +323,7 @@ let package = Package(
         .testTarget(
             name: "ChatTests",
             dependencies: [
-                "ChatService", "Descriptors", "EdgeTestSupport", "chat-server", "echo-server",
+                "ChatService", "Descriptors", "EdgeTestSupport", "chat-server", "echo-server", "line-server",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOWebSocket", package: "swift-nio"),
             ],
@@ -326,7 +345,8 @@ let package = Package(
         .testTarget(
             name: "CommandLineTests",
             dependencies: [
-                "Descriptors", "EdgeTestSupport", "nightbell", "nightbell-phone", "nightbelld", "puppet",
+                "Descriptors", "EdgeTestSupport", "nightbell", "nightbell-phone", "nightbelld", "parrot",
+                "puppet",
             ],
             swiftSettings: settings),
         .testTarget(
@@ -350,12 +370,15 @@ let package = Package(
         .testTarget(
             name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell"], swiftSettings: settings),
         .testTarget(
-            name: "PresentationTests", dependencies: ["Nightbell", "NightbellWire", "Presentation"],
+            name: "PresentationTests",
+            dependencies: ["Nightbell", "NightbellWire", "Presentation", "StatusReports"],
             swiftSettings: settings),
         .testTarget(name: "SIPKitTests", dependencies: ["SIPKit"], swiftSettings: settings),
         .testTarget(
             name: "DemoTests",
-            dependencies: ["Descriptors", "SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld"],
+            dependencies: [
+                "Descriptors", "Nightbell", "SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld",
+            ],
             swiftSettings: settings),
     ]
 )

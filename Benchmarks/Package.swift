@@ -1,9 +1,9 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A package of its own, so that nobody who builds Nightbell fetches or builds the benchmark library. The core is
-// compiled into it from the same sources (Sources/NightbellCore is a link): benchmarks may use what has `package`
-// access, and the core needs no door that only they go through.
+// A package of its own, so that users of Nightbell neither fetch nor build the benchmark library. The core is
+// compiled into it from the same sources (Sources/NightbellCore is a link): benchmarks may use its `package`
+// declarations, and the core needs none that exist only for them.
 
 let settings: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
@@ -12,7 +12,7 @@ let settings: [SwiftSetting] = [
     .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
 ]
 
-// Counts and ratios need no library and are checked wherever tests run; only who measures times fetches it
+// Counts and ratios need no library and are checked wherever tests run; only measuring times fetches it
 // (scripts/bench-core sets this).
 let measuresTimes = Context.environment["NIGHTBELL_BENCHMARK_TIMES"] != nil
 

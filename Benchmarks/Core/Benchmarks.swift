@@ -1,8 +1,8 @@
 import Benchmark
 import Workloads
 
-/// Times, for looking at and for comparing two versions on one machine. What must hold on any machine is checked by
-/// `core-checks`.
+/// Times, for reading and for comparing two versions on one machine. `core-checks` holds limits for any
+/// machine.
 let benchmarks: @Sendable () -> Void = {
     Benchmark.defaultConfiguration = .init(
         metrics: [.wallClock, .throughput], scalingFactor: .kilo, maxDuration: .seconds(2))

@@ -53,7 +53,14 @@ final class Phone {
 
     /// Runs until a signal or the supervisor ends it. False: the server refuses this user.
     func run() -> Bool {
-        connect()
+        if let socket = takeOverSocket(transport) {
+            self.socket = socket
+            connected()
+        } else {
+            connect()
+        }
+        // Until it is registered it holds a task, and tries again and again.
+        beginRepair()
         while true {
             if case .stopped(let succeeded) = state { return succeeded }
             turn()
@@ -80,7 +87,7 @@ final class Phone {
     }
 
     private func millisecondsUntilDeadline() -> CInt {
-        var deadlines = [agent?.nextDeadline, repair?.next]
+        var deadlines = [agent?.nextDeadline, repair?.next, sleep.nextMediaSign]
         if !isWokenForRefresh { deadlines.append(refreshAt) }
         if case .stopping(let until) = state { deadlines.append(until) }
         guard let next = deadlines.compactMap({ $0 }).min() else { return -1 }
@@ -90,6 +97,7 @@ final class Phone {
 
     private func serveTimers(at now: ContinuousClock.Instant) {
         perform(agent?.advance(to: now) ?? [])
+        tellOfMedia(at: now)
         if let repair, repair.next <= now { attemptRepair(repair, at: now) }
         if !isWokenForRefresh, let refreshAt, refreshAt <= now {
             self.refreshAt = nil
@@ -116,7 +124,7 @@ final class Phone {
         guard let socket, let local = try? socket.localAddress() else { return }
         let endpoint = SIPEndpoint(
             user: account.user, transport: transport, host: local.host, port: local.port)
-        handOver(socket)
+        if sleep.parked == nil { handOver(socket) }
         if agent == nil {
             agent = UserAgent(account, endpoint: endpoint)
         } else {
@@ -193,11 +201,7 @@ final class Phone {
     }
 
     private func attemptRepair(_ repair: Repair, at now: ContinuousClock.Instant) {
-        guard now < repair.until || !isWokenForRefresh else {
-            self.repair = nil
-            journal.write("repair_postponed")
-            return endRegistrationTask()
-        }
+        guard now < repair.until || !isWokenForRefresh else { return postponeRepair() }
         var later = repair
         later.delay = min(repair.delay * 2, .seconds(16))
         later.next = now + later.delay
@@ -209,6 +213,14 @@ final class Phone {
             socket = nil
             connect()
         }
+    }
+
+    /// The keep-alive handler tries again.
+    func postponeRepair() {
+        guard repair != nil else { return }
+        repair = nil
+        journal.write("repair_postponed")
+        endRegistrationTask()
     }
 
     // MARK: What the user agent wants
@@ -223,10 +235,11 @@ final class Phone {
                 holdAwake(forCall: callID)
                 journal.write("call", ["call_id": .text(callID)])
             case .callAnswered(let callID):
+                callAnswered(callID)
                 journal.write("answered", ["call_id": .text(callID)])
             case .callEnded(let callID, let end):
                 journal.write("ended", ["call_id": .text(callID), "by": .text(end.rawValue)])
-                endTask(ofCall: callID)
+                callEnded(callID)
             }
         }
     }

@@ -12,6 +12,9 @@ struct SleepState {
     var isSuspending = false
     var isInBackground = false
     var callTasks: [String: BackgroundTask] = [:]
+    /// Calls in which people talk, and when the phone says next that they do.
+    var conversations: Set<String> = []
+    var nextMediaSign: ContinuousClock.Instant?
     var registrationTask: BackgroundTask?
     var keepAliveTimeout: Duration?
     /// From here on the keep-alive timeout runs.
@@ -20,21 +23,29 @@ struct SleepState {
 
 /// Everything about sleeping that a phone does.
 ///
-/// - The connection is handed over as soon as it stands, and released before it is closed.
+/// - The connection is handed over as soon as it stands, and released before it is closed. Where the supervisor can
+///   launch this program it is handed over to survive: the next process goes on with it.
 /// - Half of the registration's time is the keep-alive timeout; its handler registers again, with the next
-///   `CSeq` and nonce count. So there is a whole half left should the server be away.
+///   `CSeq` and nonce count. So there is a whole half left should the server be away. A phone that was launched sets a
+///   timeout before it is registered: without network it sleeps, and tries again each time.
 /// - Each call, each registration under way and each repair of the connection holds a background task: the
 ///   wake's own budget is only 10 s, and a phone that waits for an answer must not be put to sleep.
+/// - A conversation that lasts is media: the time of background tasks would be over after three minutes. Short ones
+///   stay tasks, because media holds the phone awake for some seconds after its last sign.
 /// - A phone is idle when no whole message waits in it and no message is half written. A message that has only
 ///   partly arrived does not count: it is kept, and its rest wakes the phone. Otherwise a peer that never
 ///   sends the rest could keep it awake for ever.
 extension Phone {
     func connectToSupervisor(identifier: String, socketPath: String?) {
         var configuration = Client.Configuration(
-            identifier: identifier, modes: [.voip], socketPath: socketPath)
+            identifier: identifier, modes: [.voip, .audio], socketPath: socketPath)
         configuration.driver = .manual
         do {
-            sleep.client = try Client(configuration, handlers: handlers())
+            let client = try Client(configuration, handlers: handlers())
+            sleep.client = client
+            guard client.launchContext?.wasLaunched == true else { return }
+            sleep.isInBackground = true
+            try wakeAtLeast(every: client.minimumKeepAliveTimeout, client)
         } catch {
             complain("no supervisor, so this phone stays awake: \(error)")
         }
@@ -135,6 +146,7 @@ extension Phone {
     private func timeIsNearlyUp(_ remaining: Duration) {
         journal.write("background_time_expiring", ["remaining_ms": .number(remaining.milliseconds)])
         hangUp()
+        postponeRepair()
         endRegistrationTask()
     }
 
@@ -169,10 +181,27 @@ extension Phone {
     func handOver(_ socket: SIPSocket) {
         guard let client = sleep.client else { return }
         do throws(NightbellError) {
-            sleep.parked = try client.handOver(socket.descriptor, as: .voip, name: "sip")
+            sleep.parked = try park(socket, client)
         } catch {
             stayAwake(because: error)
         }
+    }
+
+    private func park(_ socket: SIPSocket, _ client: Client) throws(NightbellError) -> ParkedSocket {
+        do throws(NightbellError) {
+            return try client.handOver(socket.descriptor, as: .voip, name: "sip", survives: true)
+        } catch {
+            guard error.code == .cannotLaunch else { throw error }
+            return try client.handOver(socket.descriptor, as: .voip, name: "sip")
+        }
+    }
+
+    /// The connection of this phone's last process, if there is one and it was parked.
+    func takeOverSocket(_ transport: SIPTransport) -> SIPSocket? {
+        guard let left = sleep.client?.launchContext?.sockets.first else { return nil }
+        sleep.parked = left
+        journal.write("taken_over")
+        return SIPSocket(adopting: left.descriptor, transport: transport)
     }
 
     func release() {
@@ -189,13 +218,7 @@ extension Phone {
         let least = client.minimumKeepAliveTimeout
         let timeout = granted / 2 >= least ? granted / 2 : min(least, granted * 9 / 10)
         do throws(NightbellError) {
-            if sleep.keepAliveTimeout != timeout {
-                try client.setKeepAliveTimeout(timeout) { [weak self] in
-                    MainActor.assumeIsolated { self?.keepAliveDue() }
-                }
-                sleep.keepAliveTimeout = timeout
-                sleep.keepAliveSince = .now
-            }
+            if sleep.keepAliveTimeout != timeout { try wakeAtLeast(every: timeout, client) }
             if !sleep.isInBackground {
                 try client.enterBackground()
                 sleep.isInBackground = true
@@ -205,12 +228,35 @@ extension Phone {
         }
     }
 
+    private func wakeAtLeast(every timeout: Duration, _ client: Client) throws(NightbellError) {
+        try client.setKeepAliveTimeout(timeout) { [weak self] in
+            MainActor.assumeIsolated { self?.keepAliveDue() }
+        }
+        sleep.keepAliveTimeout = timeout
+        sleep.keepAliveSince = .now
+    }
+
     func holdAwake(forCall callID: String) {
         sleep.callTasks[callID] = beginTask("call")
     }
 
-    func endTask(ofCall callID: String) {
+    func callAnswered(_ callID: String) {
+        sleep.conversations.insert(callID)
+        if sleep.nextMediaSign == nil { sleep.nextMediaSign = .now + .seconds(5) }
+    }
+
+    func callEnded(_ callID: String) {
+        sleep.conversations.remove(callID)
+        if sleep.conversations.isEmpty { sleep.nextMediaSign = nil }
         endTask(sleep.callTasks.removeValue(forKey: callID))
+    }
+
+    /// Somebody talks: that holds the phone awake without end, as long as it is said again in time.
+    func tellOfMedia(at now: ContinuousClock.Instant) {
+        guard let due = sleep.nextMediaSign, due <= now else { return }
+        sleep.nextMediaSign = now + .seconds(2)
+        guard let client = sleep.client, (try? client.mediaActivity()) != nil else { return }
+        for callID in sleep.conversations { endTask(sleep.callTasks.removeValue(forKey: callID)) }
     }
 
     func holdAwakeForRegistration() {

@@ -12,7 +12,7 @@ struct SoftphoneCommand: ParsableCommand {
             A call wakes it; it rings, answers, and sleeps again. Without a supervisor it works as well, awake.
             """)
 
-    @Option(help: "The name under which the supervisor knows this phone.")
+    @Option(help: "The name under which the supervisor knows this phone, if it does not tell.")
     var identifier: String?
 
     @Option(help: "The user's name at the SIP server.")
@@ -59,7 +59,9 @@ struct SoftphoneCommand: ParsableCommand {
         var account = UserAgent.Configuration(user: user, password: secret, domain: domain ?? server.host)
         account.expires = .seconds(expires)
         account.answerAfter = .milliseconds(answerAfter)
-        let name = identifier ?? "org.nightbell.softphone.\(user)"
+        // Launched, or started by `nightbell run`, it finds its name in the environment.
+        let given = identifier ?? getenv("NIGHTBELL_IDENTIFIER").map { String(cString: $0) }
+        let name = given ?? "org.nightbell.softphone.\(user)"
         let journal = try Journal(report, phone: user)
         let transport = transport
         let socketPath = supervisorSocket

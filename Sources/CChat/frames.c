@@ -43,7 +43,7 @@ int cchat_take_frame(const unsigned char *bytes, size_t count, struct cchat_fram
     return 1;
 }
 
-// What comes after the string that begins here; null: it does not end.
+// The position after the string that begins here; null: it does not end.
 static const char *after_string(const char *next, const char *end) {
     for (next++; next < end; next++) {
         if (*next == '\\') next++;
@@ -57,7 +57,7 @@ static const char *after_space(const char *next, const char *end) {
     return next;
 }
 
-// What comes after the value that begins here; null: it does not end.
+// The position after the value that begins here; null: it does not end.
 static const char *after_value(const char *next, const char *end) {
     for (int depth = 0; next < end;) {
         if (*next == '"') {

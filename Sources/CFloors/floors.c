@@ -12,13 +12,13 @@
 
 enum {
     // The kernel's limit of descriptors in one packet.
-    most_descriptors = 253,
-    most_events = 256,
+    max_descriptors = 253,
+    max_events = 256,
 };
 
 void cfloors_sleeper(int fd, struct cfloors_slot *slot) {
     cfloors_set_stage(slot, cfloors_waiting);
-    while (cfloors_take(fd, slot, 0) >= 0) {}
+    while (cfloors_receive(fd, slot, 0) >= 0) {}
     cfloors_set_stage(slot, cfloors_failed);
 }
 
@@ -33,11 +33,11 @@ int cfloors_waker(const struct cfloors_target *targets, size_t count, int stop) 
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
     if (epoll_ctl(set, EPOLL_CTL_ADD, stop, &event) != 0) return errno;
 
-    struct epoll_event events[most_events];
+    struct epoll_event events[max_events];
     for (;;) {
         if (cfloors_interrupted()) return EINTR;
-        int ready = epoll_wait(set, events, most_events, -1);
-        // Interrupted, it is to end.
+        int ready = epoll_wait(set, events, max_events, -1);
+        // A signal asks it to end.
         if (ready < 0) return errno;
         for (int index = 0; index < ready; index++) {
             if (events[index].data.u64 == UINT64_MAX) return 0;
@@ -51,9 +51,9 @@ int cfloors_waker(const struct cfloors_target *targets, size_t count, int stop) 
     }
 }
 
-// Closes what is watched, which has numbers up to this one. Others have the same open files, so that a watch would outlive
-// the descriptor.
-static void let_go(int set, int last) {
+// Closes all watched descriptors up to the number `last`. Other processes have the same files open, so that a
+// watch would outlive the descriptor.
+static void close_watched(int set, int last) {
     for (int descriptor = 0; descriptor <= last; descriptor++) {
         if (epoll_ctl(set, EPOLL_CTL_DEL, descriptor, NULL) == 0) close(descriptor);
     }
@@ -64,7 +64,7 @@ int cfloors_adopter(int socket, size_t expected, int64_t *done_at) {
     if (set < 0) return errno;
     union {
         struct cmsghdr header;
-        char bytes[CMSG_SPACE(most_descriptors * sizeof(int))];
+        char bytes[CMSG_SPACE(max_descriptors * sizeof(int))];
     } control;
     char content[4096];
     size_t adopted = 0;
@@ -80,7 +80,7 @@ int cfloors_adopter(int socket, size_t expected, int64_t *done_at) {
         struct cmsghdr *header = CMSG_FIRSTHDR(&message);
         if (message.msg_flags & MSG_CTRUNC) return EMFILE;
         if (!header || header->cmsg_type != SCM_RIGHTS) {
-            let_go(set, last);
+            close_watched(set, last);
             last = -1;
             adopted = 0;
             is_done = 0;
@@ -88,7 +88,7 @@ int cfloors_adopter(int socket, size_t expected, int64_t *done_at) {
             continue;
         }
         size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        int descriptors[most_descriptors];
+        int descriptors[max_descriptors];
         memcpy(descriptors, CMSG_DATA(header), count * sizeof(int));
         for (size_t index = 0; index < count; index++) {
             struct epoll_event event = {
@@ -104,7 +104,7 @@ int cfloors_adopter(int socket, size_t expected, int64_t *done_at) {
     }
 }
 
-// Reads what is there, without waiting. False: the other end is closed.
+// Reads pending answers without waiting. False: the other end is closed.
 static int drain(int socket, size_t *answers) {
     char content[65536];
     for (;;) {
@@ -120,9 +120,9 @@ int cfloors_hand_over(
     size_t *answers) {
     union {
         struct cmsghdr header;
-        char bytes[CMSG_SPACE(most_descriptors * sizeof(int))];
+        char bytes[CMSG_SPACE(max_descriptors * sizeof(int))];
     } control;
-    if (batch == 0 || batch > most_descriptors || total % batch != 0) return EINVAL;
+    if (batch == 0 || batch > max_descriptors || total % batch != 0) return EINVAL;
     for (size_t sent = 0; sent < total;) {
         struct iovec vector = {.iov_base = (void *)bytes, .iov_len = length};
         struct msghdr message = {
@@ -137,7 +137,7 @@ int cfloors_hand_over(
         if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) {
             sent += batch;
         } else if (errno == EAGAIN || errno == ETOOMANYREFS) {
-            // The queue is full, or as many descriptors are on their way as may be.
+            // The queue is full, or too many descriptors are in flight.
             short events = answers ? POLLOUT | POLLIN : POLLOUT;
             struct pollfd waiting = {.fd = socket, .events = events};
             poll(&waiting, 1, errno == EAGAIN ? 10000 : 1);

@@ -39,7 +39,7 @@ int cfloors_send(int fd, uint64_t sequence, const void *address, unsigned addres
     return sent == sizeof packet ? 0 : EMSGSIZE;
 }
 
-int cfloors_take(int fd, struct cfloors_slot *slot, int flags) {
+int cfloors_receive(int fd, struct cfloors_slot *slot, int flags) {
     struct cfloors_packet packet;
     ssize_t length = recv(fd, &packet, sizeof packet, flags);
     int64_t now = cfloors_now();

@@ -20,7 +20,7 @@ int cfloors_die_with(pid_t parent) {
 int cfloors_die_with_pipe(int reading) {
     if (fcntl(reading, F_SETOWN, getpid()) != 0 || fcntl(reading, F_SETSIG, SIGKILL) != 0) return 0;
     if (fcntl(reading, F_SETFL, O_ASYNC | O_NONBLOCK) != 0) return 0;
-    // What happened before is not told again.
+    // The kernel does not report an earlier end.
     struct pollfd ending = {.fd = reading, .events = POLLIN};
     return poll(&ending, 1, 0) == 0;
 }

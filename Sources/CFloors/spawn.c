@@ -7,7 +7,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { most_events = 64 };
+enum { max_events = 64 };
 
 int cfloors_spawner(const int *sockets, size_t count, const char *program, int stop) {
     int set = epoll_create1(EPOLL_CLOEXEC);
@@ -27,9 +27,9 @@ int cfloors_spawner(const int *sockets, size_t count, const char *program, int s
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
     char *arguments[] = {(char *)program, "floor", NULL};
     char *environment[] = {NULL};
-    struct epoll_event events[most_events];
+    struct epoll_event events[max_events];
     for (;;) {
-        int ready = epoll_wait(set, events, most_events, -1);
+        int ready = epoll_wait(set, events, max_events, -1);
         if (ready < 0) return errno;
         for (int index = 0; index < ready; index++) {
             if (events[index].data.u64 == UINT64_MAX) return 0;

@@ -41,7 +41,7 @@ enum {
     wake_done = 15,
     hibernate = 17,
     // Bodies of SupervisorMessage.
-    told_error = 3,
+    error_message = 3,
     did_enter_background = 16,
     prepare_to_suspend = 17,
     wake = 19,
@@ -70,7 +70,7 @@ static void put_bytes(struct packet *packet, unsigned field, const void *bytes, 
     packet->length += length;
 }
 
-// Reads a number; 0 bytes left means that it was none.
+// Reads a number; none if no bytes are left.
 static uint64_t take_varint(const unsigned char **at, const unsigned char *end) {
     uint64_t value = 0;
     for (unsigned shift = 0; *at < end && shift < 64; shift += 7) {
@@ -81,7 +81,7 @@ static uint64_t take_varint(const unsigned char **at, const unsigned char *end) 
     return value;
 }
 
-static int say(int connection, unsigned body, const struct packet *content, uint64_t request, int descriptor) {
+static int send_message(int connection, unsigned body, const struct packet *content, uint64_t request, int descriptor) {
     struct packet message = {.length = 0};
     if (request) put_number(&message, 1, request);
     put_bytes(&message, body, content->bytes, content->length);
@@ -100,16 +100,16 @@ static int say(int connection, unsigned body, const struct packet *content, uint
     return sendmsg(connection, &header, MSG_NOSIGNAL) < 0 ? errno : 0;
 }
 
-static int say_number(int connection, unsigned body, unsigned field, uint64_t value) {
+static int send_number(int connection, unsigned body, unsigned field, uint64_t value) {
     struct packet content = {.length = 0};
     put_number(&content, field, value);
-    return say(connection, body, &content, 0, -1);
+    return send_message(connection, body, &content, 0, -1);
 }
 
-// Waits for a message and tells its body and the first number in it. 0, or errno.
-static int hear(int connection, unsigned *body, uint64_t *number) {
+// Waits for a message, and returns its body and the first number in it. 0, or errno.
+static int receive_message(int connection, unsigned *body, uint64_t *number) {
     static unsigned char bytes[131072];
-    // One that we were launched with does not block.
+    // A connection inherited at launch does not block.
     ssize_t length;
     while ((length = recv(connection, bytes, sizeof bytes, 0)) < 0) {
         if (errno != EAGAIN && errno != EINTR) return errno;
@@ -141,16 +141,16 @@ static int hear(int connection, unsigned *body, uint64_t *number) {
     return 0;
 }
 
-// Waits for an answer. What is told meanwhile is answered.
-static int answered(int connection) {
+// Waits for the reply to a request. Answers wakes in between.
+static int await_reply(int connection) {
     unsigned body;
     uint64_t number;
     for (;;) {
-        int error = hear(connection, &body, &number);
+        int error = receive_message(connection, &body, &number);
         if (error) return error;
-        if (body == told_error) return -(int)number;
+        if (body == error_message) return -(int)number;
         if (body != wake) return 0;
-        error = say_number(connection, wake_done, 1, number);
+        error = send_number(connection, wake_done, 1, number);
         if (error) return error;
     }
 }
@@ -168,7 +168,7 @@ static int connect_to_supervisor(void) {
     return connect(connection, (struct sockaddr *)&address, sizeof address) == 0 ? connection : -1;
 }
 
-static int say_hello(int connection, const char *prepared, unsigned length) {
+static int send_hello(int connection, const char *prepared, unsigned length) {
     if (prepared) return send(connection, prepared, length, MSG_NOSIGNAL) < 0 ? errno : 0;
     const char *identifier = getenv("NIGHTBELL_IDENTIFIER");
     if (!identifier) return EINVAL;
@@ -176,7 +176,7 @@ static int say_hello(int connection, const char *prepared, unsigned length) {
     put_number(&content, 1, 1);
     put_bytes(&content, 2, identifier, strlen(identifier));
     put_number(&content, 3, 1);
-    return say(connection, hello, &content, 1, -1);
+    return send_message(connection, hello, &content, 1, -1);
 }
 
 // Connects to its registrar and hands the connection over to survive.
@@ -192,29 +192,29 @@ static int register_phone(int connection, uint16_t port, uint64_t index) {
     put_bytes(&offer, 2, "sip", 3);
     put_number(&offer, 3, 1);
     put_bytes(&content, 1, offer.bytes, offer.length);
-    int error = say(connection, hand_over, &content, 2, registration);
-    return error ? error : answered(connection);
+    int error = send_message(connection, hand_over, &content, 2, registration);
+    return error ? error : await_reply(connection);
 }
 
-int cphone_live(const char *prepared, unsigned length, uint16_t port, uint64_t index) {
+int cphone_run(const char *prepared, unsigned length, uint16_t port, uint64_t index) {
     int isLaunched = getenv("LISTEN_FDS") != NULL;
     int connection = connect_to_supervisor();
     if (connection < 0) return ENOTCONN;
-    int error = say_hello(connection, prepared, length);
-    if (!error) error = answered(connection);
+    int error = send_hello(connection, prepared, length);
+    if (!error) error = await_reply(connection);
     if (!error && !isLaunched) error = register_phone(connection, port, index);
     struct packet nothing = {.length = 0};
-    if (!error) error = say(connection, hibernate, &nothing, 0, -1);
-    if (!error && !isLaunched) error = say(connection, enter_background, &nothing, 0, -1);
+    if (!error) error = send_message(connection, hibernate, &nothing, 0, -1);
+    if (!error && !isLaunched) error = send_message(connection, enter_background, &nothing, 0, -1);
     while (!error) {
         unsigned body;
         uint64_t number;
-        error = hear(connection, &body, &number);
+        error = receive_message(connection, &body, &number);
         if (error) break;
-        if (body == wake) error = say_number(connection, wake_done, 1, number);
-        if (body == did_enter_background) error = say(connection, background_entered, &nothing, 0, -1);
-        if (body == prepare_to_suspend) error = say_number(connection, ready_to_suspend, 1, number);
-        if (body == told_error) error = -(int)number;
+        if (body == wake) error = send_number(connection, wake_done, 1, number);
+        if (body == did_enter_background) error = send_message(connection, background_entered, &nothing, 0, -1);
+        if (body == prepare_to_suspend) error = send_number(connection, ready_to_suspend, 1, number);
+        if (body == error_message) error = -(int)number;
     }
     return error;
 }

@@ -1,4 +1,5 @@
 import Glibc
+import Manifests
 import Yams
 
 /// A YAML file, flattened to dotted keys, with the line of each.
@@ -40,6 +41,10 @@ struct ConfigurationFile: Sendable, Equatable {
 
     init(path: String, text: String) throws(ConfigurationError) {
         self.path = path
+        if let excess = YAMLBounds.excess(in: text) {
+            throw ConfigurationError(
+                source: .file(path: path, line: excess.line), key: "", problem: excess.problem)
+        }
         let root: Node?
         do {
             root = try compose(yaml: text)

@@ -11,7 +11,7 @@ package struct DaemonSettings: Sendable, Equatable {
     package var runtimeDirectory: String
     /// How clients are stopped.
     package var suspensionMethod: Method = .auto
-    /// Where in the cgroup hierarchy clients are put; empty: below the supervisor's own cgroup.
+    /// Where in the cgroup hierarchy all clients are put; empty: below the cgroup that each is in.
     package var cgroupParent = ""
     /// Where manifests are.
     package var manifestDirectory: String

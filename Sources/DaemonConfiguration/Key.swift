@@ -19,6 +19,21 @@ package struct Key: Sendable {
     /// The value in these settings, as it would be written in a file.
     package func value(in settings: DaemonSettings) -> String { show(settings) }
 
+    /// It says where the supervisor is, or how it stops clients: one that runs cannot change that.
+    package var needsStart: Bool {
+        let names = [
+            "socket", "socketMode", "runtimeDirectory", "stateDirectory", "suspension.method",
+            "suspension.cgroupParent", "memoryPressure.pageOut",
+        ]
+        return names.contains(name) || name.hasPrefix("keeper.")
+    }
+
+    /// Gives these settings the value that others have.
+    package func copy(from other: DaemonSettings, to settings: inout DaemonSettings) {
+        let isStored = store(show(other), &settings)
+        precondition(isStored, "what a key shows it understands")
+    }
+
     private func words(separator: Character) -> String {
         var result = ""
         for character in name {

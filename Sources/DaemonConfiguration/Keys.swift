@@ -97,7 +97,7 @@ package enum Keys {
         ),
         .cgroup(
             "suspension.cgroupParent", \.cgroupParent, limit: 2_000,
-            "The cgroup below which clients are put, such as /nightbell.slice; nothing: the supervisor's own."
+            "The cgroup below which all clients are put, such as /nightbell.slice; nothing: below the one that each is in."
         ),
         .duration(
             "suspension.confirmation", \.supervision.suspension.confirmation, atLeast: .milliseconds(10),
@@ -130,7 +130,7 @@ package enum Keys {
     private static let launches: [Key] = [
         .duration(
             "launches.budget", \.supervision.launches.budget, atLeast: .milliseconds(10),
-            "What a launched client may take to say who it is."),
+            "What a launched client may take to say who it is, and then to set up what wakes it."),
         .count(
             "launches.concurrent", \.supervision.launches.concurrent, 1...1_000_000,
             "Launches at a time that somebody waits for. Administrators have as much room again for themselves."

@@ -1,4 +1,5 @@
 import Configuration
+import Manifests
 import NightbellCore
 import Synchronization
 
@@ -114,13 +115,13 @@ package enum Loader {
     }
 
     private static func unknown(_ key: String, _ source: ConfigurationError.Source) -> ConfigurationError {
-        let lowered = key.lowercased()
-        let last = lowered.split(separator: ".").last.map(String.init) ?? lowered
+        let last = key.lowercased().split(separator: ".").last.map(String.init) ?? ""
         let similar =
-            Keys.all.first { $0.name.lowercased() == lowered }
-            ?? Keys.all.first { $0.name.lowercased().split(separator: ".").last.map(String.init) == last }
+            Spelling.nearest(to: key, among: Keys.all.map(\.name))
+            ?? Keys.all.first { $0.name.lowercased().split(separator: ".").last.map(String.init) == last }?
+            .name
         let hint =
-            similar.map { "did you mean \($0.name)?" } ?? "see nightbelld --print-configuration for all keys"
+            similar.map { "did you mean \($0)?" } ?? "see nightbelld --print-configuration for all keys"
         return ConfigurationError(source: source, key: key, problem: "is not a key; \(hint)")
     }
 

@@ -12,6 +12,38 @@ package enum BootClock {
     }
 }
 
+/// Time that stands still while the machine sleeps: what a process may take is counted in it.
+package enum RunningClock {
+    /// Nanoseconds since some moment, the same for all processes.
+    package static func now() -> Int64 {
+        var time = timespec()
+        let result = unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+        precondition(result == 0, "CLOCK_MONOTONIC exists on every Linux we run on")
+        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    }
+}
+
+/// Reads both clocks, and tells how far they are apart.
+package struct ClockPair: Sendable {
+    /// Nanoseconds by which `BootClock` was ahead of `RunningClock` at the last reading: the time that the machine slept.
+    /// It changes with a sleep of the machine only.
+    package private(set) var nanosecondsSlept: Int64 = 0
+
+    package init() {}
+
+    /// - Returns: running time, in nanoseconds.
+    package mutating func read() -> Int64 {
+        let before = RunningClock.now()
+        let elapsed = BootClock.now()
+        let after = RunningClock.now()
+        // Three readings are not one moment: what may be true still is left as it is.
+        if !(elapsed - after...elapsed - before).contains(nanosecondsSlept) {
+            nanosecondsSlept = elapsed - after
+        }
+        return after
+    }
+}
+
 /// A timer as a descriptor: readable once its instant has come.
 package struct TimerDescriptor: ~Copyable, Sendable {
     private let descriptor: OwnedDescriptor

@@ -35,6 +35,52 @@ package enum ForeignDescriptor {
         }
     }
 
+    /// Throws away packets that carry no descriptors, so many at the most. To be called once the other end can send no
+    /// more.
+    ///
+    /// - Returns: whether nothing is left then.
+    static func discardPlainInput(_ socket: CInt, packets: Int) -> Bool {
+        // With it every packet names its sender, which tells an empty one from the end.
+        var isOn: CInt = 1
+        let length = socklen_t(MemoryLayout<CInt>.size)
+        guard unsafe setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &isOn, length) == 0 else { return false }
+        // There is room for that (a process, a user and a group), and for no descriptor.
+        let capacity = clinux_cmsg_space(3 * MemoryLayout<CInt>.size)
+        return unsafe withUnsafeTemporaryAllocation(
+            byteCount: capacity, alignment: MemoryLayout<cmsghdr>.alignment
+        ) { control in
+            var byte: UInt8 = 0
+            for _ in 0..<packets {
+                let next = unsafe peek(socket, control)
+                if next.failed, errno == EINTR || errno == ECONNRESET { continue }
+                if next.failed || next.isEnd { return true }
+                if next.carriesDescriptors { return false }
+                _ = unsafe recv(socket, &byte, 1, CInt(MSG_DONTWAIT | MSG_TRUNC))
+            }
+            return false
+        }
+    }
+
+    private static func peek(
+        _ socket: CInt, _ control: UnsafeMutableRawBufferPointer
+    ) -> (failed: Bool, isEnd: Bool, carriesDescriptors: Bool) {
+        var byte: UInt8 = 0
+        return unsafe withUnsafeMutablePointer(to: &byte) { byte in
+            var vector = unsafe iovec(iov_base: byte, iov_len: 1)
+            return unsafe withUnsafeMutablePointer(to: &vector) { vector in
+                var message = unsafe msghdr()
+                unsafe message.msg_iov = vector
+                unsafe message.msg_iovlen = 1
+                unsafe message.msg_control = control.baseAddress
+                unsafe message.msg_controllen = control.count
+                let count = unsafe recvmsg(socket, &message, CInt(MSG_DONTWAIT | MSG_PEEK))
+                return unsafe (
+                    count < 0, message.msg_controllen == 0, message.msg_flags & CInt(MSG_CTRUNC) != 0
+                )
+            }
+        }
+    }
+
     /// How many descriptors wait to be closed. They are not anybody's any more, and still there.
     package static var pendingCount: Int { SlowCloser.shared.pendingCount }
 

@@ -80,12 +80,15 @@ extension SeqPacketSocket {
         }
     }
 
-    /// Has the other end send nothing more, and another thread throw away what it has sent. Whoever closes with packets unread has the kernel
+    /// Has the other end send nothing more, and throws away what it has sent: on another thread, if that may take time.
+    /// A close with packets unread has the kernel
     /// tell the other end of a reset before anything that was sent to it, and close descriptors in those packets on
     /// the spot: call this before a close that is not the answer to the other's.
     package borrowing func discardInput() {
         // Fails only where there is no other end any more.
         _ = shutdown(descriptor.rawValue, CInt(SHUT_RD))
+        // Nearly always there is nothing, or a packet or two: a thread would cost more than that.
+        if ForeignDescriptor.discardPlainInput(descriptor.rawValue, packets: 16) { return }
         if let copy = try? descriptor.duplicate() {
             ForeignDescriptor.drain(copy)
         } else {

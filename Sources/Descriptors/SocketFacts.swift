@@ -154,6 +154,13 @@ package struct SocketFacts: Sendable, Hashable {
         }
     }
 
+    /// Whether it is a datagram socket of the Internet, such as one of UDP.
+    package static func isDatagram(_ descriptor: CInt) -> Bool {
+        let domain = option(SO_DOMAIN, of: descriptor)
+        return option(SO_TYPE, of: descriptor) == CInt(SOCK_DGRAM.rawValue)
+            && (domain == AF_INET || domain == AF_INET6)
+    }
+
     static func socketKind(of descriptor: CInt) -> Kind {
         let type = option(SO_TYPE, of: descriptor)
         let streams = CInt(SOCK_STREAM.rawValue)

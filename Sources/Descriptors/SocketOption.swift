@@ -11,6 +11,7 @@ package struct SocketOption: Sendable {
     }
 
     package static let sendBuffer = SocketOption(SOL_SOCKET, SO_SNDBUF)
+    package static let receiveBuffer = SocketOption(SOL_SOCKET, SO_RCVBUF)
     package static let lowWaterMark = SocketOption(SOL_SOCKET, SO_RCVLOWAT)
     package static let peekOffset = SocketOption(SOL_SOCKET, SO_PEEK_OFF)
     /// `UDP_GRO` of linux/udp.h.
@@ -74,6 +75,20 @@ package struct TCPKeepAlive: Sendable, Hashable {
         SocketOption.userTimeout.set(userTimeoutMilliseconds, on: descriptor)
         // Last: it starts the clock.
         SocketOption.keepAlive.set(isOn ? 1 : 0, on: descriptor)
+    }
+}
+
+/// What the kernel tells of a socket's memory (`SO_MEMINFO`), without anything being read or set.
+package enum SocketMemory {
+    /// How many datagrams were dropped since the socket was made, most for want of room; nil: the kernel does not say.
+    package static func drops(of descriptor: CInt) -> UInt32? {
+        let (memoryInfo, dropsIndex): (CInt, Int) = (55, 8)
+        var info = [UInt32](repeating: 0, count: dropsIndex + 1)
+        var length = socklen_t(info.count * MemoryLayout<UInt32>.stride)
+        guard unsafe getsockopt(descriptor, SOL_SOCKET, memoryInfo, &info, &length) == 0,
+            Int(length) == info.count * MemoryLayout<UInt32>.stride
+        else { return nil }
+        return info[dropsIndex]
     }
 }
 

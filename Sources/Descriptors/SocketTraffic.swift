@@ -126,6 +126,14 @@ package enum SocketTraffic {
         return Int(queued) + count <= Int(SocketOption.sendBuffer.value(of: descriptor) ?? 0) / 4
     }
 
+    /// Whether there are bytes to be read, whatever else there is: `poll(2)` does not tell them from the end.
+    package static func hasUnread(_ descriptor: CInt) -> Bool {
+        var count: CInt = 0
+        if unsafe ioctl(descriptor, UInt(FIONREAD), &count) == 0 { return count > 0 }
+        let readiness = Poll.now(descriptor)
+        return readiness.contains(.readable) && readiness.isDisjoint(with: [.peerClosed, .hangUp, .error])
+    }
+
     /// Whether urgent data is what comes next. What is copied ends before it, and taking what lies behind it loses it.
     /// Also true when it was read already, which `poll(2)` does not tell.
     package static func isAtMark(_ descriptor: CInt) -> Bool { sockatmark(descriptor) == 1 }

@@ -5,6 +5,9 @@ import Glibc
 /// The table of identifiers on disk. It is changed and written by a thread of its own, which exists only while there is
 /// something to write: a disk takes its time, and so does a large table. Whoever changes it only says what has changed.
 /// Nobody keeps it in memory in between.
+///
+/// What cannot be written, because the disk is full, is tried again: after a second, then after twice as long each time,
+/// and whenever it is asked for (`flush`).
 @safe
 package final class IdentifierStore: @unchecked Sendable {
     // Sendable: what may change is touched with the lock held only, and `unwritten` by the thread while there is one.
@@ -18,10 +21,22 @@ package final class IdentifierStore: @unchecked Sendable {
 
     /// What was odd about what was found, for the log.
     package let warnings: [String]
+    /// The longest pause between two attempts.
+    private static let longestPause = 60
     private let file: DurableFile
-    private let onProblem: @Sendable (String) -> Void
+    private let onChange: @Sendable (Change) -> Void
     /// The thread's, while there is one: what it has come to, and has not brought to the disk.
     private var unwritten: [String: IdentifierTable.Entry?] = [:]
+
+    /// What becomes of the table while it is used.
+    package enum Change: Sendable, Hashable {
+        /// It was damaged since.
+        case damaged(String)
+        /// It cannot be written; told for the first of a row of attempts.
+        case unwritable(String)
+        /// It is written again.
+        case written
+    }
 
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
@@ -29,29 +44,62 @@ package final class IdentifierStore: @unchecked Sendable {
     private var pending: [String: IdentifierTable.Entry?] = [:]
     /// Locked: whether there is a thread.
     private var isWriting = false
+    /// Locked: whether it is at it, and not waiting for the next attempt.
+    private var isAttempting = false
+    /// Locked: how many attempts have failed, and up to which the next ones come without a pause.
+    private var failures: UInt64 = 0
+    private var hurriesUntil: UInt64 = 0
+    /// Locked: how many in a row have failed, which the pauses grow with.
+    private var pauses = 0
+    /// Locked: nothing is tried again any more.
+    private var isClosing = false
+    /// Locked: why what is noted is not on the disk.
+    private var obstacle: String?
 
     /// Reads the table; there need not be one yet, nor a directory.
     ///
-    /// - Parameter onProblem: called when the table cannot be written, or has been damaged since; on another thread, but
-    ///   never twice at a time.
+    /// - Parameter onChange: called on another thread, but never twice at a time.
     package init(
-        path: String, onProblem: @escaping @Sendable (String) -> Void
+        path: String, onChange: @escaping @Sendable (Change) -> Void
     ) throws(Failure) {
         file = DurableFile(path: path)
-        self.onProblem = onProblem
-        (_, warnings) = try Self.read(file)
+        self.onChange = onChange
+        var warnings: [String] = []
+        do throws(Failure) {
+            (_, warnings) = try Self.read(file)
+        } catch {
+            guard error.code != 0 else { throw error }
+            // There may be room later, or it may be mounted then.
+            warnings = ["the table of identifiers cannot be read: \(error.description)"]
+        }
+        self.warnings = warnings
         unsafe mutex = .allocate(capacity: 1)
         unsafe condition = .allocate(capacity: 1)
         unsafe pthread_mutex_init(mutex, nil)
-        unsafe pthread_cond_init(condition, nil)
+        var attributes = pthread_condattr_t()
+        unsafe pthread_condattr_init(&attributes)
+        unsafe pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+        unsafe pthread_cond_init(condition, &attributes)
+        unsafe pthread_condattr_destroy(&attributes)
     }
 
     deinit {
-        flush()
+        unsafe pthread_mutex_lock(mutex)
+        isClosing = true
+        unsafe pthread_cond_broadcast(condition)
+        while isWriting { unsafe pthread_cond_wait(condition, mutex) }
+        unsafe pthread_mutex_unlock(mutex)
         unsafe pthread_cond_destroy(condition)
         unsafe pthread_mutex_destroy(mutex)
         unsafe condition.deallocate()
         unsafe mutex.deallocate()
+    }
+
+    /// Why what is known now may be lost with this process, or may not be all that was known; empty: nothing is wrong.
+    package var problems: [String] {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        return warnings + (obstacle.map { ["the table of identifiers cannot be written: \($0)"] } ?? [])
     }
 
     /// With those that it lies in: who never kept anything has none of them.
@@ -123,14 +171,19 @@ package final class IdentifierStore: @unchecked Sendable {
         for change in changes { pending.updateValue(change.entry, forKey: change.identifier) }
         guard !isWriting, !pending.isEmpty else { return }
         isWriting = startThread()
-        if !isWriting { onProblem("\(SystemError("pthread_create"))") }
+        if !isWriting { tellLocked("\(SystemError("pthread_create"))") }
     }
 
-    /// Returns when everything is on the disk, or could not be written.
+    /// Returns when everything is on the disk, or an attempt from now on has failed.
     package func flush() {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
-        while isWriting { unsafe pthread_cond_wait(condition, mutex) }
+        if !isWriting, !pending.isEmpty { isWriting = startThread() }
+        // One that is under way may have failed already.
+        let enough = failures + (isAttempting ? 2 : 1)
+        hurriesUntil = max(hurriesUntil, enough)
+        unsafe pthread_cond_broadcast(condition)
+        while isWriting, failures < enough { unsafe pthread_cond_wait(condition, mutex) }
     }
 
     // MARK: The thread
@@ -164,15 +217,20 @@ package final class IdentifierStore: @unchecked Sendable {
                 if table != old { try file.write(table.encoded) }
                 onDisk = table
                 unwritten = [:]
+                succeeded()
             } catch {
-                tell("\(error)")
+                // What is there by then may be something else.
+                onDisk = nil
+                guard waitAfter("\(error)") else { return }
             }
         }
     }
 
     private func readAgain() throws(Failure) -> IdentifierTable {
         let (table, warnings) = try Self.read(file)
-        for warning in warnings { tell(warning) }
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        for warning in warnings { onChange(.damaged(warning)) }
         return table
     }
 
@@ -180,19 +238,48 @@ package final class IdentifierStore: @unchecked Sendable {
     private func takeChanges() -> Bool {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
-        guard !pending.isEmpty else {
-            isWriting = false
-            unsafe pthread_cond_broadcast(condition)
-            return false
-        }
         unwritten.merge(pending) { _, later in later }
         pending = [:]
-        return true
+        isAttempting = !unwritten.isEmpty
+        if !isAttempting { endThread() }
+        return isAttempting
     }
 
-    private func tell(_ problem: String) {
+    private func succeeded() {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
-        onProblem(problem)
+        isAttempting = false
+        if obstacle != nil { onChange(.written) }
+        obstacle = nil
+        pauses = 0
+    }
+
+    /// Until it is time for the next attempt; false: there is none, and the thread ends.
+    private func waitAfter(_ failure: String) -> Bool {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        tellLocked(failure)
+        isAttempting = false
+        failures += 1
+        unsafe pthread_cond_broadcast(condition)
+        var until = timespec()
+        unsafe clock_gettime(CLOCK_MONOTONIC, &until)
+        until.tv_sec += min(Self.longestPause, 1 << min(pauses, 6))
+        pauses += 1
+        while !isClosing, failures >= hurriesUntil {
+            if unsafe pthread_cond_timedwait(condition, mutex, &until) == ETIMEDOUT { break }
+        }
+        if isClosing { endThread() }
+        return !isClosing
+    }
+
+    private func endThread() {
+        isWriting = false
+        unsafe pthread_cond_broadcast(condition)
+    }
+
+    private func tellLocked(_ problem: String) {
+        if obstacle == nil { onChange(.unwritable(problem)) }
+        obstacle = problem
     }
 }

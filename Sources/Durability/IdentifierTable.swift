@@ -4,19 +4,24 @@
 /// uid and what is to be known of it, and a checksum of all that comes before. Any byte that is missing or wrong is
 /// noticed.
 ///
-///     nightbell-identifiers 1
+///     nightbell-identifiers 2
 ///     1000 - org.example.chat
-///     1000 quit org.example.phone
+///     1000 quit:6c7e8b0e-… org.example.phone
 ///     sum 1c291ca3
 package struct IdentifierTable: Sendable, Equatable {
     package struct Entry: Sendable, Hashable {
         package var user: UInt32
         package var isQuit: Bool
+        /// Names the time from one start of the machine to the next in which it was quit. Empty: that is not known.
+        package var quitBoot: String
 
-        package init(user: UInt32, isQuit: Bool) {
+        package init(user: UInt32, isQuit: Bool, quitBoot: String = "") {
             self.user = user
             self.isQuit = isQuit
+            self.quitBoot = isQuit ? quitBoot : ""
         }
+
+        fileprivate var state: String { isQuit ? quitBoot.isEmpty ? "quit" : "quit:\(quitBoot)" : "-" }
     }
 
     /// Why a file is not used.
@@ -37,7 +42,9 @@ package struct IdentifierTable: Sendable, Equatable {
     }
 
     /// What is written, and the latest that is understood.
-    package static let version = 1
+    package static let version = 2
+    /// In which it is not known since which start of the machine a client has been quit.
+    private static let versionWithoutBoots = "1"
     private static let magic = "nightbell-identifiers "
 
     /// As it is written, sorted by identifier: nothing has memory of its own.
@@ -87,7 +94,7 @@ package struct IdentifierTable: Sendable, Equatable {
             }
             changed += lines[before..<start]
             if let line = next, line.identifier.elementsEqual(identifier.utf8) { start = line.end }
-            if let entry { changed += "\(entry.user) \(entry.isQuit ? "quit" : "-") \(identifier)\n".utf8 }
+            if let entry { changed += "\(entry.user) \(entry.state) \(identifier)\n".utf8 }
         }
         changed += lines[start...]
         lines = changed
@@ -112,6 +119,8 @@ package struct IdentifierTable: Sendable, Equatable {
             switch String(decoding: fields[1], as: UTF8.self) {
             case "-": entry = Entry(user: user, isQuit: false)
             case "quit": entry = Entry(user: user, isQuit: true)
+            case let text where text.hasPrefix("quit:") && text.utf8.count > 5:
+                entry = Entry(user: user, isQuit: true, quitBoot: String(text.dropFirst(5)))
             default: return nil
             }
             identifier = fields[2]
@@ -133,7 +142,9 @@ package struct IdentifierTable: Sendable, Equatable {
             let end = bytes.firstIndex(of: UInt8(ascii: "\n")), end < bytes.count - 13
         else { throw .checksum }
         let version = String(decoding: bytes[magic.utf8.count..<end], as: UTF8.self)
-        guard version == "\(Self.version)" else { throw .newer(version: version) }
+        guard version == "\(Self.version)" || version == Self.versionWithoutBoots else {
+            throw .newer(version: version)
+        }
         return bytes[(end + 1)..<(bytes.count - 13)]
     }
 

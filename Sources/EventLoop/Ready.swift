@@ -1,14 +1,14 @@
-/// What a loop turn found out about one watch.
+/// One event of a watch or of the urgent set.
 package struct Ready: Sendable, Hashable {
-    /// What the watch was made with. The watch may have been disarmed, or its descriptor closed, between the
-    /// event and the turn: who uses a slot again gives it another token.
+    /// The token of the watch. The watch may have been disarmed, or its descriptor closed, between the event and the turn:
+    /// a slot that is used again must get another token.
     package var token: UInt64
-    /// There is something to read, the end, or an error; or the signal was caught.
+    /// There is something to read, the end of input, or an error; or the signal was caught.
     package var readable: Bool
-    /// The peer will send no more (`EPOLLRDHUP`). Only told of what is watched in the loop's ``WatchSet``.
+    /// The peer will send no more (`EPOLLRDHUP`). Only members of an ``EpollSet`` report it.
     package var closed: Bool
     package var writable: Bool
-    /// The loop's `early` has dealt with it before the turn.
+    /// The `early` of ``LoopExecutor/collectUrgent(waiting:atMost:early:)`` has dealt with it before the turn.
     package internal(set) var isDealt = false
 
     package init(token: UInt64, readable: Bool = false, closed: Bool = false, writable: Bool = false) {
@@ -19,7 +19,7 @@ package struct Ready: Sendable, Hashable {
     }
 }
 
-/// What a watch of libevent's waits for. The end of input is readable; errors and hang-ups are reported as both.
+/// What a watch waits for. The end of input is readable; errors and hang-ups are reported as both.
 package struct Interest: OptionSet, Sendable, Hashable {
     package let rawValue: UInt8
     package init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -29,8 +29,8 @@ package struct Interest: OptionSet, Sendable, Hashable {
 }
 
 package enum WatchMode: Sendable, Hashable {
-    /// Disarmed by its first event.
+    /// The first event disarms it.
     case oneShot
-    /// Armed until it is disarmed; reported in every turn in which its condition holds.
+    /// It stays armed until it is disarmed, and is reported in every turn in which its condition holds.
     case persistent
 }

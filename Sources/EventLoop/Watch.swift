@@ -2,24 +2,33 @@ import CLibevent
 import Descriptors
 import Glibc
 
-/// What libevent keeps of a watch, and what its callback needs.
+/// A libevent event, and what its callback needs.
 @unsafe
 struct WatchRecord {
     var event = unsafe CLibevent.event()
     /// What the watch's events carry.
     let token: UInt64
-    let gathering: UnsafeMutablePointer<Gathering>
+    let loop: Unmanaged<LoopExecutor>
 }
 
-/// Interest of the loop in one descriptor or signal; letting go of it disarms it. For the few: what there are thousands
-/// of is watched by ``SetWatch``. Used on the loop's thread only.
+/// The loop's interest in one descriptor or signal, as a libevent event; letting go of it disarms it. For parked sockets,
+/// of which there are thousands, see ``EpollSet``. Used on the loop's thread only.
 @safe
 package struct Watch: ~Copyable {
     private let record: UnsafeMutablePointer<WatchRecord>
-    /// Whose memory the record is linked into.
+    /// The record is linked into this loop's memory.
     private let loop: LoopExecutor
 
-    init(record: UnsafeMutablePointer<WatchRecord>, loop: LoopExecutor) {
+    /// Not armed yet.
+    init(_ subject: CInt, _ what: CInt, token: UInt64, loop: LoopExecutor) throws(LoopError) {
+        let record = UnsafeMutablePointer<WatchRecord>.allocate(capacity: 1)
+        unsafe record.initialize(to: WatchRecord(token: token, loop: .passUnretained(loop)))
+        let result = unsafe event_assign(
+            &record.pointee.event, loop.base, subject, CShort(what), reportEvent, record)
+        guard result == 0 else {
+            unsafe record.deallocate()
+            throw LoopError(code: .cannotWatch, underlying: SystemError(code: EINVAL, call: "event_assign"))
+        }
         unsafe self.record = record
         self.loop = loop
     }
@@ -33,8 +42,8 @@ package struct Watch: ~Copyable {
     /// What the watch's events carry.
     package var token: UInt64 { unsafe record.pointee.token }
 
-    /// Starts to watch; no more than that if it does already. What is true already counts: unread input is
-    /// reported in the next turn.
+    /// Starts to watch; does nothing if it does already. What is true already counts: unread input is reported in the
+    /// next turn.
     package borrowing func arm() throws(LoopError) {
         errno = 0
         guard unsafe event_add(&record.pointee.event, nil) == 0 else {
@@ -43,7 +52,7 @@ package struct Watch: ~Copyable {
         }
     }
 
-    /// Stops watching. Call it before the descriptor is closed. An event already gathered is still delivered.
+    /// Stops watching. Call it before the descriptor is closed. An event that was reported already is still delivered.
     package borrowing func disarm() {
         unsafe event_del(&record.pointee.event)
     }
@@ -53,4 +62,15 @@ package struct Watch: ~Copyable {
         let any = CShort(EV_READ | EV_WRITE | EV_CLOSED | EV_SIGNAL)
         return unsafe event_pending(&record.pointee.event, any, nil) != 0
     }
+}
+
+/// libevent's callback for every watch; the argument is the watch's record.
+private func reportEvent(descriptor: CInt, what: CShort, argument: UnsafeMutableRawPointer?) {
+    guard let record = unsafe argument?.assumingMemoryBound(to: WatchRecord.self) else { return }
+    let what = CInt(what)
+    let ready = unsafe Ready(
+        token: record.pointee.token,
+        readable: what & (EV_READ | EV_SIGNAL) != 0,
+        writable: what & EV_WRITE != 0)
+    unsafe record.pointee.loop._withUnsafeGuaranteedRef { $0.report(ready) }
 }

@@ -16,6 +16,8 @@ package enum ChannelItem: Sendable, Equatable {
     case failed(code: Int32, String)
     /// Somebody who may has asked for the program to be replaced.
     case upgradeWanted
+    /// It has read its configuration again; those after it are to have that one as well.
+    case reloaded
 
     // From the keeper.
 
@@ -25,6 +27,8 @@ package enum ChannelItem: Sendable, Equatable {
     case quiesce(UInt64)
     /// Act: the worker before is gone.
     case act
+    /// Read the configuration again.
+    case reload
     /// Go on acting: there is no other worker after all, and why.
     case goOn(String)
 }
@@ -89,7 +93,9 @@ package struct ChannelPacket: Sendable {
         case .failed(let code, let text):
             append(6, RecordKey(kind: 0, id: UInt64(UInt32(bitPattern: code))), Array(text.utf8)[...])
         case .upgradeWanted: append(7)
+        case .reloaded: append(8)
         case .stop: append(16)
+        case .reload: append(20)
         case .quiesce(let number): append(17, RecordKey(kind: 0, id: number))
         case .act: append(18)
         case .goOn(let text): append(19, RecordKey(kind: 0, id: 0), Array(text.utf8)[...])
@@ -151,10 +157,12 @@ package struct ChannelPacket: Sendable {
                 code: Int32(bitPattern: UInt32(truncatingIfNeeded: key.id)),
                 String(decoding: record, as: UTF8.self))
         case 7: .upgradeWanted
+        case 8: .reloaded
         case 16: .stop
         case 17: .quiesce(key.id)
         case 18: .act
         case 19: .goOn(String(decoding: record, as: UTF8.self))
+        case 20: .reload
         default: throw .unknownItem(code)
         }
     }

@@ -18,7 +18,7 @@ struct Upgrade {
     static let patience: Int64 = 5_000_000_000
 
     var phase: Phase
-    var deadline = BootClock.now() + Upgrade.patience
+    var deadline = RunningClock.now() + Upgrade.patience
 
     init(_ phase: Phase) {
         self.phase = phase
@@ -107,7 +107,7 @@ extension Keeper {
     }
 
     func checkUpgrade() {
-        guard let upgrade, BootClock.now() >= upgrade.deadline else { return }
+        guard let upgrade, RunningClock.now() >= upgrade.deadline else { return }
         abandonUpgrade("it took more than five seconds")
     }
 
@@ -177,7 +177,7 @@ extension Keeper {
             Fork.await(candidate.process.pid)
         }
         sayNoUpgrade(reason)
-        if worker == nil, !isStopping, restartAt == nil { restartAt = BootClock.now() }
+        if worker == nil, !isStopping, restartAt == nil { restartAt = RunningClock.now() }
     }
 
     private func sayNoUpgrade(_ reason: String) {

@@ -15,6 +15,8 @@ package final class Keeper {
         /// A worker serves for the first time.
         package var ready: () -> Void
         package var stopping: () -> Void
+        /// Read the configuration again, for the workers to come.
+        package var reload: () -> Void
         /// Workers die one after the other, or stay away for good: let everybody run whom they have stopped.
         package var thawEverybody: () -> Void
         /// What a worker does, in a process of its own; gives its exit code.
@@ -22,12 +24,14 @@ package final class Keeper {
 
         package init(
             log: @escaping (Level, String) -> Void, ready: @escaping () -> Void,
-            stopping: @escaping () -> Void, thawEverybody: @escaping () -> Void,
+            stopping: @escaping () -> Void, reload: @escaping () -> Void = {},
+            thawEverybody: @escaping () -> Void,
             work: @escaping (consuming Inheritance) -> Int32
         ) {
             self.log = log
             self.ready = ready
             self.stopping = stopping
+            self.reload = reload
             self.thawEverybody = thawEverybody
             self.work = work
         }
@@ -83,7 +87,7 @@ package final class Keeper {
         self.policy = policy
         self.program = program
         self.hooks = hooks
-        signals = try SignalDescriptor([SIGTERM, SIGINT, SIGHUP])
+        signals = try SignalDescriptor([SIGTERM, SIGINT, SIGHUP, SIGUSR2])
         // Whoever started us may ignore it: then the kernel would not keep how workers end.
         signal(SIGCHLD, SIG_DFL)
     }
@@ -103,8 +107,8 @@ package final class Keeper {
         if worker == nil { startWorker() }
         while exitCode == nil {
             wait()
-            if let restartAt, BootClock.now() >= restartAt { startWorker() }
-            if let stopDeadline, BootClock.now() >= stopDeadline { worker?.kill() }
+            if let restartAt, RunningClock.now() >= restartAt { startWorker() }
+            if let stopDeadline, RunningClock.now() >= stopDeadline { worker?.kill() }
             checkUpgrade()
         }
         return exitCode ?? 0
@@ -133,19 +137,26 @@ package final class Keeper {
     private var timeout: CInt {
         var due = min(restartAt ?? .max, upgrade?.deadline ?? .max)
         // Once killed, it ends.
-        if let stopDeadline, stopDeadline > BootClock.now() { due = min(due, stopDeadline) }
+        if let stopDeadline, stopDeadline > RunningClock.now() { due = min(due, stopDeadline) }
         guard due < .max else { return -1 }
-        return CInt(clamping: max(0, due - BootClock.now() + 999_999) / 1_000_000)
+        return CInt(clamping: max(0, due - RunningClock.now() + 999_999) / 1_000_000)
     }
 
     private func takeSignals() {
         while let signal = (try? signals.next()) ?? nil {
-            if signal == SIGHUP {
-                beginUpgrade()
-            } else {
-                beginStop()
+            switch signal {
+            case SIGHUP: beginReload()
+            case SIGUSR2: beginUpgrade()
+            default: beginStop()
             }
         }
+    }
+
+    /// The worker reads first, so that what it finds is told once; between two workers there is only the keeper.
+    private func beginReload() {
+        guard !isStopping else { return }
+        guard let worker else { return hooks.reload() }
+        worker.say(.reload)
     }
 
     // MARK: Workers
@@ -170,7 +181,7 @@ package final class Keeper {
                 return exitCode = EX_OSERR
             }
             hooks.log(.error, "cannot start a worker: \(error)")
-            restartAt = BootClock.now() + 1_000_000_000
+            restartAt = RunningClock.now() + 1_000_000_000
         }
     }
 
@@ -211,7 +222,7 @@ package final class Keeper {
     private func heard(_ item: ChannelItem, from worker: WorkerProcess) {
         switch item {
         case .ready:
-            worker.readyAt = BootClock.now()
+            worker.readyAt = RunningClock.now()
             guard upgrade?.candidate !== worker, !hasServed else { return }
             hasServed = true
             hooks.ready()
@@ -219,7 +230,8 @@ package final class Keeper {
         case .failed(let code, let text): worker.failure = (code, text)
         case .quiesced(let number): if number == upgrades { quiesced() }
         case .upgradeWanted: beginUpgrade()
-        case .put, .update, .remove, .stop, .quiesce, .act, .goOn: break  // not a worker's to say
+        case .reloaded: hooks.reload()
+        case .put, .update, .remove, .stop, .reload, .quiesce, .act, .goOn: break  // not a worker's to say
         }
     }
 
@@ -248,7 +260,7 @@ package final class Keeper {
     }
 
     func replace(_ worker: WorkerProcess, _ how: String) {
-        let verdict = policy.noteDeath(servedFor: worker.readyAt.map { BootClock.now() - $0 })
+        let verdict = policy.noteDeath(servedFor: worker.readyAt.map { RunningClock.now() - $0 })
         let reason = worker.failure.map { " (\($0.text))" } ?? ""
         hooks.log(
             .error, "the worker, pid \(worker.process.pid), ended by \(how)\(reason): another takes its place"
@@ -265,7 +277,7 @@ package final class Keeper {
         if verdict.pause == 0 {
             startWorker()
         } else {
-            restartAt = BootClock.now() + verdict.pause
+            restartAt = RunningClock.now() + verdict.pause
         }
     }
 
@@ -280,7 +292,7 @@ package final class Keeper {
             return exitCode = 0
         }
         restartAt = nil
-        stopDeadline = BootClock.now() + Self.stopping
+        stopDeadline = RunningClock.now() + Self.stopping
         worker.say(.stop)
     }
 }

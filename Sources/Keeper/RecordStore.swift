@@ -107,7 +107,7 @@ package struct RecordStore: ~Copyable, Sendable {
                 dispose(OwnedDescriptor(adopting: descriptor))
             }
             return nil
-        case .ready, .quiesced, .failed, .upgradeWanted, .stop, .quiesce, .act, .goOn:
+        case .ready, .quiesced, .failed, .upgradeWanted, .reloaded, .reload, .stop, .quiesce, .act, .goOn:
             return item
         }
     }

@@ -1,4 +1,4 @@
-package import CLinux
+import CLinux
 package import Descriptors
 
 /// A limit of `setrlimit(2)`.
@@ -36,7 +36,7 @@ package struct ResourceLimit: Sendable, Hashable {
     }
 
     /// Those of a process, as far as they are not ours. A child of ours inherits ours, so these make it equal.
-    package static func differing(of process: pid_t) throws(SystemError) -> [ResourceLimit] {
+    package static func differing(of process: Int32) throws(SystemError) -> [ResourceLimit] {
         var result: [ResourceLimit] = []
         for theirs in try all(of: process) where theirs != (try get(theirs.resource, of: 0)) {
             result.append(theirs)

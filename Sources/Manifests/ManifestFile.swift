@@ -62,12 +62,16 @@ package struct ManifestFile: Sendable {
         var status = stat()
         let rawValue = file.rawValue
         _ = try systemCall("fstat") { unsafe fstat(rawValue, &status) }
-        guard status.st_mode & S_IFMT == S_IFREG else { return "is no file" }
+        guard status.st_mode & S_IFMT == S_IFREG else { return "is not a file" }
         guard status.st_size <= sizeLimit else { return "is longer than \(sizeLimit) bytes" }
         return owner.flatMap { ManifestTrust.problem(status, owner: $0) }
     }
 
     package init(path: String, text: String, accounts: some Accounts) {
+        if let excess = YAMLBounds.excess(in: text) {
+            problems = [ManifestProblem(file: path, line: excess.line, key: "", problem: excess.problem)]
+            return
+        }
         let roots: [Node]
         do {
             roots = try Self.documents(of: text)

@@ -12,10 +12,10 @@ extension ManifestReader {
             account = accounts.user(name)
             if let account {
                 if accounts.reader != 0, account.identity.user != accounts.reader {
-                    complain(node, "user", "can be somebody else only where the supervisor is root's")
+                    complain(node, "user", "can be another user only where the supervisor runs as root")
                 }
             } else {
-                complain(node, "user", "'\(name)' is nobody on this machine")
+                complain(node, "user", "no such user: '\(name)'")
             }
         } else {
             account = accounts.user(String(accounts.reader))
@@ -34,7 +34,7 @@ extension ManifestReader {
             }
         }
         for key in ["group", "groups"] where accounts.reader != 0 {
-            if let node = values[key] { complain(node, key, "works only where the supervisor is root's") }
+            if let node = values[key] { complain(node, key, "works only where the supervisor runs as root") }
         }
         return account
     }
@@ -42,7 +42,7 @@ extension ManifestReader {
     private mutating func readGroup(_ node: Node, _ key: String) -> UInt32? {
         guard let name = text(node, key, "a group's name or gid") else { return nil }
         if let group = accounts.group(name) { return group }
-        complain(node, key, "'\(name)' is no group on this machine")
+        complain(node, key, "no such group: '\(name)'")
         return nil
     }
 
@@ -65,7 +65,7 @@ extension ManifestReader {
         for (key, value) in mapping {
             let name = key.scalar?.string ?? ""
             if name.isEmpty || name.utf8.contains(UInt8(ascii: "=")) || name.utf8.contains(0) {
-                complain(key, "environment", "'\(name)' is no name of a variable")
+                complain(key, "environment", "'\(name)' is not the name of a variable")
             } else if LaunchSpecification.isReserved(name) {
                 complain(key, "environment.\(name)", "is set by the supervisor")
             } else if let text = value.scalar?.string {
@@ -114,7 +114,9 @@ extension ManifestReader {
         for (key, value) in mapping {
             let name = key.scalar?.string ?? ""
             guard let limit = Self.limitKeys.first(where: { $0.name == name }) else {
-                complain(key, "limits.\(name)", "is not a limit; there are \(names)")
+                let similar = Spelling.nearest(to: name, among: Self.limitKeys.map(\.name))
+                let hint = similar.map { "did you mean \($0)?" } ?? "there are \(names)"
+                complain(key, "limits.\(name)", "is not a limit; \(hint)")
                 continue
             }
             guard let number = readNumber(value.scalar?.string ?? "", limit.unit) else {

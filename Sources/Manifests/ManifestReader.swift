@@ -77,13 +77,9 @@ struct ManifestReader {
     }
 
     private func unknown(_ name: String) -> String {
-        let lowered = name.lowercased().filter { $0 != "_" && $0 != "-" }
-        let similar = Manifest.keys.first { key in
-            let key = key.lowercased()
-            return !lowered.isEmpty && (key == lowered || key == lowered + "s" || key + "s" == lowered)
-        }
         let hint =
-            similar.map { "did you mean \($0)?" } ?? "there are \(Manifest.keys.joined(separator: ", "))"
+            Spelling.nearest(to: name, among: Manifest.keys).map { "did you mean \($0)?" }
+            ?? "there are \(Manifest.keys.joined(separator: ", "))"
         return name.isEmpty ? "a key is not a name" : "is not a key; \(hint)"
     }
 

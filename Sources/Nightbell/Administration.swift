@@ -111,6 +111,17 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.relieveMemory(WireRelieveMemory()), "RelieveMemory")
     }
 
+    /// Has the supervisor read its configuration and the manifests again, and do at once what it can.
+    ///
+    /// - Throws: ``NightbellError/Code/reloadFailed`` if the configuration cannot be used: everything goes on as it was;
+    ///   ``NightbellError/Code/permissionDenied`` for everybody but root and the supervisor's own user.
+    public mutating func reload() throws(NightbellError) -> ReloadReport {
+        guard case .reloaded(let report)? = try connection.ask(.reload(WireReload())) else {
+            throw .unexpectedAnswer(to: "Reload")
+        }
+        return ReloadReport(report)
+    }
+
     /// Replaces the supervisor's program by the one that is at its place on disk now. Clients notice nothing.
     ///
     /// - Returns: how the one does that serves from then on.

@@ -13,6 +13,7 @@ extension SupervisorStatus {
         clientsByState = wire.clientsByState.mapValues(Int.init(clamping:))
         sockets = Int(clamping: wire.sockets)
         connections = Int(clamping: wire.connections)
+        launchBudget = .milliseconds(Int64(clamping: wire.launchBudgetMs))
         counters = SupervisionCounters(wire.counters)
         offload = OffloadCounters(wire.offload)
         users = wire.users.map(User.init)
@@ -21,6 +22,13 @@ extension SupervisorStatus {
         nextDeadline = wire.noDeadline ? nil : .milliseconds(Int64(clamping: wire.nextDeadlineMs))
         isStopping = wire.stopping
         memoryBytes = wire.memoryBytes
+        warnings = wire.warnings
+    }
+}
+
+extension ReloadReport {
+    package init(_ wire: WireReloaded) {
+        self.init(changed: wire.changed, kept: wire.kept, problems: wire.problems)
     }
 }
 
@@ -124,6 +132,8 @@ extension ClientInfo.Socket {
         condition = wire.condition
         offload = wire.hasOffload ? ClientInfo.Offload(wire.offload) : nil
         survives = wire.survives
+        receiveBuffer = Int(wire.receiveBuffer)
+        dropped = Int(clamping: wire.dropped)
     }
 }
 

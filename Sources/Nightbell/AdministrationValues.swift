@@ -28,10 +28,15 @@ public struct SupervisorStatus: Sendable, Hashable {
     public var descriptorsLimit: Int
     /// Until the next timer; nil when none is set.
     public var nextDeadline: Duration?
+    /// How long a program that was started has to say Hello.
+    public var launchBudget: Duration
     /// Whether it is shutting down.
     public var isStopping: Bool
     /// Resident set, in bytes.
     public var memoryBytes: UInt64
+    /// What is wrong with it, for people; such as that it cannot keep to which user an identifier belongs. Told to root and
+    /// to its own user only.
+    public var warnings: [String]
 
     /// What one user has.
     public struct User: Sendable, Hashable {
@@ -40,6 +45,16 @@ public struct SupervisorStatus: Sendable, Hashable {
         public var sockets: Int
         public var wakes: Int
     }
+}
+
+/// What came of reading the configuration and the manifests again: a line of text for each.
+public struct ReloadReport: Sendable, Hashable {
+    /// Configuration keys with another value now, and clients that are declared now or in another way.
+    public var changed: [String]
+    /// What is written otherwise and counts from the supervisor's next start.
+    public var kept: [String]
+    /// Manifests that are not used and why, and other warnings.
+    public var problems: [String]
 }
 
 /// How often things happened: to one client, or to all of one supervisor since it started.
@@ -119,6 +134,10 @@ public struct ClientInfo: Sendable, Hashable {
         public var survives: Bool
         /// Nil for a socket without a profile.
         public var offload: Offload?
+        /// Its receive buffer while the client sleeps, in bytes, as that asked for it; 0: it did not.
+        public var receiveBuffer: Int
+        /// Datagrams that the kernel has dropped since the socket was made.
+        public var dropped: Int
     }
 
     /// How the keep-alives of a socket are dealt with.

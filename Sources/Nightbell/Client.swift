@@ -17,8 +17,9 @@ public final class Client: Sendable {
     ///
     /// With ``Configuration/Driver/ownThread`` handlers may run before this returns.
     ///
-    /// - Throws: ``NightbellError/Code/cannotConnect`` if no supervisor is there, or what it has against this
-    ///   client, such as ``NightbellError/Code/identifierInUse``.
+    /// - Throws: ``NightbellError/Code/cannotConnect`` if no supervisor is there and one is required
+    ///   (``Configuration/requiresSupervisor``), or what it has against this client, such as
+    ///   ``NightbellError/Code/identifierInUse``.
     public init(_ configuration: Configuration, handlers: Handlers = Handlers()) throws(NightbellError) {
         identifier = configuration.identifier
         driver = configuration.driver
@@ -85,10 +86,13 @@ public final class Client: Sendable {
         /// It stays parked when this process is gone, however that came about short of its user's wish, and what
         /// happens to it launches the client again.
         public var survives: Bool
+        /// The size in bytes that `SO_RCVBUF` has while the client sleeps; 0, or less than it has anyway: the option is
+        /// left alone. For UDP sockets only. The kernel grants no more than `net.core.rmem_max`.
+        public var receiveBuffer: Int
 
         public init(
             _ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false,
-            profile: Profile? = nil, isEncrypted: Bool = false
+            profile: Profile? = nil, isEncrypted: Bool = false, receiveBuffer: Int = 0
         ) {
             self.descriptor = descriptor
             self.tag = tag
@@ -96,6 +100,7 @@ public final class Client: Sendable {
             self.profile = profile
             self.isEncrypted = isEncrypted
             self.survives = survives
+            self.receiveBuffer = receiveBuffer
         }
     }
 
@@ -113,16 +118,18 @@ public final class Client: Sendable {
     ///     programs that the supervisor knows how to start: by `nightbell run`, or from a manifest.
     ///   - profile: how its keep-alives are dealt with while the client sleeps, or is gone and the socket survives.
     ///   - isEncrypted: its bytes are encrypted, see ``SocketToPark/isEncrypted``.
+    ///   - receiveBuffer: its receive buffer while the client sleeps, see ``SocketToPark/receiveBuffer``.
     /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
     ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected``,
     ///   ``NightbellError/Code/tooManySockets`` or ``NightbellError/Code/invalidProfile``;
     ///   ``NightbellError/Code/disconnected`` while no supervisor is there.
     public func handOver(
         _ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false,
-        profile: Profile? = nil, isEncrypted: Bool = false
+        profile: Profile? = nil, isEncrypted: Bool = false, receiveBuffer: Int = 0
     ) throws(NightbellError) -> ParkedSocket {
         let socket = SocketToPark(
-            descriptor, as: tag, name: name, survives: survives, profile: profile, isEncrypted: isEncrypted)
+            descriptor, as: tag, name: name, survives: survives, profile: profile, isEncrypted: isEncrypted,
+            receiveBuffer: receiveBuffer)
         guard let result = try handOver([socket]).first else {
             throw NightbellError(.malformedAnswer, "no adoption")
         }
@@ -193,13 +200,14 @@ public final class Client: Sendable {
     /// Has `handler` run at least this often while the client is in the background, suspended or not: a little
     /// early when it can share the moment with others, never late. Replaces an earlier one. Needs ``Mode/voip``.
     ///
-    /// While no supervisor is there, the library itself runs the handler in time. After a supervisor was
-    /// replaced, the pause between two runs can once be up to half as long again.
+    /// While no supervisor is there, the library itself runs the handler in time. A handler that is replaced in a wake
+    /// does not run in that wake any more, nor does the new one. After a supervisor was replaced, the pause between two runs can once be up to half as long again.
     ///
     /// - Parameters:
-    ///   - timeout: at least ``minimumKeepAliveTimeout``; counted in whole milliseconds.
+    ///   - timeout: at least ``minimumKeepAliveTimeout``, at most 30 days; counted in whole milliseconds.
     ///   - handler: run as all handlers are, after the wake handler. Its time is part of the wake's budget.
-    /// - Throws: ``NightbellError/Code/timeoutTooShort``, ``NightbellError/Code/modeRequired``.
+    /// - Throws: ``NightbellError/Code/timeoutTooShort``, ``NightbellError/Code/timeoutTooLong``,
+    ///   ``NightbellError/Code/modeRequired``.
     public func setKeepAliveTimeout(
         _ timeout: Duration, handler: @escaping @Sendable () -> Void
     ) throws(NightbellError) {
@@ -218,11 +226,18 @@ public final class Client: Sendable {
     /// Asks not to be suspended until ``end(_:)``. All tasks of a client together have the supervisor's budget
     /// (180 s by default): a client that has not ended them by then is terminated.
     ///
-    /// - Parameter name: for people to read; at most 64 bytes.
-    /// - Returns: a task with ``BackgroundTask/isValid`` false when the time is up already.
-    public func beginBackgroundTask(_ name: String = "") throws(NightbellError) -> BackgroundTask {
+    /// - Parameters:
+    ///   - name: for people to read; at most 64 bytes.
+    ///   - expired: run when the time is nearly up (about 5 s before) and this task has not ended: end it, or be
+    ///     terminated. It is told which task, and how much time is left: none if a supervisor that came back did not
+    ///     grant the task again. Runs after ``Handlers/backgroundTimeExpiring``, as handlers are run.
+    /// - Returns: a task with ``BackgroundTask/isValid`` false when the time is up already, or so nearly that `expired`
+    ///   could not be run in time.
+    public func beginBackgroundTask(
+        _ name: String = "", expired: (@Sendable (BackgroundTask, _ remaining: Duration) -> Void)? = nil
+    ) throws(NightbellError) -> BackgroundTask {
         try Self.check(name: name)
-        guard case .task(let task) = try session.request(.beginTask(name: name)) else {
+        guard case .task(let task) = try session.request(.beginTask(name: name, expired: expired)) else {
             throw NightbellError.wrongAnswer
         }
         return task
@@ -292,7 +307,8 @@ extension Client.SocketToPark {
         do {
             return NewSocket(
                 descriptor: descriptor, tag: tag, name: name, file: try FileIdentity(of: descriptor),
-                survives: survives, profile: profile, isEncrypted: isEncrypted)
+                survives: survives, profile: profile, isEncrypted: isEncrypted,
+                receiveBuffer: UInt32(clamping: receiveBuffer))
         } catch {
             throw NightbellError(.system, error)
         }

@@ -19,6 +19,10 @@ extension Client {
         /// being suspended.
         public var exitsOnSuspend: Bool = false
         public var driver: Driver = .ownThread
+        /// Whether a supervisor must be there. If not, the client runs without one, awake, from the start if need be:
+        /// what it hands over and sets is noted, its keep-alive handler is run by the library, background tasks are
+        /// granted, and all of it is told to a supervisor as soon as there is one (``Handlers/reconnected``).
+        public var requiresSupervisor: Bool = true
         /// Whether to connect again when the supervisor went away, until it is back.
         public var reconnects: Bool = true
         /// How long a request waits for its answer. Time in which the process was suspended does not count.
@@ -29,10 +33,15 @@ extension Client {
         ///     without either, ``Client/init(_:handlers:)`` throws ``NightbellError/Code/invalidIdentifier``.
         ///   - modes: what the client does.
         ///   - socketPath: where the supervisor listens; nil looks it up, see ``defaultSocketPath()``.
-        public init(identifier: String? = nil, modes: Set<Mode> = [.voip], socketPath: String? = nil) {
+        ///   - requiresSupervisor: false lets the client run, awake, without one: see ``requiresSupervisor``.
+        public init(
+            identifier: String? = nil, modes: Set<Mode> = [.voip], socketPath: String? = nil,
+            requiresSupervisor: Bool = true
+        ) {
             self.identifier = identifier ?? Environment.value("NIGHTBELL_IDENTIFIER") ?? ""
             self.modes = modes
             self.socketPath = socketPath
+            self.requiresSupervisor = requiresSupervisor
         }
 
         /// `NIGHTBELL_SOCKET` if set, else the user's own supervisor at
@@ -56,7 +65,8 @@ extension Client {
         public var suspendCancelled: @Sendable () -> Void = {}
         /// The client left the foreground. Save what must be saved within the supervisor's budget (5 s).
         public var didEnterBackground: @Sendable () -> Void = {}
-        /// Background tasks still run and their time is nearly up: end them, or be terminated.
+        /// Background tasks still run and their time is nearly up: end them, or be terminated. A task can have a handler of its
+        /// own, see ``Client/beginBackgroundTask(_:expired:)``.
         public var backgroundTimeExpiring: @Sendable (_ remaining: Duration) -> Void = { _ in }
         /// The process is about to be ended: exit within this time, or be killed.
         public var willTerminate: @Sendable (_ budget: Duration) -> Void = { _ in }

@@ -42,6 +42,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case modeRequired
         /// The keep-alive timeout is shorter than ``Client/minimumKeepAliveTimeout``.
         case timeoutTooShort
+        /// The keep-alive timeout is longer than 30 days.
+        case timeoutTooLong
         /// No parked socket of this client is meant by this handle, or no longer.
         case invalidToken
         /// No background task of this client is meant by this handle, or no longer.
@@ -78,6 +80,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case truncatedDescriptors
         /// The supervisor's program was not replaced: everything goes on as it was.
         case upgradeFailed
+        /// The configuration cannot be used, or there is none to read: everything goes on as it was.
+        case reloadFailed
         /// A profile with settings that make no sense; the message says which.
         case invalidProfile
         /// A profile that needs to see messages, for a connection that is encrypted.
@@ -164,6 +168,7 @@ extension NightbellError.Code {
         case .tooManyConnections: self = .tooManyConnections
         case .modeRequired: self = .modeRequired
         case .timeoutTooShort: self = .timeoutTooShort
+        case .timeoutTooLong: self = .timeoutTooLong
         case .invalidToken: self = .invalidToken
         case .invalidTask: self = .invalidTask
         case .illegalState: self = .illegalState
@@ -182,6 +187,7 @@ extension NightbellError.Code {
         case .invalidArgument: self = .invalidArgument
         case .truncatedDescriptors: self = .truncatedDescriptors
         case .upgradeFailed: self = .upgradeFailed
+        case .reloadFailed: self = .reloadFailed
         case .invalidProfile: self = .invalidProfile
         case .opaqueSocket: self = .opaqueSocket
         case .profileNotForThis: self = .profileNotForThis
@@ -207,6 +213,7 @@ extension NightbellError.Code {
         case .tooManyConnections: "The supervisor has too many connections"
         case .modeRequired: "The client did not declare the mode that this needs"
         case .timeoutTooShort: "The keep-alive timeout is too short"
+        case .timeoutTooLong: "The keep-alive timeout is too long"
         case .invalidToken: "No such parked socket"
         case .invalidTask: "No such background task"
         case .illegalState: "Not possible in this state"
@@ -225,6 +232,7 @@ extension NightbellError.Code {
         case .invalidArgument: "An argument is not valid"
         case .truncatedDescriptors: "The kernel dropped descriptors"
         case .upgradeFailed: "The supervisor was not upgraded"
+        case .reloadFailed: "Nothing was read again"
         case .invalidProfile: "The profile is not valid"
         case .opaqueSocket: "The connection is encrypted"
         case .profileNotForThis: "The profile is not for this descriptor"

@@ -34,7 +34,7 @@ public struct ParkedSocket: Sendable, Hashable {
     public let name: String
 }
 
-/// A reason not to be suspended, from ``Client/beginBackgroundTask(_:)`` to ``Client/end(_:)``.
+/// A reason not to be suspended, from ``Client/beginBackgroundTask(_:expired:)`` to ``Client/end(_:)``.
 public struct BackgroundTask: Sendable, Hashable {
     let id: UInt64
     /// For people to read; may be empty.
@@ -68,7 +68,7 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
     public static let supervisorStopping = WakeReasons(rawValue: 1 << 4)
     /// This process was launched together with the supervisor.
     public static let launched = WakeReasons(rawValue: 1 << 5)
-    /// This process was launched because the last one had ended badly.
+    /// This process was launched because the last one had ended badly, or was ended by the supervisor.
     public static let relaunched = WakeReasons(rawValue: 1 << 6)
     /// A peer has not answered a ping that was sent for the client: ``Wake/sockets`` says which.
     public static let unanswered = WakeReasons(rawValue: 1 << 7)
@@ -124,6 +124,9 @@ public struct Wake: Sendable, Hashable {
     public struct SocketEvent: Sendable, Hashable {
         public let socket: ParkedSocket
         public var conditions: SocketConditions
+        /// Datagrams that the kernel has dropped since the client fell asleep, most of them for want of room; told only of
+        /// a socket that was handed over with a ``Client/SocketToPark/receiveBuffer``.
+        public var dropped = 0
     }
 
     /// The supervisor's number of this wake. One that is noticed before the supervisor tells of it has the number

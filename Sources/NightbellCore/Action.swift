@@ -6,6 +6,7 @@ public enum Refusal: Sendable, Hashable {
     case shuttingDown
     case modeRequired(Modes)
     case timeoutTooShort(minimum: Duration)
+    case timeoutTooLong(maximum: Duration)
     case invalidToken
     case invalidTask
     case illegalState(ClientState)
@@ -24,6 +25,8 @@ public enum Refusal: Sendable, Hashable {
     case opaqueSocket
     /// A profile for streams on a datagram socket, or on what is no socket.
     case profileNotForThis
+    /// A receive buffer for the time asleep on what is no datagram socket.
+    case receiveBufferNotForThis
     /// Nobody knows how to start the program again.
     case cannotLaunch
     case stateTooLarge(limit: Int)
@@ -55,7 +58,7 @@ public struct WakeReasons: OptionSet, Sendable, Hashable {
     public static let supervisorStopping = WakeReasons(rawValue: 16)
     /// It was launched together with the supervisor.
     public static let launched = WakeReasons(rawValue: 32)
-    /// It was launched again because it had ended badly.
+    /// It was launched again because it had ended badly, or was ended by the supervisor.
     public static let relaunched = WakeReasons(rawValue: 64)
     /// A ping that was sent in the client's name was not answered in time.
     public static let unanswered = WakeReasons(rawValue: 128)
@@ -146,11 +149,15 @@ public enum Trace: Sendable, Equatable {
     case parked
     /// A process of its own is being started.
     case launching(WakeReasons)
+    /// Its program runs, and has not said Hello in time.
+    case doesNotSpeak
     case rejoined
     case crashed
     /// It has ended badly too often in a row.
     case gaveUp
     case stateDropped
+    /// It sleeps, and nothing but a request can wake it.
+    case outOfReach
 }
 
 /// What the edge is asked to do, in this order.
@@ -164,6 +171,9 @@ public enum Action: Sendable, Equatable {
     case commandAnswer(Refusal?, RequestKey)
     case notify(ClientID, Notice)
     case arm(SocketToken)
+    /// Watch a socket whose end its owner was told. Only unread bytes are to be reported, those that are there already
+    /// included; not the end, which goes on being true.
+    case armPastEnd(SocketToken)
     /// From now on deal with the pings of this socket, and tell its terms.
     case beginOffload(SocketToken)
     /// Its owner is about to run again.

@@ -14,7 +14,7 @@ public struct RequestKey: Sendable, Hashable {
 }
 
 /// What a process says of itself to become a client.
-public struct Registration: Sendable {
+public struct Registration: Sendable, Equatable {
     public var identifier: ClientIdentifier
     public var user: UserID
     public var modes: Modes
@@ -136,6 +136,8 @@ public enum Event: Sendable {
     case freezeFailed(ClientID, epoch: UInt64)
     /// A client that was believed to be suspended runs: somebody else has let it.
     case foundRunning(ClientID)
+    /// Its user has quit a client that the supervisor before has left running, and that has not come back yet.
+    case quitAbsent(ClientIdentifier, RequestKey)
     /// The client's connection ended, but not its process: it is a client no more.
     case gone(ClientID)
     /// The client's process has ended, or could not be started.
@@ -151,6 +153,9 @@ public enum Event: Sendable {
     case memoryPressure([ClientSize])
     /// The supervisor shuts down: everybody is thawed and told.
     case stop
+    /// The machine has slept for so long since it was started, up to now. It comes before everything else that happened
+    /// in a turn.
+    case machineSlept(total: Duration)
     /// `nextDeadline` has come.
     case timer
 }

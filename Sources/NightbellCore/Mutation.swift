@@ -29,6 +29,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case leaksOnExit
     /// A socket whose end was told is watched again, and fires for ever.
     case watchesAfterEnd
+    /// A socket whose end was told is not watched at all, though bytes are left unread before it.
+    case forgetsBytesPastEnd
     /// Who sleeps when the supervisor stops sleeps on.
     case leavesAsleepOnStop
     /// Clients are thawed in the order of a hash table.
@@ -37,8 +39,14 @@ package enum Mutation: String, Sendable, CaseIterable {
     case suspendsInSpiteOfTasks
     /// Each new background task brings the whole time anew.
     case restartsTaskClock
+    /// A program that does not say Hello in time is ended, also if it never has.
+    case endsSilentPrograms
     /// Nobody is ever woken too often.
     case permitsAnyWakes
+    /// Budgets are charged for the time that the machine sleeps …
+    case chargesSleep
+    /// … or keep-alive windows wait for it to wake.
+    case ignoresSleep
     /// The timer is set to budgets only while there are any.
     case forgetsKeepAliveTimer
     /// Who is inside its keep-alive window does not run along when others are woken.
@@ -99,6 +107,10 @@ package enum Mutation: String, Sendable, CaseIterable {
     case keepsBadState
     /// When memory is short, the smallest are ended first.
     case endsSmallest
+    /// A client that memory pressure has ended is not launched again.
+    case leavesRelieved
+    /// A launched client is suspended before anything could wake it.
+    case suspendsInSetUp
     /// Who asked to be ended instead of being suspended is suspended.
     case suspendsHibernators
     /// A request that is made again is carried out again.

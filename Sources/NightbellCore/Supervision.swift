@@ -5,7 +5,7 @@
 /// to the edge, which feeds what happened in one turn of its loop to `handle`, then calls `endTurn`, carries out
 /// the actions in order, and reports what came of them as further events.
 public struct Supervision: Sendable, Equatable {
-    public let settings: Settings
+    public internal(set) var settings: Settings
     public internal(set) var counters = Counters()
     public internal(set) var isStopping = false
 
@@ -31,6 +31,8 @@ public struct Supervision: Sendable, Equatable {
     var toldInTurn: Set<ClientID> = []
     var hasThawedInTurn = false
     var launchQueue = LaunchQueue()
+    /// How long the machine has slept since it was started: elapsed time is ahead of running time by this.
+    public internal(set) var machineSlept = Duration.zero
     /// Memory is short until then.
     var pressedUntil = Supervision.unpressed
     var lastOwnership: UInt64 = 0
@@ -66,12 +68,25 @@ public struct Supervision: Sendable, Equatable {
         pings = PingBook(settings)
     }
 
+    /// From now on these numbers count. What was decided by the others stays: a budget that runs, a timeout that is set.
+    public mutating func change(_ settings: Settings) {
+        self.settings = settings
+        schedule.lead = settings.keepAlive.lead
+        pings.change(settings)
+    }
+
     /// When `Event.timer` must be fed at the latest; the loop's only timer is set to it.
     public var nextDeadline: Instant? {
         guard !isStopping else { return nil }
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
-        return earlier(earlier(own, schedule.nextDeadline), earlier(pings.nextDeadline, launchDeadline))
+        let elapsing = earlier(schedule.nextDeadline, pings.nextDeadline).map { $0 - machineSlept }
+        return earlier(earlier(own, launchDeadline), elapsing)
+    }
+
+    /// The same moment on the clock that goes on while the machine sleeps.
+    public func elapsed(at now: Instant) -> Instant {
+        mutated(.chargesSleep) || mutated(.ignoresSleep) ? now : now + machineSlept
     }
 
     /// Gives up memory that many clients and sockets needed which are gone. It takes time in proportion to those that are
@@ -83,6 +98,7 @@ public struct Supervision: Sendable, Equatable {
 
     /// Takes in one event. Wakes are gathered until `endTurn`.
     public mutating func handle(_ event: Event, at now: Instant, into actions: inout ActionBuffer) {
+        let now = mutated(.chargesSleep) ? now + machineSlept : now
         switch event {
         case .registration(let registration, let key):
             register(registration, key, at: now, into: &actions)
@@ -94,7 +110,9 @@ public struct Supervision: Sendable, Equatable {
                 actions.append(.answer(.refused(.illegalState(state)), client, key))
                 return settle(client, at: now, into: &actions)
             }
+            let wasSettingUp = endOfSetUp(client, at: now) != nil
             receive(message, from: client, key, at: now, into: &actions)
+            if wasSettingUp { lingerAfterSetUp(client, at: now) }
             settle(client, at: now, into: &actions)
         case .command(let command, let client, let key):
             guard clients.contains(client.id) else {
@@ -160,10 +178,14 @@ public struct Supervision: Sendable, Equatable {
             settle(client, at: now, into: &actions)
         case .launch(let registration, let key):
             launch(registration, key, at: now, into: &actions)
+        case .quitAbsent(let identifier, let key):
+            quitAbsent(identifier, key, into: &actions)
         case .disown(let identifier, let key):
             disown(identifier, key, at: now, into: &actions)
         case .memoryPressure(let sizes):
             relieve(sizes, at: now, into: &actions)
+        case .machineSlept(let total):
+            machineSlept = total
         case .timer:
             reachDeadlines(at: now, into: &actions)
         case .stop:
@@ -174,8 +196,9 @@ public struct Supervision: Sendable, Equatable {
     /// Ends a turn: whoever is inside its keep-alive window runs along with what is awake now, and every client
     /// that was woken in this turn is told of everything at once.
     public mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
+        let now = mutated(.chargesSleep) ? now + machineSlept : now
         let runsAlong = hasThawedInTurn && !mutated(.sleepsThroughWindow)
-        let isDue = runsAlong || schedule.isDue(at: now) || pings.isDue(at: now)
+        let isDue = runsAlong || schedule.isDue(at: elapsed(at: now)) || pings.isDue(at: elapsed(at: now))
         if !isStopping, isDue { runKeepAlives(at: now, into: &actions) }
         hasThawedInTurn = false
         if !isStopping { startLaunches(at: now, into: &actions) }
@@ -203,7 +226,7 @@ public struct Supervision: Sendable, Equatable {
     /// From the end of this turn on nobody may serve for a while. If somebody's keep-alive handler were late by then,
     /// whoever is inside its window runs now.
     public mutating func prepareForSilence(of duration: Duration, at now: Instant) {
-        if schedule.isDue(at: now + duration) { hasThawedInTurn = true }
+        if schedule.isDue(at: elapsed(at: now) + duration) { hasThawedInTurn = true }
     }
 
     /// Puts a client into another state.
@@ -211,12 +234,14 @@ public struct Supervision: Sendable, Equatable {
         _ lifecycle: Lifecycle, _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
         let previous = clients[client.id].lifecycle.state
-        if previous == .launching, !mutated(.keepsLaunchSlots), !mutated(.launchesAll) {
+        if case .launching(until: .some) = clients[client.id].lifecycle, !mutated(.keepsLaunchSlots),
+            !mutated(.launchesAll)
+        {
             launchQueue.end(clients[client.id].user, clients[client.id].launches.kind)
         }
         clients[client.id].lifecycle = lifecycle
         guard previous != lifecycle.state else { return }
-        clients[client.id].enteredStateAt = now
+        clients[client.id].enteredStateAt = elapsed(at: now)
         actions.append(.trace(client, .state(from: previous, to: lifecycle.state)))
     }
 
@@ -233,11 +258,12 @@ public struct Supervision: Sendable, Equatable {
         if case .background(let background) = clients[client.id].lifecycle {
             clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
             let holds = clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
-            if background.isIdle(at: now), !holds, !isStopping {
+            if background.isIdle(at: now), !holds, !isStopping, endOfSetUp(client, at: now) == nil {
                 prepareToSuspend(client, at: now, into: &actions)
             }
         }
-        deadlines.set(client.slot, to: clients[client.id].nextDeadline(settings.budgets))
+        let own = clients[client.id].nextDeadline(settings.budgets)
+        deadlines.set(client.slot, to: earlier(own, endOfSetUp(client, at: now)))
         touch(client)
     }
 

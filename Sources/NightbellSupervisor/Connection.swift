@@ -1,5 +1,6 @@
 import Descriptors
 import EventLoop
+import Glibc
 import NightbellCore
 import NightbellWire
 
@@ -10,7 +11,7 @@ final class Connection {
     let socket: SeqPacketSocket
     let credentials: PeerCredentials
     /// Armed for as long as the connection lives.
-    var readable: SetWatch
+    let readable: Watch
     /// Armed while messages wait; made when the first has to, which is seldom.
     private var writable: Watch?
     private let loop: LoopExecutor
@@ -18,6 +19,12 @@ final class Connection {
     var role = Role.stranger
     /// Whether a message of it has arrived.
     var hasSpoken = false
+    /// It is in the backlog.
+    var isWaiting = false
+    /// The client's process has ended, which has not been dealt with yet.
+    var hasProcessEnded = false
+    /// It waits for the answer to a request that takes several turns, and nothing of it is read meanwhile.
+    var isPaused = false
     /// It has not been told yet that another worker has taken over.
     var owesRestart = false
     /// The other end has closed it, and everything that it had sent is read.
@@ -56,9 +63,8 @@ final class Connection {
     ) throws(LoopError) {
         self.key = key
         self.credentials = credentials
-        readable = SetWatch(
-            socket.rawValue, .persistent, token: WatchToken(.connectionReadable, id: key).rawValue, loop: loop
-        )
+        readable = try loop.watch(
+            socket.rawValue, .read, .persistent, token: WatchToken(.connectionReadable, id: key).rawValue)
         self.loop = loop
         self.socket = socket
         try readable.arm()
@@ -146,10 +152,14 @@ final class ClientRecord {
     let id: ClientID
     let identifier: String
     let process: ProcessHandle
-    var exit: SetWatch
+    let exit: Watch
     /// What it said of how it was started, if that is not how it would be launched.
     let launch: WireLaunchSpecification?
     let wantsWakeWord: Bool
+    /// What it said in Hello, if it goes by another identifier.
+    var saidIdentifier: String?
+    /// The process that was launched and has started this one, in its stead.
+    var wrapper: pid_t?
     /// Where its wake word is, if it has one: the page's descriptor, and the word in it.
     var wakeWord: (descriptor: CInt, index: UInt16)?
     /// Why this client cannot be suspended, if it cannot. Said once, shown as long as it is there.
@@ -158,6 +168,11 @@ final class ClientRecord {
     var bequest: Bequest?
     /// Whether it was warned about already that this client sleeps with file locks held.
     var hasWarnedOfLocks = false
+    /// Whether it is to be looked at for locks, and when it was the last time.
+    var awaitsLookAtLocks = false
+    var lookedAtLocks: Instant?
+    /// When its last sleep ended, for watchers; nil while it sleeps, and before.
+    var awakeSince: Instant?
 
     init(
         id: ClientID, identifier: String, process: consuming ProcessHandle, launch: WireLaunchSpecification?,
@@ -167,8 +182,8 @@ final class ClientRecord {
         self.identifier = identifier
         self.launch = launch
         self.wantsWakeWord = wantsWakeWord
-        exit = SetWatch(
-            process.rawValue, .oneShot, token: WatchToken(.processExit, id: key).rawValue, loop: loop)
+        exit = try loop.watch(
+            process.rawValue, .read, .oneShot, token: WatchToken(.processExit, id: key).rawValue)
         self.process = process
         try exit.arm()
     }

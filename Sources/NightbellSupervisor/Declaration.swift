@@ -2,7 +2,7 @@ package import Launching
 package import NightbellCore
 
 /// A client that is known before it says so itself: from a manifest, or whatever else people declare clients with.
-package struct Declaration: Sendable {
+package struct Declaration: Sendable, Equatable {
     package var registration: Registration
     package var launch: LaunchSpecification
     /// Nil: whoever the supervisor runs as.

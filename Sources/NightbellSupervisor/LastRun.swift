@@ -24,6 +24,18 @@ struct LastRun {
             }
             return statistics.state != "Z" && statistics.state != "X"
         }
+
+        /// Its user has quit it, and it has not come back to hear of that.
+        func ask(toEnd logger: Logger, _ identifier: ClientIdentifier) {
+            do throws(SystemError) {
+                let process = try ProcessHandle(opening: pid)
+                guard isThere else { return }
+                logger.notice("\(identifier), pid \(pid), was quit and has not come back: it is asked to end")
+                try process.signal(SIGTERM)
+            } catch {
+                logger.debug("\(identifier), pid \(pid), has ended: \(error)")
+            }
+        }
     }
 
     private(set) var running: [(identifier: ClientIdentifier, process: Process)] = []
@@ -91,7 +103,7 @@ struct LastRun {
     }
 
     /// Names the time from one start of the machine to the next.
-    private static func boot() throws(SystemError) -> String {
+    static func boot() throws(SystemError) -> String {
         String(try SmallFile.readText("/proc/sys/kernel/random/boot_id").prefix { $0 != "\n" })
     }
 }
@@ -122,6 +134,10 @@ extension Supervisor {
         for declaration in startingWithSupervisor {
             let identifier = declaration.registration.identifier
             guard returning.processes[identifier] == nil else { continue }
+            guard !wasQuit(identifier) else {
+                logger.notice("\(identifier) was quit since the machine was started, and is not launched")
+                continue
+            }
             declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
         }
     }
@@ -153,12 +169,38 @@ extension Supervisor {
         guard let until = returning.until, now >= until else { return }
         for declaration in startingWithSupervisor {
             let identifier = declaration.registration.identifier
-            guard returning.processes[identifier] != nil else { continue }
+            guard let process = returning.processes[identifier] else { continue }
+            guard !wasQuit(identifier) else {
+                process.ask(toEnd: logger, identifier)
+                continue
+            }
             logger.notice("\(identifier) has not come back: it is launched")
             declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
         }
         returning = Returning()
         note(LastRun())
+    }
+
+    private func wasQuit(_ identifier: ClientIdentifier) -> Bool {
+        supervision.ownership(of: identifier)?.isQuit ?? false
+    }
+
+    /// A client that is about to come back is quit: it is told so when it does, and is not launched again.
+    ///
+    /// - Returns: false if no such client is about to come back.
+    func quitReturning(_ name: String, _ connection: Connection, _ request: UInt64) -> Bool {
+        guard let identifier = ClientIdentifier(name), supervision.client(named: identifier) == nil,
+            returning.processes[identifier] != nil,
+            isAdministrator(connection)
+                || launches.declarations[identifier]?.registration.user == connection.credentials.uid
+        else { return false }
+        feed(.quitAbsent(identifier, RequestKey(connection: connection.key, request: request)))
+        return true
+    }
+
+    /// Whether the process of this connection was quit before it came back.
+    func wasQuitBeforeReturn(_ identifier: ClientIdentifier, _ connection: Connection) -> Bool {
+        returning.processes[identifier]?.pid == connection.credentials.pid && wasQuit(identifier)
     }
 
     /// At the end: who goes on running, and is to come back to the next supervisor.
@@ -178,8 +220,9 @@ extension Supervisor {
     }
 
     private func process(of identifier: ClientIdentifier) -> LastRun.Process? {
+        // One that was quit, and has been told so, is to end, also if it comes back before it has.
         guard let client = supervision.client(named: identifier),
-            supervision.state(of: client) != .terminating,
+            supervision.state(of: client) != .terminating || wasQuit(identifier),
             let pid = connection(of: client)?.client?.process.pid, let startTime = ProcFS.startTime(pid)
         else { return nil }
         return LastRun.Process(pid: pid, startTime: startTime)

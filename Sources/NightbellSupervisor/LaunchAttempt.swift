@@ -11,7 +11,7 @@ final class LaunchAttempt {
     private var isReported = false
     let process: ProcessHandle
     private let report: Watch?
-    private var exit: SetWatch
+    private let exit: Watch
     /// The connection that was made for it.
     let connection: UInt64
     /// The sockets that it takes over, in the order of their descriptors.
@@ -59,10 +59,9 @@ final class LaunchAttempt {
 
     private static func watchExit(
         _ process: borrowing ProcessHandle, _ client: ClientID, _ loop: LoopExecutor
-    ) throws(LoopError) -> SetWatch {
-        var exit = SetWatch(
-            process.rawValue, .oneShot, token: WatchToken(.launchExit, id: client.rawValue).rawValue,
-            loop: loop)
+    ) throws(LoopError) -> Watch {
+        let exit = try loop.watch(
+            process.rawValue, .read, .oneShot, token: WatchToken(.launchExit, id: client.rawValue).rawValue)
         try exit.arm()
         return exit
     }

@@ -1,3 +1,4 @@
+import Glibc
 import Launching
 import NightbellCore
 
@@ -15,13 +16,18 @@ struct LaunchTable: ~Copyable {
     private var own = SlotTexts()
     private var states = SlotTexts()
     private var attempts: [UInt32: LaunchAttempt] = [:]
+    /// The clients that these processes were launched as.
+    private var clients: [pid_t: ClientID] = [:]
     /// Why launches went wrong, for people to read.
     private var problems: [UInt32: String] = [:]
     var settings = LaunchSettings()
     /// Those that something can be started by.
-    let declarations: [ClientIdentifier: Declaration]
+    private(set) var declarations: [ClientIdentifier: Declaration] = [:]
 
-    init(_ declarations: [Declaration]) {
+    init(_ declarations: [Declaration]) { declare(declarations) }
+
+    /// In place of what was declared before.
+    mutating func declare(_ declarations: [Declaration]) {
         let possible = declarations.filter { $0.launch.problem == nil }
         self.declarations = Dictionary(
             possible.map { ($0.registration.identifier, $0) }, uniquingKeysWith: { first, _ in first })
@@ -56,8 +62,20 @@ struct LaunchTable: ~Copyable {
     func attempt(of client: ClientID) -> LaunchAttempt? { contains(client) ? attempts[client.slot] : nil }
 
     mutating func note(_ attempt: LaunchAttempt?, of client: ClientID) {
-        if contains(client) { attempts[client.slot] = attempt }
+        guard contains(client) else { return }
+        endAttempt(client.slot)
+        attempts[client.slot] = attempt
+        if let attempt { clients[attempt.pid] = client }
     }
+
+    private mutating func endAttempt(_ slot: UInt32) {
+        if let attempt = attempts.removeValue(forKey: slot) { clients[attempt.pid] = nil }
+    }
+
+    var hasAttempts: Bool { !attempts.isEmpty }
+
+    /// The client whose launch, which is under way, this process is.
+    func client(launchedAs pid: pid_t) -> ClientID? { clients[pid] }
 
     /// Launches whose process has not said who it is.
     var silentAttempts: [LaunchAttempt] { attempts.values.filter { $0.introduction == nil } }
@@ -96,7 +114,7 @@ struct LaunchTable: ~Copyable {
         entries[Int(slot)] = nil
         own.remove(slot)
         states.remove(slot)
-        attempts[slot] = nil
+        endAttempt(slot)
         problems[slot] = nil
     }
 }

@@ -1,9 +1,10 @@
-import Logging
+import Descriptors
+package import Logging
 package import NightbellCore
 
 /// Keeps those who can make the supervisor say something as often as they like from filling its log: so many messages
-/// of a kind in a minute. The others are counted; the number is told with the next message of that kind, or at the
-/// supervisor's end.
+/// of a kind in a minute about each user, and so many about all together. The others are counted; the number is told with
+/// the next message of that kind about that user, or at the supervisor's end.
 package struct LogLimiter {
     /// What all those messages are about.
     package enum Kind: String, CaseIterable, Sendable {
@@ -14,52 +15,99 @@ package struct LogLimiter {
         case suspension = "clients that cannot be suspended"
         case sockets = "sockets that cannot be watched"
         case launches = "clients that cannot be launched"
+        case ends = "clients that are ended"
+        case overruns = "clients that take too long"
+        case crashes = "clients that ended badly"
+        case reach = "clients that nothing can wake"
+        case keepAlives = "keep-alives that are late"
+        case locks = "clients that sleep with file locks held"
         case state = "what cannot be written down"
     }
 
+    /// For one user, or what is no user's.
     package static let perMinute = 10
+    /// For all users.
+    package static let perMinuteOfAll = 100
+    /// Kinds of messages, each about one user, that are told apart at the most.
+    private static let mostWindows = 8_192
+
+    private struct Key: Hashable {
+        let kind: Kind
+        let user: UInt32?
+    }
 
     private struct Window {
         var end = Instant(nanoseconds: .min)
         var said = 0
         var heldBack = 0
+
+        mutating func begin(at now: Instant) {
+            guard now >= end else { return }
+            end = now + .seconds(60)
+            said = 0
+        }
     }
 
-    private var windows: [Kind: Window] = [:]
+    private var windows: [Key: Window] = [:]
+    private var windowsOfAll: [Kind: Window] = [:]
+    private var forgetsAgainAt = Instant(nanoseconds: .min)
 
     package init() {}
 
     /// Whether a message may be said now: nil, it is held back; else how many were held back before it.
-    package mutating func admit(_ kind: Kind, at now: Instant) -> Int? {
-        var window = windows[kind] ?? Window()
-        defer { windows[kind] = window }
-        if now >= window.end {
-            window.end = now + .seconds(60)
-            window.said = 0
+    package mutating func admit(_ kind: Kind, of user: UInt32? = nil, at now: Instant) -> Int? {
+        var key = Key(kind: kind, user: user)
+        if windows[key] == nil, windows.count >= Self.mostWindows {
+            forgetWindows(at: now)
+            // With so many users at a time, the others are one.
+            if windows.count >= Self.mostWindows { key = Key(kind: kind, user: nil) }
         }
-        guard window.said < Self.perMinute else {
+        var window = windows[key] ?? Window()
+        var ofAll = windowsOfAll[kind] ?? Window()
+        defer {
+            windows[key] = window
+            windowsOfAll[kind] = ofAll
+        }
+        window.begin(at: now)
+        ofAll.begin(at: now)
+        guard window.said < Self.perMinute, ofAll.said < Self.perMinuteOfAll else {
             window.heldBack += 1
             return nil
         }
         window.said += 1
-        defer { window.heldBack = 0 }
-        return window.heldBack
+        ofAll.said += 1
+        // With what was held back about users that are not known any more.
+        defer { (window.heldBack, ofAll.heldBack) = (0, 0) }
+        return window.heldBack + ofAll.heldBack
+    }
+
+    /// Users that nothing was said about for a minute make room; what was held back is still told of.
+    private mutating func forgetWindows(at now: Instant) {
+        // There may be nothing to forget, and the next message would look again.
+        guard now >= forgetsAgainAt else { return }
+        forgetsAgainAt = now + .seconds(60)
+        for (key, window) in windows where window.end <= now {
+            windowsOfAll[key.kind, default: Window()].heldBack += window.heldBack
+            windows[key] = nil
+        }
     }
 
     /// What was held back and has not been told of.
     package var heldBack: [(kind: Kind, count: Int)] {
-        Kind.allCases.compactMap { kind in
-            windows[kind].flatMap { $0.heldBack > 0 ? (kind, $0.heldBack) : nil }
+        var counts = windowsOfAll.mapValues(\.heldBack)
+        for (key, window) in windows { counts[key.kind, default: 0] += window.heldBack }
+        return Kind.allCases.compactMap { kind in
+            counts[kind].flatMap { $0 > 0 ? (kind, $0) : nil }
         }
     }
 
-    mutating func log(
-        _ kind: Kind, _ message: @autoclosure () -> String, _ level: Logger.Level, _ logger: Logger,
-        at now: Instant
+    package mutating func log(
+        _ kind: Kind, of user: UInt32? = nil, _ message: @autoclosure () -> String, _ level: Logger.Level,
+        _ logger: Logger, at now: Instant
     ) {
-        guard level >= logger.logLevel, let heldBack = admit(kind, at: now) else { return }
+        guard level >= logger.logLevel, let heldBack = admit(kind, of: user, at: now) else { return }
         let more = heldBack == 0 ? "" : " (\(heldBack) messages about \(kind.rawValue) were held back)"
-        logger.log(level: level, "\(message())\(more)")
+        logger.log(level: level, "\(Escaping.escaped(message()))\(more)")
     }
 
     func logHeldBack(_ logger: Logger) {
@@ -71,8 +119,13 @@ package struct LogLimiter {
 
 extension Supervisor {
     /// Logs what others can make happen as often as they like.
-    func log(_ kind: LogLimiter.Kind, _ level: Logger.Level, _ message: @autoclosure () -> String) {
-        logLimiter.log(kind, message(), level, logger, at: now)
+    ///
+    /// - Parameter user: the user that caused it, if one did.
+    func log(
+        _ kind: LogLimiter.Kind, _ level: Logger.Level, of user: UInt32? = nil,
+        _ message: @autoclosure () -> String
+    ) {
+        logLimiter.log(kind, of: user, message(), level, logger, at: now)
     }
 
     func logWhatWasHeldBack() {

@@ -39,39 +39,6 @@ struct MemoryWatcher: ~Copyable {
 }
 
 extension Supervisor {
-    /// Memory is short: tells the core how large those are that sleep.
-    func relieveMemory() {
-        switch memoryWatcher {
-        case .some(let watcher): watcher.clear()
-        case .none: break
-        }
-        do throws(SystemError) {
-            try memoryRequest.clear()
-        } catch {
-            preconditionFailure("an eventfd of our own can be read: \(error)")
-        }
-        feed(.memoryPressure(sleeperSizes()))
-    }
-
-    /// Somebody says that memory is short.
-    func relieveMemory(_ connection: Connection, _ request: UInt64) {
-        guard isAdministrator(connection) else {
-            let error = WireError(.permissionDenied, "this is for the supervisor's own user, and for root")
-            return answer(connection, request, .error(error))
-        }
-        feed(.memoryPressure(sleeperSizes()))
-        answer(connection, request, .done(WireDone()))
-    }
-
-    private func sleeperSizes() -> [ClientSize] {
-        supervision.clientIDs.compactMap { client in
-            guard supervision.state(of: client) == .suspended, let record = connection(of: client)?.client,
-                let bytes = ProcFS.residentBytes(record.process.pid)
-            else { return nil }
-            return ClientSize(client, bytes: bytes)
-        }
-    }
-
     /// Who falls asleep is written to swap; who wakes is left alone.
     func pageOut(_ client: ClientID, _ before: ClientState, _ after: ClientState) {
         if before == .suspended { pageOut?.cancel(client.rawValue) }
@@ -79,7 +46,9 @@ extension Supervisor {
         do throws(SystemError) {
             try pageOut?.begin(client.rawValue, record.process)
         } catch {
-            log(.suspension, .notice, "\(record.identifier) is not written to swap: \(error)")
+            log(
+                .suspension, .notice, of: supervision.user(of: client),
+                "\(record.identifier) is not written to swap: \(error)")
         }
     }
 }

@@ -6,6 +6,8 @@ struct Offered {
     var names: [String] = []
     /// By their places; few sockets have one.
     private(set) var profiles: [Int: OfferedProfile] = [:]
+    /// By their places, too.
+    private(set) var receiveBuffers: [Int: Int32] = [:]
     /// What is wrong with the profiles that are not right.
     private(set) var problems: [Int: String] = [:]
 
@@ -13,9 +15,12 @@ struct Offered {
 
     mutating func note(problem: String, at index: Int) { problems[index] = problem }
 
+    mutating func note(receiveBuffer: Int32, at index: Int) { receiveBuffers[index] = receiveBuffer }
+
     mutating func removeAll() {
         names.removeAll(keepingCapacity: true)
         profiles = [:]
+        receiveBuffers = [:]
         problems = [:]
     }
 }

@@ -30,12 +30,14 @@ struct ParkedTable: ~Copyable {
         /// It is not in the loop's set for what is urgent.
         case not
         case armed
+        /// It is watched for bytes only: its end is known.
+        case armedPastEnd
         /// It was reported, and is not to be again before it is armed.
         case fired
     }
 
     private var slots = UniqueSlots<Held>()
-    /// Those with a profile that `noteFired` was told of in this turn.
+    /// Those that `noteFired` was told of in this turn and the kernel goes on watching.
     private var fired: [SocketToken] = []
     private var names = SocketNames()
     private let loop: LoopExecutor
@@ -82,13 +84,27 @@ struct ParkedTable: ~Copyable {
         slots[Int(token.slot)]?.watching = .armed
     }
 
+    /// Watches a socket that `contains` knows for bytes past an end that is still reported, once: its events thaw
+    /// nobody before `SocketTraffic.hasUnread` was asked.
+    mutating func armPastEnd(_ token: SocketToken) throws(LoopError) {
+        switch slots[Int(token.slot)] {
+        case .some(let held):
+            try loop.urgent.arm(
+                held.descriptor.rawValue, .edge, isMember: held.watching != .not,
+                token: WatchToken(.socket, id: token.rawValue).rawValue)
+        case .none:
+            return
+        }
+        slots[Int(token.slot)]?.watching = .armedPastEnd
+    }
+
     /// Has a socket that was reported watched no longer, once `endTurn` is called.
     mutating func noteFired(_ token: SocketToken) {
         // What comes again and again may have been reported before it was left alone.
         guard contains(token), isWatched(token) else { return }
-        slots[Int(token.slot)]?.watching = .fired
         // The kernel has ceased to watch the others by itself.
-        if isOffloaded(token) { fired.append(token) }
+        if isOffloaded(token) || isArmedPastEnd(token) { fired.append(token) }
+        slots[Int(token.slot)]?.watching = .fired
     }
 
     mutating func endTurn() {
@@ -115,6 +131,13 @@ struct ParkedTable: ~Copyable {
     private func isWatched(_ token: SocketToken) -> Bool {
         switch slots[Int(token.slot)] {
         case .some(let held): held.watching != .not
+        case .none: false
+        }
+    }
+
+    func isArmedPastEnd(_ token: SocketToken) -> Bool {
+        switch slots[Int(token.slot)] {
+        case .some(let held): held.watching == .armedPastEnd
         case .none: false
         }
     }

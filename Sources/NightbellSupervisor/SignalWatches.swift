@@ -2,18 +2,18 @@ import Descriptors
 import EventLoop
 import Glibc
 
-/// The watches for signals that stop the supervisor; they only have to exist.
+/// The watches for signals that mean something to the supervisor; they only have to exist.
 struct SignalWatches: ~Copyable {
     private var watches = UniqueSlots<Watch>()
 
-    init(_ signals: [Int32], _ loop: LoopExecutor) throws(LoopError) {
+    init(_ signals: [Int32], _ kind: WatchToken.Kind, _ loop: LoopExecutor) throws(LoopError) {
         for signal in signals {
             // Whoever started this process may have blocked it, and a mask is inherited.
             var set = sigset_t()
             unsafe sigemptyset(&set)
             unsafe sigaddset(&set, signal)
             unsafe pthread_sigmask(SIG_UNBLOCK, &set, nil)
-            let watch = try loop.watchSignal(signal, token: WatchToken(.signal).rawValue)
+            let watch = try loop.watchSignal(signal, token: WatchToken(kind).rawValue)
             try watch.arm()
             watches.append(watch)
         }

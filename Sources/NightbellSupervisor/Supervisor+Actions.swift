@@ -39,6 +39,8 @@ extension Supervisor {
             tell(connection, client, notice, work)
         case .arm(let token):
             arm(token)
+        case .armPastEnd(let token):
+            arm(token, pastEnd: true)
         case .beginOffload(let token):
             beginOffload(token)
         case .endOffload(let token):
@@ -52,6 +54,7 @@ extension Supervisor {
             departures += 1
             journal?.forget(token)
             if offload.contains(token) { forgetOffload(token) }
+            if receiveBuffers.contains(token) { forgetReceiveBuffer(token) }
         case .freeze(let client, let epoch):
             freeze(client, epoch: epoch)
         case .checkFreeze(let client, let epoch):
@@ -99,10 +102,11 @@ extension Supervisor {
     ) {
         if case .wake(let wake) = notice {
             let returned = takeReturned(client)
+            let isUsual = returned.isEmpty && receiveBuffers.tokens(of: client).isEmpty
             let isSent =
-                returned.isEmpty
+                isUsual
                 ? send(WakePacket.bytes(of: wake, work.firedSockets[wake.sockets]), to: connection)
-                : send(WireSupervisorMessage(wake, work, returned), to: connection)
+                : send(withDrops(WireSupervisorMessage(wake, work, returned)), to: connection)
             if isSent { journal?.noteTold(client, wakeID: wake.wakeID) }
         } else {
             send(WireSupervisorMessage(notice, work, takeReturned(client)), to: connection)
@@ -133,6 +137,7 @@ extension Supervisor {
                 let (name, profile) = (offered.names[index], offered.profiles[index])
                 keep(token, key.request, UInt16(index), name, descriptor.rawValue)
                 if let profile { keepOffload(token, profile) }
+                if let wanted = offered.receiveBuffers[index] { keepReceiveBuffer(token, wanted, of: client) }
                 parked.insert(descriptor, as: token, of: client, name: name, isOffloaded: profile != nil)
             case .failure:
                 ForeignDescriptor.close(descriptor)
@@ -179,10 +184,10 @@ extension Supervisor {
     // MARK: Sockets
 
     /// A socket that cannot be watched would never wake its owner: the owner is told at once instead.
-    private func arm(_ token: SocketToken) {
+    private func arm(_ token: SocketToken, pastEnd: Bool = false) {
         do {
             guard parked.contains(token) else { return followUps.append(.fired(token, .error)) }
-            try parked.arm(token)
+            if pastEnd { try parked.armPastEnd(token) } else { try parked.arm(token) }
         } catch {
             log(.sockets, .error, "cannot watch a socket: \(error)")
             followUps.append(.fired(token, .error))
@@ -226,13 +231,17 @@ extension Supervisor {
             case .processMoved:
                 // Detached, it is put into a cgroup of ours again at the next attempt.
                 detach(client)
-                log(.suspension, .notice, "\(identifier(of: client)) was moved to another cgroup")
+                log(
+                    .suspension, .notice, of: supervision.user(of: client),
+                    "\(identifier(of: client)) was moved to another cgroup")
             case .notPermitted:
                 guard let record = connection(of: client)?.client else { break }
                 notePermissionDenied(client, record, error)
                 return followUps.append(.frozen(client, epoch: epoch))
             case .freezerMissing, .notAttached, .outOfDescriptors, .systemError:
-                log(.suspension, .warning, "cannot suspend \(identifier(of: client)): \(error)")
+                log(
+                    .suspension, .warning, of: supervision.user(of: client),
+                    "cannot suspend \(identifier(of: client)): \(error)")
             }
             followUps.append(.freezeFailed(client, epoch: epoch))
         }
@@ -247,7 +256,9 @@ extension Supervisor {
         } catch {
             // Whoever has ended needs no thaw; its end is reported by its pidfd.
             guard error.code != .processGone, error.code != .notAttached else { return }
-            logger.error("cannot thaw \(identifier(of: client)): \(error)")
+            log(
+                .suspension, .error, of: supervision.user(of: client),
+                "cannot thaw \(identifier(of: client)): \(error)")
         }
     }
 
@@ -260,23 +271,29 @@ extension Supervisor {
     private func kill(_ client: ClientID, _ reason: TerminationReason) {
         if let attempt = launches.attempt(of: client) { return kill(attempt, client, reason) }
         guard let record = connection(of: client)?.client else { return }
-        logger.notice("ending \(record.identifier), pid \(record.process.pid): \(reason.name)")
+        log(
+            .ends, .notice, of: supervision.user(of: client),
+            "ending \(record.identifier), pid \(record.process.pid): \(reason.name)")
         do {
             try record.process.signal(SIGKILL)
         } catch {
             guard error.code != ESRCH else { return }
-            logger.error("cannot end \(record.identifier): \(error)")
+            log(.ends, .error, of: supervision.user(of: client), "cannot end \(record.identifier): \(error)")
         }
     }
 
     /// Its end is reported by its pidfd.
     private func kill(_ attempt: LaunchAttempt, _ client: ClientID, _ reason: TerminationReason) {
-        logger.notice("ending \(identifier(of: client)), pid \(attempt.pid): \(reason.name)")
+        log(
+            .ends, .notice, of: supervision.user(of: client),
+            "ending \(identifier(of: client)), pid \(attempt.pid): \(reason.name)")
         do {
             try attempt.kill()
         } catch {
             guard error.code != ESRCH else { return }
-            log(.launches, .error, "cannot end \(identifier(of: client)): \(error)")
+            log(
+                .launches, .error, of: supervision.user(of: client),
+                "cannot end \(identifier(of: client)): \(error)")
         }
     }
 

@@ -1,4 +1,5 @@
 import Descriptors
+import Durability
 import EventLoop
 import Glibc
 import Keeper
@@ -28,6 +29,7 @@ extension Supervisor {
         case .suspendClient(let message):
             command(.suspend, message.identifier, connection, request)
         case .quitClient(let message):
+            guard !quitReturning(message.identifier, connection, request) else { return }
             command(.quit, message.identifier, connection, request)
         case .launchClient(let message):
             launch(message.identifier, connection, request)
@@ -37,6 +39,8 @@ extension Supervisor {
             relieveMemory(connection, request)
         case .upgrade:
             upgrade(connection, request)
+        case .reload:
+            reload(connection, request)
         case .restartNoted, .hello, .handOver, .release, .enterBackground, .backgroundEntered,
             .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
@@ -122,7 +126,7 @@ extension Supervisor {
     // MARK: Listing
 
     /// Looking at one takes some 10 µs where it sleeps.
-    private static let clientsPerTurn = 64
+    private static let clientsPerTurn = 16
 
     private func list(
         _ clients: [ClientID], _ connection: Connection, _ request: UInt64, isStatus: Bool = false
@@ -158,7 +162,7 @@ extension Supervisor {
         readAgain(connection)
     }
 
-    private func readAgain(_ connection: Connection) {
+    func readAgain(_ connection: Connection) {
         do {
             try connection.readable.arm()
         } catch {
@@ -178,7 +182,8 @@ extension Supervisor {
             status.restarts = journal.restarts
             status.programNumber = journal.programNumber
         }
-        status.uptimeMs = now.since(startedAt).wireMilliseconds
+        status.launchBudgetMs = supervision.settings.launches.budget.wireMilliseconds
+        status.uptimeMs = elapsedNow.since(startedAt).wireMilliseconds
         status.suspension = suspender.method.rawValue
         status.suspensionDetail = suspender.detail
         status.configurationFile = configuration.configurationFile
@@ -195,7 +200,7 @@ extension Supervisor {
             guard supervision.state(of: client) == .suspended,
                 let view = supervision.view(of: client, at: now)
             else { return }
-            sum += UInt64(max(0, now.since(view.enteredStateAt).nanoseconds))
+            sum += UInt64(max(0, elapsedNow.since(view.enteredStateAt).nanoseconds))
         }
         for (user, usage) in supervision.usage
         where isAdministrator(connection) || user == connection.credentials.uid {
@@ -214,6 +219,7 @@ extension Supervisor {
             status.noDeadline = true
         }
         status.stopping = supervision.isStopping
+        if isAdministrator(connection) { status.warnings = identifierStore?.problems ?? [] }
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
         return status
     }
@@ -228,12 +234,12 @@ extension Supervisor {
         info.uid = view.user
         info.state = view.state.wire
         info.stateDetail = view.detail(at: now)
-        info.inStateMs = now.since(view.enteredStateAt).wireMilliseconds
+        info.inStateMs = elapsedNow.since(view.enteredStateAt).wireMilliseconds
         info.modes = view.modes.wire
         info.socketCount = UInt64(view.sockets.count)
         info.keepAliveTimeoutMs = view.keepAliveTimeout?.wireMilliseconds ?? 0
         if let window = view.keepAliveWindow {
-            info.keepAliveDueInMs = window.latest.since(now).wireMilliseconds
+            info.keepAliveDueInMs = window.latest.since(elapsedNow).wireMilliseconds
         }
         info.backgroundTasks = view.backgroundTasks
         info.mediaActive = view.mediaPlays
@@ -244,12 +250,19 @@ extension Supervisor {
         info.stateBytes = UInt64(view.launches.stateBytes)
         info.launchesInRow = UInt64(view.launches.inRow)
         if let offload = offloadCounters(of: client) { info.offload = offload }
+        info.warnings = [record?.obstacle, launches.problem(of: client)].compactMap(\.self)
+        if view.isOutOfReach {
+            info.warnings.append("out of reach: no socket and no keep-alive timeout that could wake it")
+        }
+        if let said = record?.saidIdentifier {
+            info.warnings.append("its program says Hello as \(said), and was started as \(info.identifier)")
+        }
+        if view.isSilent { info.warnings.append("its program does not speak to Nightbell") }
         guard inFull else { return info }
         info.sockets = view.sockets.map(describe)
         if let specification = launches.recipe(of: client)?.wire ?? record?.launch {
             info.launch = specification
         }
-        info.warnings = [record?.obstacle, launches.problem(of: client)].compactMap(\.self)
         let locks = record.flatMap { ProcFS.fileLocksHeld($0.process.pid) } ?? 0
         if locks > 0 { info.warnings.append("holds \(locks) file locks, also while it sleeps") }
         return info
@@ -263,7 +276,11 @@ extension Supervisor {
         if let tag = supervision.tag(of: token) { socket.tag = tag.wire }
         if let condition = supervision.condition(of: token) { socket.condition = condition.name }
         if let offload = describeOffload(token) { socket.offload = offload }
+        if receiveBuffers.contains(token) { socket.receiveBuffer = UInt32(receiveBuffers[token].wanted) }
         guard let descriptor = parked.descriptor(of: token) else { return socket }
+        if SocketFacts.isDatagram(descriptor) {
+            socket.dropped = UInt64(SocketMemory.drops(of: descriptor) ?? 0)
+        }
         do {
             let facts = try SocketFacts(inspecting: descriptor)
             socket.kind = facts.kind.name
@@ -295,14 +312,19 @@ extension SocketFacts.Kind {
 }
 
 extension ClientView {
+    /// Its program runs, and has not said Hello in time.
+    fileprivate var isSilent: Bool { state == .launching && launches.until == nil }
+
     /// What a client in the background is kept awake by, or one without a process waits for.
     fileprivate func detail(at now: Instant) -> String {
         var names: [String] = []
         if holds.contains(.enteringBackground) { names.append("entering the background") }
         if holds.contains(.openWake) { names.append("handling a wake") }
         if holds.contains(.linger) { names.append("lingering") }
+        if holds.contains(.settingUp) { names.append("setting up") }
         if state == .background, !backgroundTasks.isEmpty { names.append("background tasks") }
         if state == .background, mediaPlays { names.append("media") }
+        if isSilent { return "its program does not speak to Nightbell" }
         if launches.hibernates { names.append("to be ended instead of suspended") }
         if !launches.reasons.isEmpty, state == .dormant || state == .launching {
             names.append("to be launched: \(launches.reasons.names)")

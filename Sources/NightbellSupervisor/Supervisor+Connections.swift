@@ -11,6 +11,8 @@ import SwiftProtobuf
 struct Candidate: ~Copyable {
     let process: ProcessHandle
     let identifier: String
+    /// What it says itself that it is.
+    let saidIdentifier: String
     let launch: WireLaunchSpecification?
     let recipe: LaunchRecipe?
     let wantsWakeWord: Bool
@@ -21,9 +23,20 @@ struct Candidate: ~Copyable {
 
 /// Connections come, are written to, and go.
 extension Supervisor {
-    /// Lets in who knocks; so many in a turn that a crowd does not keep others waiting.
+    /// Connections that a turn accepts: some 20 µs each.
+    private static let acceptsPerTurn = 16
+    /// While so many descriptors wait to be closed, which can take as long as their makers like, no connection is
+    /// accepted: each could bring more of them.
+    private static let mostToBeClosed = 256
+    private static let acceptPause: Duration = .milliseconds(10)
+
+    /// Accepts connections; so few in a turn that a crowd does not keep others waiting.
     func acceptConnections() {
-        for _ in 0..<64 {
+        for _ in 0..<Self.acceptsPerTurn {
+            guard ForeignDescriptor.pendingCount < Self.mostToBeClosed else {
+                acceptsAgainAt = now + Self.acceptPause
+                return listenerWatch.disarm()
+            }
             do throws(SystemError) {
                 switch try acceptance.accept() {
                 case .nobody:
@@ -32,7 +45,7 @@ extension Supervisor {
                     letIn(socket)
                 case .noRoom(let socket):
                     log(.descriptors, .error, "no descriptor left for another connection")
-                    refuse(socket, WireError(.outOfDescriptors, "the supervisor has no descriptor left"))
+                    refuse(socket, Self.outOfDescriptors)
                     acceptance.refill()
                 case .exhausted:
                     log(.descriptors, .error, "no descriptor left: not listening until one is free")
@@ -49,13 +62,10 @@ extension Supervisor {
         do {
             let credentials = try socket.peerCredentials()
             guard connections.count(ofUser: credentials.uid) < configuration.connectionsPerUser else {
-                let error = WireError(.tooManyConnections, "this user has as many connections as it may")
-                return refuse(socket, error)
+                return refuse(socket, Self.tooManyConnections)
             }
             guard hasDescriptors(for: credentials, 1, leaving: .replacement) else {
-                let error = WireError(
-                    .outOfDescriptors, "the supervisor has no descriptor left for this user")
-                return refuse(socket, error)
+                return refuse(socket, Self.outOfDescriptors)
             }
             let connection = try Connection(
                 key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
@@ -94,11 +104,24 @@ extension Supervisor {
         return Int(clamping: limit.rlim_cur)
     }
 
+    /// The pause after too many descriptors had to be closed is over.
+    func acceptAgain() {
+        guard let time = acceptsAgainAt, time <= now else { return }
+        acceptsAgainAt = nil
+        resumeAccepting()
+    }
+
+    private static let tooManyConnections = encode(
+        WireSupervisorMessage(
+            .error(WireError(.tooManyConnections, "this user has as many connections as it may"))))
+    private static let outOfDescriptors = encode(
+        WireSupervisorMessage(
+            .error(WireError(.outOfDescriptors, "the supervisor has no descriptor left for this user"))))
+
     /// Consumes the socket, so that its descriptor is free again afterwards.
-    private func refuse(_ socket: consuming SeqPacketSocket, _ error: WireError) {
+    private func refuse(_ socket: consuming SeqPacketSocket, _ message: [UInt8]) {
         do {
-            let message = WireSupervisorMessage(.error(error))
-            _ = try socket.send(try message.serializedBytes())
+            _ = try socket.send(message)
             socket.discardInput()
         } catch {
             logger.debug("nobody waited to be refused: \(error)")
@@ -143,7 +166,9 @@ extension Supervisor {
         case .queued:
             return false
         case .full:
-            log(.slowReaders, .warning, "\(name(of: connection)) does not read what it is sent")
+            log(
+                .slowReaders, .warning, of: connection.credentials.uid,
+                "\(name(of: connection)) does not read what it is sent")
             dropLater(connection)
         case .failed:
             hungUpLater(connection)
@@ -154,14 +179,16 @@ extension Supervisor {
     /// The peer has read something.
     func goOnSending(_ connection: Connection) {
         guard connection.flush() else { return hungUp(connection) }
-        if connection.outgoing.isEmpty, connection.listing != nil { goOnListing(connection) }
+        if connection.outgoing.isEmpty, connection.listing != nil { enqueue(connection) }
     }
 
     // MARK: The end of a connection
 
     /// Answers with an error and closes the connection: for what is no mistake but a breach of the protocol.
     func expel(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
-        log(.breaches, .info, "\(name(of: connection)) is expelled: \(error.message)")
+        log(
+            .breaches, .info, of: connection.credentials.uid,
+            "\(name(of: connection)) is expelled: \(error.message)")
         send(WireSupervisorMessage(request: request, .error(error)), to: connection)
         drop(connection, error.message)
     }
@@ -212,7 +239,8 @@ extension Supervisor {
 
     /// A descriptor has become free.
     private func resumeAccepting() {
-        guard !supervision.isStopping, acceptance.refill(), !listenerWatch.isArmed else { return }
+        guard !supervision.isStopping, acceptsAgainAt == nil, acceptance.refill(), !listenerWatch.isArmed
+        else { return }
         do {
             try listenerWatch.arm()
         } catch {

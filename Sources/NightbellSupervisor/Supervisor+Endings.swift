@@ -20,8 +20,16 @@ extension Supervisor {
         if !connection.hasEnded { receiveMessages(connection) }
         guard connections[connection.key] === connection, case .client = connection.role else { return }
         let status = Self.exitStatus(of: record.process)
+        waitForWrappers(adding: record.wrapper)
         logger.debug("\(record.identifier), pid \(record.process.pid), has ended: \(Self.text(of: status))")
         feed(.ended(record.id, Self.ending(status)))
+    }
+
+    /// Programs that were launched and have started the client's process end soon after it. They are children of ours, and
+    /// are waited for, so that nothing is left of them: those that have not ended by now, with the next client that does.
+    private func waitForWrappers(adding wrapper: pid_t?) {
+        if let wrapper { wrappers.append(wrapper) }
+        wrappers.removeAll { waitpid($0, nil, WNOHANG) != 0 }
     }
 
     /// nil: nobody knows how it has ended, or it has not.
@@ -83,7 +91,9 @@ extension Supervisor {
 
     /// Those that go on living without us are clients no more.
     func forgetHungUp() {
-        while let first = hungUpConnections.first {
+        // More of them are for the next turn, which begins at once.
+        for _ in 0..<16 {
+            guard let first = hungUpConnections.first else { return }
             let connection = connections[first.key]
             guard connection == nil || first.until <= now else { return }
             hungUpConnections.removeFirst()
@@ -149,10 +159,13 @@ extension Supervisor {
         guard !identifiers.isEmpty else { return }
         journal?.forgetEndedOwnerships(&supervision)
         for identifier in identifiers { journal?.keepOwner(of: identifier, supervision) }
+        let boot = boot
         identifierStore?.note(
             identifiers.map { identifier in
                 let owner = supervision.ownership(of: identifier)
-                let entry = owner.map { IdentifierTable.Entry(user: $0.user, isQuit: $0.isQuit) }
+                let entry = owner.map {
+                    IdentifierTable.Entry(user: $0.user, isQuit: $0.isQuit, quitBoot: boot)
+                }
                 return (identifier: identifier.description, entry: entry)
             })
     }

@@ -21,6 +21,7 @@ extension Supervisor {
     ) {
         let descriptor = store.take(.client(client))?.takeDescriptor()
         let process = store.take(.process(client))?.takeDescriptor()
+        if let journal, journal.wasForgotten(client) { return journal.forgetRecords(of: client) }
         // It may still wait for the word of the worker that has made it.
         switch store.take(.gate(client))?.takeDescriptor() {
         case .some(let gate):
@@ -76,7 +77,8 @@ extension Supervisor {
         } catch {
             logger.debug("\(record.registration.identifier) is gone: \(error)")
             guard record.recipe != nil else {
-                journal?.forget(client, record.registration.identifier, supervision)
+                // The core does not know yet what the clients that are gone had counted.
+                journal?.forgetRecords(of: client)
                 return
             }
             heirs.clients.insert(client)
@@ -107,7 +109,9 @@ extension Supervisor {
                 introduction, loop: loop)
             launches.note(attempt, of: client)
         } catch {
-            log(.launches, .error, "cannot go on launching \(record.registration.identifier): \(error)")
+            log(
+                .launches, .error, of: record.registration.user,
+                "cannot go on launching \(record.registration.identifier): \(error)")
             heirs.ended.append((client, .failed))
         }
     }

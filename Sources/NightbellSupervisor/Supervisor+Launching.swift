@@ -24,7 +24,9 @@ extension Supervisor {
         guard hello.hasLaunch, geteuid() == 0 || credentials.uid == geteuid() else { return nil }
         let problem = LaunchSpecification(hello.launch).problem ?? Confinement.reason(credentials.pid)
         if let problem {
-            log(.connections, .info, "\(identifier) cannot be launched by what it says: \(problem)")
+            log(
+                .connections, .info, of: credentials.uid,
+                "\(identifier) cannot be launched by what it says: \(problem)")
             return nil
         }
         do {
@@ -32,7 +34,9 @@ extension Supervisor {
             guard groups.count <= ProcessIdentity.mostGroups else {
                 let problem =
                     "it is in \(groups.count) groups, and \(ProcessIdentity.mostGroups) are the most"
-                log(.connections, .notice, "\(identifier) cannot be launched again: \(problem)")
+                log(
+                    .connections, .notice, of: credentials.uid,
+                    "\(identifier) cannot be launched again: \(problem)")
                 return nil
             }
             let identity = ProcessIdentity(
@@ -41,7 +45,9 @@ extension Supervisor {
             launch.limits = try ResourceLimit.differing(of: credentials.pid)
             return LaunchRecipe(launch, as: identity, isRecorded: true)
         } catch {
-            log(.connections, .notice, "\(identifier) cannot be launched again: \(error)")
+            log(
+                .connections, .notice, of: credentials.uid,
+                "\(identifier) cannot be launched again: \(error)")
             return nil
         }
     }
@@ -64,7 +70,8 @@ extension Supervisor {
     func declare(_ declaration: Declaration, _ key: RequestKey, isRequested: Bool) {
         let identifier = declaration.registration.identifier
         if let owner = supervision.ownership(of: identifier)?.user, owner != declaration.registration.user {
-            logger.error(
+            log(
+                .launches, .error, of: declaration.registration.user,
                 """
                 \(identifier) is declared for uid \(declaration.registration.user), but uid \(owner) was the first to \
                 use it, and it is not launched: nightbell forget \(identifier) gives it up, once no process of that \
@@ -100,7 +107,9 @@ extension Supervisor {
             ]
             // Should all of us be gone one day, it can tell the next supervisor as its first process told us.
             if recipe.setting.content.isRecorded {
-                order.additions["NIGHTBELL_LAUNCH"] = base64(try recipe.wire.serializedBytes())
+                var launch = recipe.wire
+                launch.identifier = identifier(of: client)
+                order.additions["NIGHTBELL_LAUNCH"] = base64(try launch.serializedBytes())
             }
             order.sockets = sockets.compactMap { token in
                 parked.descriptor(of: token).map { .init($0, name: parked.name(of: token)) }
@@ -114,7 +123,9 @@ extension Supervisor {
             FaultInjection.point("after a launch")
         } catch {
             launches.note(problem: "\(error)", of: client)
-            log(.launches, .error, "cannot launch \(identifier(of: client)): \(error)")
+            log(
+                .launches, .error, of: supervision.user(of: client),
+                "cannot launch \(identifier(of: client)): \(error)")
             followUps.append(.ended(client, .failed))
         }
     }
@@ -151,7 +162,7 @@ extension Supervisor {
         else { return }
         bytes.presence = .launched
         bytes.madeProcess = UInt32(attempt.pid)
-        bytes.bequest = Bequest(wasLaunched: true, sockets: attempt.sockets)
+        bytes.bequest = Bequest(wasLaunched: true, isAttached: false, sockets: attempt.sockets)
         journal.noteLaunch(
             client, bytes, connection: connection.socket.rawValue, process: attempt.process.rawValue,
             gate: gate)
@@ -174,7 +185,9 @@ extension Supervisor {
         switch outcome {
         case .failed(let error):
             launches.note(problem: "\(error)", of: client)
-            log(.launches, .error, "cannot launch \(identifier(of: client)): \(error)")
+            log(
+                .launches, .error, of: supervision.user(of: client),
+                "cannot launch \(identifier(of: client)): \(error)")
         case .runs:
             journal?.forgetGate(client)
             Launch.takeProtection(from: attempt.process)
@@ -190,7 +203,9 @@ extension Supervisor {
         let status = attempt.flatMap { Self.exitStatus(of: $0.process) }
         if let attempt, attempt.hasRun {
             let name = "\(identifier(of: client)), pid \(attempt.pid),"
-            log(.launches, .notice, "\(name) has ended before it said Hello: \(Self.text(of: status))")
+            log(
+                .launches, .notice, of: supervision.user(of: client),
+                "\(name) has ended before it said Hello: \(Self.text(of: status))")
         }
         if let attempt { end(attempt) }
         feed(.ended(client, attempt?.hasRun == true ? Self.ending(status) : .failed))
@@ -223,10 +238,37 @@ extension Supervisor {
 
     /// The client that this process was launched as; nil: it was not, or is somebody else.
     func launchedClient(_ identifier: ClientIdentifier, _ connection: Connection) -> ClientID? {
-        guard let client = supervision.client(named: identifier), let attempt = launches.attempt(of: client),
-            connection.launched == client || connection.credentials.pid == attempt.pid
+        guard let client = supervision.client(named: identifier), launch(of: connection)?.client == client
         else { return nil }
         return client
+    }
+
+    /// The launch under way that the process of this connection came from: it was launched itself, or is in the session
+    /// that the launched process leads, as what a shell or another wrapper starts.
+    private func launch(of connection: Connection) -> (client: ClientID, isItself: Bool)? {
+        let (pid, user) = (connection.credentials.pid, connection.credentials.uid)
+        if let client = connection.launched, launches.attempt(of: client) != nil { return (client, true) }
+        guard launches.hasAttempts else { return nil }
+        let isItself = launches.client(launchedAs: pid) != nil
+        guard let client = launches.client(launchedAs: isItself ? pid : getsid(pid)),
+            supervision.user(of: client) == user
+        else { return nil }
+        return (client, isItself)
+    }
+
+    /// The identifier that a process was given, whatever it says itself; nil: none. What it was launched as counts first,
+    /// then what its user has told it (`nightbell run --identifier`).
+    func assignedIdentifier(_ hello: WireHello, _ connection: Connection) -> String? {
+        let launch = launch(of: connection)
+        if let launch, launch.isItself { return identifier(of: launch.client) }
+        if !hello.launch.identifier.isEmpty { return hello.launch.identifier }
+        return launch.map { identifier(of: $0.client) }
+    }
+
+    /// Whether a client without a process can be launched, and goes on to be by a process that says nothing of that.
+    func hasRecordedLaunch(_ registration: Registration) -> Bool {
+        guard let client = supervision.client(named: registration.identifier) else { return false }
+        return supervision.user(of: client) == registration.user && launches.contains(client)
     }
 
     /// The process that has said Hello on this connection. One that we made is known by the launch.
@@ -243,6 +285,7 @@ extension Supervisor {
             launches.contains(client)
         else { preconditionFailure("a registration is answered while it is being handled") }
         let takesBack = candidate.takesSocketsBack
+        let isWrapped = launch(of: connection).map { !$0.isItself } ?? false
         let attempt = takeAttempt(client)
         attempt?.end()
         if let attempt, attempt.connection != connection.key, let unused = connections[attempt.connection] {
@@ -253,13 +296,18 @@ extension Supervisor {
             note(client, recipe, state: launches.state(of: client))
         }
         let sockets = attempt?.sockets ?? supervision.survivors(of: client).filter { parked.contains($0) }
-        let given = attempt != nil ? sockets[...] : takesBack ? sockets.prefix(Self.socketsGivenBack) : []
-        let bequest = Bequest(wasLaunched: attempt != nil, sockets: Array(given))
+        let hasInherited = attempt != nil && !isWrapped
+        let given = hasInherited ? sockets[...] : takesBack ? sockets.prefix(Self.socketsGivenBack) : []
+        let bequest = Bequest(
+            wasLaunched: attempt != nil, isAttached: !hasInherited, sockets: Array(given))
         guard letIn(client, candidate, connection, key, bequest) else { return }
+        if isWrapped, let attempt { connection.client?.wrapper = attempt.pid }
+        // It says that it is started in another way, which is not believed: so it is by none.
+        if ask({ $0.registration(of: client)?.isLaunchable }) == false { launches.remove(client) }
         // What it cannot be given is nobody's.
         for token in sockets.dropFirst(given.count) {
             log(
-                .sockets, .notice,
+                .sockets, .notice, of: supervision.user(of: client),
                 "a parked socket of \(identifier(of: client)) is closed: its new process does not take it")
             followUps.append(
                 .message(.release(token), from: client, RequestKey(connection: key.connection, request: 0)))
@@ -278,7 +326,8 @@ extension Supervisor {
             candidate = Candidate(
                 process: try process(of: connection),
                 identifier: introduction.registration.identifier.description,
-                launch: nil, recipe: nil, wantsWakeWord: introduction.wantsWakeWord, takesSocketsBack: true,
+                saidIdentifier: introduction.registration.identifier.description, launch: nil, recipe: nil,
+                wantsWakeWord: introduction.wantsWakeWord, takesSocketsBack: true,
                 isWelcome: true)
         } catch {
             return breach(connection, WireError(.processGone, "its process cannot be told: \(error)"))

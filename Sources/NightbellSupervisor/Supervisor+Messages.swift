@@ -14,14 +14,21 @@ extension Supervisor {
     private static let longestName = 64
 
     /// Reads what a connection has sent; the rest of a flood waits for the next turn.
-    func receiveMessages(_ connection: Connection) {
+    ///
+    /// - Parameter deadline: when to leave the rest, of `BootClock`; one packet is always read.
+    func receiveMessages(
+        _ connection: Connection, atMost mostBytes: Int = .max, until deadline: Int64 = .max
+    ) {
+        var bytes = 0
         let sleeper = connection.client.flatMap { record in
             ask { $0.state(of: record.id) == .suspended } ? record.id : nil
         }
         if let sleeper { journal?.noteHearing(sleeper) }
         defer { if sleeper != nil { journal?.noteHearing(nil) } }
-        for _ in 0..<configuration.messagesPerTurn {
-            guard connections[connection.key] === connection, connection.listing == nil, !connection.isHungUp
+        for number in 0..<configuration.messagesPerTurn {
+            if number > 0, bytes >= mostBytes || deadline != .max && BootClock.now() >= deadline { return }
+            guard connections[connection.key] === connection, connection.listing == nil,
+                !connection.isPaused, !connection.isHungUp
             else { return }
             // What does not fit into our table the kernel would close on this thread, however long that takes.
             if !hasDescriptors(for: connection.credentials, 0, leaving: .nothing),
@@ -40,6 +47,7 @@ extension Supervisor {
                     return hungUp(connection)
                 case .packet(_, let truncated, let controlTruncated):
                     if sleeper != nil { FaultInjection.point("after a sleeper was heard") }
+                    bytes += packet.count
                     takePacket(connection, truncated: truncated, controlTruncated: controlTruncated)
                 }
             } catch {
@@ -56,6 +64,7 @@ extension Supervisor {
             return breach(connection, WireError(.malformedPacket, "a packet holds at most \(limit) bytes"))
         }
         let bytes = packet.bytes
+        guard isWorthDecoding(bytes, connection, controlTruncated: controlTruncated) else { return }
         if let fast = HandOverPacket(bytes) {
             // One that is made again is left to the general decoder.
             return takeOffered(
@@ -86,6 +95,33 @@ extension Supervisor {
         }
     }
 
+    /// Looks at what a packet claims to hold, which costs next to nothing. False: it was refused.
+    private func isWorthDecoding(
+        _ bytes: [UInt8], _ connection: Connection, controlTruncated: Bool
+    ) -> Bool {
+        let scan: PacketScan
+        do throws(PacketScan.Refusal) {
+            scan = try PacketScan(bytes)
+        } catch {
+            switch error {
+            case .malformed: breach(connection, WireError(.malformedPacket, "the packet does not decode"))
+            case .excessive(let limit): breach(connection, WireError(.malformedPacket, limit))
+            }
+            return false
+        }
+        guard !scan.isForClients || speaker(connection) != nil else {
+            breach(connection, WireError(.helloRequired, "say Hello first"), request: scan.request)
+            return false
+        }
+        // Fewer than there are descriptors are counted again when they are looked at.
+        if let sockets = scan.sockets, sockets > packet.descriptorCount, !controlTruncated {
+            let error = WireError(.malformedPacket, "one descriptor for each socket")
+            breach(connection, error, request: scan.request)
+            return false
+        }
+        return true
+    }
+
     func breach(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
         protocolErrors += 1
         expel(connection, error, request: request)
@@ -106,16 +142,26 @@ extension Supervisor {
         case .restartNoted(let message):
             rejoinSilently(connection)
             // Of an earlier restart, it says nothing about this one.
-            guard let client = connection.client, message.restart == journal?.restarts else { return }
-            feed(.message(.restartNoted, from: client.id, RequestKey(connection: connection.key, request: 0)))
+            guard let client = connection.client, message.restart == journal?.restarts else {
+                if request != 0 { answer(connection, request, .done(WireDone())) }
+                return
+            }
+            feed(
+                .message(
+                    .restartNoted, from: client.id, RequestKey(connection: connection.key, request: request)))
         case .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient, .launchClient,
-            .forgetClient, .relieveMemory, .upgrade:
+            .forgetClient, .relieveMemory, .upgrade, .reload:
             administrate(body, connection, request)
         case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate:
             guard let client = speaker(connection) else {
                 return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
+            }
+            if request == 0, body.isQuestion {
+                let error = WireError(
+                    .invalidArgument, "this needs a request number other than 0 for its answer")
+                return answer(connection, request, .error(error))
             }
             let key = RequestKey(
                 connection: connection.key, request: request, isRepeated: whole.isRepeated)
@@ -142,7 +188,9 @@ extension Supervisor {
 
     // MARK: Hello
 
-    private func takeHello(_ hello: WireHello, _ connection: Connection, _ request: UInt64) {
+    private func takeHello(_ said: WireHello, _ connection: Connection, _ request: UInt64) {
+        var hello = said
+        if let identifier = assignedIdentifier(said, connection) { hello.identifier = identifier }
         noticeEnd(before: hello, connection)
         switch registration(hello, connection) {
         case .failure(let error):
@@ -151,10 +199,12 @@ extension Supervisor {
             let launched = launchedClient(registration.identifier, connection)
             // How we have launched it is known.
             let recipe = launched == nil ? recipe(hello, registration.identifier, connection) : nil
-            registration.isLaunchable = recipe != nil || launched != nil
+            let isKnown = launched != nil || !hello.hasLaunch && hasRecordedLaunch(registration)
+            registration.isLaunchable = recipe != nil || isKnown
             do {
                 candidate = Candidate(
                     process: try process(of: connection), identifier: hello.identifier,
+                    saidIdentifier: said.identifier,
                     launch: hello.hasLaunch && !registration.isLaunchable ? hello.launch : nil,
                     recipe: recipe,
                     wantsWakeWord: hello.wantsWakeWord, takesSocketsBack: hello.takesSocketsBack)
@@ -163,12 +213,16 @@ extension Supervisor {
                 return breach(connection, gone, request: request)
             }
             let key = RequestKey(connection: connection.key, request: request)
+            let wasQuit = wasQuitBeforeReturn(registration.identifier, connection)
             if let launched {
                 feed(.rejoined(launched, registration, key))
             } else {
                 feed(.registration(registration, key))
             }
             candidate = nil
+            if wasQuit, let client = connection.client {
+                feed(.command(.quit, client.id, RequestKey(connection: 0, request: 0)))
+            }
         }
     }
 
@@ -286,6 +340,9 @@ extension Supervisor {
             if socket.hasProfile {
                 inspectProfile(of: socket, descriptors[index], &offer, uid: uid, at: index)
             }
+            if socket.receiveBuffer > 0, offer.profileRefusal == nil {
+                inspectReceiveBuffer(of: socket, descriptors[index], &offer, at: index)
+            }
             offers.append(offer)
         }
         return .success(offers)
@@ -298,6 +355,16 @@ extension Supervisor {
             return WireError(.truncatedDescriptors, "the kernel dropped descriptors of this packet")
         } catch {
             return WireError(.outOfDescriptors, "the supervisor has no descriptor left")
+        }
+    }
+}
+
+extension WireClientMessage.OneOf_Body {
+    /// Whether it is of no use without an answer.
+    fileprivate var isQuestion: Bool {
+        switch self {
+        case .beginBackgroundTask, .backgroundTimeRemaining: true
+        default: false
         }
     }
 }
@@ -363,7 +430,7 @@ extension ClientMessage {
         case .hibernate:
             return .success(.hibernate)
         case .hello, .handOver, .restartNoted, .status, .list, .show, .watch, .wakeClient, .suspendClient,
-            .quitClient, .launchClient, .forgetClient, .relieveMemory, .upgrade:
+            .quitClient, .launchClient, .forgetClient, .relieveMemory, .upgrade, .reload:
             preconditionFailure("these have paths of their own")
         }
     }

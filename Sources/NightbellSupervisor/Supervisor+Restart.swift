@@ -43,7 +43,7 @@ extension Supervisor {
                 .inheritance,
                 "the supervisor's directory or socket is configured to be another one: stop it first")
         }
-        let now = Instant(nanoseconds: BootClock.now())
+        let now = Instant(nanoseconds: RunningClock.now())
         do {
             guard let ledger = store.take(.ledger)?.takeDescriptor() else {
                 throw SystemError(code: EBADF, call: "ledger")
@@ -51,7 +51,7 @@ extension Supervisor {
             let records = try Journal.Records(store)
             let journal = Journal(
                 link, try Ledger(mapping: ledger.rawValue), isFirst: isFirst, isOtherProgram: mustWait,
-                startedAt: now)
+                startedAt: Instant(nanoseconds: BootClock.now()))
             if mustWait {
                 // Another program wrote it: whether this one understands it must show before that one is gone.
                 var actions = ActionBuffer()
@@ -92,6 +92,7 @@ extension Supervisor {
         journal.begin()
         guard journal.restarts > 0 else { return }
         var legacy = journal.legacy(records)
+        legacy.machineSlept = machineSlept
         var heirs = Heirs()
         launches.settings.inherit(records.settings.values)
         for (id, record) in records.clients { take(id, record, &store, &heirs) }
@@ -108,11 +109,16 @@ extension Supervisor {
             guard heirs.clients.contains(socket.owner) else {
                 journal.forget(socket.token)
                 if records.profiles[socket.token] != nil { journal.forgetOffload(socket.token) }
+                if records.receiveBuffers[socket.token] != nil { journal.forgetReceiveBuffer(socket.token) }
                 return nil
             }
-            return take(
+            let taken = take(
                 socket, record.name, store.take(.socket(socket.token))?.takeDescriptor(), waiting,
                 records.profiles[socket.token], records.formerOptions[socket.token])
+            if let buffer = records.receiveBuffers[socket.token] {
+                takeReceiveBuffer(buffer, of: socket.token)
+            }
+            return taken
         }
         do {
             supervision = try Supervision(
@@ -121,6 +127,11 @@ extension Supervisor {
             preconditionFailure("what this very program has written can be read: \(error)")
         }
         for client in legacy.clients { journal.noteEnds(client.id, supervision) }
+        for client in legacy.clients where !receiveBuffers.isEmpty {
+            // The transitions that follow do the rest.
+            let state = supervision.state(of: client.id)
+            adjustReceiveBuffers(client.id, state, state)
+        }
         journal.write(&supervision, after: nil)
         journal.noteHearing(nil)
         for client in legacy.clients { welcomeBack(client) }
@@ -144,7 +155,9 @@ extension Supervisor {
             case .stopped: return .stopped
             }
         } catch {
-            log(.suspension, .warning, "cannot tell whether \(record.identifier) is suspended: \(error)")
+            log(
+                .suspension, .warning, of: supervision.user(of: client.id),
+                "cannot tell whether \(record.identifier) is suspended: \(error)")
             return .running
         }
     }
@@ -219,6 +232,8 @@ extension Supervisor {
         switch journal.link.hear() {
         case .item(.stop):
             beginLameDuck()
+        case .item(.reload):
+            reloadUnasked()
         case .item(.quiesce(let number)):
             quiesceOrder = number
         case .item(.goOn(let reason)):

@@ -54,7 +54,9 @@ extension Supervisor {
         let whose =
             "it runs as uid \(connection(of: client)?.credentials.uid ?? 0), the supervisor as uid \(geteuid())"
         record.obstacle = "cannot be suspended and runs on while it is shown as suspended: \(error); \(whose)"
-        log(.suspension, .warning, "\(record.identifier) \(record.obstacle ?? "")")
+        log(
+            .suspension, .warning, of: supervision.user(of: client),
+            "\(record.identifier) \(record.obstacle ?? "")")
     }
 
     /// How a client is suspended, as it is told and shown.

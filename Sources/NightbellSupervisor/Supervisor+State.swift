@@ -4,7 +4,7 @@ import Glibc
 import Logging
 import NightbellCore
 
-/// Tells that what outlives the supervisor cannot be written down. A full disk says so with each change.
+/// Tells that what outlives the supervisor cannot be written down, and that it is.
 final class StateLog: @unchecked Sendable {
     // Sendable: the store calls `tell` never twice at a time, and has been flushed before `tellOfHeldBack`.
     private var limiter = LogLimiter()
@@ -14,10 +14,19 @@ final class StateLog: @unchecked Sendable {
         self.logger = logger
     }
 
-    func tell(_ problem: String) {
+    func tell(_ change: IdentifierStore.Change) {
         let now = Instant(nanoseconds: BootClock.now())
-        limiter.log(
-            .state, "cannot write down whom identifiers belong to: \(problem)", .error, logger, at: now)
+        switch change {
+        case .damaged(let what):
+            limiter.log(.state, "the table of identifiers: \(what)", .error, logger, at: now)
+        case .unwritable(let why):
+            limiter.log(
+                .state,
+                "cannot write down whom identifiers belong to, which is tried again until it can: \(why)",
+                .error, logger, at: now)
+        case .written:
+            limiter.log(.state, "whom identifiers belong to is written down again", .notice, logger, at: now)
+        }
     }
 
     func tellOfHeldBack() { limiter.logHeldBack(logger) }
@@ -30,6 +39,22 @@ extension Supervisor {
     @inline(__always)
     func ask<Answer>(_ question: (inout Supervision) -> Answer) -> Answer { question(&supervision) }
 
+    // MARK: Time
+
+    /// How long the machine has slept since it was started.
+    var machineSlept: Duration {
+        .nanoseconds(clocks.nanosecondsSlept) + configuration.pretendedSleep()
+    }
+
+    var elapsedNow: Instant { now + ask { $0.machineSlept } }
+
+    func noteSleepOfMachine() {
+        let slept = machineSlept
+        if slept != ask({ $0.machineSlept }) { feed(.machineSlept(total: slept)) }
+    }
+
+    // MARK: Identifiers
+
     static func openIdentifiers(
         _ configuration: SupervisorConfiguration, _ log: StateLog, _ logger: Logger
     ) throws(SupervisorError) -> IdentifierStore? {
@@ -37,19 +62,24 @@ extension Supervisor {
         do {
             let store = try IdentifierStore(path: directory + "/identifiers") { log.tell($0) }
             for warning in store.warnings { logger.error("\(warning)") }
+            if !store.warnings.isEmpty {
+                logger.critical(
+                    "whom identifiers belong to is not known for certain: one may go to whoever asks first")
+            }
             return store
         } catch {
-            // A table of a later version is not ours to lose. A place that cannot be used is no reason not to serve.
-            guard error.code != 0 else { throw SupervisorError(.state, error) }
-            logger.warning(
-                "whom identifiers belong to is not kept beyond the end of this supervisor: \(error)")
-            return nil
+            // A table of a later version is not ours to lose.
+            throw SupervisorError(.state, error)
         }
     }
 
+    /// Everything is tried once more: there may be room by now.
     func finishWriting() {
         identifierStore?.flush()
         stateLog.tellOfHeldBack()
+        for problem in identifierStore?.problems ?? [] {
+            logger.critical("\(problem); after the next start identifiers may go to whoever asks first")
+        }
     }
 
     /// What an earlier supervisor knew, and what was declared.
@@ -57,7 +87,9 @@ extension Supervisor {
         do throws(IdentifierStore.Failure) {
             try identifierStore?.table().forEach { name, entry in
                 guard let identifier = ClientIdentifier(name) else { return }
-                supervision.remember(identifier, of: entry.user, isQuit: entry.isQuit)
+                // A quit holds until the machine is started, not until the supervisor is.
+                let isQuit = entry.isQuit && !entry.quitBoot.isEmpty && entry.quitBoot == boot
+                supervision.remember(identifier, of: entry.user, isQuit: isQuit)
             }
         } catch {
             logger.error("whom identifiers belong to is not known any more: \(error)")

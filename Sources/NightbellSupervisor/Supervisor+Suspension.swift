@@ -40,7 +40,11 @@ extension Supervisor {
         } catch {
             throw SupervisorError(error)
         }
-        for leftover in thaws ? suspender.thawLeftovers() : [] {
+        let leftovers = thaws ? suspender.thawLeftovers() : []
+        if leftovers.count > LogLimiter.perMinute {
+            logger.notice("\(leftovers.count) processes were left frozen by an earlier run, among them these")
+        }
+        for leftover in leftovers.prefix(LogLimiter.perMinute) {
             let who = "pid \(leftover.pid)"
             switch leftover.outcome {
             case .thawed:

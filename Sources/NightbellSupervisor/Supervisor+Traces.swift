@@ -9,15 +9,69 @@ extension Supervisor {
     func note(_ trace: Trace, of client: ClientID, _ work: ActionBuffer) {
         if trace.level >= logger.logLevel || watchers > 0 {
             let (identifier, user) = identity(of: client, work)
-            if trace.level >= logger.logLevel {
-                logger.log(level: trace.level, "\(identifier): \(trace.kind) \(trace.detail)")
+            if trace.level >= logger.logLevel { log(trace, of: identifier, user) }
+            if watchers > 0 {
+                tellWatchers(trace, detail(of: trace, client, work), of: client, identifier, user)
             }
-            if watchers > 0 { tellWatchers(trace, of: client, identifier, user) }
         }
         if case .state(let from, let to) = trace {
-            if to == .suspended { warnOfLocks(client) }
+            if from == .suspended { connection(of: client)?.client?.awakeSince = now }
+            if !receiveBuffers.isEmpty { adjustReceiveBuffers(client, from, to) }
+            if to == .suspended {
+                connection(of: client)?.client?.awakeSince = nil
+                scheduleLookAtLocks(client)
+            }
             if pageOut != nil { pageOut(client, from, to) }
         }
+    }
+
+    /// A client can make as many of most traces as it likes: those are only told where all is asked for. Of the others it can
+    /// make some, by crashing or by not answering.
+    private func log(_ trace: Trace, of identifier: String, _ user: UserID?) {
+        guard let kind = trace.limit else {
+            return logger.log(level: trace.level, "\(identifier): \(trace.kind) \(trace.detail)")
+        }
+        log(kind, trace.level, of: user, "\(identifier): \(trace.kind) \(trace.detail)")
+    }
+
+    /// For watchers, with what the edge knows beyond the core: the names of sockets, and how long a client was awake.
+    private func detail(of trace: Trace, _ client: ClientID, _ work: ActionBuffer) -> String {
+        if let token = trace.socket {
+            let parkedName = parked.name(of: token)
+            let name = parkedName.isEmpty ? offeredName(of: token, work) : parkedName
+            return name.isEmpty ? trace.detail : "\(name) (\(trace.detail))"
+        }
+        if case .woken = trace {
+            let names = wakeNames(client, work)
+            return names.isEmpty ? trace.detail : "\(trace.detail): \(names)"
+        }
+        guard case .state(_, .suspended) = trace, let since = connection(of: client)?.client?.awakeSince
+        else { return trace.detail }
+        return "\(trace.detail), was awake for \(now.since(since).wireMilliseconds) ms"
+    }
+
+    /// The names of the sockets that a client is woken for, as far as they have any.
+    private func wakeNames(_ client: ClientID, _ work: ActionBuffer) -> String {
+        for case .notify(client, .wake(let wake)) in work.actions.reversed() {
+            let sockets = work.firedSockets[wake.sockets]
+            let names = sockets.prefix(Self.mostNames).map { parked.name(of: $0.token) }
+                .filter { !$0.isEmpty }
+            let more = sockets.count - Self.mostNames
+            return names.joined(separator: ", ") + (more > 0 ? " and \(more) more" : "")
+        }
+        return ""
+    }
+
+    private static let mostNames = 8
+
+    /// Of a socket that is adopted by this work: it is not parked yet.
+    private func offeredName(of token: SocketToken, _ work: ActionBuffer) -> String {
+        for case .handedOver(let range, _, _) in work.actions {
+            guard let index = work.adoptions[range].firstIndex(of: .success(token)) else { continue }
+            let place = index - range.lowerBound
+            return offered.names.indices.contains(place) ? offered.names[place] : ""
+        }
+        return ""
     }
 
     /// The core has forgotten who is gone before its last traces are told, and says who it was in the end.
@@ -33,26 +87,14 @@ extension Supervisor {
         return (identifier(of: client), connection(of: client)?.credentials.uid)
     }
 
-    /// Who sleeps with a lock held keeps others waiting for as long as it sleeps. To look takes some hundred
-    /// microseconds, in which nobody is woken: so it is not done for each sleep, but once in a second at the most.
-    private func warnOfLocks(_ client: ClientID) {
-        guard let record = connection(of: client)?.client, !record.hasWarnedOfLocks,
-            now >= nextLookAtLocks
-        else { return }
-        nextLookAtLocks = now + .seconds(1)
-        guard let locks = ProcFS.fileLocksHeld(record.process.pid), locks > 0 else { return }
-        record.hasWarnedOfLocks = true
-        logger.warning("\(record.identifier) sleeps with \(locks) file locks held")
-    }
-
     private func tellWatchers(
-        _ trace: Trace, of client: ClientID, _ identifier: String, _ user: UserID?
+        _ trace: Trace, _ detail: String, of client: ClientID, _ identifier: String, _ user: UserID?
     ) {
         var event = WireWatchEvent()
         event.atUnixNs = WallClock.now()
         event.identifier = identifier
         event.kind = trace.kind
-        event.detail = trace.detail
+        event.detail = detail
         event.state = supervision.state(of: client).wire
         for connection in connections.all {
             guard case .watcher(let wanted) = connection.role, wanted.isEmpty || wanted == identifier,
@@ -76,17 +118,38 @@ extension Supervisor {
 }
 
 extension Trace {
+    /// The one that was adopted or released.
+    fileprivate var socket: SocketToken? {
+        if case .adopted(let token) = self { return token }
+        if case .released(let token) = self { return token }
+        return nil
+    }
+
     var level: Logger.Level {
         switch self {
-        // A client can make as many of these as it likes, so they are not logged unless somebody asks.
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
             .foundRunning, .parked, .launching, .rejoined:
             .debug
         case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated, .crashed, .gaveUp,
-            .stateDropped:
+            .stateDropped, .outOfReach:
             .notice
-        case .keepAliveLate:
+        case .keepAliveLate, .doesNotSpeak:
             .warning
+        }
+    }
+
+    /// What limits how often it is logged; nil: it is only logged where all is asked for.
+    fileprivate var limit: LogLimiter.Kind? {
+        switch self {
+        case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
+            .foundRunning, .parked, .launching, .rejoined:
+            nil
+        case .overran, .suspendedByForce, .tooManyWakes: .overruns
+        case .suspensionFailed: .suspension
+        case .terminated: .ends
+        case .crashed, .gaveUp, .stateDropped: .crashes
+        case .outOfReach, .doesNotSpeak: .reach
+        case .keepAliveLate: .keepAlives
         }
     }
 
@@ -110,10 +173,12 @@ extension Trace {
         case .terminated: "terminated"
         case .parked: "parked"
         case .launching: "launching"
+        case .doesNotSpeak: "silent"
         case .rejoined: "rejoined"
         case .crashed: "crashed"
         case .gaveUp: "gave up"
         case .stateDropped: "state dropped"
+        case .outOfReach: "out of reach"
         }
     }
 
@@ -134,10 +199,13 @@ extension Trace {
         case .terminated(let reason): reason.name
         case .parked: "no process, sockets parked"
         case .launching(let reasons): reasons.names
+        case .doesNotSpeak:
+            "its program has not said Hello in time: it does not speak to Nightbell, and runs on by itself"
         case .rejoined: ""
         case .crashed: "ended badly"
         case .gaveUp: "ended badly too often in a row"
         case .stateDropped: "it ended badly with it"
+        case .outOfReach: "it sleeps with no socket and no keep-alive timeout that could wake it"
         }
     }
 }

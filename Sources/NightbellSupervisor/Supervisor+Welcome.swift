@@ -26,6 +26,7 @@ extension Supervisor {
         _ bequest: Bequest?
     ) -> Bool {
         let isWelcome = candidate.isWelcome
+        let said = candidate.saidIdentifier
         if let identifier = ClientIdentifier(candidate.identifier) { returning.processes[identifier] = nil }
         let record: ClientRecord
         do {
@@ -34,7 +35,9 @@ extension Supervisor {
                 launch: candidate.launch, wantsWakeWord: candidate.wantsWakeWord,
                 connection: connection.key, loop: loop)
         } catch {
-            log(.connections, .error, "cannot watch the process of \(name(of: connection)): \(error)")
+            log(
+                .connections, .error, of: connection.credentials.uid,
+                "cannot watch the process of \(name(of: connection)): \(error)")
             followUps.append(.gone(client))
             expel(connection, WireError(.processGone, "\(error)"), request: key.request)
             return false
@@ -42,6 +45,13 @@ extension Supervisor {
         record.bequest = bequest
         connection.role = .client(record)
         note(connection, of: client, record)
+        if said != record.identifier {
+            record.saidIdentifier = said
+            log(
+                .connections, .notice,
+                "pid \(record.process.pid) says Hello as \(said), and is \(record.identifier): it was started as that"
+            )
+        }
         lookForObstacle(client, connection)
         keep(client, record, connection)
         addWakeWord(record, connection)
@@ -57,7 +67,9 @@ extension Supervisor {
                 record.id.slot, user: connection.credentials.uid, wantsWord: record.wantsWakeWord)
         } catch {
             // It waits for messages then, which is slower, and no reason to refuse it.
-            log(.connections, .notice, "no wake word for \(record.identifier): \(error)")
+            log(
+                .connections, .notice, of: connection.credentials.uid,
+                "no wake word for \(record.identifier): \(error)")
         }
     }
 
@@ -83,11 +95,11 @@ extension Supervisor {
         else { return nil }
         var bytes = ClientRecordBytes(
             registration: registration, registeredAt: registeredAt, ownership: owner.number)
-        bytes.recipe = launches.recipe(of: client)
+        bytes.recipe = registration.isLaunchable ? launches.recipe(of: client) : nil
         return bytes
     }
 
-    private func recordBytes(
+    func recordBytes(
         of client: ClientID, _ record: ClientRecord, _ connection: Connection
     ) -> ClientRecordBytes? {
         guard var bytes = recordBytes(of: client) else { return nil }
@@ -105,11 +117,12 @@ extension Supervisor {
     private func keep(_ client: ClientID, _ record: ClientRecord, _ connection: Connection) {
         guard let journal, let bytes = recordBytes(of: client, record, connection) else { return }
         if connection.launched == nil { journal.forgetProcess(client) }
-        let sockets = record.bequest == nil ? [] : supervision.sockets(of: client)
-        journal.forgetRequests(
-            of: sockets.compactMap { token in
+        if record.bequest != nil {
+            let sockets = supervision.sockets(of: client).compactMap { token in
                 ask { $0.legacySocket(token) }.map { ($0, parked.name(of: token)) }
-            })
+            }
+            journal.forgetRequests(of: client, sockets)
+        }
         journal.noteEnds(client, supervision)
         journal.keep(client, bytes, connection: connection.socket.rawValue, &supervision)
     }
@@ -136,6 +149,7 @@ extension Supervisor {
         welcome.clientID = Self.text(of: client)
         welcome.minimumKeepAliveTimeoutMs = supervision.settings.keepAlive.minimumTimeout.wireMilliseconds
         welcome.suspension = suspensionMethod(of: client, record).rawValue
+        if record.saidIdentifier != nil { welcome.identifier = record.identifier }
         welcome.wakeBudgetMs = supervision.settings.budgets.wake.wireMilliseconds
         var descriptors: [CInt] = []
         if let word = record.wakeWord {
@@ -144,7 +158,7 @@ extension Supervisor {
         }
         if let bequest = record.bequest {
             welcome.legacy = legacy(bequest, of: client)
-            if !bequest.wasLaunched {
+            if bequest.isAttached {
                 descriptors += bequest.sockets.compactMap { parked.descriptor(of: $0) }
             }
         }
@@ -168,6 +182,7 @@ extension Supervisor {
         let state = launches.state(of: client)
         if !state.isEmpty { legacy.state = WireState(state) }
         legacy.launched = bequest.wasLaunched
+        legacy.descriptorsAttached = bequest.wasLaunched && bequest.isAttached
         var room = Self.roomForProfiles
         legacy.sockets = bequest.sockets.map { token in
             WireLegacy.Socket.with {

@@ -18,8 +18,9 @@ public actor Supervisor {
     nonisolated let loop: LoopExecutor
     private nonisolated let stopRequest: EventDescriptor
     nonisolated let memoryRequest: EventDescriptor
-    let configuration: SupervisorConfiguration
+    var configuration: SupervisorConfiguration
     let logger: Logger
+    /// In elapsed time.
     let startedAt: Instant
     /// Where everything goes that must outlive this process; nil: nothing does.
     let journal: Journal?
@@ -30,13 +31,14 @@ public actor Supervisor {
     var quiesceOrder: UInt64?
     /// Who has asked for an upgrade: connections and requests.
     var upgradeRequests: [(connection: UInt64, request: UInt64)] = []
-    private var keeperWatch: SetWatch?
+    private var keeperWatch: Watch?
     private nonisolated let keeperLink: KeeperLink?
 
     var supervision: Supervision
     var connections = ConnectionTable()
     var parked: ParkedTable
     var offload = OffloadTable()
+    var receiveBuffers = ReceiveBufferTable()
     var engine = OffloadEngine()
     /// The connections of clients, by the slot of their ID.
     var clientConnections: [Connection?] = []
@@ -64,16 +66,24 @@ public actor Supervisor {
     var launches: LaunchTable
     /// Clients that have hung up and may be about to end, in that order.
     var hungUpConnections: [(key: UInt64, until: Instant)] = []
+    /// Launched processes that have started the client instead of being it, and that client has ended.
+    var wrappers: [pid_t] = []
     /// Who is to come back, and not launched meanwhile.
     var returning = Returning()
     let identifierStore: IdentifierStore?
     let stateLog: StateLog
+    /// Names the time from this start of the machine to the next; empty: that is not known.
+    let boot: String
     var memoryWatcher: MemoryWatcher?
     /// Writes sleepers to swap, if that is wanted and there is any.
     let pageOut: PageOut?
+    /// Running time; `elapsedNow` is the same moment in elapsed time.
     var now: Instant
+    var clocks = ClockPair()
     var watchers = 0
-    var nextLookAtLocks = Instant(nanoseconds: .min)
+    var lockLooks = LockLooks()
+    /// How large sleepers are, while that is being found out.
+    var survey: SizeSurvey?
     /// How many descriptors this process may have.
     let descriptorLimit = Supervisor.currentDescriptorLimit()
     var protocolErrors: UInt64 = 0
@@ -85,16 +95,26 @@ public actor Supervisor {
     /// The memory that it took has not been given back yet.
     var hasTakenOver = false
 
+    /// Connections that are still to be dealt with.
+    var backlog = Backlog<Connection>()
+    /// Clients that were being launched, and have ended: what their processes have said comes first.
+    private var endedLaunches: [ClientID] = []
+    /// Until then no connection is accepted: there are too many to be closed.
+    var acceptsAgainAt: Instant?
+
     var acceptance: Acceptance
-    var listenerWatch: SetWatch
+    let listenerWatch: Watch
     let timer: TimerDescriptor
-    private var timerWatch: SetWatch
+    private let timerWatch: Watch
     private var armedDeadline: Instant?
     private let stopWatch: Watch
     private let memoryRequestWatch: Watch
     private let signalWatches: SignalWatches
+    private let reloadWatches: SignalWatches
     private var phase = Phase.running
     private var hasBegun = false
+    /// A socket of a sleeper has fired in this turn.
+    private var hasFired = false
 
     enum Phase {
         case running
@@ -141,9 +161,8 @@ public actor Supervisor {
         self.logger = logger
         supervision = Supervision(settings: configuration.settings)
         supervision.notesChanges = endowment.journal != nil
-        let now = Instant(nanoseconds: BootClock.now())
-        self.now = now
-        startedAt = endowment.journal?.startedAt ?? now
+        now = Instant(nanoseconds: clocks.read())
+        startedAt = endowment.journal?.startedAt ?? Instant(nanoseconds: BootClock.now())
         journal = endowment.journal
         keeperLink = endowment.journal?.link
         let isFirst = endowment.isFirst
@@ -157,6 +176,7 @@ public actor Supervisor {
             logger.notice("sleepers are not written to swap: there is none")
         }
         stateLog = StateLog(logger)
+        boot = (try? LastRun.boot()) ?? ""
         identifierStore = try Self.openIdentifiers(configuration, stateLog, logger)
         var isListening = false
         do {
@@ -173,21 +193,22 @@ public actor Supervisor {
                 isListening = true
             }
             estate = endowment.estate.take()
-            timerWatch = SetWatch(
-                timer.rawValue, .persistent, token: WatchToken(.timer).rawValue, loop: loop)
+            timerWatch = try loop.watch(
+                timer.rawValue, .read, .persistent, token: WatchToken(.timer).rawValue)
             stopWatch = try loop.watch(
                 stopRequest.rawValue, .read, .persistent, token: WatchToken(.signal).rawValue)
-            listenerWatch = SetWatch(
-                acceptance.listener.rawValue, .persistent, token: WatchToken(.listener).rawValue, loop: loop)
-            signalWatches = try SignalWatches(configuration.stopSignals, loop)
+            listenerWatch = try loop.watch(
+                acceptance.listener.rawValue, .read, .persistent, token: WatchToken(.listener).rawValue)
+            signalWatches = try SignalWatches(configuration.stopSignals, .signal, loop)
+            reloadWatches = try SignalWatches(configuration.reloadSignals, .reload, loop)
             memoryRequestWatch = try loop.watch(
                 memoryRequest.rawValue, .read, .persistent, token: WatchToken(.memoryPressure).rawValue)
             try memoryRequestWatch.arm()
             // The first turn, in which everything is taken over or begun, comes at once.
             try timer.set(absoluteNanoseconds: 0)
             if let journal {
-                var watch = SetWatch(
-                    journal.link.rawValue, .persistent, token: WatchToken(.keeper).rawValue, loop: loop)
+                let watch = try loop.watch(
+                    journal.link.rawValue, .read, .persistent, token: WatchToken(.keeper).rawValue)
                 try watch.arm()
                 keeperWatch = consume watch
             } else {
@@ -258,9 +279,16 @@ public actor Supervisor {
         var deadline = ask { $0.nextDeadline }
         if let silence = silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
         if let missing = returning.until { deadline = min(deadline ?? missing, missing) }
+        if let look = lockLooks.next { deadline = min(deadline ?? look, look) }
+        if let again = acceptsAgainAt { deadline = min(deadline ?? again, again) }
         if let patience = hungUpConnections.first?.until { deadline = min(deadline ?? patience, patience) }
         if !hasBegun { deadline = now }
         if case .lameDuck(let until) = phase { deadline = until }
+        // What is left for the next turn has it begin at once.
+        if !backlog.isEmpty || survey != nil { deadline = now }
+        // The timer goes on while the machine sleeps, so that no keep-alive is late. For a budget it comes early then, and
+        // is set once more.
+        deadline = deadline.map { $0 + .nanoseconds(clocks.nanosecondsSlept) }
         guard deadline != armedDeadline else { return }
         armedDeadline = deadline
         do {
@@ -273,9 +301,18 @@ public actor Supervisor {
     // MARK: One turn of the loop
 
     private func turn(_ batch: [Ready]) {
-        now = Instant(nanoseconds: BootClock.now())
+        now = Instant(nanoseconds: clocks.read())
         takeOver()
+        noteSleepOfMachine()
+        hasFired = false
+        // Of those that wait since the last turn, none is to come before a wake.
+        let isBehind = !backlog.isEmpty
         for ready in batch { take(ready) }
+        if isBehind, hasFired { endTurn() }
+        serveConnections()
+        goOnSurveying()
+        endFailedLaunches()
+        acceptAgain()
         if !hasBegun { begin() }
         forgetHungUp()
         launchMissing()
@@ -285,6 +322,7 @@ public actor Supervisor {
         endTurn()
         parked.endTurn()
         suspender.settle()
+        lookAtLocks()
         giveMemoryBack()
         if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
         setTimer()
@@ -296,7 +334,9 @@ public actor Supervisor {
     /// The first part of a turn, of which the rest is still to come. There are clients who run already, and whom the core takes
     /// for asleep until it hears of it: whatever else is due waits for that.
     private func takePortion(_ batch: [Ready]) {
-        now = Instant(nanoseconds: BootClock.now())
+        now = Instant(nanoseconds: clocks.read())
+        noteSleepOfMachine()
+        // There is nothing but sockets in it.
         for ready in batch { take(ready) }
         feedFollowUps()
         supervision.endPortion(into: &buffer)
@@ -305,6 +345,22 @@ public actor Supervisor {
         parked.endTurn()
         suspender.settle()
         journal?.link.flush()
+    }
+
+    private func endFailedLaunches() {
+        guard !endedLaunches.isEmpty else { return }
+        let clients = endedLaunches
+        endedLaunches.removeAll(keepingCapacity: true)
+        for client in clients {
+            // It may have said Hello, and still be waiting to be heard.
+            if let attempt = launches.attempt(of: client), let connection = connections[attempt.connection],
+                connection.isWaiting
+            {
+                receiveMessages(connection)
+            }
+            guard let attempt = launches.attempt(of: client), attempt.process.hasExited else { continue }
+            launchEnded(client)
+        }
     }
 
     private func take(_ ready: Ready) {
@@ -316,23 +372,30 @@ public actor Supervisor {
             clearTimer()
         case .signal:
             beginLameDuck()
+        case .reload:
+            reloadUnasked()
         case .connectionReadable:
-            if let connection = connections[token] { receiveMessages(connection) }
+            if let connection = connections[token] { note(connection) }
         case .connectionWritable:
             if let connection = connections[token] { goOnSending(connection) }
         case .processExit:
-            if let connection = connections[token] { processEnded(connection) }
+            guard let connection = connections[token] else { return }
+            connection.hasProcessEnded = true
+            enqueue(connection)
         case .launchReport:
             if let client = launches.client(for: token) { launchReported(client) }
         case .launchExit:
-            if let client = launches.client(for: token) { launchEnded(client) }
+            if let client = launches.client(for: token) { endedLaunches.append(client) }
         case .memoryPressure:
             relieveMemory()
         case .socket:
             if let owner = token.owner, unsafe earlyWaker.hasThawed(owner) {
                 suspender.noteThawed(slot: owner)
             }
-            if let socket = parked.token(for: token) { socketFired(socket, ready) }
+            if let socket = parked.token(for: token) {
+                hasFired = true
+                socketFired(socket, ready)
+            }
         case .offloadedSocket:
             if let socket = parked.token(for: token) { offloadedSocketFired(socket) }
         case .keeper:
@@ -365,6 +428,7 @@ public actor Supervisor {
     /// or somebody who shares it, has taken what there was since.
     private func socketFired(_ token: SocketToken, _ ready: Ready) {
         guard let descriptor = parked.descriptor(of: token) else { return }
+        if parked.isArmedPastEnd(token), !SocketTraffic.hasUnread(descriptor) { return }
         let sleeper = ask { $0.certainToThaw(by: token) }
         parked.noteFired(token)
         var conditions = Conditions(Poll.now(descriptor))

@@ -50,8 +50,8 @@ public struct SupervisorConfiguration: Sendable {
     public var stopSignals: [Int32] = []
     /// Called on the supervisor's thread when it begins to stop, for whatever reason.
     public var onStopping: @Sendable () -> Void = {}
-    /// Where in the cgroup hierarchy clients are put, such as `/nightbell.slice`; below the supervisor's own cgroup
-    /// if `nil`.
+    /// Where in the cgroup hierarchy all clients are put, such as `/nightbell.slice`, whose limits then count for them;
+    /// if `nil`, below the cgroup that each is in, whose limits count as before.
     public var cgroupParent: String?
     /// A directory for the little that must survive a restart of the machine: whom identifiers belong to, and which
     /// clients were quit by their users. Nothing is kept if `nil`.
@@ -61,12 +61,34 @@ public struct SupervisorConfiguration: Sendable {
     /// Whether the memory of a client that is suspended is written to swap at once (`MADV_PAGEOUT`), where there is
     /// any.
     public var pagesOut = false
+    /// Signals, such as `SIGHUP`, at which `reload` is called as well.
+    package var reloadSignals: [Int32] = []
+    /// Reads the configuration again; nil: it comes from nowhere that could be read again.
+    package var reload: (@Sendable () -> Reloaded)?
     /// Clients that are known before they say so themselves.
     package var declarations: [Declaration] = []
+    /// For tests: sleep of the machine on top of what it has really slept, all in all. It is asked in each turn.
+    package var pretendedSleep: @Sendable () -> Duration = { .zero }
     /// Descriptive: shown by `nightbell status`.
     public var version = ""
     /// Descriptive: the file that this configuration was read from; empty if none.
     public var configurationFile = ""
+
+    /// What was read again.
+    package struct Reloaded: Sendable {
+        /// Nil: it cannot be used, for the first of the problems.
+        package var configuration: SupervisorConfiguration?
+        /// Keys that have another value in it.
+        package var changed: [String] = []
+        /// Keys that are written otherwise, and have their old value in it.
+        package var kept: [String] = []
+        package var problems: [String] = []
+
+        package init(_ configuration: SupervisorConfiguration?, problems: [String]) {
+            self.configuration = configuration
+            self.problems = problems
+        }
+    }
 
     public init(socketPath: String, runtimeDirectory: String) {
         self.socketPath = socketPath

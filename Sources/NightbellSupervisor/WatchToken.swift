@@ -14,6 +14,8 @@ struct WatchToken: Sendable {
         case keeper
         /// A socket with a profile. Its owner is not in the token: it does not thaw anybody by itself.
         case offloadedSocket
+        /// A signal asks for the configuration to be read again.
+        case reload
     }
 
     /// As much of a generation as fits. Only events that no whole turn lies between are told apart by it.

@@ -96,7 +96,7 @@ extension SocketCondition {
         switch self {
         case .held: "held"
         case .armed: "armed"
-        case .ended: "ended"
+        case .ended, .armedPastEnd: "ended"
         }
     }
 }
@@ -186,6 +186,8 @@ extension WireError {
                 (.modeRequired, mode == .audio ? "needs the mode audio" : "needs the mode voip")
             case .timeoutTooShort(let minimum):
                 (.timeoutTooShort, "the shortest keep-alive timeout is \(minimum)")
+            case .timeoutTooLong(let maximum):
+                (.timeoutTooLong, "the longest keep-alive timeout is \(maximum)")
             case .invalidToken:
                 (.invalidToken, "no socket of this client has this token")
             case .invalidTask:
@@ -212,6 +214,8 @@ extension WireError {
                 (.invalidProfile, "the profile makes no sense")
             case .opaqueSocket:
                 (.opaqueSocket, "encrypted, and not by the kernel: the supervisor cannot see messages in it")
+            case .receiveBufferNotForThis:
+                (.invalidArgument, "a receive buffer is for UDP sockets")
             case .profileNotForThis:
                 (.profileNotForThis, "the profile is not for descriptors of this kind")
             case .cannotLaunch:

@@ -45,6 +45,16 @@ struct PacketReader {
         return position + Int(length)
     }
 
+    /// False: there are not so many bytes left.
+    mutating func skip(_ count: Int) -> Bool {
+        guard bytes.count - position >= count else { return false }
+        position += count
+        return true
+    }
+
+    /// - Parameter end: what `end()` has returned.
+    mutating func skip(to end: Int) { position = end }
+
     /// The text up to `end`; nil if it is none.
     mutating func text(until end: Int) -> String? {
         defer { position = end }

@@ -17,6 +17,9 @@
 /// each of its sockets, in the same order; of the supervisor's only Welcome, and only to who asked for them. A packet that breaks these rules, does not decode, or is of no known kind is answered with
 /// Error and the connection is closed: that client's only. Unknown fields are ignored.
 ///
+/// What is too much is refused without decoding: Hello holds at most 20,480 bytes, HandOver 253 sockets, with profiles of
+/// 65,536 bytes together, and all other messages but ReadyToSuspend and SaveState 1,024 bytes; a packet 8,192 fields.
+///
 /// A client says Hello first. Administration (Status … Quit) needs no Hello. A connection that says nothing at all for
 /// some seconds (10, unless configured otherwise) is answered with HELLO_REQUIRED and closed. Whoever connects is known by the
 /// credentials that the kernel tells (SO_PEERCRED, SO_PEERPIDFD), not by what it says: the process that called
@@ -29,8 +32,8 @@
 ///
 /// The supervisor may die and be replaced while connections stay: the next one says SupervisorRestarted. A client then
 /// sends those of its requests again that have not been answered, in their old order, with their old numbers, with
-/// `is_repeated`, and before anything new; and then RestartNoted. None of them is carried out twice, none is answered
-/// twice, whatever had become of it. Numbers therefore name one request each for as long as the connection lasts.
+/// `is_repeated`, and before anything new; and then RestartNoted. None of them is carried out twice, whatever had become
+/// of it. One may be answered twice: the supervisor before may have answered just before it died. Numbers therefore name one request each for as long as the connection lasts.
 ///
 /// Times are durations in milliseconds unless the name says otherwise.
 
@@ -346,7 +349,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// something else was said before Hello, or nothing for too long
   case helloRequired // = 4
 
-  /// a second Hello on one connection
+  /// a second Hello on one connection, or of one process; or the connection watches
   case alreadyRegistered // = 5
   case invalidIdentifier // = 6
 
@@ -400,7 +403,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// the supervisor has no descriptor left
   case outOfDescriptors // = 44
 
-  /// to RelieveMemory and Upgrade; clients of others are not there
+  /// to RelieveMemory, Upgrade and Reload; clients of others are not there
   case permissionDenied // = 45
 
   /// none that the asker may see runs by this identifier
@@ -418,6 +421,12 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
 
   /// the quota of this client or uid
   case stateTooLarge // = 51
+
+  /// longer than 30 days
+  case timeoutTooLong // = 53
+
+  /// everything goes on as it was
+  case reloadFailed // = 54
 
   /// a profile with settings that make no sense
   case invalidProfile // = 56
@@ -469,6 +478,8 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case 49: self = .upgradeFailed
     case 50: self = .cannotLaunch
     case 51: self = .stateTooLarge
+    case 53: self = .timeoutTooLong
+    case 54: self = .reloadFailed
     case 56: self = .invalidProfile
     case 57: self = .opaqueSocket
     case 58: self = .profileNotForThis
@@ -512,6 +523,8 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case .upgradeFailed: return 49
     case .cannotLaunch: return 50
     case .stateTooLarge: return 51
+    case .timeoutTooLong: return 53
+    case .reloadFailed: return 54
     case .invalidProfile: return 56
     case .opaqueSocket: return 57
     case .profileNotForThis: return 58
@@ -555,6 +568,8 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     .upgradeFailed,
     .cannotLaunch,
     .stateTooLarge,
+    .timeoutTooLong,
+    .reloadFailed,
     .invalidProfile,
     .opaqueSocket,
     .profileNotForThis,
@@ -795,6 +810,14 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .upgrade(newValue)}
   }
 
+  package var reload: WireReload {
+    get {
+      if case .reload(let v)? = body {return v}
+      return WireReload()
+    }
+    set {body = .reload(newValue)}
+  }
+
   /// Sent before, to a supervisor that may have gone without having answered.
   package var isRepeated: Bool = false
 
@@ -829,6 +852,7 @@ package nonisolated struct WireClientMessage: Sendable {
     case forgetClient(WireForgetClient)
     case relieveMemory(WireRelieveMemory)
     case upgrade(WireUpgrade)
+    case reload(WireReload)
 
   }
 
@@ -981,6 +1005,15 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     set {body = .watchEvent(newValue)}
   }
 
+  /// answers Reload
+  package var reloaded: WireReloaded {
+    get {
+      if case .reloaded(let v)? = body {return v}
+      return WireReloaded()
+    }
+    set {body = .reloaded(newValue)}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Body: Equatable, Sendable {
@@ -1008,6 +1041,8 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     case clientInfo(WireClientInfo)
     /// follows Watch, until the connection ends
     case watchEvent(WireWatchEvent)
+    /// answers Reload
+    case reloaded(WireReloaded)
 
   }
 
@@ -1024,6 +1059,7 @@ package nonisolated struct WireHello: Sendable {
   package var version: UInt32 = 0
 
   /// Reverse-domain style, 1 to 128 characters out of A-Z a-z 0-9 . _ -; unique among the running clients.
+  /// A process that was launched, or what it has started since, is the client that it was launched as, whatever it says.
   /// It belongs to the uid that first used it, also while no client goes by it, until that uid has four times as
   /// many identifiers as it may have clients: then each new one sets the one free that was unused for longest.
   package var identifier: String = String()
@@ -1073,6 +1109,10 @@ package nonisolated struct WireLaunchSpecification: Sendable {
 
   package var environment: Dictionary<String,String> = [:]
 
+  /// What the program's user has told it to register as (`nightbell run --identifier`). With it, that is its identifier,
+  /// whatever Hello says.
+  package var identifier: String = String()
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
@@ -1116,6 +1156,10 @@ package nonisolated struct WireWelcome: Sendable {
   /// Clears the value of `legacy`. Subsequent reads from it will return its default value.
   package mutating func clearLegacy() {self._legacy = nil}
 
+  /// What the client goes by if that is not what Hello said: what it was launched as, or what `nightbell run --identifier`
+  /// has said. It says this one when it connects again.
+  package var identifier: String = String()
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
@@ -1130,7 +1174,8 @@ package nonisolated struct WireLegacy: Sendable {
   // methods supported on all messages.
 
   /// In the order of their descriptors: those of socket activation (from 3 on) in a process that the supervisor has
-  /// launched, else those that come with Welcome, after that of the wake word. At most 252 come with Welcome.
+  /// launched, else, or with descriptors_attached, those that come with Welcome, after that of the wake word. At most 252
+  /// come with Welcome.
   package var sockets: [WireLegacy.Socket] = []
 
   /// what SaveState has left; absent: nothing, or it was dropped
@@ -1143,8 +1188,11 @@ package nonisolated struct WireLegacy: Sendable {
   /// Clears the value of `state`. Subsequent reads from it will return its default value.
   package mutating func clearState() {self._state = nil}
 
-  /// the supervisor has launched this process
+  /// the supervisor has launched this process, or the one that has started it
   package var launched: Bool = false
+
+  /// It was not launched itself, but by the program that was: the descriptors come with Welcome.
+  package var descriptorsAttached: Bool = false
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1220,6 +1268,12 @@ package nonisolated struct WireHandOver: Sendable {
     /// Its bytes are encrypted. Only the kernel can then have a profile see messages (kTLS): otherwise profiles that
     /// read or write any are refused with OPAQUE_SOCKET.
     package var encrypted: Bool = false
+
+    /// While the client sleeps, or is gone and the socket survives, SO_RCVBUF is this many bytes, if it is less otherwise
+    /// and the kernel permits it (net.core.rmem_max). For UDP and other datagram sockets of the Internet only
+    /// (INVALID_ARGUMENT). The option is shared with the client: it is set back when that runs again, unless it was
+    /// changed since. Wake says how many datagrams were dropped all the same.
+    package var receiveBuffer: UInt32 = 0
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1597,14 +1651,17 @@ package nonisolated struct WireProfile: Sendable {
     package init() {}
   }
 
-  /// Socket options of TCP, set while the client sleeps, and as they were before it wakes.
+  /// Socket options of TCP, set while the client sleeps, and as they were before it wakes. `interval_ms` is TCP_KEEPIDLE,
+  /// from the last segment to the first probe (0: 15 minutes); `answer_within_ms` means nothing here.
   package nonisolated struct TCP: Sendable {
     // SwiftProtobuf.Message conformance is added in an extension below. See the
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
     // methods supported on all messages.
 
+    /// TCP_KEEPINTVL, between probes; 0: 30 s
     package var probeIntervalMs: UInt64 = 0
 
+    /// TCP_KEEPCNT: after so many unanswered ones the connection is given up; 0: 4
     package var probes: UInt32 = 0
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1895,6 +1952,10 @@ package nonisolated struct WireWake: Sendable {
     /// the kernel has given the connection up; with WAKE_REASON_PATH_LOST
     package var pathLost: Bool = false
 
+    /// Datagrams that the kernel has dropped since the client fell asleep, most of them for want of room; only of a socket
+    /// that was handed over with a receive_buffer.
+    package var dropped: UInt32 = 0
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -2003,7 +2064,8 @@ package nonisolated struct WireSupervisorRestarted: Sendable {
   package init() {}
 }
 
-/// The client has seen SupervisorRestarted, and has sent again what was unanswered. Needs no answer: request 0.
+/// The client has seen SupervisorRestarted, and has sent again what was unanswered. Needs no answer: request 0. With another number
+/// it is answered with Done.
 package nonisolated struct WireRestartNoted: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2017,7 +2079,8 @@ package nonisolated struct WireRestartNoted: Sendable {
 }
 
 /// Sets the longest time between two runs of the keep-alive handler while in the background. Replaces an
-/// earlier one. Needs MODE_VOIP. Answered with Done, or with Error TIMEOUT_TOO_SHORT.
+/// earlier one. Needs MODE_VOIP. Answered with Done, or with Error TIMEOUT_TOO_SHORT or
+/// TIMEOUT_TOO_LONG (30 days).
 package nonisolated struct WireSetKeepAliveTimeout: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2041,7 +2104,8 @@ package nonisolated struct WireClearKeepAliveTimeout: Sendable {
   package init() {}
 }
 
-/// Asks not to be suspended until the task ends. Answered with BackgroundTask.
+/// Asks not to be suspended until the task ends. Answered with BackgroundTask, or with Error INVALID_ARGUMENT: the client
+/// holds as many as it may (64, by default), or the request has no number.
 package nonisolated struct WireBeginBackgroundTask: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2060,7 +2124,8 @@ package nonisolated struct WireBackgroundTask: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// 0, the invalid task: none can be granted because the time is up
+  /// 0, the invalid task: none can be granted because the time is up, or so nearly that BackgroundTimeExpiring could not
+  /// be sent in time, or because the client is being suspended or ended.
   package var taskID: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2081,7 +2146,7 @@ package nonisolated struct WireEndBackgroundTask: Sendable {
   package init() {}
 }
 
-/// Answered with BackgroundTimeLeft.
+/// Answered with BackgroundTimeLeft; needs a request number.
 package nonisolated struct WireBackgroundTimeRemaining: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2128,7 +2193,7 @@ package nonisolated struct WireBackgroundTimeLeft: Sendable {
   package init() {}
 }
 
-/// Sent shortly before the background time of a client that still holds background tasks ends: a client that
+/// Sent once, and at least its whole time, before the background time of a client that still holds background tasks ends: a client that
 /// has not ended them by then is terminated.
 package nonisolated struct WireBackgroundTimeExpiring: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -2297,6 +2362,39 @@ package nonisolated struct WireUpgrade: Sendable {
   package init() {}
 }
 
+/// Reads the configuration and the manifests again, and does what can be done at once. Answered with Reloaded, or with
+/// Error (RELOAD_FAILED) if the configuration cannot be used or the supervisor has none: then everything goes on as it
+/// was. Root, or the supervisor's own user; others are told PERMISSION_DENIED.
+package nonisolated struct WireReload: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// All of it is for people, a line each.
+package nonisolated struct WireReloaded: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// keys with another value, and clients that are declared now or in another way
+  package var changed: [String] = []
+
+  /// what is written otherwise and counts from the supervisor's next start
+  package var kept: [String] = []
+
+  /// manifests that are not used and why; other warnings
+  package var problems: [String] = []
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2414,6 +2512,12 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._programNumber = newValue}
   }
 
+  /// how long a program that was started has to say Hello
+  package var launchBudgetMs: UInt64 {
+    get {_storage._launchBudgetMs}
+    set {_uniqueStorage()._launchBudgetMs = newValue}
+  }
+
   package var offload: WireOffloadCounters {
     get {_storage._offload ?? WireOffloadCounters()}
     set {_uniqueStorage()._offload = newValue}
@@ -2422,6 +2526,12 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
   package var hasOffload: Bool {_storage._offload != nil}
   /// Clears the value of `offload`. Subsequent reads from it will return its default value.
   package mutating func clearOffload() {_uniqueStorage()._offload = nil}
+
+  /// for people: what is wrong with the supervisor; for root and its own user only
+  package var warnings: [String] {
+    get {_storage._warnings}
+    set {_uniqueStorage()._warnings = newValue}
+  }
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2732,7 +2842,7 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._warnings = newValue}
   }
 
-  /// since Hello
+  /// since Hello, without the time that the machine slept
   package var connectedMs: UInt64 {
     get {_storage._connectedMs}
     set {_uniqueStorage()._connectedMs = newValue}
@@ -2824,6 +2934,18 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     /// Clears the value of `offload`. Subsequent reads from it will return its default value.
     package mutating func clearOffload() {_uniqueStorage()._offload = nil}
 
+    /// as it was asked for at the hand-over; 0: it was not
+    package var receiveBuffer: UInt32 {
+      get {_storage._receiveBuffer}
+      set {_uniqueStorage()._receiveBuffer = newValue}
+    }
+
+    /// datagrams that the kernel has dropped since the socket was made
+    package var dropped: UInt64 {
+      get {_storage._dropped}
+      set {_uniqueStorage()._dropped = newValue}
+    }
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package nonisolated struct Offload: Sendable {
@@ -2877,7 +2999,7 @@ package nonisolated struct WireWatchEvent: Sendable {
 
   package var identifier: String = String()
 
-  /// "state", "wake", "overrun", "running", "adopted", "released", "refused", "connected", "gone", …
+  /// "state", "wake", "overrun", "running", "adopted", "released", "refused", "gone", … : a table is in Protocol.md
   package var kind: String = String()
 
   package var detail: String = String()
@@ -2941,12 +3063,12 @@ nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{5}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{2}ERROR_CODE_TIMEOUT_TOO_LONG\0\u{1}ERROR_CODE_RELOAD_FAILED\0\u{2}\u{2}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0")
 }
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{4}\u{d}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{2}\u{13}upgrade\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{4}\u{d}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{2}\u{13}upgrade\0\u{2}\u{4}reload\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3320,6 +3442,19 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .upgrade(v)
         }
       }()
+      case 64: try {
+        var v: WireReload?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .reload(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .reload(v)
+        }
+      }()
       default: break
       }
     }
@@ -3452,6 +3587,10 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
       guard case .upgrade(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 60)
     }()
+    case .reload?: try {
+      guard case .reload(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 64)
+    }()
     default: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -3468,7 +3607,7 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{9}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{4}\u{a}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_event\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{9}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{4}\u{a}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_event\0\u{2}\u{1e}reloaded\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3685,6 +3824,19 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
           self.body = .watchEvent(v)
         }
       }()
+      case 64: try {
+        var v: WireReloaded?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .reloaded(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .reloaded(v)
+        }
+      }()
       default: break
       }
     }
@@ -3762,6 +3914,10 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
     case .watchEvent?: try {
       guard case .watchEvent(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 34)
+    }()
+    case .reloaded?: try {
+      guard case .reloaded(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 64)
     }()
     case nil: break
     }
@@ -3847,7 +4003,7 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
 
 nonisolated extension WireLaunchSpecification: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".LaunchSpecification"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}arguments\0\u{1}directory\0\u{1}environment\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}arguments\0\u{1}directory\0\u{1}environment\0\u{1}identifier\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3858,6 +4014,7 @@ nonisolated extension WireLaunchSpecification: SwiftProtobuf.Message, SwiftProto
       case 1: try { try decoder.decodeRepeatedStringField(value: &self.arguments) }()
       case 2: try { try decoder.decodeSingularStringField(value: &self.directory) }()
       case 3: try { try decoder.decodeMapField(fieldType: SwiftProtobuf._ProtobufMap<SwiftProtobuf.ProtobufString,SwiftProtobuf.ProtobufString>.self, value: &self.environment) }()
+      case 4: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
       default: break
       }
     }
@@ -3873,6 +4030,9 @@ nonisolated extension WireLaunchSpecification: SwiftProtobuf.Message, SwiftProto
     if !self.environment.isEmpty {
       try visitor.visitMapField(fieldType: SwiftProtobuf._ProtobufMap<SwiftProtobuf.ProtobufString,SwiftProtobuf.ProtobufString>.self, value: self.environment, fieldNumber: 3)
     }
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3880,6 +4040,7 @@ nonisolated extension WireLaunchSpecification: SwiftProtobuf.Message, SwiftProto
     if lhs.arguments != rhs.arguments {return false}
     if lhs.directory != rhs.directory {return false}
     if lhs.environment != rhs.environment {return false}
+    if lhs.identifier != rhs.identifier {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3887,7 +4048,7 @@ nonisolated extension WireLaunchSpecification: SwiftProtobuf.Message, SwiftProto
 
 nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Welcome"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0\u{2}\u{4}legacy\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0\u{2}\u{4}legacy\0\u{1}identifier\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3902,6 +4063,7 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
       case 5: try { try decoder.decodeSingularUInt64Field(value: &self.wakeBudgetMs) }()
       case 6: try { try decoder.decodeSingularUInt32Field(value: &self.wakeWord) }()
       case 10: try { try decoder.decodeSingularMessageField(value: &self._legacy) }()
+      case 11: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
       default: break
       }
     }
@@ -3933,6 +4095,9 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     try { if let v = self._legacy {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
     } }()
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 11)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3944,6 +4109,7 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if lhs.wakeBudgetMs != rhs.wakeBudgetMs {return false}
     if lhs.wakeWord != rhs.wakeWord {return false}
     if lhs._legacy != rhs._legacy {return false}
+    if lhs.identifier != rhs.identifier {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3951,7 +4117,7 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
 
 nonisolated extension WireLegacy: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Legacy"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sockets\0\u{1}state\0\u{1}launched\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sockets\0\u{1}state\0\u{1}launched\0\u{3}descriptors_attached\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3962,6 +4128,7 @@ nonisolated extension WireLegacy: SwiftProtobuf.Message, SwiftProtobuf._MessageI
       case 1: try { try decoder.decodeRepeatedMessageField(value: &self.sockets) }()
       case 2: try { try decoder.decodeSingularMessageField(value: &self._state) }()
       case 3: try { try decoder.decodeSingularBoolField(value: &self.launched) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.descriptorsAttached) }()
       default: break
       }
     }
@@ -3981,6 +4148,9 @@ nonisolated extension WireLegacy: SwiftProtobuf.Message, SwiftProtobuf._MessageI
     if self.launched != false {
       try visitor.visitSingularBoolField(value: self.launched, fieldNumber: 3)
     }
+    if self.descriptorsAttached != false {
+      try visitor.visitSingularBoolField(value: self.descriptorsAttached, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3988,6 +4158,7 @@ nonisolated extension WireLegacy: SwiftProtobuf.Message, SwiftProtobuf._MessageI
     if lhs.sockets != rhs.sockets {return false}
     if lhs._state != rhs._state {return false}
     if lhs.launched != rhs.launched {return false}
+    if lhs.descriptorsAttached != rhs.descriptorsAttached {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -4074,7 +4245,7 @@ nonisolated extension WireHandOver: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireHandOver.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0\u{1}name\0\u{1}survives\0\u{2}\u{5}profile\0\u{1}encrypted\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0\u{1}name\0\u{1}survives\0\u{2}\u{5}profile\0\u{1}encrypted\0\u{3}receive_buffer\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4087,6 +4258,7 @@ nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf.
       case 3: try { try decoder.decodeSingularBoolField(value: &self.survives) }()
       case 8: try { try decoder.decodeSingularMessageField(value: &self._profile) }()
       case 9: try { try decoder.decodeSingularBoolField(value: &self.encrypted) }()
+      case 10: try { try decoder.decodeSingularUInt32Field(value: &self.receiveBuffer) }()
       default: break
       }
     }
@@ -4112,6 +4284,9 @@ nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf.
     if self.encrypted != false {
       try visitor.visitSingularBoolField(value: self.encrypted, fieldNumber: 9)
     }
+    if self.receiveBuffer != 0 {
+      try visitor.visitSingularUInt32Field(value: self.receiveBuffer, fieldNumber: 10)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -4121,6 +4296,7 @@ nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf.
     if lhs.survives != rhs.survives {return false}
     if lhs._profile != rhs._profile {return false}
     if lhs.encrypted != rhs.encrypted {return false}
+    if lhs.receiveBuffer != rhs.receiveBuffer {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -5249,7 +5425,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
 
 nonisolated extension WireWake.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireWake.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}readable\0\u{3}peer_closed\0\u{3}hang_up\0\u{1}error\0\u{1}unanswered\0\u{1}flooded\0\u{1}unanswerable\0\u{3}path_lost\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}readable\0\u{3}peer_closed\0\u{3}hang_up\0\u{1}error\0\u{1}unanswered\0\u{1}flooded\0\u{1}unanswerable\0\u{3}path_lost\0\u{1}dropped\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5266,6 +5442,7 @@ nonisolated extension WireWake.Socket: SwiftProtobuf.Message, SwiftProtobuf._Mes
       case 7: try { try decoder.decodeSingularBoolField(value: &self.flooded) }()
       case 8: try { try decoder.decodeSingularBoolField(value: &self.unanswerable) }()
       case 9: try { try decoder.decodeSingularBoolField(value: &self.pathLost) }()
+      case 10: try { try decoder.decodeSingularUInt32Field(value: &self.dropped) }()
       default: break
       }
     }
@@ -5299,6 +5476,9 @@ nonisolated extension WireWake.Socket: SwiftProtobuf.Message, SwiftProtobuf._Mes
     if self.pathLost != false {
       try visitor.visitSingularBoolField(value: self.pathLost, fieldNumber: 9)
     }
+    if self.dropped != 0 {
+      try visitor.visitSingularUInt32Field(value: self.dropped, fieldNumber: 10)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -5312,6 +5492,7 @@ nonisolated extension WireWake.Socket: SwiftProtobuf.Message, SwiftProtobuf._Mes
     if lhs.flooded != rhs.flooded {return false}
     if lhs.unanswerable != rhs.unanswerable {return false}
     if lhs.pathLost != rhs.pathLost {return false}
+    if lhs.dropped != rhs.dropped {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6085,9 +6266,68 @@ nonisolated extension WireUpgrade: SwiftProtobuf.Message, SwiftProtobuf._Message
   }
 }
 
+nonisolated extension WireReload: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Reload"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireReload, rhs: WireReload) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireReloaded: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Reloaded"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}changed\0\u{1}kept\0\u{1}problems\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedStringField(value: &self.changed) }()
+      case 2: try { try decoder.decodeRepeatedStringField(value: &self.kept) }()
+      case 3: try { try decoder.decodeRepeatedStringField(value: &self.problems) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.changed.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.changed, fieldNumber: 1)
+    }
+    if !self.kept.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.kept, fieldNumber: 2)
+    }
+    if !self.problems.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.problems, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireReloaded, rhs: WireReloaded) -> Bool {
+    if lhs.changed != rhs.changed {return false}
+    if lhs.kept != rhs.kept {return false}
+    if lhs.problems != rhs.problems {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{2}\u{8}offload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -6110,7 +6350,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _keeperProcessID: UInt32 = 0
     var _restarts: UInt64 = 0
     var _programNumber: UInt64 = 0
+    var _launchBudgetMs: UInt64 = 0
     var _offload: WireOffloadCounters? = nil
+    var _warnings: [String] = []
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -6141,7 +6383,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _keeperProcessID = source._keeperProcessID
       _restarts = source._restarts
       _programNumber = source._programNumber
+      _launchBudgetMs = source._launchBudgetMs
       _offload = source._offload
+      _warnings = source._warnings
     }
   }
 
@@ -6180,7 +6424,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 30: try { try decoder.decodeSingularUInt32Field(value: &_storage._keeperProcessID) }()
         case 31: try { try decoder.decodeSingularUInt64Field(value: &_storage._restarts) }()
         case 32: try { try decoder.decodeSingularUInt64Field(value: &_storage._programNumber) }()
+        case 33: try { try decoder.decodeSingularUInt64Field(value: &_storage._launchBudgetMs) }()
         case 40: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
+        case 41: try { try decoder.decodeRepeatedStringField(value: &_storage._warnings) }()
         default: break
         }
       }
@@ -6253,9 +6499,15 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if _storage._programNumber != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._programNumber, fieldNumber: 32)
       }
+      if _storage._launchBudgetMs != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._launchBudgetMs, fieldNumber: 33)
+      }
       try { if let v = _storage._offload {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 40)
       } }()
+      if !_storage._warnings.isEmpty {
+        try visitor.visitRepeatedStringField(value: _storage._warnings, fieldNumber: 41)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -6285,7 +6537,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._keeperProcessID != rhs_storage._keeperProcessID {return false}
         if _storage._restarts != rhs_storage._restarts {return false}
         if _storage._programNumber != rhs_storage._programNumber {return false}
+        if _storage._launchBudgetMs != rhs_storage._launchBudgetMs {return false}
         if _storage._offload != rhs_storage._offload {return false}
+        if _storage._warnings != rhs_storage._warnings {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -6864,7 +7118,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
 
 nonisolated extension WireClientInfo.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireClientInfo.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}kind\0\u{1}local\0\u{1}peer\0\u{1}condition\0\u{1}survives\0\u{1}offload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}kind\0\u{1}local\0\u{1}peer\0\u{1}condition\0\u{1}survives\0\u{1}offload\0\u{3}receive_buffer\0\u{1}dropped\0")
 
   fileprivate class _StorageClass {
     var _token: UInt64 = 0
@@ -6876,6 +7130,8 @@ nonisolated extension WireClientInfo.Socket: SwiftProtobuf.Message, SwiftProtobu
     var _condition: String = String()
     var _survives: Bool = false
     var _offload: WireClientInfo.Socket.Offload? = nil
+    var _receiveBuffer: UInt32 = 0
+    var _dropped: UInt64 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -6895,6 +7151,8 @@ nonisolated extension WireClientInfo.Socket: SwiftProtobuf.Message, SwiftProtobu
       _condition = source._condition
       _survives = source._survives
       _offload = source._offload
+      _receiveBuffer = source._receiveBuffer
+      _dropped = source._dropped
     }
   }
 
@@ -6922,6 +7180,8 @@ nonisolated extension WireClientInfo.Socket: SwiftProtobuf.Message, SwiftProtobu
         case 7: try { try decoder.decodeSingularStringField(value: &_storage._condition) }()
         case 8: try { try decoder.decodeSingularBoolField(value: &_storage._survives) }()
         case 9: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
+        case 10: try { try decoder.decodeSingularUInt32Field(value: &_storage._receiveBuffer) }()
+        case 11: try { try decoder.decodeSingularUInt64Field(value: &_storage._dropped) }()
         default: break
         }
       }
@@ -6961,6 +7221,12 @@ nonisolated extension WireClientInfo.Socket: SwiftProtobuf.Message, SwiftProtobu
       try { if let v = _storage._offload {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
       } }()
+      if _storage._receiveBuffer != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._receiveBuffer, fieldNumber: 10)
+      }
+      if _storage._dropped != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._dropped, fieldNumber: 11)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -6979,6 +7245,8 @@ nonisolated extension WireClientInfo.Socket: SwiftProtobuf.Message, SwiftProtobu
         if _storage._condition != rhs_storage._condition {return false}
         if _storage._survives != rhs_storage._survives {return false}
         if _storage._offload != rhs_storage._offload {return false}
+        if _storage._receiveBuffer != rhs_storage._receiveBuffer {return false}
+        if _storage._dropped != rhs_storage._dropped {return false}
         return true
       }
       if !storagesAreEqual {return false}

@@ -1,3 +1,5 @@
+import Descriptors
+
 /// A JSON value whose objects keep the order in which their members were written.
 package enum JSON: Sendable, Equatable {
     case null
@@ -62,9 +64,7 @@ package enum JSON: Sendable, Equatable {
             case "\n": result += "\\n"
             case "\r": result += "\\r"
             case "\t": result += "\\t"
-            case "\u{0}"..."\u{1F}", "\u{7F}":
-                let digits = String(scalar.value, radix: 16)
-                result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            case _ where Escaping.isControl(scalar): Escaping.append(scalar, to: &result)
             default: result.unicodeScalars.append(scalar)
             }
         }

@@ -20,6 +20,8 @@ struct Climate: Sendable {
     var lateness: Duration
     /// Out of 64 steps: in so many the whole machine stands still for seconds.
     var stalls: Int
+    /// … and in so many the machine sleeps, for seconds or hours.
+    var machineSleeps: Int
     /// Weights of what happens by itself: traffic, requests, administrators.
     var traffic: Int
     var requests: Int
@@ -39,6 +41,7 @@ struct Climate: Sendable {
         traffic = [1, 2, 4, 8][random.below(4)]
         requests = [1, 2, 4, 12][random.below(4)]
         commands = [0, 0, 1, 2][random.below(4)]
+        machineSleeps = random.once(in: 3) ? 1 : 0
         tolerance = Int64(random.below(4)) * 10
 
         settings.budgets.enteringBackground = .milliseconds(500 + random.below(4_500))

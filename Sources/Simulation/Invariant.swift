@@ -31,6 +31,9 @@ package enum Invariant: String, Sendable, CaseIterable {
     case wakeLimit
     /// Who has ended comes back when it must and not otherwise, with what it left, and without a storm.
     case launches
+    /// A client that may be called is never without an armed socket, a timer or a pending launch; one that has nothing of
+    /// these by its own doing is shown as such.
+    case reach
     /// The supervisor leaves nobody asleep when it stops.
     case stop
     /// When a supervisor dies at any moment, the next one goes on: whoever was to be told is told, nothing is

@@ -131,6 +131,8 @@ final class SimulatedClient {
     var readyAtStep = 0
     /// Its process was started and has until then to say who it is.
     var launchUntil: Instant?
+    /// No process of it has said Hello yet.
+    var neverSpoke = false
     var launchRoom = LaunchRoom()
     /// Why it must be launched, and not before when; sockets that it must be told of then.
     var launchReasons: WakeReasons = []
@@ -139,6 +141,12 @@ final class SimulatedClient {
     /// Why it was launched, which it has to be told in this turn.
     var mustHear: WakeReasons = []
     var runsSince: Instant
+    /// It was launched in the background, and has this long to set up something that could wake it.
+    var setUpUntil = Instant(nanoseconds: .min)
+    /// Its user, or an administrator, has told it to be where it is since it was launched.
+    var isSetUp = true
+    /// It has ended by its own wish, and is launched for no other reason than traffic and requests.
+    var restsByWish = false
     var hasSettled = false
     var inRow = 0
     var failuresAtStart = 0
@@ -151,6 +159,8 @@ final class SimulatedClient {
 
     /// It has a process that has said who it is.
     var hasSpoken: Bool { execution != .absent && launchUntil == nil }
+    /// Its program has not said Hello in time, and need not any more.
+    var isLeftAlone: Bool { launchUntil == .distantFuture }
     func isBeingLaunched(at now: Instant) -> Bool { !isKilled && launchUntil.map { now < $0 } ?? false }
     var isBeingEnded: Bool { isKilled || terminating != nil }
     var isInBackground: Bool { hasSpoken && !isBeingEnded && stay == .background }
@@ -193,6 +203,9 @@ final class SimulatedClient {
 
     /// Whether anything but lingering keeps it awake in the background.
     func isBusy(at now: Instant) -> Bool { entering != nil || openWake != nil || holds(at: now) }
+
+    /// Whether anything but a request can wake it once it sleeps.
+    var canBeWoken: Bool { timeout != nil || sockets.contains { !$0.isEnded } }
 
     /// Where it is, from what was said and done.
     var state: ClientState {
@@ -309,4 +322,9 @@ struct UserTraffic {
         wakes += 1
         return wakes > settings.limitPerUser
     }
+}
+
+extension Instant {
+    /// No time at all will reach it.
+    static let distantFuture = Instant(nanoseconds: .max)
 }

@@ -18,10 +18,14 @@ final class SimulatedSocket {
 
     /// The supervisor's one-shot watch is armed.
     var isWatched = false
+    /// The watch is for bytes only: the owner was told of the end.
+    var isForBytes = false
     /// It fired, and the event waits to be delivered.
     var isQueued = false
-    /// The owner was told of its end.
+    /// The owner was told of its end. Bytes that it left unread wake it again.
     var isEnded = false
+    /// A watch for bytes has fired since the owner was told.
+    var hasFiredForBytes = false
     /// Since when something waits in it while its owner sleeps.
     var waitingSince: Instant?
 
@@ -69,6 +73,7 @@ final class SimulatedSocket {
 
     /// Whether something in it must wake its owner.
     var mustWake: Bool {
+        if isEnded { return unread > 0 }
         guard isDealtWith else { return !conditions.isEmpty }
         if isPeerClosed || isReset || hasError { return true }
         return inbox.contains(.news) || (!isAwaiting && inbox.contains(.pong))

@@ -68,8 +68,10 @@ package enum Wording {
             "\(name(client)) is there again as \(registration.identifier)"
         case .launch(let registration, let key):
             "\(registration.identifier) is to run " + (key == nil ? "from the start" : "on request")
+        case .quitAbsent(let identifier, _): "an administrator quits \(identifier), which is not back yet"
         case .disown(let identifier, _): "an administrator asks to forget \(identifier)"
         case .memoryPressure(let sizes): "memory is short, with \(sizes.count) sizes"
+        case .machineSlept(let total): "the machine has slept for \(words(total)) in all"
         case .stop: "the supervisor stops"
         case .timer: "the timer has come"
         }
@@ -109,6 +111,7 @@ package enum Wording {
             "answer to the administrator: " + words(refusal)
         case .notify(let client, let notice): "tell \(name(client)): \(words(notice, in: buffer))"
         case .arm(let token): "arm \(name(token))"
+        case .armPastEnd(let token): "arm \(name(token)) for bytes"
         case .beginOffload(let token): "deal with \(name(token))"
         case .endOffload(let token): "deal no more with \(name(token))"
         case .ping(let token, let again): "ping on \(name(token))" + (again ? " once more" : "")

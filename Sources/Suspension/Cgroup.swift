@@ -14,6 +14,9 @@ struct Cgroup: Hashable {
         Cgroup(directory: String(directory[..<(directory.lastIndex(of: "/") ?? directory.endIndex)]))
     }
 
+    /// That of the client in this slot, below a place for clients.
+    func client(_ slot: UInt32) -> Cgroup { Cgroup(directory: directory + "/client-\(slot)") }
+
     /// Makes the directory, or takes over one that exists.
     func create() throws(SystemError) {
         do {

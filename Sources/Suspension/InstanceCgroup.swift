@@ -2,12 +2,14 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// The cgroup under which an instance makes those of its clients.
+/// The cgroup under which an instance makes those of its clients that cannot be had where they are.
 struct InstanceCgroup {
     let mount: CgroupMount
     /// Ours is made in it, and processes without a place to return to are put there.
     let parent: Cgroup
     let cgroup: Cgroup
+    /// Every client is to be put there, wherever it comes from.
+    let isFixed: Bool
     private let instance: InstancePaths
 
     /// Finds the place; makes nothing.
@@ -28,14 +30,15 @@ struct InstanceCgroup {
             throw SuspensionError(.systemError, "use the instance name “\(instance.name)”")
         }
         parent = Cgroup(directory: directory)
-        cgroup = Cgroup(directory: directory + "/nightbell-" + instance.name)
+        cgroup = Cgroup(directory: directory + "/" + Leftovers.name(of: instance))
+        isFixed = instance.cgroupParent != nil
     }
 
     /// Makes it, and notes where it is for whoever has to tidy up after us.
     func create() throws(SuspensionError) {
         do {
             try cgroup.create()
-            try Leftovers.note(cgroup, of: instance)
+            if !Leftovers.places(of: instance).contains(cgroup) { try Leftovers.note(cgroup, of: instance) }
         } catch {
             throw SuspensionError("make \(cgroup.directory)", error)
         }
@@ -45,8 +48,16 @@ struct InstanceCgroup {
         }
     }
 
-    func client(_ slot: UInt32) -> Cgroup {
-        Cgroup(directory: cgroup.directory + "/client-\(slot)")
+    /// As `cgroup`, for the clients that come from there.
+    func cgroup(in origin: Cgroup) -> Cgroup {
+        Cgroup(directory: origin.directory + "/" + Leftovers.name(of: instance))
+    }
+
+    /// The place that a process is in as the client of this slot; nil: it is not.
+    func home(of pid: pid_t, slot: UInt32) -> Cgroup? {
+        guard let directory = mount.directory(of: pid) else { return nil }
+        let home = Cgroup(directory: directory).parent
+        return home.client(slot).directory == directory && home == cgroup(in: home.parent) ? home : nil
     }
 
     /// Where a process is and belongs. A child of a client starts in the client's cgroup, which is not for long:
@@ -54,7 +65,9 @@ struct InstanceCgroup {
     func origin(of pid: pid_t) -> Cgroup? {
         guard let directory = mount.directory(of: pid) else { return nil }
         let current = Cgroup(directory: directory)
-        return directory.hasPrefix(cgroup.directory + "/") ? current.origin ?? parent : current
+        let home = current.parent
+        guard home == cgroup(in: home.parent) else { return current }
+        return current.origin ?? home.parent
     }
 
     /// Dissolves what is left of the clients' cgroups, removes ours and forgets the note.

@@ -15,46 +15,71 @@ enum Leftovers {
         instance.runtimeDirectory + "/cgroups"
     }
 
-    /// The next run may start somewhere else in the hierarchy, so our places are noted, one a line.
-    private static func directories(of instance: InstancePaths) -> [String] {
-        guard let text = try? SmallFile.readText(notePath(of: instance)) else { return [] }
-        return text.split(separator: "\n").map { String($0) }
+    /// What the cgroups are called below which an instance puts its clients.
+    static func name(of instance: InstancePaths) -> String { "nightbell-" + instance.name }
+
+    /// There is one below our own cgroup and one in each cgroup that clients come from; they are noted, one a line. What
+    /// is noted and cannot be one of them is passed over.
+    static func places(of instance: InstancePaths) -> [Cgroup] {
+        guard let text = try? SmallFile.readText(notePath(of: instance)), let mount = CgroupMount.find()
+        else { return [] }
+        var found: Set<Substring> = []
+        return text.split(separator: "\n").filter { line in
+            line.hasPrefix(mount.path + "/") && line.hasSuffix("/" + name(of: instance))
+                && found.insert(line).inserted
+        }.map { Cgroup(directory: String($0)) }
     }
 
-    private static func write(_ directories: [String], of instance: InstancePaths) throws(SystemError) {
-        let path = notePath(of: instance)
-        let flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW
-        let file = try OwnedDescriptor(opening: path, flags, mode: 0o600)
-        let rawValue = file.rawValue
-        let bytes = directories.flatMap { Array($0.utf8) + [UInt8(ascii: "\n")] }
-        _ = try systemCall("write \(path)") { unsafe Glibc.write(rawValue, bytes, bytes.count) }
-    }
-
+    /// Adds a line.
     static func note(_ cgroup: Cgroup, of instance: InstancePaths) throws(SystemError) {
-        let noted = directories(of: instance)
-        if !noted.contains(cgroup.directory) { try write(noted + [cgroup.directory], of: instance) }
+        try write([cgroup], to: notePath(of: instance), O_APPEND)
     }
 
     static func forget(_ cgroup: Cgroup, of instance: InstancePaths) {
-        let noted = directories(of: instance)
-        if noted.contains(cgroup.directory) {
-            try? write(noted.filter { $0 != cgroup.directory }, of: instance)
-        }
+        let noted = places(of: instance)
+        guard noted.contains(cgroup) else { return }
+        // As a whole or not at all: of a place that is noted nowhere nothing would be thawed after a crash.
+        let path = notePath(of: instance)
+        unsafe unlink(path + ".new")
+        guard (try? write(noted.filter { $0 != cgroup }, to: path + ".new", O_EXCL)) != nil else { return }
+        unsafe rename(path + ".new", path)
+    }
+
+    private static func write(
+        _ cgroups: [Cgroup], to path: String, _ flags: CInt
+    ) throws(SystemError) {
+        let file = try OwnedDescriptor(
+            opening: path, O_WRONLY | O_CREAT | O_NOFOLLOW | flags, mode: 0o600)
+        let rawValue = file.rawValue
+        let bytes = cgroups.flatMap { Array($0.directory.utf8) + [UInt8(ascii: "\n")] }
+        let count = try systemCall("write \(path)") { unsafe Glibc.write(rawValue, bytes, bytes.count) }
+        guard count == bytes.count else { throw SystemError(code: ENOSPC, call: "write \(path)") }
     }
 
     private static func thawCgroups(of instance: InstancePaths, keeping place: Cgroup?) -> [LeftoverReport] {
-        var cgroups = directories(of: instance).map { Cgroup(directory: $0) }
+        var cgroups = places(of: instance)
         // Where ours would be: its note may be lost.
         if let here = try? InstanceCgroup(instance: instance), !cgroups.contains(here.cgroup) {
             cgroups.append(here.cgroup)
         }
-        return cgroups.flatMap { cgroup in
-            let reports = InstanceCgroup.dissolveClients(in: cgroup)
-            if cgroup != place, unsafe rmdir(cgroup.directory) == 0 || errno == ENOENT {
-                forget(cgroup, of: instance)
-            }
-            return reports
+        return cgroups.flatMap { dissolve($0, of: instance, keeping: place) }
+    }
+
+    /// Dissolves whatever there is, thawed already.
+    static func dissolve(of instance: InstancePaths, keeping place: Cgroup) {
+        for cgroup in places(of: instance) where cgroup != place {
+            _ = dissolve(cgroup, of: instance, keeping: place)
         }
+    }
+
+    private static func dissolve(
+        _ cgroup: Cgroup, of instance: InstancePaths, keeping place: Cgroup?
+    ) -> [LeftoverReport] {
+        let reports = InstanceCgroup.dissolveClients(in: cgroup)
+        if cgroup != place, unsafe rmdir(cgroup.directory) == 0 || errno == ENOENT {
+            forget(cgroup, of: instance)
+        }
+        return reports
     }
 
     // MARK: Signals

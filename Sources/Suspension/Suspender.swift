@@ -35,7 +35,8 @@ package struct InstancePaths: Sendable, Hashable {
     package let name: String
     /// Exists and is ours. It should not outlive a restart of the machine (`/run`).
     package let runtimeDirectory: String
-    /// Where in the cgroup hierarchy to make ours, such as `/nightbell.slice`; nil: below our own cgroup.
+    /// Where in the cgroup hierarchy to put all clients, such as `/nightbell.slice`; nil: below the cgroup that each is
+    /// in, or below our own where that cannot be.
     package let cgroupParent: String?
 
     package init(name: String, runtimeDirectory: String, cgroupParent: String? = nil) {

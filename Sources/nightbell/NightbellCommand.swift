@@ -1,4 +1,5 @@
 import ArgumentParser
+import Manifests
 
 @main
 struct NightbellCommand: ParsableCommand {
@@ -23,9 +24,23 @@ struct NightbellCommand: ParsableCommand {
         subcommands: [
             StatusCommand.self, ListCommand.self, ShowCommand.self, WatchCommand.self, WakeCommand.self,
             SuspendCommand.self, QuitCommand.self, LaunchCommand.self, ForgetCommand.self, RunCommand.self,
-            RelieveCommand.self, UpgradeCommand.self, ValidateCommand.self, DoctorCommand.self,
+            RelieveCommand.self, ReloadCommand.self, UpgradeCommand.self, ValidateCommand.self,
+            DoctorCommand.self,
             ExplainCommand.self,
         ])
+
+    /// A word that is no command is told apart from an argument that is too many.
+    static func main() {
+        let names = configuration.subcommands.compactMap { $0.configuration.commandName }
+        if let word = CommandLine.arguments.dropFirst().first, !word.hasPrefix("-"), word != "help",
+            !names.contains(word)
+        {
+            let hint = Spelling.nearest(to: word, among: names).map { "did you mean nightbell \($0)?" }
+            complain("unknown command '\(word)'; \(hint ?? "see nightbell --help")")
+            exit(withError: ExitCode(64))
+        }
+        main(nil)
+    }
 }
 
 /// The version of these tools.

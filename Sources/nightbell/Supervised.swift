@@ -1,5 +1,7 @@
 import ArgumentParser
+import Descriptors
 import Glibc
+import Manifests
 import Nightbell
 import Presentation
 
@@ -16,14 +18,28 @@ struct SupervisorOptions: ParsableArguments {
     }
 
     /// Connects, hands the connection over, and turns what goes wrong into a sentence and an exit code.
+    ///
+    /// - Parameter client: who it is about, for the case that there is none of that name.
     func withSupervisor(
-        _ body: (consuming Administration) throws(NightbellError) -> Void
+        about client: String? = nil, _ body: (consuming Administration) throws(NightbellError) -> Void
     ) throws(ExitCode) {
         do {
             try body(try Administration(socketPath: socket))
         } catch {
-            complain(error.description)
+            let nearest = error.code == .noSuchClient ? client.flatMap { similar(to: $0) } : nil
+            complain(error.description + (nearest.map { " Did you mean \($0)?" } ?? ""))
             throw ExitCode(error.exitCode)
+        }
+    }
+
+    /// Only among those that the caller may see.
+    private func similar(to client: String) -> String? {
+        do throws(NightbellError) {
+            var administration = try Administration(socketPath: socket)
+            let clients = try administration.list()
+            return Spelling.nearest(to: client, among: clients.map(\.identifier))
+        } catch {
+            return nil
         }
     }
 }
@@ -51,7 +67,11 @@ extension NightbellError {
 
 /// Writes lines to the standard output at once, so that a reader of a pipe sees them as they come.
 func emit(_ lines: [String]) {
-    write(lines.map { $0 + "\n" }.joined(), to: STDOUT_FILENO)
+    emit(text: lines.map { $0 + "\n" }.joined())
+}
+
+func emit(text: String) {
+    write(text, to: STDOUT_FILENO)
 }
 
 func emit(_ json: JSON) {
@@ -74,9 +94,27 @@ private func write(_ text: String, to descriptor: CInt) {
 }
 
 /// The width of the terminal that the standard output is; nil if it is none.
-var terminalWidth: Int? {
+var terminalWidth: Int? { terminalSize.map { Int($0.ws_col) } }
+
+/// 80 × 24 where a terminal does not know.
+var terminalSize: winsize? {
     guard isatty(STDOUT_FILENO) == 1 else { return nil }
     var size = winsize()
-    guard unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
-    return Int(size.ws_col)
+    guard unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else {
+        return winsize(ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0)
+    }
+    return size
+}
+
+/// Whether the standard output has colours.
+var paint: Paint {
+    Paint(
+        isTerminal: isatty(STDOUT_FILENO) == 1, noColor: Environment.value("NO_COLOR"),
+        terminal: Environment.value("TERM"))
+}
+
+/// Whether the standard output is a terminal on which something can be shown in the place of something else.
+var movesCursor: Bool {
+    Paint.knowsCommands(
+        isTerminal: isatty(STDOUT_FILENO) == 1, terminal: Environment.value("TERM"))
 }

@@ -58,8 +58,8 @@ extension Daemon {
     }
 
     /// A worker of this program, that takes the place of another if it can: what `--worker-state` asks for.
-    mutating func workInsteadOfAnother(_ state: CInt) -> Int32 {
-        declarations = readManifests()
+    func workInsteadOfAnother(_ state: CInt) -> Int32 {
+        declarations = logged(readManifests())
         do {
             return work(try ProgramState(reading: state).inheritance())
         } catch {
@@ -78,20 +78,29 @@ extension Daemon {
     private func hooks(_ manager: ServiceManager) -> Keeper.Hooks {
         let limit = Process.descriptorLimit
         return Keeper.Hooks(
-            log: { level, text in logger.log(level: level.loggerLevel, "\(text)") },
+            log: { level, text in self.logger.log(level: level.loggerLevel, "\(text)") },
             ready: {
-                sayReady(manager, descriptors: limit)
+                self.sayReady(manager, descriptors: limit)
                 Process.releaseStartUpCode()
             },
             stopping: { manager.stopping() },
-            thawEverybody: { Supervisor.thawEverybody(of: supervisorConfiguration, logger: logger) },
-            work: { work($0) })
+            reload: {
+                if self.reload().configuration == nil {
+                    self.logger.warning(
+                        "the keeper could not read the configuration again: the next worker has the old one")
+                }
+                Process.releaseStartUpCode()
+            },
+            thawEverybody: {
+                Supervisor.thawEverybody(of: self.supervisorConfiguration, logger: self.logger)
+            },
+            work: { self.work($0) })
     }
 
     /// What a worker does, in a process of its own.
     private func work(_ inheritance: consuming Inheritance) -> Int32 {
         // Its keeper is told to stop, and tells it.
-        for number in [SIGTERM, SIGINT, SIGHUP] { signal(number, SIG_IGN) }
+        for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR2] { signal(number, SIG_IGN) }
         Process.setName("nightbelld-work")
         ServiceManager.forget()
         let link = inheritance.link

@@ -20,18 +20,18 @@ extension Daemon {
     }
 
     /// What manifests declare. A mistake in one is told, and keeps nobody else's client from running.
-    func readManifests() -> [Declaration] {
-        guard !loaded.settings.manifestDirectory.isEmpty else { return [] }
+    func readManifests() -> (declarations: [Declaration], problems: [String]) {
+        guard !loaded.settings.manifestDirectory.isEmpty else { return ([], []) }
         let directory = ManifestDirectory(
             path: loaded.settings.manifestDirectory, accounts: SystemAccounts(), owner: geteuid())
-        for problem in directory.problems { logger.error("\(problem)") }
-        return directory.manifests.map { manifest in
+        var problems = directory.problems.map { "\($0)" }
+        let declarations = directory.manifests.map { manifest in
             let user = manifest.identity?.user ?? geteuid()
             if let keepAlive = manifest.keepAlive,
                 keepAlive < loaded.settings.supervision.keepAlive.minimumTimeout
             {
                 let minimum = loaded.settings.supervision.keepAlive.minimumTimeout
-                logger.warning(
+                problems.append(
                     "\(manifest.file): keepAlive of \(manifest.identifier) is raised to \(minimum)")
             }
             var registration = Registration(
@@ -44,5 +44,11 @@ extension Daemon {
                 registration, launch: manifest.launch, identity: manifest.identity,
                 startsWithSupervisor: manifest.startsWithSupervisor)
         }
+        return (declarations, problems)
+    }
+
+    func logged(_ read: (declarations: [Declaration], problems: [String])) -> [Declaration] {
+        for problem in read.problems { logger.error("\(problem)") }
+        return read.declarations
     }
 }

@@ -7,30 +7,40 @@ import NightbellCore
 import NightbellSupervisor
 
 /// A supervisor as a process of its own, from its configuration to its end.
-struct Daemon {
-    let loaded: LoadedConfiguration
+final class Daemon: @unchecked Sendable {
+    // Sendable: only one thread of the process knows it, that of the keeper or of the loop.
+    let read: Reading
+    var loaded: LoadedConfiguration
     let logger: Logger
-    /// What manifests declare. Read once: every worker has the same.
+    let threshold: StandardErrorLog.Threshold
+    /// What manifests declare. Every worker has the same, unless they are read again.
     var declarations: [Declaration] = []
 
-    init(_ loaded: LoadedConfiguration) {
+    /// How the configuration is put together, as often as it is wanted.
+    typealias Reading = () throws(ConfigurationError) -> LoadedConfiguration
+
+    init(_ read: @escaping Reading) throws(ConfigurationError) {
+        self.read = read
+        let loaded = try read()
         self.loaded = loaded
-        let level = loaded.settings.logLevel
+        let threshold = StandardErrorLog.Threshold(loaded.settings.logLevel)
+        self.threshold = threshold
         let forJournal = unsafe getenv("JOURNAL_STREAM") != nil
-        logger = Logger(label: "nightbelld") { _ in StandardErrorLog(logLevel: level, forJournal: forJournal)
+        logger = Logger(label: "nightbelld") { _ in
+            StandardErrorLog(threshold: threshold, forJournal: forJournal)
         }
     }
 
     /// Serves until a signal says stop.
     ///
     /// - Parameter state: what the program that was in this process before has left, as a descriptor.
-    mutating func run(resuming state: CInt? = nil) throws {
+    func run(resuming state: CInt? = nil) throws {
         // A reader of our log that goes away must not take every client with it.
         signal(SIGPIPE, SIG_IGN)
         clinux_keep_little_memory()
         Process.raiseDescriptorLimit()
         for warning in loaded.warnings { logger.warning("\(warning)") }
-        declarations = readManifests()
+        declarations = logged(readManifests())
         switch loaded.settings.keeper {
         case .on:
             let code = keep(resuming: state)
@@ -47,7 +57,8 @@ struct Daemon {
         ServiceManager.forget()
         do throws(SupervisorError) {
             var configuration = supervisorConfiguration
-            configuration.stopSignals = [SIGTERM, SIGINT, SIGHUP]
+            configuration.stopSignals = [SIGTERM, SIGINT]
+            configuration.reloadSignals = [SIGHUP]
             configuration.onStopping = { manager.stopping() }
             let supervisor = try Supervisor(configuration, logger: logger)
             sayReady(manager, descriptors: Process.descriptorLimit)
@@ -103,6 +114,7 @@ struct Daemon {
         result.memoryPressure = pressureTrigger
         result.pagesOut = settings.pageOut == .on
         result.declarations = declarations
+        result.reload = { self.reload() }
         result.version = nightbelldVersion
         result.configurationFile = loaded.file ?? ""
         return result

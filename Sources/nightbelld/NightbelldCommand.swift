@@ -14,9 +14,10 @@ struct NightbelldCommand: ParsableCommand {
             --print-configuration shows every key, its value and where it came from. The environment variable \
             of a key is its name in capitals: keepAlive.minimumTimeout is NIGHTBELL_KEEP_ALIVE_MINIMUM_TIMEOUT.
 
-            SIGHUP has the program that is at its place on disk now take over, as `nightbell upgrade` does.
+            SIGHUP has the configuration and the manifests read again, as `nightbell reload` does. SIGUSR2 has the \
+            program that is at its place on disk now take over, as `nightbell upgrade` does.
 
-            Exit codes: 0 after a stop by SIGTERM or SIGINT (without a keeper also SIGHUP); 64 the command line is wrong; 71 the \
+            Exit codes: 0 after a stop by SIGTERM or SIGINT; 64 the command line is wrong; 71 the \
             system refused what is needed; 77 it may not do what is needed; 78 the configuration is wrong.
             """,
         version: nightbelldVersion)
@@ -77,20 +78,22 @@ struct NightbelldCommand: ParsableCommand {
 
     func run() throws {
         Process.openStandardDescriptors()
-        let loaded: LoadedConfiguration
-        let mode: Mode
+        let daemon: Daemon
         do throws(ConfigurationError) {
             let environment = Process.environment()
-            mode = try chooseMode(environment)
-            loaded = try Loader.load(flags: flags, environment: environment, mode: mode)
+            let mode = try chooseMode(environment)
+            let flags = flags
+            daemon = try Daemon { () throws(ConfigurationError) in
+                try Loader.load(flags: flags, environment: environment, mode: mode)
+            }
         } catch {
             writeToStandardError("nightbelld: \(error)")
             throw ExitCode(78)
         }
         if printConfiguration {
-            print(loaded.printed, terminator: "")
+            print(daemon.loaded.printed, terminator: "")
         } else if thawLeftovers {
-            try Daemon(loaded).thawLeftovers()
+            try daemon.thawLeftovers()
         } else if preflight {
             // Who comes as far as this runs here and understands its configuration.
             guard let keeperState else { return }
@@ -101,10 +104,8 @@ struct NightbelldCommand: ParsableCommand {
                 throw ExitCode(EX_OSERR)
             }
         } else if let workerState {
-            var daemon = Daemon(loaded)
             throw ExitCode(daemon.workInsteadOfAnother(workerState))
         } else {
-            var daemon = Daemon(loaded)
             try daemon.run(resuming: keeperState)
         }
     }

@@ -1,12 +1,36 @@
+import Descriptors
 import Glibc
 import Logging
+import Synchronization
 
 /// Writes each message as one line to the standard error, with one `write(2)`.
 ///
 /// Under systemd, which sets `JOURNAL_STREAM`, a line starts with the priority that the journal understands and
 /// has no time stamp: the journal has its own.
 struct StandardErrorLog: LogHandler {
-    var logLevel: Logger.Level
+    /// What is logged, for all copies alike: it can change while the daemon runs.
+    final class Threshold: Sendable {
+        private let index: Atomic<Int>
+
+        init(_ level: Logger.Level) {
+            index = Atomic(Self.index(of: level))
+        }
+
+        var level: Logger.Level {
+            get { Logger.Level.allCases[index.load(ordering: .relaxed)] }
+            set { index.store(Self.index(of: newValue), ordering: .relaxed) }
+        }
+
+        private static func index(of level: Logger.Level) -> Int {
+            Logger.Level.allCases.firstIndex(of: level) ?? 0
+        }
+    }
+
+    let threshold: Threshold
+    var logLevel: Logger.Level {
+        get { threshold.level }
+        set { threshold.level = newValue }
+    }
     var metadata: Logger.Metadata = [:]
     let forJournal: Bool
 
@@ -59,12 +83,12 @@ struct StandardErrorLog: LogHandler {
     }
 }
 
-/// Writes a line at once and as a whole. Line feeds within it, which may come from a client, become spaces.
+/// Writes a line at once and as a whole. Control characters within it, which may come from a client, are escaped.
 ///
 /// A reader that does not keep up misses lines: clients are not kept waiting for it. A pipe that is writable takes
 /// at least `PIPE_BUF` bytes without blocking, so a line is no longer than that.
 func writeToStandardError(_ line: String) {
-    var bytes = line.utf8.prefix(4_095).map { $0 < 0x20 ? UInt8(ascii: " ") : $0 }
+    var bytes = Array(Escaping.escaped(line).utf8.prefix(4_095))
     bytes.append(UInt8(ascii: "\n"))
     var entry = pollfd(fd: STDERR_FILENO, events: CShort(POLLOUT), revents: 0)
     guard unsafe poll(&entry, 1, 0) == 1, CInt(entry.revents) & POLLOUT != 0 else { return }

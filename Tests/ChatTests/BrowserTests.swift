@@ -55,6 +55,36 @@ struct BrowserTests {
         }
     }
 
+    /// The page shows which connections sleep, while they sleep, and keeps none awake by asking.
+    @Test func itShowsWhoSleeps() throws {
+        let browser = try Browser()
+        try withServer(idle: .milliseconds(300), threads: 2) { server in
+            let page = try browser.open("http://127.0.0.1:\(server.port)/")
+            try enter(page, as: "Ann")
+            let bob = try ChatClient(server.port)
+            try bob.join(as: "Bob")
+            #expect(try bob.hear().type == "welcome")
+            let marked =
+                "[...document.querySelectorAll('#presence .asleep')].map((item) => item.textContent).join()"
+            let counted = "document.querySelector('#sleepers').textContent"
+            #expect(try page.becomes("\(marked) === 'Ann,Bob' && \(counted) === '2 of 2 connections asleep'"))
+            #expect(try page.text("#presence") == "Ann, Bob")
+            try page.keepPicture("7-asleep")
+            // The page has looked, and Ann's connection sleeps on.
+            let hibernations = server.counters.hibernations
+            #expect(
+                try page.becomes(
+                    "performance.getEntriesByType('resource').length > 5 && \(marked) === 'Ann,Bob'"))
+            #expect(server.counters.wakes == 0 && server.counters.hibernations == hibernations)
+            // A frame that is not complete yet keeps a connection awake.
+            try bob.write([0x81])
+            #expect(try page.becomes("\(marked) === 'Ann' && \(counted) === '1 of 2 connections asleep'"))
+            shutdown(bob.descriptor, CInt(SHUT_RDWR))
+            #expect(try page.becomes("\(marked) === 'Ann' && \(counted) === '1 of 1 connections asleep'"))
+            #expect(browser.complaints == [])
+        }
+    }
+
     /// What people write is text.
     @Test func nothingThatPeopleWriteIsMarkup() throws {
         let browser = try Browser()

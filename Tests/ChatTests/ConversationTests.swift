@@ -155,6 +155,35 @@ import Testing
         }
     }
 
+    @Test func whoSleepsInARoom() throws {
+        try withServer(idle: .milliseconds(30), threads: 2) { server in
+            let (ann, bob) = (try ChatClient(server.port), try ChatClient(server.port))
+            try ann.join("a room & more", as: "Ann")
+            #expect(try ann.hear().type == "welcome")
+            try bob.join("another", as: "Bob")
+            #expect(try bob.hear().type == "welcome")
+            #expect(server.sleeps(2))
+            func asked(_ query: String) throws -> HTTPAnswer {
+                try HTTPAnswer("GET /sleepers\(query) HTTP/1.1", server.port)
+            }
+            let room = try asked("?room=a%20room%20%26%20more")
+            #expect(room.status == 200 && room.head.contains("content-type: application/json\r\n"))
+            #expect(room.body.contains("\"members\":1") && room.body.contains("\"asleep\":1"))
+            #expect(room.body.contains("\"names\":[\"Ann\"]"), "and none of another room")
+            try ann.write([0x81])
+            #expect(
+                try eventually { try asked("?room=a%20room%20%26%20more").body.contains("\"asleep\":0") })
+            #expect(try asked("?room=nowhere").body.contains("\"members\":0"))
+            for query in [
+                "", "?room", "?room=%2", "?room=%zz", "?room=%FF",
+                "?room=\(String(repeating: "x", count: 33))",
+            ] {
+                #expect(try asked(query).status == 400, "\(query)")
+            }
+            #expect(server.counters.connections == 2 && server.counters.lost == 0)
+        }
+    }
+
     @Test func theCountersAreOneObject() throws {
         try withServer { server in
             let ann = try ChatClient(server.port)

@@ -34,6 +34,36 @@ struct CommandLineTests {
         #expect(machine["clients_by_state"] as? [String: Int] == ["suspended": 1])
     }
 
+    @Test("An identifier that is nearly one says which", arguments: ["show", "wake", "quit"])
+    func nearly(verb: String) throws {
+        let stage = try Stage()
+        let puppet = try stage.client("org.example.alice")
+        let outcome = try stage.nightbell(verb, "org.exmaple.alice")
+        #expect(
+            outcome.code == 4 && outcome.errors.hasSuffix(" Did you mean org.example.alice?\n"), "\(outcome)")
+        let other = try stage.nightbell(verb, "com.something.else")
+        #expect(other.code == 4 && !other.errors.contains("Did you mean"))
+        withExtendedLifetime(puppet) {}
+    }
+
+    @Test("A list shows what is odd about a client, as show does")
+    func warnings() throws {
+        let manifests = try TemporaryDirectory()
+        let file = manifests.file("a.yaml")
+        try Data("identifier: org.example.broken\ncommand: [/no/such/program]\n".utf8).write(
+            to: URL(fileURLWithPath: file))
+        chmod(file, 0o644)
+        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        let isShown = try eventually(within: 30_000) {
+            try stage.nightbell("show", "org.example.broken").output.contains("/no/such/program")
+                && stage.nightbell("show", "org.example.broken").output.contains("warning")
+        }
+        #expect(isShown)
+        let listed = try #require(try json(stage.nightbell("list", "--json")) as? [[String: Any]])
+        #expect((listed.first?["warnings"] as? [String])?.count == 1)
+        #expect(try stage.nightbell("list").output.contains("No such file"))
+    }
+
     @Test("Wake, suspend and quit do what they say")
     func acts() throws {
         let stage = try Stage(["--set", "wakes.linger=50s"])

@@ -7,7 +7,7 @@ import Testing
 struct DaemonProcessTests {
     @Test(
         "It tells its service manager, and ends with 0 on every signal that means stop",
-        arguments: [(SIGTERM, []), (SIGINT, []), (SIGHUP, ["--no-keeper"])])
+        arguments: [(SIGTERM, []), (SIGINT, []), (SIGTERM, ["--no-keeper"])])
     func stops(how: (signal: CInt, arguments: [String])) throws {
         let stage = try Stage(how.arguments)
         stage.daemon.send(signal: how.signal)

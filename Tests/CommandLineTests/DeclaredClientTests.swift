@@ -204,14 +204,14 @@ struct DeclaredClientTests {
     @Test("A table of a later version keeps the supervisor from starting, and is left as it is")
     func laterVersion() throws {
         let state = try TemporaryDirectory()
-        let text = "nightbell-identifiers 2\nsomething else\nsum 6e57a7d5\n"
+        let text = "nightbell-identifiers 3\nsomething else\nsum e9f16c96\n"
         try write(text, state.file("identifiers"))
         let directory = try TemporaryDirectory()
         let outcome = try Program.run(
             "nightbelld",
             ["--system", "--runtime-directory", directory.path, "--set", "stateDirectory=\(state.path)"])
         #expect(outcome.code != 0)
-        #expect(outcome.errors.contains("version 2"), "\(outcome.errors)")
+        #expect(outcome.errors.contains("version 3"), "\(outcome.errors)")
         #expect(try String(contentsOfFile: state.file("identifiers"), encoding: .utf8) == text)
     }
 }

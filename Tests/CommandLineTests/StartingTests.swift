@@ -65,11 +65,13 @@ struct StartingTests {
         let open = try startAndStop(directory, home: home.path)
         #expect(open.code == 0 && open.errors.isEmpty, "\(open)")
 
-        // What cannot be kept beyond its end is no reason not to serve.
+        // What cannot be kept beyond its end is no reason not to serve, but is told loudly.
         let closedState = try startAndStop(directory, home: home.path, state: home.file("state"))
         #expect(closedState.code == 0)
+        #expect(closedState.errors.contains("error the table of identifiers cannot be read: mkdir"))
         #expect(
-            closedState.errors.contains("warning whom identifiers belong to is not kept"), "\(closedState)")
+            closedState.errors.contains("critical whom identifiers belong to is not known for certain"),
+            "\(closedState)")
     }
 
     @Test("What it may not do ends it with 77", .enabled(if: geteuid() == 0, "needs root"))

@@ -1,5 +1,6 @@
 import EdgeTestSupport
 import Foundation
+import Glibc
 import Testing
 
 @Suite("nightbell validate")
@@ -18,6 +19,64 @@ struct ValidateTests {
             try Program.run("nightbell", ["validate", zero]).output == "\(zero):4: contains a zero byte\n")
     }
 
+    @Test("A file that the supervisor would not believe is no good", arguments: [0o664, 0o646] as [mode_t])
+    func permissions(mode: mode_t) throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("a.yaml")
+        try Data("identifier: a.b\ncommand: [/bin/true]\n".utf8).write(to: URL(fileURLWithPath: file))
+        chmod(file, mode)
+        let open = try Program.run("nightbell", ["validate", file])
+        #expect(open.code == 1 && open.output == "\(file): can be written to by others than its owner\n")
+        chmod(file, 0o644)
+        #expect(try Program.run("nightbell", ["validate", file]).code == 0)
+        guard geteuid() == 0 else { return }
+        chown(file, 4_711, 4_711)
+        let foreign = try Program.run("nightbell", ["validate", file])
+        #expect(foreign.code == 1 && foreign.output.hasPrefix("\(file): belongs to uid 4711"))
+    }
+
+    /// 699 bytes that would be more than any memory has, and took for ever.
+    @Test("What stands for too much is refused at once, by the supervisor as well", .timeLimit(.minutes(20)))
+    func bomb() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("bomb.yaml")
+        var text = "a: &a { x: y }\n"
+        for (name, inner) in zip("bcdefghijklmnopqrstuvwxyz", "abcdefghijklmnopqrstuvwxy") {
+            text += "\(name): &\(name) { *\(inner) : 1, [*\(inner) ]: 2 }\n"
+        }
+        text += "? *z\n: x\n"
+        try Data(text.utf8).write(to: URL(fileURLWithPath: file))
+        chmod(file, 0o644)
+        let outcome = try Program.run("nightbell", ["validate", file])
+        #expect(outcome.code == 1 && outcome.output.hasPrefix("\(file):"), "\(outcome)")
+        let daemon = try Program.run("nightbelld", ["--system", "--config", file])
+        #expect(daemon.code == 78 && daemon.errors.hasPrefix("nightbelld: \(file):"), "\(daemon)")
+        let stage = try Stage(["--set", "manifestDirectory=\(directory.path)"])
+        #expect(stage.daemon.errors.contains("\(file):"))
+    }
+
+    @Test(
+        "A word that is nearly one says which",
+        arguments: [
+            ("shwo", "unknown command 'shwo'; did you mean nightbell show?"),
+            ("valdate", "did you mean nightbell validate?"), ("lst", "did you mean nightbell list?"),
+            ("frobnicate", "unknown command 'frobnicate'; see nightbell --help"),
+        ])
+    func commands(word: String, answer: String) throws {
+        let outcome = try Program.run("nightbell", [word, "x"])
+        #expect(outcome.code == 64 && outcome.output.isEmpty)
+        #expect(
+            outcome.errors.hasPrefix("nightbell: ") && outcome.errors.hasSuffix(answer + "\n"), "\(outcome)")
+    }
+
+    @Test(
+        "What is known is not taken for a mistake",
+        arguments: [["help", "show"], ["--version"], ["--help"], []])
+    func known(arguments: [String]) throws {
+        let outcome = try Program.run("nightbell", arguments)
+        #expect(outcome.code == 0 && !outcome.output.isEmpty, "\(outcome)")
+    }
+
     @Test("Good manifests are named, mistakes are told one a line, each with its exit code")
     func validates() throws {
         let directory = try TemporaryDirectory()
@@ -28,7 +87,7 @@ struct ValidateTests {
             to: URL(fileURLWithPath: bad))
         let fine = try Program.run("nightbell", ["validate", good])
         #expect(fine.code == 0)
-        #expect(fine.output == "\(good):1: a.b is declared well\n")
+        #expect(fine.output == "\(good):1: a.b is valid\n")
 
         let wrong = try Program.run("nightbell", ["validate", good, bad])
         #expect(wrong.code == 1)

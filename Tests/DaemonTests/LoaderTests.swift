@@ -118,6 +118,19 @@ struct LoaderTests {
         #expect(loaded.file != nil)
     }
 
+    @Test(
+        "A key that is nearly one says which",
+        arguments: [
+            ("keepAlive.minimumTimout", "keepAlive.minimumTimeout"), ("wakes.limits", "wakes.limit"),
+            ("keepalive.lead", "keepAlive.lead"), ("log_level", "logLevel"),
+            ("minimumTimeout", "keepAlive.minimumTimeout"),
+            ("scoket", "socket"),
+        ])
+    func nearly(key: String, meant: String) {
+        let error = #expect(throws: ConfigurationError.self) { try load(flags: [(key, "1s")]) }
+        #expect(error?.problem == "is not a key; did you mean \(meant)?")
+    }
+
     @Test("A file that is named must exist and be text")
     func unreadable() throws {
         #expect(throws: ConfigurationError.self) {

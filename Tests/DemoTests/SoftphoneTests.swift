@@ -143,6 +143,8 @@ final class TestServer {
             registrar: Registrar(domain: "example.test", passwords: passwords))
     }
 
+    var connectionCount: Int { connections.count }
+
     func isRegistered(_ user: String) -> Bool { !proxy.registrar.bindings(of: user, at: .now).isEmpty }
 
     func closeConnections(byReset: Bool) {

@@ -188,7 +188,7 @@ struct StoreTests {
     @Test("What becomes of the file while somebody serves is told, and hardly anything is lost by it")
     func damagedMeanwhile() throws {
         let told = Told()
-        let store = try IdentifierStore(path: path) { _ in told.count() }
+        let store = try IdentifierStore(path: path) { told.note($0) }
         for name in ["a", "b", "c"] {
             store.note(name, .init(user: 1, isQuit: false))
             store.flush()
@@ -205,25 +205,62 @@ struct StoreTests {
     @Test("A table of a later version is left alone, and the reason is told")
     func newer() throws {
         _ = try store()
-        let text = "nightbell-identifiers 2\nsomething else\nsum 6e57a7d5\n"
+        let text = "nightbell-identifiers 3\nsomething else\nsum e9f16c96\n"
         try put(Array(text.utf8))
         let failure = #expect(throws: IdentifierStore.Failure.self) { try store() }
-        #expect(failure?.description.hasPrefix("\(path): it is of version 2") == true)
+        #expect(failure?.description.hasPrefix("\(path): it is of version 3") == true)
         #expect(try bytes() == Array(text.utf8))
     }
 
-    @Test("What cannot be written is told")
+    @Test("What cannot be written is told once, and written when it can be and somebody asks")
     func unwritable() throws {
         let told = Told()
-        let store = try IdentifierStore(path: path) { _ in told.count() }
+        let store = try IdentifierStore(path: path) { told.note($0) }
         mkdir(path + ".new", 0o700)
         store.note("a", .init(user: 1, isQuit: false))
         store.flush()
-        #expect(told.number == 1)
+        store.flush()
+        #expect(told.number == 1 && store.problems.count == 1)
         rmdir(path + ".new")
         store.note("b", .init(user: 1, isQuit: false))
         store.flush()
         #expect(try self.store().entries().count == 2)
+        #expect(told.last == .written && store.problems.isEmpty)
+    }
+
+    @Test("On a disk that is full, it is written as soon as there is room", .enabled(if: geteuid() == 0))
+    func full() throws {
+        let disk = try SmallDisk()
+        let told = Told()
+        let path = disk.path + "/state/identifiers"
+        let store = try IdentifierStore(path: path) { told.note($0) }
+        store.note("first", .init(user: 1, isQuit: false))
+        store.flush()
+        try disk.fill()
+        for number in 0..<2_000 { store.note("client.\(number)", .init(user: 1, isQuit: false)) }
+        store.flush()
+        #expect(store.problems.count == 1)
+        try disk.free()
+        // Nobody asks, and nothing else changes.
+        #expect(eventually(within: 30_000) { told.last == .written })
+        let next = try IdentifierStore(path: path) { _ in }
+        #expect(try next.entries().count == 2_001 && next.warnings.isEmpty && store.problems.isEmpty)
+    }
+
+    @Test("A disk that is full from the start is no reason not to write later", .enabled(if: geteuid() == 0))
+    func fullAtFirst() throws {
+        let disk = try SmallDisk()
+        let path = disk.path + "/state/identifiers"
+        // Not even a directory can be made.
+        try disk.fill(inodes: true)
+        let store = try IdentifierStore(path: path) { _ in }
+        #expect(store.warnings.count == 1 && store.problems.count == 1)
+        store.note("a", .init(user: 1, isQuit: false))
+        store.flush()
+        #expect(store.problems.count == 2)
+        try disk.free()
+        store.flush()
+        #expect(try store.entries().keys.sorted() == ["a"])
     }
 }
 
@@ -241,7 +278,8 @@ extension IdentifierStore {
 
 private final class Told: @unchecked Sendable {
     private let lock = NSLock()
-    private var value = 0
-    func count() { lock.withLock { value += 1 } }
-    var number: Int { lock.withLock { value } }
+    private var changes: [IdentifierStore.Change] = []
+    func note(_ change: IdentifierStore.Change) { lock.withLock { changes.append(change) } }
+    var number: Int { lock.withLock { changes.count } }
+    var last: IdentifierStore.Change? { lock.withLock { changes.last } }
 }

@@ -4,7 +4,7 @@ import Testing
 @Suite("The table of identifiers, as bytes")
 struct TableTests {
     private static let table = IdentifierTable([
-        "org.example.phone.alice": .init(user: 1_000, isQuit: true),
+        "org.example.phone.alice": .init(user: 1_000, isQuit: true, quitBoot: "6c7e8b0e"),
         "org.example.phone.bob": .init(user: 1_001, isQuit: false),
         "a": .init(user: 0, isQuit: false), "z": .init(user: .max, isQuit: true),
     ])
@@ -15,8 +15,8 @@ struct TableTests {
             #expect(try IdentifierTable(decoding: table.encoded) == table)
         }
         let lines = String(decoding: Self.table.encoded, as: UTF8.self).split(separator: "\n")
-        #expect(lines[0] == "nightbell-identifiers 1")
-        #expect(lines[2] == "1000 quit org.example.phone.alice")
+        #expect(lines[0] == "nightbell-identifiers 2")
+        #expect(lines[2] == "1000 quit:6c7e8b0e org.example.phone.alice")
         #expect(lines.count == 6)
     }
 
@@ -27,7 +27,8 @@ struct TableTests {
         for _ in 0..<500 {
             var changes: [String: IdentifierTable.Entry?] = [:]
             for _ in 0..<Int.random(in: 0..<4) {
-                let entry = IdentifierTable.Entry(user: .random(in: 0..<3), isQuit: .random())
+                let entry = IdentifierTable.Entry(
+                    user: .random(in: 0..<3), isQuit: .random(), quitBoot: .random() ? "boot" : "")
                 changes.updateValue(.random() ? entry : nil, forKey: "client.\(Int.random(in: 0..<40))")
             }
             table.change(changes)
@@ -74,6 +75,13 @@ struct TableTests {
         #expect(throws: IdentifierTable.Damage.checksum) { try IdentifierTable(decoding: blocks) }
     }
 
+    @Test("A table from before the start of the machine was noted is read")
+    func versionWithoutBoots() throws {
+        let text = "nightbell-identifiers 1\n1000 quit org.example.phone\nsum 24bf9b11\n"
+        let table = try IdentifierTable(decoding: Array(text.utf8))
+        #expect(table == IdentifierTable(["org.example.phone": .init(user: 1_000, isQuit: true)]))
+    }
+
     @Test("What is no text is damage, whoever has sealed it")
     func noText() {
         let bytes =
@@ -85,12 +93,12 @@ struct TableTests {
     @Test("A later version is refused by its name, if it is whole")
     func newer() throws {
         // The same checksum, of another first line.
-        let newer = "nightbell-identifiers 2\nsomething else\nsum 6e57a7d5\n"
+        let newer = "nightbell-identifiers 3\nsomething else\nsum e9f16c96\n"
         let damage = #expect(throws: IdentifierTable.Damage.self) {
             try IdentifierTable(decoding: Array(newer.utf8))
         }
-        #expect(damage == .newer(version: "2"))
-        #expect(damage?.description.contains("version 2") == true)
+        #expect(damage == .newer(version: "3"))
+        #expect(damage?.description.contains("version 3") == true)
         let torn = Array(newer.utf8.dropLast(3))
         #expect(throws: IdentifierTable.Damage.checksum) { try IdentifierTable(decoding: torn) }
     }

@@ -30,7 +30,7 @@ import Testing
     @Test func theTurnEntersTheActorWithoutATask() async throws {
         let loop = try LoopExecutor()
         let resident = Resident(loop)
-        let stream = try Stream()
+        let stream = try StreamPair()
         let watch = try loop.watch(stream.rawValue, .read, .oneShot, token: 3)
         try watch.arm()
         stream.send()
@@ -39,7 +39,7 @@ import Testing
             return !batch.isEmpty
         }
         #expect(came)
-        let thread = OwnThread { try loop.run { _, _ in } }
+        let thread = OwnThread { try loop.run { _ in } }
         #expect(await resident.values == [3])
         loop.stop()
         try thread.join()
@@ -50,7 +50,7 @@ import Testing
         #expect(loop.isIsolatingCurrentContext() == false)
         var onLoop: Bool?
         loop.stop()
-        try loop.run { _, _ in onLoop = loop.isIsolatingCurrentContext() }
+        try loop.run { _ in onLoop = loop.isIsolatingCurrentContext() }
         #expect(onLoop != false)
         #expect(loop.isIsolatingCurrentContext() == false)
         let other = try LoopThread()
@@ -70,7 +70,7 @@ import Testing
     @Test func stoppingRunsWhatWasEnqueued() async throws {
         let loop = try LoopExecutor()
         let stopper = Stopper(loop)
-        let thread = OwnThread { try loop.run { _, _ in } }
+        let thread = OwnThread { try loop.run { _ in } }
         await stopper.stopAndEnqueue(jobs: 50)
         try thread.join()
         #expect(stopper.tally.values == Array(0..<50))
@@ -80,7 +80,7 @@ import Testing
     @Test func stoppingRunsWhatThoseEnqueue() async throws {
         let loop = try LoopExecutor()
         let stopper = Stopper(loop)
-        let thread = OwnThread { try loop.run { _, _ in } }
+        let thread = OwnThread { try loop.run { _ in } }
         await stopper.stopAndChain(jobs: 50)
         try thread.join()
         #expect(stopper.tally.values == Array((1...50).reversed()))
@@ -90,20 +90,20 @@ import Testing
         let loop = try LoopExecutor()
         loop.stop()
         loop.stop()
-        try loop.run { _, _ in }
+        try loop.run { _ in }
     }
 
     @Test func aLoopRunsAgainAndAgain() async throws {
         let loop = try LoopExecutor()
         let resident = Resident(loop)
         for value in 0..<20 {
-            let thread = OwnThread { try loop.run { _, _ in } }
+            let thread = OwnThread { try loop.run { _ in } }
             await resident.append(value)
             // From the loop itself in every other round.
             if value.isMultiple(of: 2) { await stopFromInside(resident, loop) } else { loop.stop() }
             try thread.join()
         }
-        let thread = OwnThread { try loop.run { _, _ in } }
+        let thread = OwnThread { try loop.run { _ in } }
         #expect(await resident.values == Array(0..<20))
         loop.stop()
         try thread.join()
@@ -113,13 +113,13 @@ import Testing
     @Test func idleIsIdle() async throws {
         let loop = try LoopExecutor()
         let resident = Resident(loop)
-        let stream = try Stream()
+        let stream = try StreamPair()
         let descriptor = stream.rawValue
         let turning = OwnThread { () -> Int in
             let watch = try loop.watch(descriptor, .read, .persistent, token: 1)
             try watch.arm()
             var turns = 0
-            try loop.run { _, _ in turns += 1 }
+            try loop.run { _ in turns += 1 }
             return turns
         }
         await resident.append(1)

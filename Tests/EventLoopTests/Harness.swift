@@ -7,6 +7,19 @@ import Testing
 let deadlineToken = UInt64.max
 
 extension LoopExecutor {
+    /// Runs with turns that are given everything that is known.
+    func run(_ turn: (_ batch: [Ready]) -> Void) throws(LoopError) {
+        try run { () throws(LoopError) in
+            let isUrgent = mayWait ? try dispatch(waits: true) : true
+            if isUrgent {
+                _ = try collectUrgent(waiting: 0, atMost: .max) { _ in false }
+                _ = try dispatch(waits: false)
+            }
+            deliver(to: turn)
+            return true
+        }
+    }
+
     /// Runs on the calling thread until `isDone` says so of a turn's batch; false when ten seconds are over.
     func runUntil(_ isDone: (_ batch: [Ready]) -> Bool) throws -> Bool {
         let timer = try TimerDescriptor()
@@ -14,7 +27,7 @@ extension LoopExecutor {
         let deadline = try watch(timer.rawValue, .read, .oneShot, token: deadlineToken)
         try deadline.arm()
         var result = true
-        try run { batch, _ in
+        try run { batch in
             if batch.contains(where: { $0.token == deadlineToken }) {
                 result = false
                 stop()
@@ -41,10 +54,10 @@ extension LoopExecutor {
     func turnsWhileQuiet(_ count: Int) throws -> [Ready] {
         var seen: [Ready] = []
         for _ in 0..<count {
-            // A bell of our own makes the loop turn though nothing else happens.
-            let bell = try EventDescriptor()
-            try bell.signal()
-            let watch = try watch(bell.rawValue, .read, .oneShot, token: deadlineToken - 1)
+            // An event of our own makes the loop turn though nothing else happens.
+            let event = try EventDescriptor()
+            try event.signal()
+            let watch = try watch(event.rawValue, .read, .oneShot, token: deadlineToken - 1)
             try watch.arm()
             seen += try nextBatch().filter { $0.token != deadlineToken - 1 }
         }
@@ -65,7 +78,7 @@ final class LoopThread: Sendable {
         // The result is how many turns there were.
         thread = OwnThread {
             var turns = 0
-            try loop.run { _, _ in turns += 1 }
+            try loop.run { _ in turns += 1 }
             return turns
         }
     }

@@ -9,7 +9,8 @@ import Testing
 
     private static let items: [ChannelItem] = [
         .put(key, record: [1, 2, 3], hasDescriptor: false), .update(key, record: []), .remove(key), .ready,
-        .quiesced(7), .failed(code: -5, "nō"), .upgradeWanted, .stop, .quiesce(8), .act, .goOn("why"),
+        .quiesced(7), .failed(code: -5, "nō"), .upgradeWanted, .reloaded, .stop, .reload,
+        .quiesce(8), .act, .goOn("why"),
     ]
 
     @Test("What is said is understood, to the last byte")

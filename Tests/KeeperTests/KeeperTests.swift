@@ -122,7 +122,7 @@ struct KeeperTests {
         try program.command("put 1 one")
         try program.command("pipe 2 text")
         try program.command("ledger 0 5")
-        kill(program.child.pid, SIGHUP)
+        kill(program.child.pid, SIGUSR2)
         let second = try program.worker()
         #expect(second != first)
         #expect(try program.said("keeper again ").hasSuffix(keeper))

@@ -23,7 +23,7 @@ struct AxisTests {
         #expect(axis.place(0) == 0)
     }
 
-    @Test("On the axis of percentiles each nine takes the same room")
+    @Test("On the axis of percentiles each nine takes the same space")
     func nines() {
         let axis = Axis(.nines, [0, 0.5, 0.995])
         #expect(axis.ticks.map(\.label) == ["0 %", "90 %", "99 %", "99.9 %"])

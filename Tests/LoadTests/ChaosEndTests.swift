@@ -3,7 +3,7 @@ import Testing
 
 @testable import LoadTester
 
-/// The clients that the supervisor launches are nobody's children when it is gone, and may be stopped or frozen.
+/// Clients that the supervisor launches are not children of the harness, and may be stopped or frozen.
 @Suite("The end of a chaos run", .serialized, .timeLimit(.minutes(10)))
 struct ChaosEndTests {
     enum End: String, CaseIterable {
@@ -20,7 +20,7 @@ struct ChaosEndTests {
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let harness = try start(kills: end == .byItself ? 4 : 100_000)
         defer {
-            // However the test went.
+            // Whatever the result of the test.
             for pid in processes(of: harness) { kill(pid, SIGKILL) }
         }
         if end != .byItself {
@@ -67,7 +67,7 @@ struct ChaosEndTests {
         return process
     }
 
-    // MARK: What there is
+    // MARK: Leftovers
 
     private func arguments(_ pid: pid_t) -> [String] {
         let bytes = FileManager.default.contents(atPath: "/proc/\(pid)/cmdline") ?? Data()
@@ -79,16 +79,19 @@ struct ChaosEndTests {
         return names.compactMap { pid_t($0) }.filter { isMeant(arguments($0)) }
     }
 
-    /// Everybody but the harness itself, whose arguments name nothing of these.
+    /// All processes that name the run's directory in their arguments; the harness itself does not.
     private func processes(of harness: Process) -> [pid_t] {
-        let area = "/proc/\(harness.processIdentifier)/fd/"
-        return all { $0.contains { $0.hasPrefix(area) || $0.hasPrefix(directory) } }
+        let sharedMemory = "/proc/\(harness.processIdentifier)/fd/"
+        return all { $0.contains { $0.hasPrefix(sharedMemory) || $0.hasPrefix(directory) } }
     }
 
-    /// Those that have begun: nobody stops a client that is not known yet.
+    /// Clients that have started: an unknown one cannot be stopped.
     private func heirs(of harness: Process) -> [pid_t] {
-        let area = "/proc/\(harness.processIdentifier)/fd/"
-        return all { $0.contains(Part.chaosHeir.rawValue) && $0.contains { $0.hasPrefix(area) } }.filter {
+        let sharedMemory = "/proc/\(harness.processIdentifier)/fd/"
+        return all {
+            $0.contains(ProcessRole.relaunchedChaosClient.rawValue)
+                && $0.contains { $0.hasPrefix(sharedMemory) }
+        }.filter {
             let directory = "/proc/\($0)/fd"
             let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
             return names.contains { name in
@@ -106,7 +109,7 @@ struct ChaosEndTests {
         }
     }
 
-    /// Where the supervisor has noted its cgroups to be.
+    /// The cgroups that the supervisor has listed.
     private func noted() -> [String] {
         let runs = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
         return runs.flatMap { run in

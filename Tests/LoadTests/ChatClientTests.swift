@@ -4,14 +4,14 @@ import Testing
 
 @testable import LoadTester
 
-@Suite("The bare clients of a chat server")
+@Suite("The minimal clients of a chat server")
 struct ChatClientTests {
     // MARK: Frames
 
     @Test("A client's frame is masked, and the same without its mask", arguments: [0, 1, 125, 126, 4_096])
     func masking(length: Int) {
         let payload = (0..<length).map { UInt8(truncatingIfNeeded: $0) }
-        var frame = [UInt8](repeating: 0, count: length + Int(cchat_header_room))
+        var frame = [UInt8](repeating: 0, count: length + Int(cchat_max_header))
         let count = cchat_put_frame(&frame, CInt(cchat_text.rawValue), payload, length, 0x1234_5678)
         let header = length < 126 ? 6 : 8
         #expect(count == header + length)
@@ -48,7 +48,7 @@ struct ChatClientTests {
     }
 
     @Test(
-        "What a server may not send is none",
+        "Frames that a server may not send are refused",
         arguments: [[0x01, 0], [0x80 | 0x41, 0], [0x81, 0x80], [0x81, 127, 0, 0, 1, 0, 0, 0, 0, 0]]
             as [[UInt8]])
     func refusing(bytes: [UInt8]) {
@@ -81,7 +81,7 @@ struct ChatClientTests {
         #expect(cchat_number(object, object.utf8.count, "z") == -1)
     }
 
-    @Test("What ends too early has no members")
+    @Test("An object that ends too early has no members")
     func truncated() {
         let object = #"{"a":"x","b":[1,{"c":"]"}],"n":7}"#
         for count in 0..<object.utf8.count {
@@ -91,21 +91,21 @@ struct ChatClientTests {
         #expect(cchat_number(object, object.utf8.count, "n") == 7)
     }
 
-    // MARK: Judging
+    // MARK: Checking deliveries
 
-    /// Two rooms of two, in the second of which each has said three things that everybody has heard.
+    /// Two rooms of two members; in the second, each has sent three messages that both have received.
     private final class Judged {
-        let judge = cchat_judge_make(2, 2)
+        let judge = cchat_delivery_check_make(2, 2)
 
         init(_ heard: (Judged) -> Void) {
-            for _ in 1...3 { for sender in 2...3 { _ = cchat_judge_say(judge, sender) } }
+            for _ in 1...3 { for sender in 2...3 { _ = cchat_note_said(judge, sender) } }
             heard(self)
         }
 
-        deinit { cchat_judge_free(judge) }
+        deinit { cchat_delivery_check_free(judge) }
 
         func hear(_ receiver: Int, _ sender: Int, _ sequence: UInt64, _ number: UInt64) {
-            cchat_judge_hear(judge, receiver, sender, sequence, number)
+            cchat_note_heard(judge, receiver, sender, sequence, number)
         }
 
         func hear(_ receiver: Int, but numbers: Set<UInt64> = []) {
@@ -116,20 +116,20 @@ struct ChatClientTests {
 
         /// Lost, reordered, duplicate, irregular.
         var faults: [UInt64] {
-            let verdict = cchat_judge_tell(judge)
-            return [verdict.lost, verdict.reordered, verdict.duplicate, verdict.irregular]
+            let deliveries = cchat_delivery_check_result(judge)
+            return [deliveries.lost, deliveries.reordered, deliveries.duplicate, deliveries.irregular]
         }
     }
 
-    @Test("Everything heard once and in order is right")
+    @Test("Messages received once and in order are correct")
     func right() {
         let judged = Judged { for receiver in 2...3 { $0.hear(receiver) } }
         #expect(judged.faults == [0, 0, 0, 0])
-        let verdict = cchat_judge_tell(judged.judge)
-        #expect(verdict.said == 6 && verdict.heard == 12)
+        let deliveries = cchat_delivery_check_result(judged.judge)
+        #expect(deliveries.said == 6 && deliveries.heard == 12)
     }
 
-    @Test("What one of them did not hear is lost, also the last, and also all of it")
+    @Test("A message that one member did not receive is lost, even the last, and even all")
     func lost() {
         for number in UInt64(1)...6 {
             let judged = Judged {
@@ -141,7 +141,7 @@ struct ChatClientTests {
         #expect(Judged { $0.hear(2) }.faults == [6, 0, 0, 0])
     }
 
-    @Test("What comes late is reordered, not lost")
+    @Test("A late message is reordered, not lost")
     func reordered() {
         let bySender = Judged {
             $0.hear(2)
@@ -158,7 +158,7 @@ struct ChatClientTests {
         #expect(amongSenders.faults == [0, 1, 0, 0])
     }
 
-    @Test("What comes twice is a duplicate")
+    @Test("A message that arrives twice is a duplicate")
     func duplicate() {
         let judged = Judged {
             for receiver in 2...3 { $0.hear(receiver) }
@@ -168,7 +168,7 @@ struct ChatClientTests {
         #expect(judged.faults == [0, 0, 2, 0])
     }
 
-    @Test("What nobody said, and numbers that do not fit, are irregular")
+    @Test("Messages that no member sent, and numbers that do not fit, are irregular")
     func irregular() {
         let strange = Judged {
             for receiver in 2...3 { $0.hear(receiver) }
@@ -195,92 +195,92 @@ struct ChatClientTests {
     }
 }
 
-/// Servers that are wrong must be noticed.
-@Suite("Chats with a server that is wrong", .serialized, .timeLimit(.minutes(10)))
+/// Faults of a server must be noticed.
+@Suite("Chats with a faulty server", .serialized, .timeLimit(.minutes(10)))
 struct FalseChatTests {
-    private func stir(_ fault: FalseChat.Fault) throws -> cchat_verdict {
-        let server = try FalseChat(fault)
-        let crowd = cchat_crowd_make(7)
-        defer { cchat_crowd_free(crowd) }
-        try #require(cchat_join(crowd, server.port, cchat_stir_room, 0, 16, 4) == 0)
-        cchat_be_patient(crowd, 2_000)
-        var (progress, verdict) = (cchat_progress(), cchat_verdict())
-        try #require(cchat_stir(crowd, 0, 16, 4, 1_000, 2_000_000, &progress, &verdict) == 0)
-        #expect(progress.said == verdict.said)
-        return verdict
+    private func soak(_ fault: FaultyChatServer.Fault) throws -> cchat_deliveries {
+        let server = try FaultyChatServer(fault)
+        let clients = cchat_clients_make(7)
+        defer { cchat_clients_free(clients) }
+        try #require(cchat_join(clients, server.port, cchat_soak_room, 0, 16, 4) == 0)
+        cchat_set_patience(clients, 2_000)
+        var (progress, deliveries) = (cchat_progress(), cchat_deliveries())
+        try #require(cchat_soak(clients, 0, 16, 4, 1_000, 2_000_000, &progress, &deliveries) == 0)
+        #expect(progress.said == deliveries.said)
+        return deliveries
     }
 
-    @Test("What is right is found right")
+    @Test("A server without a fault passes")
     func none() throws {
-        let verdict = try stir(.none)
-        #expect(verdict.said == 1_000 && verdict.heard == 4_000 && verdict.lost == 0)
-        #expect(verdict.reordered == 0 && verdict.duplicate == 0 && verdict.irregular == 0)
+        let deliveries = try soak(.none)
+        #expect(deliveries.said == 1_000 && deliveries.heard == 4_000 && deliveries.lost == 0)
+        #expect(deliveries.reordered == 0 && deliveries.duplicate == 0 && deliveries.irregular == 0)
     }
 
-    @Test("A message that one does not hear, or nobody, is lost")
+    @Test("A message that one member or none receives is lost")
     func drops() throws {
-        #expect(try stir(.drops).lost == 1)
-        #expect(try stir(.swallows).lost == 4)
+        #expect(try soak(.drops).lost == 1)
+        #expect(try soak(.swallows).lost == 4)
     }
 
-    @Test("Two messages the other way round are noticed")
+    @Test("Two messages in the wrong order are noticed")
     func swaps() throws {
-        let verdict = try stir(.swaps)
-        #expect(verdict.reordered == 1 && verdict.lost == 0)
+        let deliveries = try soak(.swaps)
+        #expect(deliveries.reordered == 1 && deliveries.lost == 0)
     }
 
     @Test("A message that comes twice is noticed")
     func repeats() throws {
-        let verdict = try stir(.repeats)
-        #expect(verdict.duplicate == 1 && verdict.lost == 0)
+        let deliveries = try soak(.repeats)
+        #expect(deliveries.duplicate == 1 && deliveries.lost == 0)
     }
 
     @Test("Another number for one of the receivers is noticed")
     func misnumbers() throws {
-        #expect(try stir(.misnumbers).irregular > 0)
+        #expect(try soak(.misnumbers).irregular > 0)
     }
 
-    @Test("Other words than were said are irregular, and what was said is lost")
+    @Test("A changed text is irregular, and the sent one is lost")
     func garbles() throws {
-        let verdict = try stir(.garbles)
-        #expect(verdict.irregular == 1 && verdict.lost == 1)
+        let deliveries = try soak(.garbles)
+        #expect(deliveries.irregular == 1 && deliveries.lost == 1)
     }
 
-    @Test("A call that is not heard is lost, and talk that is not heard as well")
+    @Test("An unanswered call is lost, and so is a message of a throughput run")
     func callsAndTalk() throws {
-        let server = try FalseChat(.swallows)
-        let crowd = cchat_crowd_make(7)
-        defer { cchat_crowd_free(crowd) }
-        cchat_be_patient(crowd, 2_000)
-        try #require(cchat_join(crowd, server.port, cchat_pair_room, 0, 2, 2) == 0)
+        let server = try FaultyChatServer(.swallows)
+        let clients = cchat_clients_make(7)
+        defer { cchat_clients_free(clients) }
+        cchat_set_patience(clients, 2_000)
+        try #require(cchat_join(clients, server.port, cchat_pair_room, 0, 2, 2) == 0)
         var losses: [Int] = []
-        for call in 1...FalseChat.wrongMessage + 1 {
+        for call in 1...FaultyChatServer.wrongMessage + 1 {
             var sample = cchat_sample()
-            try #require(cchat_call(crowd, 0, 1, &sample) == 0)
+            try #require(cchat_call(clients, 0, 1, &sample) == 0)
             if sample.latency < 0 { losses.append(call) }
         }
-        #expect(losses == [FalseChat.wrongMessage])
+        #expect(losses == [FaultyChatServer.wrongMessage])
         for (fault, lost) in [
-            (FalseChat.Fault.none, 0), (.drops, 1), (.swallows, 3), (.repeats, 0), (.garbles, 1),
+            (FaultyChatServer.Fault.none, 0), (.drops, 1), (.swallows, 3), (.repeats, 0), (.garbles, 1),
         ] {
-            #expect(try talk(fault) == lost, "\(fault)")
+            #expect(try throughput(fault) == lost, "\(fault)")
         }
     }
 
-    @Test("In talk, what comes twice does not make up for what does not come")
+    @Test("In a throughput run a duplicate does not make up for a missing message")
     func doubles() throws {
-        #expect(try talk(.doubles) == 1)
+        #expect(try throughput(.doubles) == 1)
     }
 
-    private func talk(_ fault: FalseChat.Fault) throws -> Int {
-        let server = try FalseChat(fault)
-        let crowd = cchat_crowd_make(7)
-        defer { cchat_crowd_free(crowd) }
-        cchat_be_patient(crowd, 2_000)
-        try #require(cchat_join(crowd, server.port, cchat_talk_room, 0, 6, 3) == 0)
-        var result = cchat_talk()
-        try #require(cchat_talk(crowd, 0, 6, 3, 1_000_000_000, &result) == 0)
-        #expect(result.messages > UInt64(FalseChat.wrongMessage))
+    private func throughput(_ fault: FaultyChatServer.Fault) throws -> Int {
+        let server = try FaultyChatServer(fault)
+        let clients = cchat_clients_make(7)
+        defer { cchat_clients_free(clients) }
+        cchat_set_patience(clients, 2_000)
+        try #require(cchat_join(clients, server.port, cchat_throughput_room, 0, 6, 3) == 0)
+        var result = cchat_throughput()
+        try #require(cchat_measure_throughput(clients, 0, 6, 3, 1_000_000_000, &result) == 0)
+        #expect(result.messages > UInt64(FaultyChatServer.wrongMessage))
         return Int(result.lost)
     }
 }

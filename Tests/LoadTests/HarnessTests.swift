@@ -6,7 +6,7 @@ import Testing
 
 @testable import LoadTester
 
-@Suite("The load tester's own parts")
+@Suite("The parts of the load tester")
 struct HarnessTests {
     private let directory = FileManager.default.temporaryDirectory.appendingPathComponent(
         "load-parts-\(UUID().uuidString)"
@@ -22,31 +22,31 @@ struct HarnessTests {
         (try? String(contentsOfFile: "\(directory)/\(name)", encoding: .utf8)) ?? ""
     }
 
-    @Test("What a client noted as wrong is known after its end, and its next life begins at none")
+    @Test("Wrong bytes of a client stay counted after its end, and its next generation begins at zero")
     func wrongBytes() throws {
         try inDirectory {
-            let area = try ChaosArea(clients: 2, socketsPerClient: 2)
+            let sharedMemory = try ChaosSharedMemory(clients: 2, socketsPerClient: 2)
             let callers = try ChaosCallers(.unix, sockets: 4, directory: directory)
-            area[socket: 1, .wrong] = 3
-            area[socket: 1, .received] = 70
-            area[socket: 2, .wrong] = 4
-            callers.letGo(0, area)
+            sharedMemory[socket: 1, .wrong] = 3
+            sharedMemory[socket: 1, .received] = 70
+            sharedMemory[socket: 2, .wrong] = 4
+            callers.disconnect(0, sharedMemory)
             // Its process may still write.
-            #expect(area[socket: 1, .received] == 70)
-            area[socket: 1, .wrong] += 1
-            callers.forget(0, area)
-            #expect(area[socket: 1, .wrong] == 0 && area[socket: 1, .received] == 0)
-            #expect(callers.wrongBytes(area) == 8)
+            #expect(sharedMemory[socket: 1, .received] == 70)
+            sharedMemory[socket: 1, .wrong] += 1
+            callers.resetCounters(0, sharedMemory)
+            #expect(sharedMemory[socket: 1, .wrong] == 0 && sharedMemory[socket: 1, .received] == 0)
+            #expect(callers.wrongBytes(sharedMemory) == 8)
         }
     }
 
-    @Test("A chaos client whose keep-alive never came is overdue")
+    @Test("A chaos client is overdue when its keep-alive never came")
     func overdue() throws {
-        let area = try ChaosArea(clients: 1, socketsPerClient: 1)
-        #expect(!area.isKeepAliveOverdue(0, at: 1_000_000_000))
-        (area[0, .timeout], area[0, .ranAt]) = (3_000_000_000, 1_000_000_000)
-        #expect(!area.isKeepAliveOverdue(0, at: 4_000_000_000))
-        #expect(area.isKeepAliveOverdue(0, at: 4_100_000_000))
+        let sharedMemory = try ChaosSharedMemory(clients: 1, socketsPerClient: 1)
+        #expect(!sharedMemory.isKeepAliveOverdue(0, at: 1_000_000_000))
+        (sharedMemory[0, .timeout], sharedMemory[0, .ranAt]) = (3_000_000_000, 1_000_000_000)
+        #expect(!sharedMemory.isKeepAliveOverdue(0, at: 4_000_000_000))
+        #expect(sharedMemory.isKeepAliveOverdue(0, at: 4_100_000_000))
     }
 
     @Test("Descriptors arrive in the order given, whatever their numbers are")
@@ -92,7 +92,7 @@ struct HarnessTests {
         }
     }
 
-    @Test("Who has to be killed takes its children along, also one that stands still")
+    @Test("A process that has to be killed takes its children along, even a stopped one")
     func endingChildren() throws {
         try inDirectory {
             let child = try ChildProcess(
@@ -120,30 +120,30 @@ struct HarnessTests {
         }
     }
 
-    @Test("A connection that says nothing keeps nobody waiting", .timeLimit(.minutes(10)))
+    @Test("A silent connection delays no other", .timeLimit(.minutes(10)))
     func silence() throws {
         let callers = try Callers(.tcp, slots: 1, directory: "/nowhere")
         let silent = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
         defer { close(silent) }
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = in_port_t(try #require(UInt16(callers.places[0]))).bigEndian
+        address.sin_port = in_port_t(try #require(UInt16(callers.callPlan[0]))).bigEndian
         address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
         let connected = withUnsafeBytes(of: &address) {
             connect(silent, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), 16)
         }
         #expect(connected == 0)
-        let real = try Transport.tcp.connect(to: callers.places[0], as: 0)
+        let real = try Transport.tcp.connect(to: callers.callPlan[0], as: 0)
         defer { close(real) }
         try wait(for: "the other", atMost: .seconds(20)) {
-            try callers.takeIn()
+            try callers.acceptConnections()
             return callers.connected == 1
         }
     }
 
     @Test("A run that would run out of descriptors is refused before it begins")
     func descriptors() throws {
-        // A third server has 512 connections, whatever the others have.
+        // The third server has 512 connections, whatever the others have.
         #expect(throws: LoadError.self) {
             try DescriptorNeeds.chatting(180, active: 5).peerProcesses(limit: 512)
         }
@@ -161,7 +161,7 @@ struct HarnessTests {
         }
     }
 
-    @Test("What a killed run left is removed, what goes on is not")
+    @Test("Leftovers of a killed run are removed, those of a running one are not")
     func leftovers() throws {
         try inDirectory {
             func count() throws -> Int {
@@ -177,8 +177,8 @@ struct HarnessTests {
             #expect(try count() == 1)
             try FileManager.default.createDirectory(
                 atPath: "\(directory)/nightbell-load-foreign", withIntermediateDirectories: true)
-            // The other is nobody's of ours. (What another test starts at this moment has the lock until it executes
-            // its program.)
+            // The other process belongs to none of these tests. (A process that another test forks at this
+            // moment holds the lock until it executes its program.)
             try wait(for: "the first to be removed", atMost: .seconds(20)) {
                 Leftovers.removeDirectories(in: directory)
                 return try FileManager.default.contentsOfDirectory(atPath: directory) == [
@@ -206,7 +206,7 @@ struct HarnessTests {
     }
 
     @Test(
-        "Cgroups of a run that was killed are removed by the next, whatever it is",
+        "Cgroups of a killed run are removed by the next run of any kind",
         .enabled(if: geteuid() == 0))
     func leftoverCgroups() throws {
         let own = try #require(CgroupTree.required().directory(of: getpid()))
@@ -215,35 +215,37 @@ struct HarnessTests {
         #expect(mkdir(left, 0o755) == 0)
         // A run of another test may remove the first before there is the second.
         #expect(mkdir("\(left)/floor-1", 0o755) == 0 || errno == ENOENT)
-        _ = try Workbench.forTests()
+        _ = try RunDirectory.forTests()
         #expect(access(left, F_OK) != 0)
     }
 
-    @Test("Who has died is not called, and not waited for")
+    @Test("A sleeper that has died is neither called nor waited for")
     func death() throws {
         try inDirectory {
-            let population = Standing(try SharedArea(slots: 2), try Callers(.tcp, slots: 2, directory: "/"))
+            let population = Standing(try SharedMemory(slots: 2), try Callers(.tcp, slots: 2, directory: "/"))
             let child = try ChildProcess("true", ["/bin/true"], log: "\(directory)/log")
             try wait(for: "the child", atMost: .seconds(20)) { !child.isRunning }
-            population.area[0].pointer.pointee.pid = getpid()
-            population.area[1].pointer.pointee.pid = child.id
+            population.sharedMemory[0].pointer.pointee.pid = getpid()
+            population.sharedMemory[1].pointer.pointee.pid = child.id
             try population.requireAlive(0)
             #expect(throws: LoadError.self) { try population.requireAllAlive() }
             let start = monotonicNow()
             #expect(throws: LoadError.self) { try population.waitUntilAsleep(1) }
             #expect(monotonicNow() - start < 10_000_000_000)
-            population.area[0].stage = .failed
+            population.sharedMemory[0].stage = .failed
             #expect(throws: LoadError.self) { try population.requireAlive(0) }
         }
     }
 
-    /// Nobody in it ever sleeps.
+    /// None of its sleepers ever sleeps.
     private final class Standing: Population {
         let range = 0..<2
-        let area: SharedArea
+        let sharedMemory: SharedMemory
         let callers: Callers
 
-        init(_ area: SharedArea, _ callers: Callers) { (self.area, self.callers) = (area, callers) }
+        init(_ sharedMemory: SharedMemory, _ callers: Callers) {
+            (self.sharedMemory, self.callers) = (sharedMemory, callers)
+        }
 
         func isAsleep(_ index: Int) -> Bool { false }
         func name(of index: Int) -> String { "\(index)" }
@@ -288,24 +290,24 @@ struct FloorTests {
         }
     }
 
-    @Test("The floor's adopter lets go of everything and adopts it again, in the same process")
+    @Test("The floor's adopter closes everything and adopts it again, in the same process")
     func adopting() throws {
         let pairs = try pairs(20)
         let descriptors = pairs.flatMap { [$0.0, $0.1] }
         defer { for descriptor in descriptors { close(descriptor) } }
-        let area = try SharedArea(slots: 1)
+        let sharedMemory = try SharedMemory(slots: 1)
         var ends: [CInt] = [-1, -1]
         let type = CInt(SOCK_SEQPACKET.rawValue | SOCK_CLOEXEC.rawValue)
         try #require(socketpair(AF_UNIX, type, 0, &ends) == 0)
         let (own, theirs) = (ends[0], ends[1])
-        let time = UInt(bitPattern: area.notedTime)
+        let time = UInt(bitPattern: sharedMemory.notedTime)
         let task = Thread { cfloors_adopter(theirs, 40, UnsafeMutablePointer(bitPattern: time)) }
         task.start()
         for _ in 1...3 {
             #expect(cfloors_hand_over(own, descriptors, 40, 10, "x", 1, nil) == 0)
-            try wait(for: "adoption", atMost: .seconds(20)) { area.notedTime.pointee != 0 }
+            try wait(for: "adoption", atMost: .seconds(20)) { sharedMemory.notedTime.pointee != 0 }
             #expect(send(own, "x", 1, CInt(MSG_NOSIGNAL)) == 1)
-            try wait(for: "the end of it", atMost: .seconds(20)) { area.notedTime.pointee == 0 }
+            try wait(for: "the end of it", atMost: .seconds(20)) { sharedMemory.notedTime.pointee == 0 }
         }
         close(own)
         try wait(for: "the adopter", atMost: .seconds(20)) { task.isFinished }
@@ -313,7 +315,7 @@ struct FloorTests {
         close(theirs)
     }
 
-    /// What a floor's process does, in a thread of this one.
+    /// The work of a floor's process, in a thread of this process.
     private final class Thread: Sendable {
         let result = Mutex<CInt?>(nil)
         private let body: @Sendable () -> CInt
@@ -350,7 +352,7 @@ struct RealKeepAliveTests {
             of: slots, runTimes: times.map { $0 * Self.second }, from: 0, to: 10 * Self.second)
     }
 
-    @Test("A client whose handler never ran is late, and so is each late run")
+    @Test("A client is late when its handler never ran, and so is each late run")
     func late() {
         #expect(outcome([slot(timeout: 4, ran: 0, runs: 0)]).late == 1)
         #expect(outcome([slot(timeout: 4, ran: 8, runs: 2)]).late == 0)
@@ -359,7 +361,7 @@ struct RealKeepAliveTests {
         #expect(outcome([slot(timeout: 12, ran: 0, runs: 0)]).late == 0)
     }
 
-    @Test("Timers that go off together are one instant, as handlers that run together are")
+    @Test("Timers that fire together are one instant, as handlers that run together are")
     func baseline() {
         let two = [slot(timeout: 4, ran: 8, runs: 2), slot(timeout: 4, began: 1_000, ran: 8, runs: 2)]
         let together = outcome(two, [4, 4, 8, 8])
@@ -371,16 +373,16 @@ struct RealKeepAliveTests {
 
     @Test("Each run that comes too late is counted")
     func noting() throws {
-        let area = try SharedArea(slots: 1)
-        area[0].pointer.pointee.timeout = 1
-        area[0].pointer.pointee.ran_at = 1
-        let note = area.runNoter(area[0])
+        let sharedMemory = try SharedMemory(slots: 1)
+        sharedMemory[0].pointer.pointee.timeout = 1
+        sharedMemory[0].pointer.pointee.ran_at = 1
+        let note = sharedMemory.runRecorder(sharedMemory[0])
         note()
         note()
-        #expect(area[0].pointer.pointee.late_runs == 2)
-        area[0].pointer.pointee.timeout = 3_600 * Self.second
+        #expect(sharedMemory[0].pointer.pointee.late_runs == 2)
+        sharedMemory[0].pointer.pointee.timeout = 3_600 * Self.second
         note()
-        #expect(area[0].pointer.pointee.late_runs == 2)
-        #expect(area[0].runs == 3)
+        #expect(sharedMemory[0].pointer.pointee.late_runs == 2)
+        #expect(sharedMemory[0].runs == 3)
     }
 }

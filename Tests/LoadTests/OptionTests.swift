@@ -9,7 +9,7 @@ struct OptionTests {
             try LoadCommand.parseAsRoot(arguments.split(separator: " ").map(String.init)) as? Command)
     }
 
-    @Test("What is not said is as the targets have it")
+    @Test("Options that are not given have the defaults of the targets")
     func defaults() throws {
         let wake = try parse("wake", as: WakeCommand.self)
         #expect((wake.clients, wake.rounds) == (200, 5))
@@ -44,7 +44,7 @@ struct OptionTests {
         #expect((calls.transport, calls.rate, calls.meanLength) == (.udp, 3.5, 0.25))
     }
 
-    @Test("A report has to be somewhere")
+    @Test("A report needs a directory")
     func emptyReport() {
         for command in ["wake", "keepalive", "chat"] {
             #expect(throws: (any Error).self) {
@@ -54,7 +54,7 @@ struct OptionTests {
     }
 
     @Test(
-        "What makes no sense is refused",
+        "Values that make no sense are refused",
         arguments: [
             "wake --clients 0", "wake --calls 0", "wake --suspend politely", "wake --transport pigeon",
             "storm --rounds 0", "park --sockets 10 --first-sockets 20", "park --sockets 15001",

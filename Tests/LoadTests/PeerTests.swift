@@ -4,18 +4,18 @@ import Testing
 
 @testable import LoadTester
 
-/// The callers' ends of sockets in further processes, as they are where one would run out of descriptors.
+/// Callers' sockets in further processes, as they are where one process would run out of descriptors.
 @Suite("Peer processes", .serialized, .timeLimit(.minutes(10)))
 struct PeerTests {
     private static var method: SuspensionMethod { geteuid() == 0 ? .cgroup : .signal }
 
-    private func makeBench(_ peers: Int) throws -> Workbench {
+    private func makeRunDirectory(_ peers: Int) throws -> RunDirectory {
         let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let programs = URL(fileURLWithPath: program).deletingLastPathComponent().path
-        return try Workbench(programs: programs, peerProcesses: peers, progress: Progress(quiet: true))
+        return try RunDirectory(programs: programs, peerProcesses: peers, progress: Progress(quiet: true))
     }
 
-    @Test("Nobody runs out of descriptors before the supervisor does")
+    @Test("No process runs out of descriptors before the supervisor does")
     func supervisorFirst() throws {
         var spread = 0
         for limit in [256, 512, 1_024, 4_096, 20_000, 1_048_576] {
@@ -56,9 +56,9 @@ struct PeerTests {
             guard let count = try? DescriptorNeeds.dormant(clients, running: 8).peerProcesses(limit: limit),
                 count > 0
             else { continue }
-            let places = Places((0..<count).map { "\($0)" })
+            let callPlan = CallPlan((0..<count).map { "\($0)" })
             var held = Array(repeating: 0, count: count)
-            for index in 0..<2 * clients { held[places.number(of: index)] += 1 }
+            for index in 0..<2 * clients { held[callPlan.process(of: index)] += 1 }
             #expect(held.allSatisfy { $0 <= limit - 64 }, "\(clients) clients in \(count) processes")
             if limit > 2_000 { break }
         }
@@ -66,17 +66,18 @@ struct PeerTests {
         #expect(try DescriptorNeeds.dormant(limit / 4, running: 8).peerProcesses(limit: limit) == 0)
     }
 
-    @Test("Everybody is called by the process that holds the other end", arguments: [Transport.unix, .tcp])
+    @Test(
+        "Each sleeper is called by the process that holds its peer socket", arguments: [Transport.unix, .tcp])
     func calling(transport: Transport) throws {
-        let bench = try makeBench(3)
-        let callers = try Callers(transport, slots: 12, bench)
-        #expect(Set((0..<12).map { callers.places[$0] }).count == 3)
-        let area = try SharedArea(slots: 12)
+        let runDirectory = try makeRunDirectory(3)
+        let callers = try Callers(transport, slots: 12, runDirectory)
+        #expect(Set((0..<12).map { callers.callPlan[$0] }).count == 3)
+        let sharedMemory = try SharedMemory(slots: 12)
         var sockets: [CInt] = []
         defer { for socket in sockets { close(socket) } }
-        for index in 0..<12 { sockets.append(try transport.connect(to: callers.places[index], as: index)) }
+        for index in 0..<12 { sockets.append(try transport.connect(to: callers.callPlan[index], as: index)) }
         try wait(for: "all to be there", atMost: .seconds(20)) {
-            try callers.takeIn()
+            try callers.acceptConnections()
             return callers.connected == 12
         }
         let start = monotonicNow()
@@ -84,37 +85,37 @@ struct PeerTests {
         try callers.call(Array(0..<12).reversed())
         for index in 0..<12 {
             for sequence in 1...(index == 7 ? 2 : 1) {
-                #expect(cfloors_take(sockets[index], area[index].pointer, 0) == 1)
-                let slot = area[index].pointer.pointee
+                #expect(cfloors_receive(sockets[index], sharedMemory[index].pointer, 0) == 1)
+                let slot = sharedMemory[index].pointer.pointee
                 #expect(slot.sequence == UInt64(sequence) && slot.duplicates == 0 && slot.skipped == 0)
                 #expect((start...slot.received_at).contains(slot.sent_at))
             }
             #expect(callers.sent(to: index) == (index == 7 ? 2 : 1))
-            #expect(cfloors_take(sockets[index], area[index].pointer, CInt(MSG_DONTWAIT)) == 0)
+            #expect(cfloors_receive(sockets[index], sharedMemory[index].pointer, CInt(MSG_DONTWAIT)) == 0)
         }
     }
 
-    @Test("A call that cannot be sent ends the process and is told")
+    @Test("A call that cannot be sent ends the process and is reported")
     func failing() throws {
-        let bench = try makeBench(2)
-        let callers = try Callers(.unix, slots: 2, bench)
-        let socket = try Transport.unix.connect(to: callers.places[1], as: 1)
+        let runDirectory = try makeRunDirectory(2)
+        let callers = try Callers(.unix, slots: 2, runDirectory)
+        let socket = try Transport.unix.connect(to: callers.callPlan[1], as: 1)
         try wait(for: "it to be there", atMost: .seconds(20)) {
-            try callers.takeIn()
+            try callers.acceptConnections()
             return callers.connected == 1
         }
-        try callers.requireAllThere()
+        try callers.requirePeersRunning()
         close(socket)
         let error = #expect(throws: LoadError.self) { try callers.call([1]) }
         #expect("\(try #require(error))".contains("sleeper 1"))
-        #expect(throws: LoadError.self) { try callers.requireAllThere() }
+        #expect(throws: LoadError.self) { try callers.requirePeersRunning() }
     }
 
     @Test("wake", arguments: [Transport.unix, .tcp])
     func wake(transport: Transport) throws {
         let settings = WakeRun.Settings(
             suspension: Self.method, transport: transport, clients: 6, calls: 20, rounds: 1, seed: 1)
-        let results = try WakeRun(settings: settings, bench: makeBench(3)).run()
+        let results = try WakeRun(settings: settings, runDirectory: makeRunDirectory(3)).run()
         #expect(results.lost == 0 && results.lostByFloor == 0 && results.duplicate == 0)
         #expect(results.rounds.map(\.ours.count) == [20] && results.rounds.map(\.floor.count) == [20])
         #expect(results.figures.p50 > 0 && results.floorFigures.p50 > 0)
@@ -125,7 +126,7 @@ struct PeerTests {
         let settings = StormRun.Settings(
             suspension: Self.method, transport: .unix, clients: 20, rounds: 2, seed: 1,
             secondUser: geteuid() == 0 ? 65_534 : nil)
-        let results = try StormRun(settings: settings, bench: makeBench(3)).run()
+        let results = try StormRun(settings: settings, runDirectory: makeRunDirectory(3)).run()
         #expect(results.lost == 0 && results.lostByFloor == 0 && results.duplicate == 0)
         #expect(results.ours.map(\.times.count) == [20, 20])
     }
@@ -134,7 +135,7 @@ struct PeerTests {
     func soak() throws {
         let settings = SoakRun.Settings(
             suspension: Self.method, transport: .tcp, clients: 6, minutes: 0.02, seed: 1)
-        let results = try SoakRun(settings: settings, bench: makeBench(2)).run()
+        let results = try SoakRun(settings: settings, runDirectory: makeRunDirectory(2)).run()
         #expect(results.lost == 0 && results.duplicate == 0 && results.calls > 0)
     }
 
@@ -142,7 +143,7 @@ struct PeerTests {
     func relaunch() throws {
         let settings = RelaunchRun.Settings(
             suspension: Self.method, clients: 12, firstClients: 4, calls: 5, rounds: 2, seed: 1)
-        let results = try RelaunchRun(settings: settings, bench: makeBench(3)).run()
+        let results = try RelaunchRun(settings: settings, runDirectory: makeRunDirectory(3)).run()
         #expect(results.lost == 0 && results.lostByFloor == 0 && results.answered == 12)
         #expect(results.rounds.map(\.ours.count) == [5, 5] && results.rounds.map(\.floor.count) == [5, 5])
     }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import LoadTester
 
-/// The phones of a relaunch run, which the supervisor has to end, and what is told when a run cannot go on.
+/// Phones of a relaunch run, which the supervisor has to end, and errors of runs that cannot continue.
 @Suite("Phones and failures of a run", .timeLimit(.minutes(10)))
 struct RelaunchTests {
     private let directory = FileManager.default.temporaryDirectory.appendingPathComponent(
@@ -21,35 +21,51 @@ struct RelaunchTests {
         return ""
     }
 
-    private func phone(_ script: String, _ bench: Workbench) throws -> ChildProcess {
+    private func phone(_ script: String, _ runDirectory: RunDirectory) throws -> ChildProcess {
         try ChildProcess(
-            "nightbell-phone", ["/bin/sh", "-c", script], log: "\(bench.directory)/nightbell-phone.log",
+            "nightbell-phone", ["/bin/sh", "-c", script], log: "\(runDirectory.path)/nightbell-phone.log",
             environment: ["WORD": "a word"])
     }
 
-    @Test("A phone that nobody ends is not waited for without end")
+    @Test("Waiting for a phone to be ended has a limit")
     func neverEnded() throws {
-        let bench = try Workbench.forTests()
-        let phone = try phone("exec sleep 1000", bench)
-        let said = message { try RelaunchRun.waitUntilEnded(phone, bench, atMost: .milliseconds(100)) }
+        let runDirectory = try RunDirectory.forTests()
+        let phone = try phone("exec sleep 1000", runDirectory)
+        let said = message { try RelaunchRun.waitUntilEnded(phone, runDirectory, atMost: .milliseconds(100)) }
         #expect(said.contains("gave up waiting for phones to be ended"))
     }
 
-    @Test("A phone that ends by itself is told with its last words; one that is killed has done its work")
+    @Test("A phone that ends by itself is reported with its last lines; a killed one has done its work")
     func endedByItself() throws {
-        let bench = try Workbench.forTests()
-        let failing = try phone("echo $WORD >&2; exit 3", bench)
-        let said = message { try RelaunchRun.waitUntilEnded(failing, bench, atMost: .seconds(20)) }
+        let runDirectory = try RunDirectory.forTests()
+        let failing = try phone("echo $WORD >&2; exit 3", runDirectory)
+        let said = message { try RelaunchRun.waitUntilEnded(failing, runDirectory, atMost: .seconds(20)) }
         #expect(said.contains("status 3") && said.contains("a word"))
-        let killed = try phone("kill -9 $$", bench)
-        try RelaunchRun.waitUntilEnded(killed, bench, atMost: .seconds(20))
+        let killed = try phone("kill -9 $$", runDirectory)
+        try RelaunchRun.waitUntilEnded(killed, runDirectory, atMost: .seconds(20))
     }
 
-    @Test("A phone ends with whoever started it")
+    @Test("scripts/build-phone builds a phone without shared libraries")
+    func phoneProgram() throws {
+        #expect(try PhoneProgram.needsLoader("/proc/self/exe"))
+        try inDirectory {
+            let root = URL(fileURLWithPath: #filePath)
+                .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+            let script = Process()
+            script.executableURL = root.appendingPathComponent("scripts/build-phone")
+            script.arguments = [directory]
+            try script.run()
+            script.waitUntilExit()
+            try #require(script.terminationStatus == 0)
+            #expect(!(try PhoneProgram.needsLoader("\(directory)/nightbell-phone")))
+        }
+    }
+
+    @Test("A phone ends with its parent")
     func deathOfTheParent() throws {
         try inDirectory {
-            let bench = try Workbench.forTests()
-            // It says its hello to somebody who never answers.
+            let runDirectory = try RunDirectory.forTests()
+            // It sends its hello to a listener that never answers.
             let supervisor = socket(AF_UNIX, CInt(SOCK_SEQPACKET.rawValue), 0)
             defer { close(supervisor) }
             var address = sockaddr_un()
@@ -64,7 +80,7 @@ struct RelaunchTests {
                 "sh",
                 [
                     "/bin/sh", "-c",
-                    "PHONE_PARENT=$$ \(bench.programs)/nightbell-phone 1 0 & echo $! > \(directory)/pid; wait",
+                    "PHONE_PARENT=$$ \(runDirectory.programs)/nightbell-phone 1 0 & echo $! > \(directory)/pid; wait",
                 ],
                 log: "\(directory)/log", environment: ["NIGHTBELL_SOCKET": path, "PHONE_HELLO": "00"])
             var connected = pollfd(fd: supervisor, events: Int16(POLLIN), revents: 0)
@@ -85,14 +101,14 @@ struct RelaunchTests {
         }
     }
 
-    @Test("A supervisor that may not make cgroups is told with what needs none")
+    @Test("A supervisor that may not make cgroups is reported, with the method that needs none")
     func noCgroups() throws {
         try inDirectory {
-            let real = try Workbench.forTests()
+            let real = try RunDirectory.forTests()
             try FileManager.default.createSymbolicLink(
                 atPath: "\(directory)/nightbell-load", withDestinationPath: real.loadTester)
-            // Written by another process: what another test starts at this moment would have it open, and what is
-            // open for writing cannot be executed.
+            // Written by another process: a process that another test forks at this moment would have the
+            // file open, and a file that is open for writing cannot be executed.
             let path = "\(directory)/nightbelld"
             let writer = try ChildProcess(
                 "sh",
@@ -100,24 +116,24 @@ struct RelaunchTests {
                 log: "\(directory)/log")
             try wait(for: "the program", atMost: .seconds(20)) { !writer.isRunning }
             for method in SuspensionMethod.allCases {
-                let bench = try Workbench(programs: directory, progress: Progress(quiet: true))
-                let said = message { _ = try PrivateSupervisor(bench, .init(suspension: method)) }
+                let runDirectory = try RunDirectory(programs: directory, progress: Progress(quiet: true))
+                let said = message { _ = try PrivateSupervisor(runDirectory, .init(suspension: method)) }
                 #expect(said.contains("status 77: no"))
                 #expect(said.contains("--suspend signal") == (method == .cgroup))
             }
         }
     }
 
-    @Test("Who cannot be reached is named")
+    @Test("An unreachable program is named")
     func unreachable() {
         let said = message { _ = try Transport.unix.connect(to: "/nowhere/callers", as: 0) }
         #expect(said.contains("/nowhere/callers"))
     }
 
-    @Test("Where there is no space left, that is told", .enabled(if: geteuid() == 0))
+    @Test("A full disk is reported", .enabled(if: geteuid() == 0))
     func full() throws {
         try inDirectory {
-            let real = try Workbench.forTests()
+            let real = try RunDirectory.forTests()
             let child = try ChildProcess(
                 "sh",
                 [

@@ -16,23 +16,23 @@ struct ReportTests {
         return line.split(separator: " ")
     }
 
-    @Test("A line has no more points than a page can bear, and still ends at its end")
+    @Test("A line has a limited number of points, and still ends at its end")
     func thinning() {
         #expect(drawn(points(1_000)).count == 1_000)
         for count in [1_001, 50_000] {
-            let places = drawn(points(count))
-            #expect((500...1_001).contains(places.count))
-            #expect(places.last == drawn(points(2)).last && places.first == drawn(points(2)).first)
+            let callPlan = drawn(points(count))
+            #expect((500...1_001).contains(callPlan.count))
+            #expect(callPlan.last == drawn(points(2)).last && callPlan.first == drawn(points(2)).first)
         }
     }
 
-    @Test("What was not measured is in no line")
+    @Test("Values that were not measured are in no line")
     func gaps() {
-        let places = drawn(points(3) + [.init(x: 3, y: .nan), .init(x: 4, y: 1)])
-        #expect(places.count == 4 && places.allSatisfy { !$0.contains("–") })
+        let callPlan = drawn(points(3) + [.init(x: 3, y: .nan), .init(x: 4, y: 1)])
+        #expect(callPlan.count == 4 && callPlan.allSatisfy { !$0.contains("–") })
     }
 
-    @Test("Calls are answered, failed, lost or not placed, each one of it")
+    @Test("Each call is either answered, failed, lost or not placed")
     func calls() {
         var results = CallsResults(
             settings: .init(
@@ -46,7 +46,7 @@ struct ReportTests {
         results.noteFailed("2")
         results.noteFailed("5")
         results.noteFailed("5")
-        results.noteEnded("nobody's")
+        results.noteEnded("unknown")
         #expect(!results.areAllOver)
         results.finishCalls()
         // The 3rd and the 4th were answered and are not over, the 6th and the 7th were never answered.
@@ -110,7 +110,7 @@ struct ReportTests {
         return results
     }
 
-    @Test("A median between two looks is no descriptor that did not come back, and a whole one is")
+    @Test("A median between two samples is no leaked descriptor, and a whole one is")
     func descriptors() throws {
         // The first fifth does not count, and a third is of an even number.
         #expect(try soak([9, 10, 10, 10, 10, 10, 11]).descriptorDrift == 0)
@@ -121,7 +121,7 @@ struct ReportTests {
     @Test("A cycle of a soak keeps next to nothing")
     func cycle() { #expect(MemoryLayout<SoakResults.Cycle>.size <= 96) }
 
-    @Test("Who is called in a soak has no keep-alive that would make up for a lost wake")
+    @Test("A sleeper that is called in a soak has no keep-alive that would hide a lost wake")
     func soakRoles() {
         let options = SleeperOptions(keepAlive: (3, 9), keepsHalfAlive: true)
         for clients in 1...5 {

@@ -1,10 +1,10 @@
 import Foundation
 import Testing
 
-/// Small real runs: the figures mean nothing, but they must be there, and nothing may be lost.
+/// Small real runs: their figures mean nothing, but must be there, and nothing may be lost.
 @Suite("Runs of nightbell-load", .serialized, .timeLimit(.minutes(10)))
 struct RunTests {
-    /// What a run said.
+    /// The output of a run.
     private struct Told {
         let text: String
         let json: [String: Any]
@@ -64,6 +64,23 @@ struct RunTests {
         }
         #expect(told.number("kills") == 12 && (told.number("bytes") ?? 0) > 0)
         expectNumbers(told, "recovery_ms.p50", "recovery_ms.p99", "wakes", "wakes_repeated", "handlers_late")
+    }
+
+    @Test("hostile")
+    func hostile() throws {
+        let told = try run("hostile --clients 6 --seconds 1 --suspend \(Self.method)")
+        let kinds = try #require(told.json["kinds"] as? [[String: Any]])
+        #expect(
+            kinds.compactMap { $0["name"] as? String }
+                == ["hand_over", "patterns", "identifiers", "connections", "messages", "crashes"])
+        for kind in kinds {
+            // Where nothing keeps attackers from it, half of the wakes take longer than half a second.
+            let median = try #require(kind["victim_p50_us"] as? Double, "\(kind)")
+            #expect(median < 250_000, "\(kind)")
+            #expect((kind["log_lines"] as? Int).map { $0 < 300 } == true, "\(kind)")
+        }
+        #expect(told.number("lost") == 0)
+        expectNumbers(told, "late", "worst_max_us", "baseline.victim_p99_us", "busy.victim_p50_us")
     }
 
     @Test("wake", arguments: ["unix", "tcp", "udp"])
@@ -184,7 +201,7 @@ struct RunTests {
         #expect(told.number("random.messages") == 3_000 && told.number("random.deliveries") == 12_000)
         #expect(try #require(told.number("random.hibernations")) > 0)
         #expect(try #require(told.number("random.wakes")) > 0)
-        // Everybody who called was asleep before the first call.
+        // All callers were asleep before their first calls.
         #expect(told.number("callers_woken") == 5)
         let hibernated = try #require(told.number("hibernated.bytes_per_connection"))
         #expect(try #require(told.number("resident.bytes_per_connection")) > hibernated)
@@ -204,13 +221,13 @@ struct RunTests {
         #expect(told.number("lost") == 0)
         #expect(told.number("duplicate") == 0)
         expectNumbers(told, "drift.memory_kib_per_hour")
-        // Of a single cycle there is none.
+        // A single cycle has none.
         if try #require(told.number("cycles")) > 2 {
             expectNumbers(told, "drift.descriptors", "drift.latency_p50")
         }
     }
 
-    /// Runs until the end, with what it says for nothing on the way; tells its status, output and complaints.
+    /// Runs the command to its end, without progress; returns its status, output and errors.
     private func attempt(
         _ arguments: String, output: FileHandle? = nil, errors shown: FileHandle? = nil,
         under wrapper: [String] = []
@@ -252,7 +269,7 @@ struct RunTests {
         #expect(result.complaints.contains("standard output"))
     }
 
-    @Test("Where one process has too few descriptors, there are more processes", .enabled(if: isRoot))
+    @Test("Too few descriptors of one process are spread over more processes", .enabled(if: isRoot))
     func spread() throws {
         try #require(FileManager.default.isExecutableFile(atPath: Self.prlimit), "util-linux is needed")
         // The supervisor needs 4 for each and can have them; the load tester would need 5.
@@ -281,14 +298,14 @@ struct RunTests {
         let result = try attempt("chat --connections 3000", under: [Self.prlimit, "--nofile=512:512"])
         #expect(result.status == 1)
         #expect(result.complaints.contains("the chat server would need"))
-        // Two servers could do with so many, but not the one that hibernates at every moment.
+        // This is enough for two servers, but not for the one that hibernates at every moment.
         let third = try attempt(
             "chat --connections 180 --active 5", under: [Self.prlimit, "--nofile=512:512"])
         #expect(third.status == 1)
         #expect(third.complaints.contains("would need 576"))
     }
 
-    @Test("What was shown on the way is taken away before results are told")
+    @Test("Progress is cleared before results are printed")
     func progress() throws {
         let terminal = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
         try #require(terminal >= 0)
@@ -315,14 +332,14 @@ struct RunTests {
         }
     }
 
-    @Test("A run without a chat server to be found says so")
+    @Test("A run that finds no chat server says so")
     func noChatServer() throws {
         let result = try attempt("chat --programs /nowhere")
         #expect(result.status == 1)
         #expect(result.complaints.contains("/nowhere/"))
     }
 
-    @Test("A run without a supervisor to be found says so and leaves nothing behind")
+    @Test("A run that finds no supervisor says so and leaves nothing behind")
     func noSupervisor() throws {
         let result = try attempt("wake --programs /nowhere")
         #expect(result.status == 1)

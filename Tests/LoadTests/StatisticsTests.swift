@@ -18,9 +18,9 @@ struct StatisticsTests {
     func ratios() {
         let floor = [10.0, 100, 20]
         #expect(medianRatio(floor.map { $0 * 2 }, over: floor) == 2)
-        // The median of ours over the median of the floor's would say otherwise here.
+        // The median of ours over the median of the floor's would differ here.
         #expect(medianRatio([10, 300, 20], over: [10, 100, 40]) == 1)
-        // Without a floor there is nothing that a limit could be met with.
+        // Without a floor no limit can be met.
         #expect(medianRatio([5], over: [0]).isNaN)
         #expect(!Verdict("a", medianRatio([5, 5], over: [0, 5]), atMost: 9).isMet)
     }
@@ -103,12 +103,12 @@ struct StatisticsTests {
         #expect(Verdict("a", 0.5, atLeast: 0.5).isMet)
         #expect(!Verdict("a", 0.4, atLeast: 0.5).isMet)
         #expect(Verdict("a", 2, atMost: 1).text == "a 2, target ≤ 1")
-        // No value looks as if it met what it misses.
+        // No value looks as if it met a target that it misses.
         let narrow = Verdict("a", 1.07034, atMost: 1.07)
         #expect(narrow.text == "a 1.0703, target ≤ 1.07")
         #expect(narrow.json.text.contains("\"value\":1.0703"))
         #expect(Verdict("a", 59.999_999, atLeast: 60).text == "a 59.999999, target ≥ 60")
-        // What was not measured has not met anything.
+        // A value that was not measured meets no target.
         for verdict in [Verdict("a", nil, atMost: 1), Verdict("a", .infinity, atLeast: 1)] {
             #expect(!verdict.isMet && verdict.outcome == "not measured")
             #expect(verdict.json.text.contains("\"value\":null"))

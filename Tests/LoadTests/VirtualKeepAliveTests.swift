@@ -13,7 +13,7 @@ struct VirtualKeepAliveTests {
         return (outcome.late, outcome.runs)
     }
 
-    @Test("Handlers that never run are late, though nothing comes that would say so")
+    @Test("Handlers that never run are late, although no event says so")
     func never() throws {
         let core = VirtualKeepAlive.core(Self.settings)
         #expect(try late(core).late == 0)

@@ -63,7 +63,7 @@ struct DirectoryTests {
         unlink(path)
         #expect(problem(owner: 0) == "\(path): cannot be read: No such file or directory")
         mkfifo(path, 0o644)
-        #expect(problem(owner: 0) == "\(path): is no file")
+        #expect(problem(owner: 0) == "\(path): is not a file")
         unlink(path)
         try write(String(repeating: "#", count: ManifestFile.sizeLimit + 1), to: path)
         #expect(problem(owner: geteuid())?.contains("is longer than") == true)

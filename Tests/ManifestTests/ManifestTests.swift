@@ -112,7 +112,7 @@ struct ManifestTests {
     }
 
     static let mistakes = [
-        Mistake("comand: [/p]", "comand", "is not a key"),
+        Mistake("comand: [/p]", "comand", "is not a key; did you mean command?"),
         Mistake("keep-alive: 600s", "keep-alive", "did you mean keepAlive?"),
         Mistake("mode: [voip]", "mode", "did you mean modes?"),
         Mistake("modes: voip", "modes", "a list"),
@@ -120,13 +120,13 @@ struct ManifestTests {
         Mistake("directory: home", "directory", "absolute path"),
         Mistake("directory: [/]", "directory", "absolute path"),
         Mistake("environment: [A]", "environment", "names with values"),
-        Mistake("environment: {'A=B': c}", "environment", "no name"),
+        Mistake("environment: {'A=B': c}", "environment", "is not the name of a variable"),
         Mistake("environment: {A: [c]}", "environment.A", "expected a text"),
         Mistake("environment: {LISTEN_FDS: '1'}", "environment.LISTEN_FDS", "set by the supervisor"),
         Mistake("environment: {NIGHTBELL_SOCKET: /s}", "environment.NIGHTBELL_SOCKET", "set by the"),
-        Mistake("user: carol", "user", "nobody"),
-        Mistake("group: nogroup", "group", "no group"),
-        Mistake("groups: [audio, nogroup]", "groups", "'nogroup' is no group"),
+        Mistake("user: carol", "user", "no such user: 'carol'"),
+        Mistake("group: nogroup", "group", "no such group: 'nogroup'"),
+        Mistake("groups: [audio, nogroup]", "groups", "no such group: 'nogroup'"),
         Mistake("groups: audio", "groups", "such as [audio, video]"),
         Mistake("limits: {openFiles: 0}", "limits.openFiles", "less than 5"),
         Mistake("limits: {processes: 0}", "limits.processes", "less than 1"),

@@ -14,6 +14,7 @@ final class Actor {
     private let environment: [String: String]
     /// What the supervisor is told to launch.
     var program = PuppetProcess.program("puppet")
+    var arguments: [String] = []
     /// The first process, which the test itself has started.
     private(set) var first: Child?
     private var launched: Launched?
@@ -54,23 +55,29 @@ final class Actor {
     /// How the supervisor is told that this program is started.
     var specification: WireLaunchSpecification {
         .with {
-            $0.arguments = [program]
+            $0.arguments = [program] + arguments
             $0.directory = "/"
             $0.environment = environment
         }
     }
 
     /// Starts the first process as `nightbell run` would, or as another user, or as a program that has more
-    /// privileges than the user who starts it.
+    /// privileges than the user who starts it, or may gain none.
     func start(
-        _ words: String = "voip", as user: uid_t? = nil, startedBy starter: uid_t? = nil
+        _ words: String = "voip", as user: uid_t? = nil, startedBy starter: uid_t? = nil,
+        isRecorded: Bool = true, isConfined: Bool = false
     ) throws -> Performance {
         var environment = environment
-        environment["NIGHTBELL_LAUNCH"] = Data(try specification.serializedBytes() as [UInt8])
-            .base64EncodedString()
+        if isRecorded {
+            environment["NIGHTBELL_LAUNCH"] = Data(try specification.serializedBytes() as [UInt8])
+                .base64EncodedString()
+        }
         let program = PuppetProcess.program("puppet")
         if let user {
             let drop = ["--reuid", "\(user)", "--regid", "\(user)", "--clear-groups", "--", program]
+            first = try Child("/usr/bin/setpriv", drop, environment: environment)
+        } else if isConfined {
+            let drop = ["--no-new-privs", "--", program]
             first = try Child("/usr/bin/setpriv", drop, environment: environment)
         } else if let starter {
             let drop = ["--ruid", "\(starter)", "--", program]
@@ -81,6 +88,22 @@ final class Actor {
         let performance = try appears()
         try performance.command("hello \(identifier) \(words) socket=\(socketPath)")
         return performance
+    }
+
+    /// Has `nightbell run` start the first process, which says nothing yet: in a session of its own, on this terminal, or
+    /// without any.
+    func run(
+        _ arguments: [String], saying path: String = "/dev/null", terminal: String? = nil
+    ) throws -> Performance {
+        let recorded = environment.keys.sorted().flatMap { ["--env", $0] }
+        let words =
+            ["run", "--socket", socketPath] + recorded + arguments + ["--", PuppetProcess.program("puppet")]
+        let command = ([PuppetProcess.program("nightbell")] + words).map { "'\($0)'" }.joined(separator: " ")
+        let line =
+            terminal.map { "exec /usr/bin/setsid --ctty \(command) <\($0) >\($0) 2>&1" }
+            ?? "exec /usr/bin/setsid \(command) 2>'\(path)'"
+        first = try Child("/bin/sh", ["-c", line], environment: environment)
+        return try appears()
     }
 
     /// Waits for the next process.

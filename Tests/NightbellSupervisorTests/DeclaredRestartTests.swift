@@ -1,5 +1,6 @@
 import CTestSupport
 import Descriptors
+import Durability
 import EdgeTestSupport
 import Foundation
 import NightbellWire
@@ -150,7 +151,8 @@ import Testing
         try third.end(actor.returns("voip socket=\(path)"))
     }
 
-    @Test func whoWasQuitIsLaunchedWithTheNext() throws {
+    /// The supervisor does not undo what a user has done, the start of the machine does.
+    @Test func aClientThatWasQuitIsLaunchedWhenTheMachineStarts() throws {
         let actor = try actor
         try declare(actor)
         let first = try start()
@@ -160,9 +162,73 @@ import Testing
         #expect(actor.staysAway(milliseconds: 1_000))
         try stop(first)
         let second = try start()
+        #expect(actor.staysAway(milliseconds: 1_000))
+        try stop(second)
+        // What was quit before the machine was started:
+        let path = state.file("identifiers")
+        var table = try IdentifierTable(decoding: try SmallFile.read(path))
+        table.change([name: IdentifierTable.Entry(user: geteuid(), isQuit: true, quitBoot: "earlier")])
+        try Data(table.encoded).write(to: URL(fileURLWithPath: path))
+        let third = try start()
+        let next = try actor.returns("voip socket=\(first.socketPath)")
+        #expect(try isServed(next.pid, by: third))
+        try third.end(next)
+    }
+
+    @Test func aClientThatWasQuitIsLaunchedOnRequest() throws {
+        let actor = try actor
+        try declare(actor)
+        let first = try start()
+        let process = try actor.returns("voip socket=\(first.socketPath)")
+        _ = try WireClient(path: first.socketPath).ask(.quitClient(.with { $0.identifier = name }))
+        #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
+        try stop(first)
+        let second = try start()
+        let answer = try WireClient(path: second.socketPath).ask(
+            .launchClient(.with { $0.identifier = name }))
+        guard case .done = answer else { throw TestFailure("\(answer)") }
         let next = try actor.returns("voip socket=\(first.socketPath)")
         #expect(try isServed(next.pid, by: second))
-        try second.end(next)
+        // It is not quit any more.
+        try stop(second)
+        kill(next.pid, SIGKILL)
+        #expect(eventually { ProcFS.state(next.pid).map { $0 == "Z" } ?? true })
+        let third = try start()
+        try third.end(actor.returns("voip socket=\(first.socketPath)"))
+    }
+
+    @Test func aClientThatIsAboutToReturnCanBeQuit() throws {
+        let actor = try actor
+        try declare(actor)
+        let first = try start()
+        let process = try actor.returns("voip no-reconnect socket=\(first.socketPath)")
+        try stop(first)
+        let second = try start()
+        let answer = try WireClient(path: second.socketPath).ask(
+            .quitClient(.with { $0.identifier = name }))
+        guard case .done = answer else { throw TestFailure("\(answer)") }
+        // The next worker knows as well.
+        try second.killWorker()
+        // It is asked to end, and not launched again.
+        #expect(eventually(within: 20_000) { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
+        #expect(actor.staysAway(milliseconds: 1_000))
+    }
+
+    @Test func aClientThatReturnsAfterItWasQuitIsToldToEnd() throws {
+        let actor = try actor
+        try declare(actor)
+        let first = try start()
+        let process = try actor.returns("voip socket=\(first.socketPath)")
+        try stop(first)
+        kill(process.pid, SIGSTOP)
+        let second = try start()
+        let answer = try WireClient(path: second.socketPath).ask(
+            .quitClient(.with { $0.identifier = name }))
+        kill(process.pid, SIGCONT)
+        guard case .done = answer else { throw TestFailure("\(answer)") }
+        try process.event("will-terminate")
+        #expect(eventually(within: 20_000) { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
+        #expect(actor.staysAway(milliseconds: 1_000))
     }
 }
 

@@ -157,6 +157,11 @@ import Testing
             throw TestFailure("too short")
         }
         #expect(error.code == .timeoutTooShort)
+        set.timeoutMs = .max
+        guard case .error(let tooLong) = try client.ask(.setKeepAliveTimeout(set)) else {
+            throw TestFailure("too long")
+        }
+        #expect(tooLong.code == .timeoutTooLong)
         set.timeoutMs = 800
         #expect(try client.ask(.setKeepAliveTimeout(set)) == .done(WireDone()))
         var last = BootClock.now()

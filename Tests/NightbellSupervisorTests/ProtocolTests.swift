@@ -34,6 +34,31 @@ import Testing
         try expectExpulsion(.malformedPacket) { try $0.sendRaw([0xff, 0xff, 0xff, 0xff]) }
     }
 
+    /// Of no use without an answer, so nothing comes of them.
+    @Test func questionsWithoutANumberAreRefused() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let questions: [WireClientMessage.OneOf_Body] = [
+            .beginBackgroundTask(.init()), .backgroundTimeRemaining(.init()),
+        ]
+        for question in questions {
+            try client.send(question)
+            let code = try client.notice { body -> WireErrorCode? in
+                if case .error(let error) = body { error.code } else { nil }
+            }
+            #expect(code == .invalidArgument)
+        }
+        #expect(try client.show("org.example.phone").backgroundTasks.isEmpty)
+        try supervisor.stop()
+    }
+
+    @Test func everyNumberIsAnswered() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        #expect(try client.ask(.restartNoted(.with { $0.restart = 7 })) == .done(.init()))
+        try supervisor.stop()
+    }
+
     @Test func truncatedMessage() throws {
         try expectExpulsion(.malformedPacket) { client in
             var task = WireBeginBackgroundTask()

@@ -21,6 +21,60 @@ import Testing
         #expect(deaths > 60, "only \(deaths) steps")
     }
 
+    /// What is given up is gone with every worker that comes later, at whatever step the one died that gave it up.
+    @Test func aClientThatWasGivenUpStaysAway() throws {
+        var step = 1
+        while try giveUp(dyingAt: step) || step == 1 { step += 1 }
+        #expect(step > 20, "only \(step) steps")
+    }
+
+    /// A client whose program is not there any more; tells whether the worker died.
+    private func giveUp(dyingAt step: Int) throws -> Bool {
+        let flags = "--set launches.retry=10ms --set launches.relaunches=1"
+        let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
+        let actor = try Actor(name, socketPath: daemon.socketPath)
+        actor.program = "/nonexistent/phone"
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        kill(first.pid, SIGKILL)
+        #expect(Poll.wait(peer, for: .peerClosed, timeoutMilliseconds: 20_000) != [], "step \(step)")
+        let isGone = try eventually {
+            try ask(daemon) { try $0.status().clientsByState.isEmpty }
+        }
+        #expect(isGone, "step \(step)")
+        let restarts = try ask(daemon) { try $0.status().restarts }
+        // Nor does the keeper remember it.
+        try killWorker(of: daemon)
+        #expect(try ask(daemon) { try $0.status().clientsByState.isEmpty }, "step \(step), one worker later")
+        return restarts > 0
+    }
+
+    /// The background tasks of a process that is gone are not those of the next one, however many workers die.
+    @Test func tasksEndWithTheirProcess() throws {
+        var step = 1
+        while try leaveTask(dyingAt: step) || step == 1 { step += 1 }
+        #expect(step > 20, "only \(step) steps")
+    }
+
+    private func leaveTask(dyingAt step: Int) throws -> Bool {
+        let flags = "--set launches.retry=10ms --set launches.retryMaximum=10ms"
+        let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
+        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let first = try actor.start()
+        try first.command("begin work")
+        kill(first.pid, SIGKILL)
+        let second = try actor.returns()
+        try second.event("wake")
+        let restarts = try ask(daemon) { try $0.status().restarts }
+        try killWorker(of: daemon)
+        let info = try ask(daemon) { try $0.show(self.name) }
+        #expect(info.backgroundTasks.isEmpty && info.processID == UInt32(second.pid), "step \(step)")
+        try second.say("exit 0")
+        #expect(try eventually { try ask(daemon) { try $0.status().clientsByState.isEmpty } })
+        return restarts > 0
+    }
+
     /// A life of four processes; tells whether the worker died in it.
     private func live(dyingAt step: Int) throws -> Bool {
         let directory = try TemporaryDirectory()
@@ -96,6 +150,15 @@ import Testing
         let isReached = try eventually { try ask(daemon) { try $0.show(self.name).state } == state }
         guard isReached else {
             throw TestFailure("not \(state): \(try ask(daemon) { try $0.show(self.name) })")
+        }
+    }
+
+    /// The one that is to die at a step may do so when it is asked which process it is.
+    private func killWorker(of daemon: DaemonProcess) throws {
+        do {
+            try daemon.killWorker()
+        } catch is WireClient.EndOfConnection {
+            try daemon.killWorker()
         }
     }
 

@@ -37,6 +37,32 @@ import Testing
         #expect(access(directory.file("nightbell.sock"), F_OK) == -1)
     }
 
+    /// What it says there is believed: which processes to let run, which cgroups to empty and remove.
+    @Test(.enabled(if: geteuid() == 0, "needs root"), arguments: ["owner", "mode", "link"])
+    func runtimeDirectoryOfAnotherUser(_ kind: String) throws {
+        let mine = try TemporaryDirectory()
+        switch kind {
+        case "owner": #expect(chown(directory.path, 4_711, 4_711) == 0)
+        case "mode": #expect(chmod(directory.path, 0o777) == 0)
+        default:
+            #expect(
+                symlink(mine.path, directory.file("link")) == 0
+                    && lchown(directory.file("link"), 4_711, 4_711) == 0)
+        }
+        let path = kind == "link" ? directory.file("link") : directory.path
+        let error = start { $0.runtimeDirectory = path }
+        #expect(error?.code == .runtimeDirectory && error?.errorNumber == EPERM)
+        // Not even looked at, and nothing was left in it.
+        #expect(access(path + "/lock", F_OK) == -1)
+        var configuration = SupervisorConfiguration(
+            socketPath: directory.file("nightbell.sock"), runtimeDirectory: path)
+        configuration.suspension = .cgroup
+        let refused = #expect(throws: SupervisorError.self) {
+            try Supervisor.thawLeftovers(of: configuration, logger: TestSupervisor.logger())
+        }
+        #expect(refused?.errorNumber == EPERM)
+    }
+
     @Test func directoryForTheSocketThatIsMissing() throws {
         let error = start { $0.socketPath = directory.file("missing/nightbell.sock") }
         #expect(error?.code == .socket && error?.errorNumber == ENOENT)

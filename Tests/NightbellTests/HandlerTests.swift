@@ -83,6 +83,50 @@ extension FakeSupervisor {
         #expect(diary.all.count == 4)
     }
 
+    @Test func doesNotRunAHandlerThatIsSetInTheWakeInWhichTheOldOneIsDue() throws {
+        let supervisor = try FakeSupervisor()
+        let diary = Diary()
+        let client = Promise<Client>()
+        var handlers = diary.handlers()
+        handlers.wake = { wake in
+            guard wake.id == 1 else { return }
+            try? client.wait().setKeepAliveTimeout(.seconds(600)) { diary.note("the new one") }
+        }
+        let made = try Client(of: supervisor, handlers: handlers)
+        try made.setKeepAliveTimeout(.seconds(600)) { diary.note("the old one") }
+        client.fulfil(made)
+        try supervisor.wake(1, [.keepAlive])
+        #expect(try supervisor.expectWakeDone() == 1)
+        #expect(diary.all.isEmpty)
+        try supervisor.wake(2, [.keepAlive])
+        #expect(try supervisor.expectWakeDone() == 2)
+        #expect(diary.all == ["the new one"])
+    }
+
+    @Test func tellsEachTaskOfTheEndOfItsTime() throws {
+        let supervisor = try FakeSupervisor()
+        let diary = Diary()
+        let client = try Client(of: supervisor, handlers: diary.handlers())
+        let other = Promise<BackgroundTask>()
+        @Sendable func note(_ task: BackgroundTask, _ remaining: Duration) {
+            diary.note("\(task.name) expires: \(remaining > .seconds(4) && remaining <= .seconds(5))")
+        }
+        let ended = try client.beginBackgroundTask("ended", expired: note)
+        _ = try client.beginBackgroundTask("without")
+        let first = try client.beginBackgroundTask("first") { task, remaining in
+            note(task, remaining)
+            try? client.end(task)
+            try? other.wait().endIn(client)
+        }
+        other.fulfil(try client.beginBackgroundTask("ended by the first", expired: note))
+        _ = try client.beginBackgroundTask("last", expired: note)
+        try client.end(ended)
+        try supervisor.send(.backgroundTimeExpiring(.with { $0.remainingMs = 5_000 }))
+        try diary.expect("last expires: true")
+        #expect(diary.all == ["expiring 5.0 seconds", "first expires: true", "last expires: true"])
+        #expect(try thrown { try client.end(first) }.code == .invalidTask)
+    }
+
     @Test func preparesAndNamesWhatIsNotIdle() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
@@ -204,6 +248,10 @@ extension FakeSupervisor {
         #expect(error.description == "The client is closed.")
         #expect(diary.all == ["wake 1"])
     }
+}
+
+extension BackgroundTask {
+    fileprivate func endIn(_ client: Client) throws(NightbellError) { try client.end(self) }
 }
 
 extension FakeSupervisor {

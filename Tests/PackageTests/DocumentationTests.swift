@@ -5,15 +5,36 @@ import Testing
 struct DocumentationTests {
     private static let example = "scripts/nightbelld.yaml"
 
-    @Test("The example configuration is the defaults, and names every key")
+    /// Without the marks that make comments of keys: comments that people read have a space behind theirs.
+    private static func uncommented(_ text: String) -> String {
+        text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
+            let rest = line.drop { $0 == " " }
+            guard rest.first == "#", rest.dropFirst().first?.isLetter == true else { return String(line) }
+            return String(line.prefix { $0 == " " } + rest.dropFirst())
+        }.joined(separator: "\n")
+    }
+
+    @Test("The example configuration names every key with its default")
     func exampleIsDefaults() throws {
-        let path = Repository.path(Self.example)
+        let path = "/tmp/nightbell-example-\(UInt64.random(in: 0 ... .max)).yaml"
+        try Repository.write(Self.uncommented(try Repository.text(Self.example)), to: path)
+        defer { Repository.remove(path) }
         let loaded = try Loader.load(flags: Flags(file: path), environment: [:], mode: .system)
         #expect(loaded.settings == DaemonSettings(mode: .system))
         for key in Keys.all {
             #expect(
                 loaded.origins[key.name]?.hasPrefix(path) == true,
                 "\(key.name) is missing from \(Self.example)")
+        }
+    }
+
+    @Test("As it is installed it sets nothing, so that the defaults of a later version count")
+    func exampleSetsNothing() throws {
+        let path = Repository.path(Self.example)
+        let loaded = try Loader.load(flags: Flags(file: path), environment: [:], mode: .system)
+        #expect(loaded.file == path)
+        for key in Keys.all {
+            #expect(loaded.origins[key.name] == "defaults", "\(key.name) is set in \(Self.example)")
         }
     }
 
@@ -53,11 +74,29 @@ struct DocumentationTests {
         }
     }
 
+    @Test("The server on NightbellNIO's page is the one that is built, with no other module of Nightbell")
+    func lineServer() throws {
+        let path = "Examples/LineServer/main.swift"
+        #expect(try Repository.imports(of: path) == ["Glibc", "NIOCore", "NIOPosix", "NightbellNIO"])
+        let page = try Repository.text("Sources/NightbellNIO/NightbellNIO.docc/NightbellNIO.md")
+        #expect(page.contains("```swift\n\(try Repository.text(path))```\n"))
+    }
+
+    @Test("Programs on pages are compiled as those of strangers", arguments: ["line-server", "parrot"])
+    func strangers(name: String) throws {
+        let package = try Repository.text("Package.swift")
+        let target = try #require(
+            package.firstRange(of: "name: \"\(name)\",\n            dependencies")
+                ?? package.firstRange(of: "name: \"\(name)\", dependencies"))
+        let end = try #require(package[target.upperBound...].firstRange(of: "swiftSettings")).lowerBound
+        #expect(package[target.upperBound..<end].contains("packageAccess: false"))
+    }
+
     @Test("Every script can be executed")
     func scripts() throws {
         for name in [
             "scripts/test", "scripts/simulate", "scripts/bench-core", "scripts/fuzz", "scripts/install",
-            "scripts/servers", ".ci/run",
+            "scripts/uninstall", "scripts/servers", "scripts/build-phone", ".ci/run",
         ] {
             #expect(try Repository.text(name).hasPrefix("#!/usr/bin/env bash\n"), "\(name)")
             #expect(Repository.isExecutable(name), "\(name)")

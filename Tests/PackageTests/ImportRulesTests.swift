@@ -18,7 +18,7 @@ struct ImportRulesTests {
         "Launching": edge.union(["Descriptors"]),
         "Durability": edge.union(["Descriptors"]),
         "MemoryPressure": edge.union(["Descriptors"]),
-        "Manifests": ["Descriptors", "Glibc", "Launching", "NightbellCore", "Yams"],
+        "Manifests": ["CYaml", "Descriptors", "Glibc", "Launching", "NightbellCore", "Yams"],
         "NightbellSupervisor": edge.union([
             "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "Durability", "EventLoop",
             "Keeper", "Launching", "MemoryPressure", "Suspension", "Logging", "SwiftProtobuf",
@@ -30,7 +30,9 @@ struct ImportRulesTests {
         "DaemonConfiguration": [
             "Manifests", "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
         ],
-        "Presentation": ["Nightbell"],
+        "Presentation": ["Descriptors"],
+        "StatusReports": ["Nightbell", "Presentation"],
+        "SIPKit": ["Crypto", "Glibc"],
         "LoadTester": edge.union([
             "ArgumentParser", "CChat", "CFloors", "CPhone", "Descriptors", "Histogram", "Nightbell",
             "NightbellCore", "NightbellWire", "Presentation", "SIPKit", "Simulation", "SwiftProtobuf",
@@ -39,11 +41,12 @@ struct ImportRulesTests {
         "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Presentation", "Simulation"],
         "nightbelld": [
             "ArgumentParser", "CLinux", "DaemonConfiguration", "Descriptors", "Glibc", "Keeper", "Launching",
-            "Logging", "Manifests", "NightbellCore", "NightbellSupervisor",
+            "Logging", "Manifests", "NightbellCore", "NightbellSupervisor", "Synchronization",
         ],
         "nightbell": [
             "ArgumentParser", "Descriptors", "Glibc", "Manifests", "Nightbell", "NightbellCore",
-            "NightbellProfiles", "NightbellWire", "Presentation", "Suspension", "SwiftProtobuf",
+            "NightbellProfiles", "NightbellWire", "Presentation", "StatusReports", "Suspension",
+            "SwiftProtobuf",
         ],
     ]
     /// Targets of C: their headers include what they wrap.
@@ -102,6 +105,7 @@ struct ImportRulesTests {
     func reader() throws {
         let own = try Repository.imports(of: "Tests/PackageTests/Repository.swift")
         #expect(own == ["Foundation"])
-        #expect(try Repository.imports(of: "Sources/nightbell/NightbellCommand.swift") == ["ArgumentParser"])
+        let command = try Repository.imports(of: "Sources/nightbell/NightbellCommand.swift")
+        #expect(command == ["ArgumentParser", "Manifests"])
     }
 }

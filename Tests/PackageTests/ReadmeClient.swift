@@ -8,9 +8,10 @@ func readmeClient(
 ) throws {
     let server = try connectToServer()  // your own connected TCP or UDP socket
     let client = try Client(
-        .init(identifier: "org.example.phone"),
+        .init(identifier: "org.example.phone", requiresSupervisor: false),  // without one it stays awake
         handlers: .init { wake in
             print("slept for \(wake.asleepFor), woken by \(wake.reasons)")
+            fflush(nil)
             if !wake.sockets.isEmpty { answer(server) }
         })
     _ = try client.handOver(server, as: .voip, name: "registration")

@@ -11,6 +11,13 @@ enum Repository {
         try String(contentsOf: root.appendingPathComponent(path), encoding: .utf8)
     }
 
+    /// A file of a test's own.
+    static func write(_ text: String, to path: String) throws {
+        try text.write(toFile: path, atomically: false, encoding: .utf8)
+    }
+
+    static func remove(_ path: String) { try? FileManager.default.removeItem(atPath: path) }
+
     static func isExecutable(_ path: String) -> Bool {
         FileManager.default.isExecutableFile(atPath: self.path(path))
     }

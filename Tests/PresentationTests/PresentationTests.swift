@@ -1,4 +1,3 @@
-import Nightbell
 import Presentation
 import Testing
 
@@ -38,11 +37,22 @@ struct TableTests {
         #expect(lines[2].contains("12345"))
     }
 
+    @Test("A column that can do without leaves before names become unreadable, an empty one first")
+    func leaving() {
+        var table = Table([
+            .init("CLIENT", shrinks: true), .init("UID", .right, leaves: 2), .init("AVOIDED", leaves: 1),
+        ])
+        table.add(["org.example.phone.alice", "1000", "-"])
+        #expect(table.lines(width: 40)[0] == "CLIENT                    UID  AVOIDED")
+        #expect(table.lines(width: 30) == ["CLIENT                    UID", "org.example.phone.alice  1000"])
+        #expect(table.lines(width: 21) == ["CLIENT", "org.exampl…hone.alice"])
+    }
+
     @Test("A name cannot move the cursor")
     func controls() {
         var table = Table([.init("A")])
         table.add(["x\u{1B}[2Jy\nz\u{202E}"])
-        #expect(table.lines(width: nil)[1] == "x?[2Jy?z?")
+        #expect(table.lines(width: nil)[1] == #"x\u001b[2Jy\u000az\u202e"#)
     }
 
     @Test("Rows with too few or too many cells")
@@ -51,6 +61,28 @@ struct TableTests {
         table.add(["1"])
         table.add(["1", "2", "3"])
         #expect(table.lines(width: nil) == ["A  B", "1", "1  2"])
+    }
+}
+
+@Suite("Colours and lines")
+struct PaintTests {
+    @Test(
+        "Colours are for terminals that know them, unless NO_COLOR is set",
+        arguments: [
+            (true, nil, "xterm", true), (true, "", "xterm", true), (true, "1", "xterm", false),
+            (true, nil, "dumb", false), (true, nil, "", false), (true, nil, nil, false),
+            (false, nil, "xterm", false),
+        ] as [(Bool, String?, String?, Bool)])
+    func rule(isTerminal: Bool, noColor: String?, terminal: String?, isOn: Bool) {
+        #expect(Paint(isTerminal: isTerminal, noColor: noColor, terminal: terminal).isOn == isOn)
+    }
+
+    @Test("Lines are broken at spaces, and words only where they must be")
+    func wrapping() {
+        #expect(wrapped("one two three", to: 7) == ["one two", "three"])
+        #expect(wrapped("onetwothree", to: 4) == ["onet", "woth", "ree"])
+        #expect(wrapped("a /very/long/path b", to: 4, breaksWords: false) == ["a", "/very/long/path", "b"])
+        #expect(wrapped("", to: 4) == [""])
     }
 }
 
@@ -91,5 +123,13 @@ struct EncodingTests {
         #expect(
             value.text == #"{"n":null,"t":true,"i":-3,"u":18446744073709551615,"d":0.5,"nan":null,"#
                 + #""s":"a\"b\\c\n\u0001é🔔","a":[1,"x"],"o":{}}"#)
+    }
+
+    @Test("A terminal that JSON is shown on does nothing but show it")
+    func controlCharacters() {
+        let text = "\u{7F}\u{85}\u{9B}\u{200F}\u{2028}\u{2029}\u{202E}\u{2066}\u{E0001}ü"
+        #expect(
+            JSON.string(text).text
+                == #""\u007f\u0085\u009b\u200f\u2028\u2029\u202e\u2066\udb40\udc01ü""#)
     }
 }

@@ -22,17 +22,103 @@ import Testing
         let child = try Child.awakeEcho()
         try home.add(child.pid)
         try suspender.attach(7, child)
-        #expect(cgroup(of: child.pid) == directory + "/client-7")
+        #expect(cgroup(of: child.pid) == place(in: home) + "/client-7")
         try suspender.freezeFully(7)
         suspender.detach(slot: 7)
         #expect(cgroup(of: child.pid) == home.directory)
-        #expect(!exists(directory + "/client-7"))
+        #expect(!exists(place(in: home)))
         suspender.detachAll()
         #expect(!exists(directory))
         child.end()
     }
 
+    /// The limits of where it comes from count for it all the time, and for its children; where it is charged does not
+    /// change either.
+    @Test func aClientStaysBelowItsOwnCgroup() throws {
+        let home = try ScratchCgroup()
+        let suspender = try stage.suspender(.cgroup)
+        let shell = try Child("/bin/sh", "-c", "echo; read line; cat; :")
+        #expect(try shell.hear() != nil)
+        try home.add(shell.pid)
+        let other = try Child.awakeEcho()
+        try home.add(other.pid)
+        try suspender.attach(0, shell)
+        try shell.send("\n")
+        #expect(try shell.answers())
+        let cat = try #require(
+            pid_t(SmallFile.readText("/proc/\(shell.pid)/task/\(shell.pid)/children").filter { $0 != " " }))
+        for _ in 0..<3 {
+            for pid in [shell.pid, cat] {
+                #expect(cgroup(of: pid)?.hasPrefix(home.directory + "/") == true)
+            }
+            try suspender.freezeFully(0)
+            #expect(try shell.isSilent())
+            // Those beside it are none of our business.
+            #expect(try other.answers())
+            #expect(cgroup(of: shell.pid)?.hasPrefix(home.directory + "/") == true)
+            try suspender.thaw(slot: 0)
+            #expect(try shell.hear() == "!")
+        }
+        suspender.detachAll()
+        #expect(cgroup(of: shell.pid) == home.directory && cgroup(of: cat) == home.directory)
+        other.end()
+        try endInput(of: shell)
+    }
+
+    /// A limit of its administrator's, or of the kernel's: it is frozen below our own cgroup.
+    @Test func aCgroupThatCannotHaveAnotherBelow() throws {
+        let home = try ScratchCgroup()
+        try SmallFile.write("0", to: home.directory + "/cgroup.max.descendants")
+        let suspender = try stage.suspender(.cgroup)
+        let child = try Child.awakeEcho()
+        try home.add(child.pid)
+        try suspender.attach(4, child)
+        #expect(cgroup(of: child.pid) == directory + "/client-4")
+        try suspender.freezeFully(4)
+        #expect(try child.isSilent())
+        suspender.detachAll()
+        #expect(try child.hear() == "!")
+        #expect(cgroup(of: child.pid) == home.directory)
+        child.end()
+    }
+
+    /// Whoever tidies up the hierarchy can move the client away and remove what is empty then.
+    @Test(arguments: [false, true]) func whatIsRemovedUnderneathIsMadeAgain(isElsewhere: Bool) throws {
+        let home = try ScratchCgroup()
+        let suspender = try stage.suspender(.cgroup)
+        let child = try Child.awakeEcho()
+        if isElsewhere { try home.add(child.pid) }
+        try suspender.attach(0, child)
+        let place = isElsewhere ? place(in: home) : directory
+        let origin = try ScratchCgroup()
+        for _ in 0..<2 {
+            try origin.add(child.pid)
+            #expect(rmdir(place + "/client-0") == 0 && rmdir(place) == 0)
+            let error = #expect(throws: SuspensionError.self) { _ = try suspender.freeze(slot: 0) }
+            #expect(error?.code == .processMoved)
+            #expect(try child.answers())
+            suspender.detach(slot: 0)
+            if isElsewhere {
+                try home.add(child.pid)
+            } else {
+                try SmallFile.write("\(child.pid)", to: #require(cgroup(of: getpid())) + "/cgroup.procs")
+            }
+            try suspender.attach(0, child)
+            #expect(cgroup(of: child.pid) == place + "/client-0")
+            try suspender.freezeFully(0)
+            #expect(try child.isSilent())
+            try suspender.thaw(slot: 0)
+            #expect(try child.hear() == "!")
+        }
+        suspender.detachAll()
+        #expect(!exists(place))
+        child.end()
+    }
+
     @Test func whoseHomeIsGoneGoesToOurParent() throws {
+        let parent = try ScratchCgroup()
+        let stage = try Stage(cgroupParent: parent.name)
+        let directory = try stage.cgroupDirectory()
         let suspender = try stage.suspender(.cgroup)
         let child = try Child.awakeEcho()
         do {
@@ -41,9 +127,10 @@ import Testing
             try suspender.attach(0, child)
         }
         suspender.detach(slot: 0)
-        #expect(cgroup(of: child.pid) == cgroup(of: getpid()))
+        #expect(cgroup(of: child.pid) == parent.directory)
         #expect(!exists(directory + "/client-0"))
         suspender.detachAll()
+        child.end()
     }
 
     /// `sh` waits for `cat`, which was there before: only the one who asked for it is frozen.
@@ -90,7 +177,7 @@ import Testing
         try home.add(first.pid)
         try suspender.attach(0, first)
         // As if the first one had started it.
-        try SmallFile.write("\(second.pid)", to: directory + "/client-0/cgroup.procs")
+        try SmallFile.write("\(second.pid)", to: place(in: home) + "/client-0/cgroup.procs")
         try suspender.attach(1, second)
         suspender.detach(slot: 0)
         suspender.detach(slot: 1)
@@ -151,6 +238,11 @@ import Testing
         } else {
             #expect(throws: SuspensionError.self) { _ = try makeSuspender(.cgroup, instance: instance) }
         }
+    }
+
+    /// Where those are put that come from there.
+    private func place(in home: ScratchCgroup) -> String {
+        home.directory + "/nightbell-" + stage.instance.name
     }
 
     private func endInput(of child: Child) throws {

@@ -107,6 +107,27 @@ import Testing
         #expect(try stage.suspender(.signal).thawLeftovers() == [])
     }
 
+    /// What is noted has the name of our own, and is part of the hierarchy.
+    @Test func whatIsNotOursIsNotTouchedThoughItIsNoted() throws {
+        let others = try ScratchCgroup()
+        let place = others.directory + "/client-0"
+        #expect(mkdir(place, 0o755) == 0)
+        defer { rmdir(place) }
+        let child = try Child.awakeEcho()
+        try SmallFile.write("\(child.pid)", to: place + "/cgroup.procs")
+        try SmallFile.write("1", to: place + "/cgroup.freeze")
+        #expect(try eventually { try SmallFile.readText(place + "/cgroup.events").contains("frozen 1") })
+        let file = try OwnedDescriptor(
+            opening: stage.directory.file("cgroups"), O_WRONLY | O_CREAT, mode: 0o600)
+        let text = Array("\(others.directory)\n/etc/nightbell-\(stage.instance.name)\n".utf8)
+        #expect(write(file.rawValue, text, text.count) == text.count)
+        #expect(try stage.suspender(.cgroup).thawLeftovers() == [])
+        #expect(try child.isSilent())
+        try SmallFile.write("0", to: place + "/cgroup.freeze")
+        #expect(try child.hear() == "!")
+        child.end()
+    }
+
     /// The next run is started elsewhere in the hierarchy.
     @Test func leftoversElsewhereAreFound() throws {
         let elsewhere = try ScratchCgroup()

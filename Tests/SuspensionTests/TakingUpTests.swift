@@ -1,3 +1,4 @@
+import Descriptors
 import EdgeTestSupport
 import Glibc
 import Suspension
@@ -45,6 +46,36 @@ import Testing
         #expect(try child.isSilent())
         second.detachAll()
         child.end()
+    }
+
+    /// One comes from somewhere else than the next, so there are several places where it may be.
+    @Test func whoIsElsewhereIsFoundThere() throws {
+        let homes = try [ScratchCgroup(), ScratchCgroup()]
+        let children = try homes.map { home in
+            let child = try Child.awakeEcho()
+            try home.add(child.pid)
+            return child
+        }
+        let first = try stage.suspender(.cgroup)
+        for (slot, child) in children.enumerated() {
+            try first.attach(UInt32(slot), child)
+            try first.freezeFully(UInt32(slot))
+        }
+        let second = try stage.suspender(.cgroup)
+        for (slot, child) in children.enumerated() {
+            let found = try second.takeUp(
+                slot: UInt32(slot), process: try child.handle(), wasStopped: true)
+            #expect(found == .stopped)
+            #expect(try child.isSilent())
+            try second.thaw(slot: UInt32(slot))
+            #expect(try child.hear() == "!")
+        }
+        second.detachAll()
+        for (home, child) in zip(homes, children) {
+            #expect(cgroup(of: child.pid) == home.directory)
+            #expect(try SmallFile.names(in: home.directory).allSatisfy { !$0.hasPrefix("nightbell-") })
+            child.end()
+        }
     }
 
     @Test func whoWasNeverAttachedRuns() throws {

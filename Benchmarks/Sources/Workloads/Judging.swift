@@ -1,12 +1,12 @@
 package import NightbellProfiles
 
-/// A sleeper's keep-alives, judged again and again.
+/// A sleeper's keep-alives, inspected repeatedly.
 package final class Judging: Workload {
     private var profile: Profile
     private let traffic: [UInt8]
     private var replies: [UInt8] = []
     private let circumstances = Circumstances(random: 1, peer: Endpoint(v4: 0xC000_0201, port: 5_060))
-    /// How much has been absorbed.
+    /// The amount of absorbed bytes.
     package private(set) var absorbed = 0
 
     package init(_ settings: ProfileSettings, over transport: Transport = .stream, _ traffic: [UInt8]) throws
@@ -30,7 +30,7 @@ package final class Judging: Workload {
 }
 
 extension Judging {
-    /// What is absorbed without an answer, and what is answered, by name.
+    /// Keep-alives that are absorbed without an answer, and those that are answered, by name.
     package static var samples: [(name: String, isAnswered: Bool, make: () throws -> Judging)] {
         let options = """
             OPTIONS sip:bob@192.0.2.7:45476;transport=tcp SIP/2.0\r

@@ -1,6 +1,6 @@
 import NightbellCore
 
-/// A core with many sleeping clients, and the cycle that each goes through when somebody calls.
+/// A core with many sleeping clients, and the cycle that each goes through when traffic arrives.
 package final class Sleepers {
     private var core: Supervision
     private var now = Instant(nanoseconds: 1_000_000_000)
@@ -65,7 +65,7 @@ package final class Sleepers {
         sleep(index)
     }
 
-    /// Whether everybody sleeps and was woken as often as was called.
+    /// Whether all clients sleep and were woken once for each packet.
     package func isSound(after cycles: Int) -> Bool {
         core.counters.wakesSocket == UInt64(cycles)
             && clients.allSatisfy { core.state(of: $0.id) == .suspended }

@@ -1,6 +1,6 @@
 import NightbellCore
 
-/// Many keep-alive windows, one after the other expiring and being put in again.
+/// Many keep-alive windows, which expire one after the other and are inserted again.
 package final class Timers {
     private var schedule = KeepAliveSchedule(lead: .milliseconds(250))
     private var random: UInt64 = 1
@@ -22,7 +22,7 @@ package final class Timers {
         schedule.set(slot, to: window)
     }
 
-    /// The next that is due is taken out, and put in again.
+    /// Removes the next window that is due, and inserts it again.
     package func cycle() {
         guard let deadline = schedule.nextDeadline, let slot = schedule.popBegun(at: deadline) else {
             preconditionFailure("a timer is lost")

@@ -1,4 +1,4 @@
-/// Something that is done again and again.
+/// Work that is repeated.
 package protocol Workload: AnyObject {
     func cycle()
 }

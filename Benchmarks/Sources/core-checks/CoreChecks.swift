@@ -2,7 +2,7 @@ import CAllocations
 import Glibc
 import Workloads
 
-/// Checks what must hold of the core's speed on any machine: counts, and ratios of two times taken in one run.
+/// Checks the core's speed on any machine: counts, and ratios of two times taken in one run.
 @main
 enum CoreChecks {
     static func main() {
@@ -61,7 +61,7 @@ enum CoreChecks {
         return best.large / best.small
     }
 
-    /// Of the processor: who else wanted it is no matter of the core's.
+    /// Processor time, because other processes may compete for the processor.
     private static func time(_ workload: some Workload) -> Duration {
         let start = processorTime
         for _ in 0..<20_000 { workload.cycle() }

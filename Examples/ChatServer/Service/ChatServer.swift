@@ -4,7 +4,6 @@ internal import NIOHTTP1
 internal import NIOPosix
 internal import NIOWebSocket
 internal import NightbellNIO
-internal import NightbellSupervisor
 internal import Synchronization
 
 /// A chat server: rooms, who is in them, and what they say, over WebSocket; idle connections are hibernated.
@@ -53,7 +52,10 @@ public final class ChatServer: Sendable {
                 try Self.hibernator(everybody, idleTime: idleTime, configuration)
             }
             try everybody.meet(hibernator)
-            listener = try Self.bootstrap(group, everybody, hibernator) { tally.counters(hibernator) }
+            let facts = PageHandler.Facts(
+                counters: { tally.counters(hibernator) },
+                sleepers: { everybody.sleepers(in: $0, for: $1) })
+            listener = try Self.bootstrap(group, everybody, hibernator, facts)
                 .bind(host: "127.0.0.1", port: configuration.port).wait()
             self.hibernator = hibernator
         } catch {
@@ -108,7 +110,7 @@ public final class ChatServer: Sendable {
 
     private static func bootstrap(
         _ group: MultiThreadedEventLoopGroup, _ everybody: Everybody, _ hibernator: Hibernator?,
-        counters: @escaping @Sendable () -> ChatCounters
+        _ facts: PageHandler.Facts
     ) -> ServerBootstrap {
         let upgrader = NIOWebSocketServerUpgrader(
             maxFrameSize: Limits.frameBytes, automaticErrorHandling: false
@@ -134,14 +136,13 @@ public final class ChatServer: Sendable {
             }
             .childChannelOption(.writeBufferWaterMark, value: waterMark)
             .childChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture { try build(channel, upgrader, counters) }
+                channel.eventLoop.makeCompletedFuture { try build(channel, upgrader, facts) }
             }
     }
 
     /// Until it is known what somebody wants.
     private static func build(
-        _ channel: any Channel, _ upgrader: NIOWebSocketServerUpgrader,
-        _ counters: @escaping @Sendable () -> ChatCounters
+        _ channel: any Channel, _ upgrader: NIOWebSocketServerUpgrader, _ facts: PageHandler.Facts
     ) throws {
         let operations = channel.pipeline.syncOperations
         try operations.addHandler(IdleStateHandler(allTimeout: .seconds(60)), name: "idle")
@@ -152,7 +153,7 @@ public final class ChatServer: Sendable {
                     for name in ["idle", "page"] { context.pipeline.removeHandler(name: name, promise: nil) }
                 }
             ))
-        try operations.addHandler(PageHandler(counters), name: "page")
+        try operations.addHandler(PageHandler(facts), name: "page")
     }
 
     /// A browser says which page wants the connection: only this server's own may.
@@ -196,6 +197,14 @@ private final class Everybody: Sendable {
     func close() throws {
         for outbox in outboxes { outbox.close() }
         try meet(nil)
+    }
+
+    /// - Parameter loop: that wants to know.
+    func sleepers(in room: String, for loop: any EventLoop) -> EventLoopFuture<Sleepers> {
+        let asked = perLoop.values.map { members in
+            members.eventLoop.submit { members.value.sleepers(in: room) }
+        }
+        return EventLoopFuture.reduce(into: Sleepers(), asked, on: loop) { $0.add($1) }
     }
 
     func members(on loop: any EventLoop) -> Members {

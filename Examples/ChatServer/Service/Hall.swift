@@ -128,6 +128,15 @@ final class Hall: Sendable {
         }
     }
 
+    func room(named name: String) -> UInt32? {
+        inside.withLock { $0.numbers[name] }
+    }
+
+    /// - Parameter numbers: of members that are still there: call it on their event loop.
+    func names(of numbers: [UInt32]) -> [String] {
+        inside.withLock { inside in numbers.map { inside.names[$0] } }
+    }
+
     /// Tells a large room how large it is.
     func tellCount(room: UInt32) {
         inside.withLock { inside in

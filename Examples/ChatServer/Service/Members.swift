@@ -1,7 +1,6 @@
 internal import FoundationEssentials
 internal import NIOCore
 internal import NightbellNIO
-internal import NightbellSupervisor
 internal import Synchronization
 
 /// The members on one event loop. Only that loop touches them: whoever is awake, falls asleep or comes back does so here,
@@ -209,6 +208,20 @@ final class Members {
                 rows[row].place = .waking(missed)
             case .gone:
                 preconditionFailure("who is gone is in no room")
+            }
+            row = rows[row].next
+        } while row != first
+    }
+
+    /// - Parameter look: is given a member's name, and whether its connection sleeps.
+    func forEachMember(of room: UInt32, _ look: (_ name: UInt32, _ isAsleep: Bool) -> Void) {
+        guard let first = rooms[room] else { return }
+        var row = first
+        repeat {
+            if case .asleep = rows[row].place {
+                look(rows[row].name, true)
+            } else {
+                look(rows[row].name, false)
             }
             row = rows[row].next
         } while row != first

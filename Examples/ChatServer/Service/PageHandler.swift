@@ -4,20 +4,26 @@ internal import NIOFoundationEssentialsCompat
 internal import NIOHTTP1
 internal import NIOWebSocket
 
-/// Whoever does not want a WebSocket: gets the page, or the counters.
+/// Answers what does not want a WebSocket: with the page, the counters, or the sleepers of a room.
 final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart
 
-    private let counters: @Sendable () -> ChatCounters
+    /// What it can be asked for, besides the page.
+    struct Facts: Sendable {
+        let counters: @Sendable () -> ChatCounters
+        let sleepers: @Sendable (_ room: String, any EventLoop) -> EventLoopFuture<Sleepers>
+    }
+
+    private let facts: Facts
     private var head: HTTPRequestHead?
     /// It wanted a WebSocket that it cannot have.
     private var isRefused = false
     /// The last answer is on its way: what is asked behind it gets none.
     private var isEnding = false
 
-    init(_ counters: @escaping @Sendable () -> ChatCounters) {
-        self.counters = counters
+    init(_ facts: Facts) {
+        self.facts = facts
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -52,13 +58,27 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
         case "/script.js":
             answer(.ok, "text/javascript; charset=utf-8", PackageResources.script_js, head, context)
         case "/icon.svg": answer(.ok, "image/svg+xml", PackageResources.icon_svg, head, context)
-        case "/counters":
-            do {
-                answer(.ok, "application/json", Array(try JSONEncoder().encode(counters())), head, context)
-            } catch {
-                preconditionFailure("numbers can be written as JSON: \(error)")
+        case "/counters": answer(facts.counters(), head, context)
+        case "/sleepers":
+            guard let room = Sleepers.room(in: head.uri) else {
+                return answer(.badRequest, "text/plain", Array("which room?\n".utf8), head, context)
+            }
+            let late = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+            facts.sleepers(room, context.eventLoop).whenSuccess { sleepers in
+                let (handler, context) = late.value
+                handler.answer(sleepers, head, context)
             }
         default: answer(.notFound, "text/plain", Array("there is nothing here\n".utf8), head, context)
+        }
+    }
+
+    private func answer(
+        _ facts: some Encodable, _ head: HTTPRequestHead, _ context: ChannelHandlerContext
+    ) {
+        do {
+            answer(.ok, "application/json", Array(try JSONEncoder().encode(facts)), head, context)
+        } catch {
+            preconditionFailure("numbers and names can be written as JSON: \(error)")
         }
     }
 

@@ -2,9 +2,7 @@ internal import FoundationEssentials
 internal import NIOCore
 internal import NIOFoundationEssentialsCompat
 internal import NIOWebSocket
-internal import NightbellCore
 internal import NightbellNIO
-internal import NightbellSupervisor
 internal import Synchronization
 
 /// One connection while it is awake: what it says, and what it is told. Asleep, all that is left of it is the number of

@@ -1,6 +1,4 @@
-internal import NightbellCore
 internal import NightbellNIO
-internal import NightbellSupervisor
 internal import Synchronization
 
 /// What is counted, from any thread.

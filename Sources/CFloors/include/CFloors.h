@@ -1,6 +1,6 @@
-// The least that any implementation must do, in bare system calls: what Nightbell is measured against. And the
-// memory in which measurements are collected: mapped by everybody, so that reporting costs nothing while
-// something is being measured.
+// The least work that any implementation must do, in bare system calls, which Nightbell is compared with; and
+// the memory in which measurements are collected. All processes of a run map it, so that reporting costs
+// nothing while something is measured.
 #pragma once
 
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 // ── Measurements ─────────────────────────────────────────────────────────────────────────────────────────────
 
-// What a caller sends. The time is read immediately before send(2).
+// A caller's packet. The time is read immediately before send(2).
 struct cfloors_packet {
     uint64_t sequence;
     int64_t sent_at;
@@ -17,23 +17,23 @@ struct cfloors_packet {
 
 enum cfloors_stage {
     cfloors_starting = 0,
-    // It runs and reads for itself.
+    // The sleeper runs and reads for itself.
     cfloors_running = 1,
-    // It will read nothing before it is woken (ours), or it is about to block in recv(2) (the floor's).
+    // The sleeper reads nothing before it is woken (ours), or is about to block in recv(2) (the floor's).
     cfloors_waiting = 2,
     cfloors_failed = 3,
 };
 
-// What one sleeper has to report: only the sleeper writes, only the harness reads. Two cache lines of its own.
+// The report of one sleeper: only the sleeper writes, only the harness reads. Two cache lines of its own.
 struct cfloors_slot {
     uint32_t stage;
     int32_t pid;
-    // Packets read. Written last: who has seen it sees the rest.
+    // Packets read. Written last: a reader that sees it sees the other fields.
     uint64_t received;
     uint64_t sequence;
     int64_t sent_at;
     int64_t received_at;
-    // Packets with a number that had been seen before, and numbers that never came.
+    // Packets with a sequence that had been seen before, and sequences that never came.
     uint64_t duplicates;
     uint64_t skipped;
     // Wakes by traffic, and those of them that found nothing to read.
@@ -46,7 +46,7 @@ struct cfloors_slot {
     int64_t longest_gap;
     int64_t shortest_gap;
     int64_t timeout;
-    // When the timeout was set, and how many runs came more than it after the one before.
+    // When the timeout was set, and how many runs came later than the timeout after the run before.
     int64_t began_at;
     uint64_t late_runs;
 };
@@ -62,17 +62,17 @@ uint64_t cfloors_runs(const struct cfloors_slot *slot);
 // Sends one packet: its time is read here. `address` may be null. 0, or errno.
 int cfloors_send(int fd, uint64_t sequence, const void *address, unsigned address_length);
 
-// Reads one packet if there is one and notes it. The time is read as soon as recv(2) has returned, before
-// anything else is done. 1: noted; 0: nothing was there; -1: the end, or an error.
-int cfloors_take(int fd, struct cfloors_slot *slot, int flags);
+// Reads one packet, if there is one, and records it. The time is read directly after recv(2). 1: recorded; 0:
+// nothing was there; -1: the end, or an error.
+int cfloors_receive(int fd, struct cfloors_slot *slot, int flags);
 
-// The times of all runs of keep-alive handlers, whoever's they are, as far as there is room.
+// The times of all runs of keep-alive handlers of all sleepers, up to the capacity.
 struct cfloors_log {
     uint64_t count;
     int64_t times[];
 };
 
-// Notes a run of the keep-alive handler.
+// Records a run of the keep-alive handler.
 void cfloors_note_run(struct cfloors_slot *slot, struct cfloors_log *log, uint64_t capacity);
 
 // ── Processes ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -80,14 +80,14 @@ void cfloors_note_run(struct cfloors_slot *slot, struct cfloors_log *log, uint64
 // fork(2), for a process with one thread. The child dies with its parent.
 pid_t cfloors_fork(void);
 
-// Ends this process when the one that started it ends. False: that has happened already.
+// Has the kernel kill this process when its parent ends. False: the parent has ended already.
 int cfloors_die_with(pid_t parent);
 
-// Has the kernel kill this process when nobody has the writing end of this pipe any more, whoever its parent is, and
-// also while it is stopped or frozen. False: that has happened already.
+// Has the kernel kill this process once no process has the writing end of this pipe any more, whatever its
+// parent is, and even while it is stopped or frozen. False: that has happened already.
 int cfloors_die_with_pipe(int reading);
 
-// Children that stop or end are nobody's business: no SIGCHLD, no zombies.
+// Ignores children that stop or end: no SIGCHLD, no zombies.
 void cfloors_ignore_children(void);
 
 // Opens what is closed of descriptors 0 to 2, so that nothing else is taken for them; writing there fails.
@@ -111,10 +111,10 @@ int cfloors_memory(const char *name);
 
 // ── Floors ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-// A sleeper: blocks in recv(2) on its own socket, for ever, and notes what comes.
+// A sleeper: blocks in recv(2) on its own socket, for ever, and records packets.
 void cfloors_sleeper(int fd, struct cfloors_slot *slot);
 
-// How the floor's waker lets a sleeper run.
+// The handles by which the floor's waker resumes a sleeper.
 struct cfloors_target {
     int socket;
     // `cgroup.freeze` of its cgroup, or -1.
@@ -123,13 +123,13 @@ struct cfloors_target {
     int process;
 };
 
-// The waker: epoll_wait(2), then one write(2) or pidfd_send_signal(2) for each socket that has something.
-// Returns 0 when `stop` is readable, EINTR when a signal asked to end, or another errno.
+// The waker: epoll_wait(2), then one write(2) or pidfd_send_signal(2) for each readable socket. Returns 0
+// when `stop` is readable, EINTR when a signal asked it to end, or another errno.
 int cfloors_waker(const struct cfloors_target *targets, size_t count, int stop);
 
 // Reads packets with descriptors from `socket` until it ends, and watches each descriptor. Writes the time at
-// which `expected` of them were watched to `*done_at`. A packet without descriptors has it close all of them, and begin
-// anew with 0 there. 0, or errno.
+// which `expected` of them were watched to `*done_at`. A packet without descriptors has it close all of them,
+// set `*done_at` to 0, and start again. 0, or errno.
 int cfloors_adopter(int socket, size_t expected, int64_t *done_at);
 
 // Sends `total` descriptors, `batch` in a packet with `bytes` for content. `total` is a multiple of
@@ -148,23 +148,23 @@ enum cfloors_pings_order {
     cfloors_pings_end = 2,
 };
 
-enum { cfloors_pings_room = 1 << 20 };
+enum { cfloors_pings_capacity = 1 << 20 };
 
-// What the far end of many connections sees of the pings on them. Shared memory: only that end writes, but for `order`.
+// Counters of the far end of many connections. In shared memory: only that end writes, except for `order`.
 struct cfloors_pings {
     uint32_t order;
     uint32_t unused;
     uint64_t connected;
-    // Pings of the other side, and those of its own that were sent and answered.
+    // Pings received from the other side, and own pings that were sent and answered.
     uint64_t heard;
     uint64_t sent;
     uint64_t answered;
     // Anything else.
     uint64_t irregular;
-    // From a ping of its own to its answer, in nanoseconds.
-    int64_t latencies[cfloors_pings_room];
-    // Pings of the other side on each connection.
-    uint32_t heard_of[cfloors_pings_room];
+    // Nanoseconds from each own ping to its answer.
+    int64_t latencies[cfloors_pings_capacity];
+    // Pings received on each connection.
+    uint32_t heard_of[cfloors_pings_capacity];
 };
 
 const uint32_t *cfloors_pings_heard(const struct cfloors_pings *pings);
@@ -174,9 +174,9 @@ const int64_t *cfloors_pings_latencies(const struct cfloors_pings *pings);
 // interval, evenly spread. 0 when it is to end, or errno.
 int cfloors_ping_peer(int listener, size_t count, int64_t interval, struct cfloors_pings *pings);
 
-// The near end, as bare as it can be: sends "PING\n" on each socket no later than `interval` after the last, and no more
-// than `window` earlier than that, reads the answers, and answers "ping\n" by "pong\n". It sends as much at a time as
-// these rules allow. 0 when it is to end, or errno.
+// The near end, as bare as possible: sends "PING\n" on each socket no later than `interval` after the last,
+// and at most `window` earlier, reads the answers, and answers "ping\n" by "pong\n". It sends as much at a
+// time as these rules allow. 0 when it is ordered to end, or errno.
 int cfloors_pinger(
     const int *sockets, size_t count, int64_t interval, int64_t window, struct cfloors_pings *pings);
 
@@ -186,6 +186,6 @@ int cfloors_pidfd(pid_t pid);
 // Raises the soft limit of descriptors to the hard one; returns it.
 size_t cfloors_raise_descriptor_limit(void);
 
-// The floor of relaunching: watches the sockets, and starts `program` (with the argument `floor`) for each that has
-// something, with the socket as its descriptor 3. Returns 0 when `stop` is readable, or errno.
+// The floor of relaunching: watches the sockets, and starts `program` (with the argument `floor`) for each
+// readable one, with the socket as its descriptor 3. Returns 0 when `stop` is readable, or errno.
 int cfloors_spawner(const int *sockets, size_t count, const char *program, int stop);

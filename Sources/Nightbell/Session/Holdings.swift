@@ -8,6 +8,7 @@ package struct Holdings {
         package var token: UInt64?
         package var profile: Profile?
         package var isEncrypted = false
+        package var receiveBuffer: UInt32 = 0
         /// What the profile is lent at each suspension.
         package var loan: Loan?
         package var isLoanLost = false
@@ -18,14 +19,24 @@ package struct Holdings {
         package var handler: @Sendable () -> Void
         /// When the handler ran last, or the timeout was set.
         package var lastRun: Int64
+        /// It is about to be run. One that is set anew is not.
+        package var isDue = false
+
+        private var nanoseconds: Int64 { Int64(clamping: milliseconds).multipliedClamping(1_000_000) }
 
         /// When it has to run at the latest, in nanoseconds.
-        package var due: Int64 { lastRun &+ Int64(clamping: milliseconds).multipliedClamping(1_000_000) }
+        package var due: Int64 { lastRun &+ nanoseconds }
+
+        /// When this side runs it: a little earlier, so that a delay does not make it late.
+        package var aim: Int64 { due - min(Self.lead, nanoseconds / 2) }
+
+        package static let lead: Int64 = 250_000_000
     }
 
     package struct Task {
         package var name: String
         package var wireID: UInt64?
+        package var expired: (@Sendable (BackgroundTask, Duration) -> Void)?
     }
 
     package enum Ground { case undeclared, foreground, leaving, background }
@@ -43,13 +54,14 @@ package struct Holdings {
     package private(set) var hasProfiles = false
     private var lastID: UInt64 = 0
 
-    package mutating func park(_ new: NewSocket, token: UInt64) -> ParkedSocket {
+    /// - Parameter token: nil while there is no supervisor that knows it.
+    package mutating func park(_ new: NewSocket, token: UInt64?) -> ParkedSocket {
         let socket = ParkedSocket(id: nextID(), descriptor: new.descriptor, tag: new.tag, name: new.name)
         sockets[socket.id] = Parked(
             socket: socket, file: new.file, survives: new.survives, token: token, profile: new.profile,
-            isEncrypted: new.isEncrypted)
+            isEncrypted: new.isEncrypted, receiveBuffer: new.receiveBuffer)
         if new.profile != nil { hasProfiles = true }
-        socketsByToken[token] = socket.id
+        if let token { socketsByToken[token] = socket.id }
         return socket
     }
 
@@ -81,11 +93,27 @@ package struct Holdings {
 
     package func contains(_ socket: ParkedSocket) -> Bool { sockets[socket.id]?.socket == socket }
 
-    package mutating func begin(_ name: String, wireID: UInt64) -> BackgroundTask {
+    /// - Parameter wireID: 0 for a task that is not granted, nil while there is no supervisor to ask.
+    package mutating func begin(
+        _ name: String, wireID: UInt64?, expired: (@Sendable (BackgroundTask, Duration) -> Void)? = nil
+    ) -> BackgroundTask {
         guard wireID != 0 else { return BackgroundTask(id: 0, name: name) }
         let task = BackgroundTask(id: nextID(), name: name)
-        tasks[task.id] = Task(name: name, wireID: wireID)
+        tasks[task.id] = Task(name: name, wireID: wireID, expired: expired)
         return task
+    }
+
+    /// The tasks that are held and have handlers of their own, oldest first.
+    package var expiring: [BackgroundTask] {
+        tasks.filter { $0.value.expired != nil }.sorted { $0.key < $1.key }
+            .map { BackgroundTask(id: $0.key, name: $0.value.name) }
+    }
+
+    /// The handler is to run now, once.
+    package mutating func takeDueKeepAlive() -> (@Sendable () -> Void)? {
+        guard keepAlive?.isDue == true else { return nil }
+        keepAlive?.isDue = false
+        return keepAlive?.handler
     }
 
     /// The supervisor is gone, and with it its names for everything.

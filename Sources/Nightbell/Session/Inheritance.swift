@@ -41,7 +41,7 @@ extension Link {
         guard !hasTakenSockets else { return nil }
         hasTakenSockets = true
         let descriptors: [CInt]
-        if legacy.launched {
+        if legacy.areInherited {
             descriptors = Inheritance.sockets(legacy.sockets.count) ?? []
         } else {
             descriptors = legacy.sockets.indices.compactMap { _ in takeDescriptor()?.take() }
@@ -57,6 +57,11 @@ extension Link {
             return (socket.token, new)
         }
     }
+}
+
+extension WireLegacy {
+    /// Whether the descriptors of the sockets are open in this process since it began; else they come with the Welcome.
+    var areInherited: Bool { launched && !descriptorsAttached }
 }
 
 extension SocketTag {

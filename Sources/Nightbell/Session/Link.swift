@@ -84,7 +84,7 @@ final class Link: @unchecked Sendable {
         case .welcome(let welcome):
             index = welcome.wakeWord
             // Those of sockets come after it.
-            sockets = welcome.legacy.launched ? 0 : welcome.legacy.sockets.count
+            sockets = welcome.legacy.areInherited ? 0 : welcome.legacy.sockets.count
         case .supervisorRestarted(let restarted): index = restarted.wakeWord
         default: return nil
         }

@@ -12,11 +12,14 @@ package struct NewSocket: Sendable, Hashable {
     package var survives: Bool
     package var profile: Profile?
     package var isEncrypted: Bool
+    /// In bytes, while the client sleeps; 0: as it is.
+    package var receiveBuffer: UInt32
 
     package init(
         descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity, survives: Bool = false,
-        profile: Profile? = nil, isEncrypted: Bool = false
+        profile: Profile? = nil, isEncrypted: Bool = false, receiveBuffer: UInt32 = 0
     ) {
+        self.receiveBuffer = receiveBuffer
         self.profile = profile
         self.isEncrypted = isEncrypted
         self.descriptor = descriptor
@@ -46,7 +49,7 @@ package enum Request: Sendable {
     case enterForeground
     case setKeepAlive(milliseconds: UInt64, handler: @Sendable () -> Void)
     case clearKeepAlive
-    case beginTask(name: String)
+    case beginTask(name: String, expired: (@Sendable (BackgroundTask, Duration) -> Void)? = nil)
     case endTask(BackgroundTask)
     case timeRemaining
     case media
@@ -108,6 +111,7 @@ extension WireClientMessage {
                 if let profile = socket.profile { $0.profile = profile.wire }
                 $0.encrypted = socket.isEncrypted
                 $0.survives = socket.survives
+                $0.receiveBuffer = socket.receiveBuffer
             }
         }
         return Self(.handOver(.with { $0.sockets = list }), request: request)

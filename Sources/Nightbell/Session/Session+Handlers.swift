@@ -134,7 +134,8 @@ extension Session {
                 return core.preparedEpoch == epoch
             }
             if wasPrepared { handlers.suspendCancelled() }
-        case .backgroundTimeExpiring(let remaining): handlers.backgroundTimeExpiring(remaining)
+        case .backgroundTimeExpiring(let remaining): timeExpires(remaining)
+        case .taskLost(let task, let expired): expired(task, .zero)
         case .willTerminate(let budget): handlers.willTerminate(budget)
         case .connectionLost(let error): handlers.connectionLost(error)
         case .reconnected: handlers.reconnected()
@@ -146,8 +147,18 @@ extension Session {
     }
 
     private func runKeepAliveHandler() {
-        let handler = core.withLock { $0.state.holdings.keepAlive?.handler }
+        let handler = core.withLock { $0.state.holdings.takeDueKeepAlive() }
         handler?()
+    }
+
+    private func timeExpires(_ remaining: Duration) {
+        let told = BootClock.now()
+        handlers.backgroundTimeExpiring(remaining)
+        for task in core.withLock({ $0.state.holdings.expiring }) {
+            // It may have been ended for another one.
+            let expired = core.withLock { $0.state.holdings.tasks[task.id]?.expired }
+            expired?(task, max(.zero, remaining - .nanoseconds(BootClock.now() - told)))
+        }
     }
 
     // MARK: Suspension
@@ -183,8 +194,8 @@ extension Session {
         return core.notices.contains { notice in
             switch notice {
             case .wake, .suspendCancelled: true
-            case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .willTerminate,
-                .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
+            case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .taskLost,
+                .willTerminate, .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
                 false
             }
         }

@@ -42,7 +42,8 @@ final class Session: Sendable {
     init(_ configuration: Client.Configuration, _ handlers: Client.Handlers) throws(NightbellError) {
         let timeout = configuration.requestTimeout.wholeNanoseconds
         let state = SessionState(
-            hello: try configuration.hello(), reconnects: configuration.reconnects, requestTimeout: timeout)
+            hello: try configuration.hello(), reconnects: configuration.reconnects, requestTimeout: timeout,
+            requiresSupervisor: configuration.requiresSupervisor)
         core = Monitor(Core(state: state))
         do {
             // All or nothing: the compiler cannot undo half of it.
@@ -72,7 +73,14 @@ final class Session: Sendable {
             if let inherited = made.take() {
                 link = inherited
             } else {
-                link = try connect(&patience)
+                do throws(NightbellError) {
+                    link = try connect(&patience)
+                } catch {
+                    guard error.code == .cannotConnect, !core.withLock({ $0.state.requiresSupervisor }) else {
+                        throw error
+                    }
+                    return startAlone()
+                }
             }
             let now = BootClock.now()
             core.withLock { core in
@@ -91,6 +99,13 @@ final class Session: Sendable {
                 close()
                 throw NightbellError(.requestTimedOut, "while registering")
             }
+        }
+    }
+
+    private func startAlone() {
+        core.withLock { core in
+            core.state.startAlone(at: BootClock.now())
+            perform([], on: &core)
         }
     }
 
@@ -235,8 +250,8 @@ final class Session: Sendable {
         case .suspendCancelled:
             core.early.suspensionOver()
             return core.ledger.suspensionCancelled().map { [.send(.wakeDone($0))] } ?? []
-        case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .willTerminate,
-            .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
+        case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .taskLost,
+            .willTerminate, .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
             break
         }
         return []

@@ -39,7 +39,7 @@ extension SessionState {
             return [.notify(.willTerminate(.wireMilliseconds(end.budgetMs)))]
         case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .supervisorStatus,
             .clientInfo,
-            .watchEvent:
+            .watchEvent, .reloaded:
             return lost(NightbellError(.malformedAnswer, "an answer without a request"), at: now)
         case nil:
             // A newer supervisor's, or nothing at all: what is unknown is ignored.
@@ -97,9 +97,13 @@ extension SessionState {
         for event in message.sockets {
             // A socket that was released in the meantime is nobody's concern any more.
             guard let socket = holdings.socket(of: event.token) else { continue }
-            wake.sockets.append(.init(socket: socket, conditions: event.conditions))
+            wake.sockets.append(
+                .init(socket: socket, conditions: event.conditions, dropped: Int(event.dropped)))
         }
-        if wake.reasons.contains(.keepAlive) { holdings.keepAlive?.lastRun = now }
+        if wake.reasons.contains(.keepAlive) {
+            holdings.keepAlive?.lastRun = now
+            holdings.keepAlive?.isDue = true
+        }
         if wake.reasons.contains(.supervisorStopping) {
             announcedEnd = NightbellError(.shuttingDown, "it said so")
         }

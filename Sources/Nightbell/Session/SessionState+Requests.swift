@@ -17,6 +17,7 @@ extension SessionState {
             throw NightbellError(.closed, error.code == .closed ? "" : error.description.withoutFullStop)
         case .connecting, .waiting:
             guard hasRegistered else { return .wait }
+            if !requiresSupervisor, let answer = answerAlone(request, at: now) { return .answered(answer) }
             return .answered(try record(request))
         case .restoring:
             return .wait
@@ -44,12 +45,32 @@ extension SessionState {
         case .enterForeground: WireClientMessage(.enterForeground(.init()), request: number)
         case .setKeepAlive(let milliseconds, _): .setKeepAlive(milliseconds: milliseconds, request: number)
         case .clearKeepAlive: WireClientMessage(.clearKeepAliveTimeout_p(.init()), request: number)
-        case .beginTask(let name): .beginTask(name: name, request: number)
+        case .beginTask(let name, _): .beginTask(name: name, request: number)
         case .endTask(let task): .endTask(holdings.tasks[task.id]?.wireID ?? 0, request: number)
         case .timeRemaining: WireClientMessage(.backgroundTimeRemaining(.init()), request: number)
         case .media: WireClientMessage(.mediaActivity(.init()), request: number)
         case .saveState(let bytes): .saveState(bytes, request: number)
         case .hibernate: WireClientMessage(.hibernate(.init()), request: number)
+        }
+    }
+
+    /// Without a supervisor, for a client that needs none: what the next one has to be asked for is noted; nobody suspends
+    /// until then. nil: ask as others do.
+    private mutating func answerAlone(_ request: Request, at now: Int64) -> Answer? {
+        switch request {
+        case .handOver(let new):
+            return .sockets(new.map { .success(holdings.park($0, token: nil)) })
+        case .setKeepAlive(let milliseconds, let handler):
+            holdings.keepAlive = .init(milliseconds: milliseconds, handler: handler, lastRun: now)
+            return .done
+        case .beginTask(let name, let expired):
+            return .task(holdings.begin(name, wireID: nil, expired: expired))
+        case .timeRemaining:
+            return .time(.unlimited)
+        case .media:
+            return .done
+        case .release, .enterBackground, .enterForeground, .clearKeepAlive, .endTask, .saveState, .hibernate:
+            return nil
         }
     }
 
@@ -141,8 +162,8 @@ extension SessionState {
             holdings.keepAlive = .init(milliseconds: milliseconds, handler: handler, lastRun: now)
         case (.clearKeepAlive, .done):
             holdings.keepAlive = nil
-        case (.beginTask(let name), .backgroundTask(let answer)):
-            return .success(.task(holdings.begin(name, wireID: answer.taskID)))
+        case (.beginTask(let name, let expired), .backgroundTask(let answer)):
+            return .success(.task(holdings.begin(name, wireID: answer.taskID, expired: expired)))
         case (.endTask(let task), .done):
             holdings.tasks[task.id] = nil
         case (.timeRemaining, .backgroundTimeLeft(let answer)):

@@ -54,6 +54,8 @@ extension SessionState {
             self.welcome = Welcome(
                 minimumKeepAliveTimeout: .wireMilliseconds(welcome.minimumKeepAliveTimeoutMs),
                 suspension: welcome.suspension, wakeBudget: .wireMilliseconds(welcome.wakeBudgetMs))
+            // Another supervisor may not know what this one has launched.
+            if !welcome.identifier.isEmpty { hello.identifier = welcome.identifier }
         case (.hello, .error(let error)):
             return lost(NightbellError(error), at: now)
         case (.handOver(let ids), .handedOver(let answer)) where answer.adoptions.count == ids.count:
@@ -69,7 +71,9 @@ extension SessionState {
             holdings.tasks[id]?.wireID = task.taskID
         case (.task(let id), .backgroundTask), (.task(let id), .error):
             // No time is granted: as if the time that there was had run out.
-            holdings.tasks[id] = nil
+            if let lost = holdings.tasks.removeValue(forKey: id), let expired = lost.expired {
+                actions.append(.notify(.taskLost(BackgroundTask(id: id, name: lost.name), expired: expired)))
+            }
             actions.append(.notify(.backgroundTimeExpiring(.zero)))
         case (.enterBackground, .done), (.enterBackground, .error):
             break
@@ -107,7 +111,7 @@ extension SessionState {
                     NewSocket(
                         descriptor: $0.socket.descriptor, tag: $0.socket.tag, name: $0.socket.name,
                         file: $0.file, survives: $0.survives, profile: $0.profile,
-                        isEncrypted: $0.isEncrypted)
+                        isEncrypted: $0.isEncrypted, receiveBuffer: $0.receiveBuffer)
                 }
             }
             return .send(.handOver(sockets, request: number), descriptors: sockets.map(\.descriptor))
@@ -138,8 +142,7 @@ extension SessionState {
         if let keepAlive = holdings.keepAlive, holdings.ground == .background,
             now - keepAlive.lastRun > (keepAlive.due - keepAlive.lastRun) / 2
         {
-            holdings.keepAlive?.lastRun = now
-            actions.append(.notify(.keepAlive))
+            actions.append(keepAliveRuns(at: now))
         }
         return actions
     }

@@ -12,6 +12,8 @@ package struct SessionState {
         case prepareToSuspend(epoch: UInt64, connection: UInt64)
         case suspendCancelled(epoch: UInt64)
         case backgroundTimeExpiring(Duration)
+        /// A supervisor that came back has not granted this task again.
+        case taskLost(BackgroundTask, expired: @Sendable (BackgroundTask, Duration) -> Void)
         case willTerminate(Duration)
         case connectionLost(NightbellError)
         case reconnected
@@ -54,9 +56,11 @@ package struct SessionState {
     package static let firstPause: Int64 = 50_000_000
     package static let longestPause: Int64 = 2_000_000_000
 
-    package let hello: WireHello
+    package internal(set) var hello: WireHello
     package let reconnects: Bool
     package let requestTimeout: Int64
+    /// The client is of use without a supervisor.
+    package let requiresSupervisor: Bool
 
     package var phase = Phase.connecting(attempt: 0)
     package var requests = RequestTable()
@@ -81,7 +85,10 @@ package struct SessionState {
     /// `EnterBackground` was repeated for a new supervisor: the handlers have nothing to do with its echo.
     package var isReentering = false
 
-    package init(hello: WireHello, reconnects: Bool, requestTimeout: Int64) {
+    package init(
+        hello: WireHello, reconnects: Bool, requestTimeout: Int64, requiresSupervisor: Bool = true
+    ) {
+        self.requiresSupervisor = requiresSupervisor
         self.hello = hello
         self.reconnects = reconnects
         self.requestTimeout = requestTimeout
@@ -115,7 +122,7 @@ package struct SessionState {
     package var nextDeadline: Int64? {
         switch phase {
         case .connecting, .connected, .closed: nil
-        case .restoring(let restoration): restoration.deadline
+        case .restoring(let restoration): min(restoration.deadline, keepAliveDue ?? .max)
         case .waiting(_, let until): min(until, keepAliveDue ?? .max)
         }
     }
@@ -123,7 +130,7 @@ package struct SessionState {
     /// Without a supervisor the keep-alive handler is this side's to run, in the background as always.
     private var keepAliveDue: Int64? {
         switch holdings.ground {
-        case .leaving, .background: holdings.keepAlive?.due
+        case .leaving, .background: holdings.keepAlive?.aim
         case .undeclared, .foreground: nil
         }
     }
@@ -139,17 +146,25 @@ package struct SessionState {
         case .connecting, .connected, .closed:
             return .nothing([])
         case .restoring(let restoration):
-            guard now >= restoration.deadline else { return .nothing([]) }
+            guard now >= restoration.deadline else { return .nothing(runKeepAlive(at: now)) }
             return .nothing(lost(NightbellError(.requestTimedOut, "while registering"), at: now))
         case .waiting(let attempt, let until):
-            if let due = keepAliveDue, now >= due {
-                holdings.keepAlive?.lastRun = now
-                return .nothing([.notify(.keepAlive)])
-            }
-            guard now >= until else { return .nothing([]) }
+            let actions = runKeepAlive(at: now)
+            guard actions.isEmpty, now >= until else { return .nothing(actions) }
             phase = .connecting(attempt: attempt)
             return .connect
         }
+    }
+
+    private mutating func runKeepAlive(at now: Int64) -> [Action] {
+        guard let due = keepAliveDue, now >= due else { return [] }
+        return [keepAliveRuns(at: now)]
+    }
+
+    mutating func keepAliveRuns(at now: Int64) -> Action {
+        holdings.keepAlive?.lastRun = now
+        holdings.keepAlive?.isDue = true
+        return .notify(.keepAlive)
     }
 
     // MARK: Connections
@@ -171,6 +186,12 @@ package struct SessionState {
             // Closed while the connection was being made.
             return [.disconnect]
         }
+    }
+
+    /// There was no supervisor to connect to, and the client needs none: one is looked for from now on.
+    package mutating func startAlone(at now: Int64) {
+        hasRegistered = true
+        phase = waiting(after: 0, at: now)
     }
 
     package mutating func connectionFailed(_ error: NightbellError, at now: Int64) {

@@ -30,14 +30,24 @@ extension Supervision {
                 return forget(client, at: now, into: &actions)
             }
             park(client, .resting, at: now, into: &actions)
-        case .launchOverran:
+        case .launchOverran, .backgroundTasksOverran:
             crashed(client, at: now, into: &actions)
-        case .backgroundTasksOverran, .tooManyWakes:
-            guard clients[client.id].isLaunchable, hasSurvivors(client) else {
+        case .tooManyWakes:
+            guard clients[client.id].isLaunchable, mustReturn(client) else {
                 return forget(client, at: now, into: &actions)
             }
+            // No crash: what its peers send must not have it given up. The pause is what it would have lingered.
+            if isReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
+            let linger = clients[client.id].limiter.linger(settings.wakes)
+            let pause = mutated(.relaunchesAtOnce) ? .zero : max(settings.launches.retry, linger)
+            park(client, .waiting(until: now + pause), at: now, into: &actions)
+        case .memoryPressure:
+            guard clients[client.id].isLaunchable else { return forget(client, at: now, into: &actions) }
+            if losesReach(client), !mutated(.leavesRelieved) {
+                clients[client.id].launches.reasons.insert(.relaunched)
+            }
             park(client, .resting, at: now, into: &actions)
-        case .memoryPressure, .hibernation, .exitsOnSuspend:
+        case .hibernation, .exitsOnSuspend:
             guard clients[client.id].isLaunchable else { return forget(client, at: now, into: &actions) }
             park(client, .resting, at: now, into: &actions)
         }
@@ -61,8 +71,7 @@ extension Supervision {
             dropState(client, into: &actions)
         }
 
-        let isReachable = clients[client.id].modes.contains(.voip)
-        guard clients[client.id].isLaunchable, isReachable || hasSurvivors(client) else {
+        guard clients[client.id].isLaunchable, mustReturn(client) else {
             return forget(client, at: now, into: &actions)
         }
         let inRow = Int(clients[client.id].launches.inRow)
@@ -72,7 +81,9 @@ extension Supervision {
             return forget(client, at: now, into: &actions)
         }
         clients[client.id].launches.inRow = UInt8(clamping: inRow + 1)
-        if isReachable, !mutated(.neverRelaunches) { clients[client.id].launches.reasons.insert(.relaunched) }
+        if isReachable(client), !mutated(.neverRelaunches) {
+            clients[client.id].launches.reasons.insert(.relaunched)
+        }
         let pause =
             mutated(.relaunchesAtOnce)
             ? .zero
@@ -94,6 +105,19 @@ extension Supervision {
         clients[client.id].sockets.contains { sockets[$0.id].survives }
     }
 
+    private func isReachable(_ client: ClientID) -> Bool { clients[client.id].modes.contains(.voip) }
+
+    private func mustReturn(_ client: ClientID) -> Bool { isReachable(client) || hasSurvivors(client) }
+
+    /// Whether a client that has to be reachable would not be for long without its process: a socket goes with it, or
+    /// its keep-alive timeout, or there is nothing that could launch it again.
+    private func losesReach(_ client: ClientID) -> Bool {
+        let record = clients[client.id]
+        return isReachable(client)
+            && (record.keepAlive != nil || record.sockets.isEmpty
+                || record.sockets.contains { !sockets[$0.id].survives })
+    }
+
     /// Its process is gone; what survives that is kept, and watched.
     private mutating func park(
         _ client: ClientID, _ dormant: Lifecycle.Dormant, at now: Instant, into actions: inout ActionBuffer
@@ -104,9 +128,13 @@ extension Supervision {
             actions.append(.close(token))
         }
         // The next process has not been told of any end. What it was told of fires again if it is still there.
-        for token in clients[client.id].sockets where sockets[token.id].condition == .ended {
+        for token in clients[client.id].sockets {
+            switch sockets[token.id].condition {
+            case .held, .armed: continue
+            case .ended: break
+            case .armedPastEnd: clients[client.id].unarmed.append(token)
+            }
             sockets[token.id].condition = .held
-            clients[client.id].unarmed.append(token)
         }
         clients[client.id].fired.removeAll()
         // Nobody has heard of it.
@@ -115,6 +143,7 @@ extension Supervision {
         clients[client.id].keepAlive = nil
         clients[client.id].hibernates = false
         clients[client.id].launches.isRejoined = false
+        clients[client.id].launches.isInBackground = false
         clients[client.id].launches.mayHaveBeenTold = false
         clients[client.id].assertions = Assertions()
         clients[client.id].doings.tidy()

@@ -1,7 +1,9 @@
 /// Clients without a process, when one supervisor takes over from another.
 extension Client {
     /// Brings what was stored last in line with what had been done about it by then.
-    mutating func settle(_ old: Legacy.Client, at now: Instant, _ settings: Settings.Launches) {
+    mutating func settle(
+        _ old: Legacy.Client, at now: Instant, elapsed: Instant, _ settings: Settings.Launches
+    ) {
         guard old.progress != nil else {
             // It was declared, and that is all.
             guard old.presence != .registered else { return }
@@ -22,7 +24,7 @@ extension Client {
             guard isThere else { return }
             // It has said who it is, and nobody came to welcome it: it says so again.
             lifecycle = .launching(until: now + settings.budget)
-            enteredStateAt = now
+            enteredStateAt = elapsed
             launches.isRejoined = false
             // Why it was launched is told again, as the same wake.
             lastWakeID -= 1
@@ -66,9 +68,10 @@ extension Supervision {
         case .dormant(.queued):
             if mutated(.restoresUnqueued) { break }
             launchQueue.append(client, of: user, kind)
-        case .launching:
+        case .launching(until: .some):
             if !mutated(.launchesAll) { launchQueue.begin(user, kind) }
-        case .dormant(.resting), .dormant(.waiting), .notRunning, .inactive, .active, .background,
+        case .launching(until: nil), .dormant(.resting), .dormant(.waiting), .notRunning, .inactive, .active,
+            .background,
             .suspending, .suspended, .terminating:
             break
         }

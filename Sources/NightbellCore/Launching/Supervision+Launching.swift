@@ -67,6 +67,17 @@ extension Supervision {
         }
     }
 
+    /// Its program was started, and has not said Hello in time. A client that has done so before is ended, and tried again.
+    /// Otherwise the program may be one that never will: it is left alone, and takes no room.
+    mutating func endLaunchTime(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        guard clients[client.id].launches.neverSpoke, !mutated(.endsSilentPrograms) else {
+            return kill(client, .launchOverran, at: now, into: &actions)
+        }
+        launchQueue.end(clients[client.id].user, clients[client.id].launches.kind)
+        clients[client.id].lifecycle = .launching(until: nil)
+        actions.append(.trace(client, .doesNotSpeak))
+    }
+
     /// When those who wait only for memory may be launched again.
     var launchDeadline: Instant? {
         launchQueue.hasOthers && pressedUntil != Self.unpressed ? pressedUntil : nil
@@ -100,6 +111,7 @@ extension Supervision {
         if let refusal = refusal(of: registration) { return refusal }
         let client = insert(registration, at: now, into: &actions)
         clients[client.id].launches.isRejoined = false
+        clients[client.id].launches.neverSpoke = true
         actions.append(.declared(client))
         actions.append(.trace(client, .registered))
         enter(.dormant(.resting), client, at: now, into: &actions)
@@ -129,7 +141,7 @@ extension Supervision {
         at now: Instant, into actions: inout ActionBuffer
     ) {
         endOffloads(client, into: &actions)
-        clients[client.id].takeOver(permitted(registration), at: now)
+        clients[client.id].takeOver(permitted(registration), at: now, elapsed: elapsed(at: now))
         let reasons = clients[client.id].launches.reasons
         clients[client.id].launches.reasons = []
         clients[client.id].lastRequest = key.request
@@ -142,6 +154,7 @@ extension Supervision {
         actions.append(.rejoined(client, key))
         actions.append(.trace(client, .rejoined))
         enter(lifecycle, client, at: now, into: &actions)
+        clients[client.id].launches.isInBackground = lifecycle.state == .background
         if mutated(.forgetsWhatLaunched) { clients[client.id].fired.removeAll() }
         if !reasons.isEmpty { wake(client, reasons, at: now, into: &actions) }
         if clients[client.id].launches.mayHaveBeenTold, clients[client.id].pendingWake != nil {

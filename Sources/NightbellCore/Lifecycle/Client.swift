@@ -21,8 +21,9 @@ struct Client: Sendable, Equatable {
     var pendingWake: PendingWake?
     /// What the wake with the last number was decided for, told or not.
     var lastWakeReasons: WakeReasons = []
+    /// In elapsed time.
     var enteredStateAt: Instant
-    /// When it last left the foreground.
+    /// When it last left the foreground, in elapsed time.
     var backgroundSince: Instant
     var sockets = TokenList()
     /// Those that are to be armed at the next suspension. May name sockets released since.
@@ -37,7 +38,7 @@ struct Client: Sendable, Equatable {
 
     struct KeepAlive: Sendable, Equatable {
         var timeout: Duration
-        /// The last run, or when the timeout was set.
+        /// The last run, or when the timeout was set, in elapsed time.
         var base: Instant
 
         /// The window of the next run. One that ended while the client was in the foreground is served as soon as
@@ -57,12 +58,16 @@ struct Client: Sendable, Equatable {
     struct Launches: Sendable, Equatable {
         /// There is a process that has said that it is this client.
         var isRejoined = true
+        /// It was declared, and no process has said yet that it is this client.
+        var neverSpoke = false
         /// Why it is to be launched, or is being launched.
         var reasons: WakeReasons = []
         /// What it is told as its first wake may have been told already, by somebody who is gone.
         var mayHaveBeenTold = false
         /// Where it waits to be launched, or whose room its launch takes.
         var kind = LaunchQueue.Kind()
+        /// Its process was launched in the background, and has not left it since.
+        var isInBackground = false
         /// It has slept since: it was sound enough for that.
         var hasSettled = false
         /// How often in a row it has been launched because it had ended badly.
@@ -87,7 +92,7 @@ struct Client: Sendable, Equatable {
         case repeated
     }
 
-    init(_ registration: Registration, owner: UInt32, at now: Instant) {
+    init(_ registration: Registration, owner: UInt32, at now: Instant, elapsed: Instant) {
         user = registration.user
         self.owner = owner
         modes = registration.modes
@@ -95,23 +100,24 @@ struct Client: Sendable, Equatable {
         isLaunchable = registration.isLaunchable
         exitsOnSuspend = registration.exitsOnSuspend
         registeredAt = now
-        enteredStateAt = now
-        backgroundSince = now
-        keepAlive = registration.keepAliveTimeout.map { KeepAlive(timeout: $0, base: now) }
+        enteredStateAt = elapsed
+        backgroundSince = elapsed
+        keepAlive = registration.keepAliveTimeout.map { KeepAlive(timeout: $0, base: elapsed) }
     }
 
     /// Another process takes over what was kept of the last one's.
-    mutating func takeOver(_ registration: Registration, at now: Instant) {
+    mutating func takeOver(_ registration: Registration, at now: Instant, elapsed: Instant) {
         modes = registration.modes
         wakeLimitPolicy = registration.wakeLimitPolicy
         isLaunchable = registration.isLaunchable
         exitsOnSuspend = registration.exitsOnSuspend
         hibernates = false
         launches.isRejoined = true
+        launches.neverSpoke = false
         registeredAt = now
-        backgroundSince = now
+        backgroundSince = elapsed
         assertions = Assertions()
-        keepAlive = registration.keepAliveTimeout.map { KeepAlive(timeout: $0, base: now) }
+        keepAlive = registration.keepAliveTimeout.map { KeepAlive(timeout: $0, base: elapsed) }
         backoff.reset()
     }
 

@@ -5,14 +5,18 @@ public struct ClientView: Sendable {
     public var user: UserID
     public var modes: Modes
     public var state: ClientState
+    /// In elapsed time.
     public var enteredStateAt: Instant
     public var registeredAt: Instant
     public var holds: Holds
     public var sockets: [SocketToken]
     public var keepAliveTimeout: Duration?
+    /// In elapsed time.
     public var keepAliveWindow: Window?
     public var backgroundTasks: [String]
     public var mediaPlays: Bool
+    /// It is to be reachable, and nothing but a request can wake or launch it.
+    public var isOutOfReach: Bool
     public var launches: Launches
     public var counters: Counters
 
@@ -43,6 +47,8 @@ public struct ClientView: Sendable {
         public static let enteringBackground = Holds(rawValue: 1)
         public static let openWake = Holds(rawValue: 2)
         public static let linger = Holds(rawValue: 4)
+        /// It was launched, and nothing could wake it yet.
+        public static let settingUp = Holds(rawValue: 8)
     }
 }
 
@@ -167,9 +173,10 @@ extension Supervision {
             if background.wake != nil { holds.insert(.openWake) }
             if background.holdUntil.map({ $0 > now }) ?? false { holds.insert(.linger) }
         }
+        if endOfSetUp(client, at: now) != nil { holds.insert(.settingUp) }
         var counters = record.counters
         if case .suspended(let since) = record.lifecycle {
-            counters.asleepNanoseconds += UInt64(max(0, now.since(since).nanoseconds))
+            counters.asleepNanoseconds += UInt64(max(0, elapsed(at: now).since(since).nanoseconds))
         }
         return ClientView(
             id: client, identifier: owners.identifier(at: record.owner), user: record.user,
@@ -178,6 +185,7 @@ extension Supervision {
             registeredAt: record.registeredAt, holds: holds, sockets: Array(record.sockets),
             keepAliveTimeout: record.keepAlive?.timeout, keepAliveWindow: keepAliveWindow(client),
             backgroundTasks: record.assertions.tasks.map(\.name),
-            mediaPlays: record.assertions.mediaPlays(at: now), launches: launches(record), counters: counters)
+            mediaPlays: record.assertions.mediaPlays(at: now), isOutOfReach: isOutOfReach(client),
+            launches: launches(record), counters: counters)
     }
 }

@@ -6,10 +6,12 @@ enum Lifecycle: Sendable, Equatable {
     case active
     case background(Background)
     case suspending(Suspending)
+    /// In elapsed time.
     case suspended(since: Instant)
     case terminating(Terminating)
     case dormant(Dormant)
-    case launching(until: Instant)
+    /// Its program was started. nil: its time to say Hello is over, and it may be one that never will.
+    case launching(until: Instant?)
 
     /// A client that runs, and what keeps it from being suspended. Assertions are kept beside the life cycle.
     struct Background: Sendable, Equatable {

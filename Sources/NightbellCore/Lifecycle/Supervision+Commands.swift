@@ -26,7 +26,7 @@ extension Supervision {
         }
     }
 
-    /// Cuts the linger time short; `settle` does the rest.
+    /// Cuts the linger time, and the time for setting up, short; `settle` does the rest.
     private mutating func suspendOnRequest(_ client: ClientID, at now: Instant) -> Refusal? {
         guard !isStopping else { return .shuttingDown }
         switch clients[client.id].lifecycle {
@@ -36,6 +36,7 @@ extension Supervision {
             else { return .illegalState(.background) }
             background.holdUntil = nil
             clients[client.id].lifecycle = .background(background)
+            clients[client.id].launches.isInBackground = false
             return nil
         case .suspending, .suspended:
             return nil  // it is, or will be

@@ -32,15 +32,15 @@ extension Supervision {
     ) {
         switch clients[client.id].lifecycle {
         case .notRunning, .inactive, .active, .suspended, .terminating(.killed), .dormant(.resting),
-            .dormant(.queued):
+            .dormant(.queued), .launching(until: nil):
             break  // these have none
         case .dormant(.waiting(let until)):
             guard now >= until else { return }
             endPause(client)
-        case .launching(let until):
+        case .launching(let until?):
             guard now >= until else { return }
             overran(.launch, client, into: &actions)
-            kill(client, .launchOverran, at: now, into: &actions)
+            endLaunchTime(client, at: now, into: &actions)
         case .background(let background):
             reachDeadline(background, client, at: now, into: &actions)
         case .suspending(let suspending):
@@ -61,7 +61,8 @@ extension Supervision {
             background.enteringUntil = nil
             overran(.enteringBackground, client, into: &actions)
         }
-        if let until = background.wake?.until, now >= until {
+        let isWakeOver = background.wake.map { now >= $0.until } ?? false
+        if isWakeOver {
             background.wake = nil
             // A background task, or media, buys more time than the wake's budget.
             if !clients[client.id].assertions.holds(at: now), !mutated(.hidesWakeOverruns) {
@@ -70,6 +71,7 @@ extension Supervision {
         }
         if let until = background.holdUntil, now >= until { background.holdUntil = nil }
         clients[client.id].lifecycle = .background(background)
+        if isWakeOver { linger(client, at: now) }
 
         clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
         let early: Duration = mutated(.warnsEarly) ? .seconds(3_600) : .zero

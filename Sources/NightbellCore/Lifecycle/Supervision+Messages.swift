@@ -72,7 +72,9 @@ extension Supervision {
         case .beginBackgroundTask(let name):
             return beginBackgroundTask(name, client, key, at: now)
         case .endBackgroundTask(let task):
-            let isOver = clients[client.id].assertions.end(task) || wasTakenIn(key, of: client)
+            let isHeld = clients[client.id].assertions.end(task)
+            if isHeld, !clients[client.id].assertions.hasTasks { linger(client, at: now) }
+            let isOver = isHeld || wasTakenIn(key, of: client)
             if mutated(.endsAnyTask) { return .done }
             return isOver ? .done : .refused(.invalidTask)
         case .backgroundTimeRemaining:
@@ -95,7 +97,7 @@ extension Supervision {
         switch clients[client.id].lifecycle {
         case .inactive, .active:
             let until = now + settings.budgets.enteringBackground
-            clients[client.id].backgroundSince = now
+            clients[client.id].backgroundSince = elapsed(at: now)
             clients[client.id].assertions.restoreTime()
             // A wake of this turn, decided in the foreground, is told in the background: its budget counts.
             let open = clients[client.id].pendingWake.map { _ in
@@ -141,6 +143,7 @@ extension Supervision {
             fallthrough
         case .inactive, .background:
             enter(.active, client, at: now, into: &actions)
+            clients[client.id].launches.isInBackground = false
             clients[client.id].assertions.restoreTime()
             scheduleKeepAlive(client)
             return .done
@@ -157,7 +160,9 @@ extension Supervision {
         guard clients[client.id].modes.contains(.voip) else { return .refused(.modeRequired(.voip)) }
         let minimum = max(settings.keepAlive.minimumTimeout, .milliseconds(1))
         guard timeout >= minimum else { return .refused(.timeoutTooShort(minimum: minimum)) }
-        clients[client.id].keepAlive = .init(timeout: timeout, base: now)
+        let maximum = max(Settings.KeepAlive.maximumTimeout, minimum)
+        guard timeout <= maximum else { return .refused(.timeoutTooLong(maximum: maximum)) }
+        clients[client.id].keepAlive = .init(timeout: timeout, base: elapsed(at: now))
         scheduleKeepAlive(client)
         return .done
     }
@@ -176,7 +181,9 @@ extension Supervision {
         case .notRunning, .suspending, .suspended, .terminating, .dormant, .launching:
             return .backgroundTask(nil)
         }
-        guard !clients[client.id].assertions.isTimeUp(at: now), !mutated(.grantsNoTasks) else {
+        let notice = settings.budgets.expirationNotice
+        guard !clients[client.id].assertions.isTimeUp(at: now, notice: notice), !mutated(.grantsNoTasks)
+        else {
             return .backgroundTask(nil)
         }
         guard clients[client.id].assertions.tasks.count < settings.quotas.backgroundTasksPerClient else {

@@ -50,17 +50,18 @@ extension Supervision {
         let number = known?.number ?? nextOwnership()
         owners[registration.identifier] = Ownership(user: registration.user, number: number)
         let place = owners.place(of: registration.identifier) ?? 0
-        let client = ClientID(clients.insert(Client(permitted(registration), owner: place, at: now)))
+        let new = Client(permitted(registration), owner: place, at: now, elapsed: elapsed(at: now))
+        let client = ClientID(clients.insert(new))
         owners[registration.identifier]?.client = client
         users[registration.user, default: UserUsage()].clients += 1
         return client
     }
 
-    /// With a keep-alive timeout that is long enough.
+    /// With a keep-alive timeout that is long enough, and not too long.
     func permitted(_ registration: Registration) -> Registration {
         var registration = registration
         registration.keepAliveTimeout = registration.keepAliveTimeout.map {
-            max($0, settings.keepAlive.minimumTimeout)
+            max(min($0, Settings.KeepAlive.maximumTimeout), settings.keepAlive.minimumTimeout)
         }
         return registration
     }
@@ -152,6 +153,15 @@ extension Supervision {
         guard let owner = owners[identifier], owner.isQuit != isQuit else { return }
         owners[identifier]?.isQuit = isQuit
         actions.changedOwnership.append(identifier)
+    }
+
+    /// No client goes by this identifier, and none is launched by it until its user wants that again.
+    mutating func quitAbsent(
+        _ identifier: ClientIdentifier, _ key: RequestKey, into actions: inout ActionBuffer
+    ) {
+        let isPossible = owners[identifier].map { $0.client == nil } ?? false
+        if isPossible { setQuit(true, identifier, into: &actions) }
+        actions.append(.commandAnswer(isPossible ? nil : .noSuchClient, key))
     }
 
     mutating func disown(

@@ -5,6 +5,46 @@ extension Supervision {
     private static let firstLook: Duration = .microseconds(100)
     private static let longestLook: Duration = .milliseconds(50)
 
+    /// Whether anything but a request can wake a client once it sleeps: a socket that is still open at its other end, or
+    /// its keep-alive timeout.
+    func canBeWoken(_ client: ClientID) -> Bool {
+        clients[client.id].keepAlive != nil
+            || clients[client.id].sockets.contains { !sockets[$0.id].condition.isPastEnd }
+    }
+
+    /// Until when a launched client is left awake because nothing could wake it yet; nil: it may be suspended. Connecting
+    /// and registering takes longer than the wake that it was launched for.
+    func endOfSetUp(_ client: ClientID, at now: Instant) -> Instant? {
+        guard clients[client.id].launches.isInBackground, case .background = clients[client.id].lifecycle,
+            !clients[client.id].hibernates, !canBeWoken(client), !mutated(.suspendsInSetUp)
+        else { return nil }
+        let end = clients[client.id].registeredAt + settings.launches.budget
+        return now < end ? end : nil
+    }
+
+    /// Something could wake it now, and its peer may not have been told yet what for.
+    mutating func lingerAfterSetUp(_ client: ClientID, at now: Instant) {
+        guard case .background(var background) = clients[client.id].lifecycle,
+            !clients[client.id].hibernates, endOfSetUp(client, at: now) == nil
+        else { return }
+        let linger = now + settings.wakes.linger
+        background.holdUntil = max(background.holdUntil ?? linger, linger)
+        clients[client.id].lifecycle = .background(background)
+    }
+
+    /// Whether a client that is to be reachable sleeps, or rests without a process, and only a request could change that.
+    func isOutOfReach(_ client: ClientID) -> Bool {
+        let record = clients[client.id]
+        guard record.modes.contains(.voip) || record.launches.isInBackground, !canBeWoken(client) else {
+            return false
+        }
+        return switch record.lifecycle {
+        case .suspended, .dormant(.resting): true
+        case .notRunning, .inactive, .active, .background, .suspending, .terminating, .dormant, .launching:
+            false
+        }
+    }
+
     /// Asks the client to empty its hands.
     mutating func prepareToSuspend(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
@@ -94,7 +134,8 @@ extension Supervision {
                 clients[client.id].backoff.reset()
                 clients[client.id].launches.hasSettled = true
                 clients[client.id].assertions.restoreTime()
-                enter(.suspended(since: now), client, at: now, into: &actions)
+                enter(.suspended(since: elapsed(at: now)), client, at: now, into: &actions)
+                if isOutOfReach(client) { actions.append(.trace(client, .outOfReach)) }
             case .preparing, .freezing:
                 break  // of an earlier attempt, undone since
             }

@@ -98,7 +98,7 @@ extension Supervision {
     @discardableResult
     mutating func noteEndOfSleep(_ client: ClientID, at now: Instant) -> Duration {
         guard case .suspended(let since) = clients[client.id].lifecycle else { return .zero }
-        let asleepFor = max(.zero, now.since(since))
+        let asleepFor = max(.zero, elapsed(at: now).since(since))
         count(client) { $0.asleepNanoseconds += UInt64(asleepFor.nanoseconds) }
         return asleepFor
     }
@@ -123,8 +123,20 @@ extension Supervision {
         actions.append(.trace(client, .woken(reasons)))
     }
 
-    /// The client says that it has finished a wake: it lingers, so that the peer's answer to its own answer
-    /// finds it awake.
+    /// A client in the background has finished something: it lingers, so that the peer's answer to its own last word finds
+    /// it awake. This counts whenever it may have just said something: after a wake, within its budget or not, and after
+    /// its last background task.
+    mutating func linger(_ client: ClientID, at now: Instant) {
+        guard case .background(var background) = clients[client.id].lifecycle, !mutated(.forgetsToLinger)
+        else {
+            return
+        }
+        let linger = now + clients[client.id].limiter.linger(settings.wakes)
+        background.holdUntil = max(background.holdUntil ?? linger, linger)
+        clients[client.id].lifecycle = .background(background)
+    }
+
+    /// The client says that it has finished a wake.
     mutating func finishWake(_ client: ClientID, wakeID: UInt64, at now: Instant) {
         switch clients[client.id].lifecycle {
         case .background(var background):
@@ -134,12 +146,8 @@ extension Supervision {
                 clients[client.id].pendingWake == nil || mutated(.believesUntoldWakeDone)
             else { return }
             background.wake = nil
-            guard !mutated(.forgetsToLinger) else {
-                return clients[client.id].lifecycle = .background(background)
-            }
-            let linger = now + clients[client.id].limiter.linger(settings.wakes)
-            background.holdUntil = max(background.holdUntil ?? linger, linger)
             clients[client.id].lifecycle = .background(background)
+            linger(client, at: now)
         case .notRunning, .inactive, .active, .suspending, .suspended, .terminating, .dormant, .launching:
             break  // the wake was overtaken by something else
         }
@@ -147,7 +155,7 @@ extension Supervision {
 
     // MARK: Keep-alive
 
-    /// The window of the next run of a client's keep-alive handler, if it has one and is in the background.
+    /// The window of the next run of a client's keep-alive handler, in elapsed time, if it has one and is in the background.
     func keepAliveWindow(_ client: ClientID) -> Window? {
         switch clients[client.id].lifecycle {
         case .notRunning, .inactive, .active, .terminating, .dormant, .launching:
@@ -164,18 +172,22 @@ extension Supervision {
 
     /// Runs the handlers of all clients that are inside their window.
     mutating func runKeepAlives(at now: Instant, into actions: inout ActionBuffer) {
-        while let slot = schedule.popBegun(at: now) {
-            guard let id = clients.id(inSlot: slot), let window = keepAliveWindow(ClientID(id)) else {
-                continue
-            }
+        let elapsed = elapsed(at: now)
+        while let slot = schedule.popBegun(at: elapsed) {
+            guard let id = clients.id(inSlot: slot) else { continue }
             let client = ClientID(id)
             catchUp(client, at: now, into: &actions)
-            if now > window.latest {
+            // That may have been its end.
+            guard let window = keepAliveWindow(client) else {
+                settle(client, at: now, into: &actions)
+                continue
+            }
+            if elapsed > window.latest {
                 count(client) { $0.keepAliveLate += 1 }
-                actions.append(.trace(client, .keepAliveLate(by: now.since(window.latest))))
+                actions.append(.trace(client, .keepAliveLate(by: elapsed.since(window.latest))))
             }
             count(client) { $0.keepAliveRuns += 1 }
-            clients[id].keepAlive?.base = now
+            clients[id].keepAlive?.base = elapsed
             wake(client, .keepAlive, at: now, into: &actions)
             scheduleKeepAlive(client)
             settle(client, at: now, into: &actions)

@@ -7,6 +7,7 @@ extension Legacy {
         /// Its owner slept, and had vouched for it.
         public var wasActive = false
         public var wasAwaitingAnswer = false
+        /// In elapsed time.
         public var lastPing: Instant
         public var counters = OffloadCounters()
         /// What its owner was woken for last that the kernel does not tell, and the mark of that wake.
@@ -71,7 +72,7 @@ extension Supervision {
     // MARK: Taking over
 
     mutating func take(_ old: Legacy.Offload, _ token: SocketToken, of client: ClientID) {
-        addOffload(token, client, at: old.lastPing)
+        addOffload(token, client, elapsed: old.lastPing)
         pings[token.slot].isActive = old.wasActive && !mutated(.restoresWithoutPings)
         pings[token.slot].counters = old.counters
         if !old.found.isEmpty {

@@ -3,7 +3,7 @@ public struct OffloadView: Sendable, Equatable {
     public var isActive: Bool
     public var counters: OffloadCounters
     public var isAwaitingAnswer: Bool
-    /// The window of the next ping.
+    /// The window of the next ping, in elapsed time.
     public var nextPing: Window?
 }
 
@@ -17,7 +17,7 @@ extension Supervision {
         return OffloadView(
             isActive: pings[token.slot].isActive, counters: pings[token.slot].counters,
             isAwaitingAnswer: pings.isAwaitingAnswer(token.slot),
-            nextPing: pings.window(token.slot, at: now))
+            nextPing: pings.window(token.slot, at: elapsed(at: now)))
     }
 
     /// The sockets of a client that have a profile.

@@ -9,13 +9,19 @@ struct PingBook: Sendable, Equatable {
     private var schedule: KeepAliveSchedule
     private var deadlines = DeadlineQueue()
     private var terms = TermsTable()
-    private let settings: Settings
+    private var settings: Settings
     /// What was counted for sockets that are gone.
     private var goneCounters = OffloadCounters()
 
     init(_ settings: Settings) {
         self.settings = settings
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
+    }
+
+    /// As for the whole core.
+    mutating func change(_ settings: Settings) {
+        self.settings = settings
+        schedule.lead = settings.keepAlive.lead
     }
 
     func contains(_ slot: UInt32) -> Bool { offloads.contains(slot) }

@@ -1,15 +1,16 @@
 /// Pings sent, answered and checked for clients that sleep.
 ///
-/// The core decides when and whether; what a ping is, and what is noise, the edge finds out with a profile.
+/// The core decides when and whether; what a ping is, and what is noise, the edge finds out with a profile. All times of
+/// pings are elapsed time: the peer does not sleep.
 extension Supervision {
     /// Pings of one turn: while they are sent, nobody is woken.
     private static let pingsPerTurn = 32
 
     // MARK: Sockets come and go
 
-    mutating func addOffload(_ token: SocketToken, _ client: ClientID, at now: Instant) {
+    mutating func addOffload(_ token: SocketToken, _ client: ClientID, elapsed: Instant) {
         sockets[token.id].hasProfile = true
-        pings.add(token.slot, at: now)
+        pings.add(token.slot, at: elapsed)
         clients[client.id].hasProfiles = true
         offloaded[client.slot, default: []].append(token)
         touchOffload(token)
@@ -31,7 +32,7 @@ extension Supervision {
     /// It has vouched for its sockets and is about to be stopped. The edge answers with the terms of each.
     mutating func beginOffloads(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
-        for token in tokens where sockets[token.id].condition != .ended {
+        for token in tokens where !sockets[token.id].condition.isPastEnd {
             pings.activate(token.slot)
             touchOffload(token)
             actions.append(.beginOffload(token))
@@ -99,7 +100,7 @@ extension Supervision {
         _ token: SocketToken, _ terms: PingTerms?, isAwaitingAnswer: Bool, at now: Instant
     ) {
         guard isOffloading(token) else { return }
-        pings.begin(token.slot, terms, isAwaitingAnswer: isAwaitingAnswer, at: now)
+        pings.begin(token.slot, terms, isAwaitingAnswer: isAwaitingAnswer, at: elapsed(at: now))
     }
 
     /// Whether the edge may deal with what arrives on this socket.
@@ -111,7 +112,7 @@ extension Supervision {
     /// How many pieces of noise may be dealt with at this moment.
     public func noiseAllowance(_ token: SocketToken, at now: Instant) -> Int {
         guard isOffloading(token) else { return 0 }
-        return pings.allowance(token.slot, at: now)
+        return pings.allowance(token.slot, at: elapsed(at: now))
     }
 
     // MARK: What arrives
@@ -130,12 +131,12 @@ extension Supervision {
                 return socketFired(token, .readable, at: now, into: &actions)
             }
         }
-        let found = pings.take(judgement, token.slot, at: now)
+        let found = pings.take(judgement, token.slot, at: elapsed(at: now))
         touchOffload(token)
         if let found, !found.contains(.flooded) || !mutated(.permitsAnyNoise) {
             return socketFired(token, found, at: now, into: &actions)
         }
-        pings.settle(token.slot, at: now)
+        pings.settle(token.slot, at: elapsed(at: now))
     }
 
     /// It is its owner's now.
@@ -148,7 +149,8 @@ extension Supervision {
     /// Sends the pings of all sockets that are inside their window, but not too many at a time.
     mutating func runPings(at now: Instant, into actions: inout ActionBuffer) {
         for _ in 0..<Self.pingsPerTurn {
-            guard let slot = pings.popPing(at: now, expectsAnswer: !mutated(.forgetsAnswers)) else { return }
+            guard let slot = pings.popPing(at: elapsed(at: now), expectsAnswer: !mutated(.forgetsAnswers))
+            else { return }
             guard let id = sockets.id(inSlot: slot) else { continue }
             touchOffload(SocketToken(id))
             actions.append(.ping(SocketToken(id), again: false))
@@ -159,7 +161,7 @@ extension Supervision {
     mutating func pingFailed(_ token: SocketToken, at now: Instant, into actions: inout ActionBuffer) {
         guard isOffloading(token) else { return }
         // For whoever is dying, the next one shows whether it was only this one.
-        pings.pingFailed(token.slot, at: now)
+        pings.pingFailed(token.slot, at: elapsed(at: now))
         wake(by: token, .unanswerable, at: now, into: &actions)
     }
 
@@ -172,14 +174,14 @@ extension Supervision {
     /// The edge had no ping to send.
     mutating func pingOmitted(_ token: SocketToken, at now: Instant) {
         guard isOffloading(token) else { return }
-        pings.pingFailed(token.slot, at: now)
+        pings.pingFailed(token.slot, at: elapsed(at: now))
         touchOffload(token)
     }
 
     /// Time is up for a ping to be repeated or answered, or for a message to be completed.
     mutating func reachOffloadDeadlines(at now: Instant, into actions: inout ActionBuffer) {
         for _ in 0..<pings.deadlineCount {
-            guard let slot = pings.popDeadline(at: now) else { return }
+            guard let slot = pings.popDeadline(at: elapsed(at: now)) else { return }
             guard let id = sockets.id(inSlot: slot), isOffloading(SocketToken(id)) else { continue }
             reachOffloadDeadline(SocketToken(id), at: now, into: &actions)
         }
@@ -188,7 +190,7 @@ extension Supervision {
     private mutating func reachOffloadDeadline(
         _ token: SocketToken, at now: Instant, into actions: inout ActionBuffer
     ) {
-        switch pings.reachDeadline(token.slot, at: now) {
+        switch pings.reachDeadline(token.slot, at: elapsed(at: now)) {
         case .beginning: wake(by: token, .readable, at: now, into: &actions)
         case .answer: actions.append(.lookForAnswer(token))
         case .repetition: actions.append(.ping(token, again: true))
@@ -198,7 +200,7 @@ extension Supervision {
 
     /// The edge has looked, and has fed in what it found.
     mutating func answerMissing(_ token: SocketToken, at now: Instant, into actions: inout ActionBuffer) {
-        guard isOffloading(token), pings.isUnanswered(token.slot, at: now) else { return }
+        guard isOffloading(token), pings.isUnanswered(token.slot, at: elapsed(at: now)) else { return }
         wake(by: token, .unanswered, at: now, into: &actions)
     }
 

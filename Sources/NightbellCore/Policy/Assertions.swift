@@ -48,11 +48,12 @@ struct Assertions: Sendable, Equatable {
         hasTasks || mediaPlays(at: now)
     }
 
-    /// Whether the time of this stay is used up, so that no further task can be granted.
-    func isTimeUp(at now: Instant) -> Bool {
+    /// Whether so little of the time of this stay is left that no further task can be granted: its client would be told
+    /// of the end with less time than was promised, or has been told already.
+    func isTimeUp(at now: Instant, notice: Duration) -> Bool {
         switch time {
         case .full: false
-        case .running(let until, _): now >= until
+        case .running(let until, let notified): notified || now >= until - notice
         }
     }
 
@@ -97,7 +98,7 @@ struct Assertions: Sendable, Equatable {
         guard hasTasks, case .running(var until, let notified) = time else { return .nothing }
         if notified { return now >= until ? .overrun : .nothing }
         guard now >= until - notice else { return .nothing }
-        if now >= until { until = now + notice }
+        until = max(until, now + notice)
         time = .running(until: until, notified: true)
         return .notice(remaining: until.since(now))
     }

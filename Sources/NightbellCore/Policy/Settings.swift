@@ -25,6 +25,8 @@ public struct Settings: Sendable, Equatable {
     public struct KeepAlive: Sendable, Equatable {
         /// The shortest timeout that is accepted.
         public var minimumTimeout: Duration = .seconds(600)
+        /// The longest: 30 days. What is to run more seldom than that is no keep-alive.
+        public static let maximumTimeout: Duration = .seconds(30 * 86_400)
         /// The width of the window, as a share of the timeout: the handler runs in
         /// [timeout − tolerance, timeout].
         public var tolerance: Double = 0.1
@@ -64,7 +66,8 @@ public struct Settings: Sendable, Equatable {
 
     /// Launching clients, and launching them again.
     public struct Launches: Sendable, Equatable {
-        /// From the launch to `Hello`; who has not said it by then is killed.
+        /// From the launch to `Hello`; a client that has said it before, and has not by then, is killed. After it, a client that nothing could wake
+        /// yet is left awake for as long again.
         public var budget: Duration = .seconds(20)
         /// So many at a time that somebody waits for: because of traffic, or on request …
         public var concurrent: Int = 32

@@ -37,6 +37,11 @@ package struct WakeLimiter: Sendable, Equatable {
 
     private mutating func remember(_ now: Instant, _ settings: Settings.Wakes) -> Bool {
         let limit = max(1, settings.limit)
+        if recent.count > limit || recent.count < limit && oldest != 0 {
+            // The limit was another one before.
+            recent = Array((recent[oldest...] + recent[..<oldest]).suffix(limit))
+            oldest = 0
+        }
         guard recent.count == limit else {
             recent.append(now)
             return false

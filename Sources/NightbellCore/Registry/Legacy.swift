@@ -132,6 +132,8 @@ public struct Legacy: Sendable {
     public var clients: [Client] = []
     public var sockets: [Socket] = []
     public var owners: [Owner] = []
+    /// How long the machine has slept by now, since it was started.
+    public var machineSlept = Duration.zero
     /// `Supervision.figuresOfGone`.
     public var gone = Progress.CounterWords(repeating: 0)
     /// The highest generations of names that were ever given.
@@ -164,6 +166,7 @@ extension Supervision {
     ) throws(LegacyError) {
         self.init(settings: settings, mutation: mutation)
         notesChanges = true
+        machineSlept = legacy.machineSlept
         takeOwners(legacy.owners)
         goneCounters = Counters(words: legacy.gone)
         counters = goneCounters
@@ -203,7 +206,8 @@ extension Supervision {
 
     private func restored(_ old: Legacy.Client, at now: Instant) throws(LegacyError) -> Client {
         // Its identifier has no place yet.
-        var client = Client(old.registration, owner: .max, at: old.registeredAt)
+        var client = Client(
+            old.registration, owner: .max, at: old.registeredAt, elapsed: elapsed(at: old.registeredAt))
         client.lifecycle = .inactive
         if let progress = old.progress {
             let known = mutated(.restoresWithoutTasks) ? [] : old.tasks
@@ -215,7 +219,7 @@ extension Supervision {
         if mutated(.restoresTaskTime) { client.assertions.restoreTime() }
         client.launches.stateBytes = Int32(clamping: old.stateBytes)
         if !mutated(.restoresWelcome) || old.presence == .registered || old.presence == .absent {
-            client.settle(old, at: now, settings.launches)
+            client.settle(old, at: now, elapsed: elapsed(at: now), settings.launches)
         }
         return client
     }
@@ -249,7 +253,7 @@ extension Supervision {
     private mutating func take(_ old: Legacy.Socket, of client: ClientID) {
         sockets[old.token.id].index = Int32(clients[client.id].sockets.count)
         clients[client.id].sockets.append(old.token)
-        if sockets[old.token.id].condition == .held { clients[client.id].unarmed.append(old.token) }
+        clients[client.id].unarmed.append(old.token)
         inherited[client]?.adoptions[.init(request: old.request, index: old.index)] = old.token
         users[clients[client.id].user]?.sockets += 1
         if let offload = old.offload { take(offload, old.token, of: client) }
@@ -354,7 +358,7 @@ extension Supervision {
         for socket in waiting where isOfSockets {
             var conditions = socket.conditions
             switch sockets[socket.token.id].condition {
-            case .ended:
+            case .ended, .armedPastEnd:
                 guard socket.endedInWake == SocketToken.mark(of: wakeID) else { continue }
             case .held, .armed:
                 // Who knows of this wake passes over what is told again. So an end that came since is not told here,

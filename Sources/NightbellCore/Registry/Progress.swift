@@ -7,7 +7,7 @@ public enum Progress {
     public typealias CounterWords = InlineArray<14, UInt64>
 
     /// Of the layout below.
-    static let version: UInt64 = 3
+    static let version: UInt64 = 4
     static let wakeCount = 16
     static let counterWords = 14
     /// How many of the figures come to be anything but zero when a client falls asleep, or is dormant, once and for all.
@@ -81,7 +81,7 @@ extension Client {
     fileprivate func progress(_ id: ClientID) -> Progress.Words {
         let (state, details) = lifecycle.words
         var head = Progress.version | UInt64(state) << 8
-        head |= UInt64(min(backoff.failures, 255)) << 16
+        head |= UInt64(min(backoff.failures, 63)) << 16
         head |= Progress.bits(of: lastWakeReasons, at: 24, last: 14)
         head |= UInt64(min(limiter.excessWakes, 255)) << 40
         let timeUntil: Instant?
@@ -124,15 +124,15 @@ extension Client {
                 UInt8(head >> 8 & 0x3F), [words[7], words[8], words[9], words[10]])
         else { return false }
         self.lifecycle = lifecycle
-        backoff = Backoff(failures: Int(head >> 16 & 0xFF))
+        backoff = Backoff(failures: Int(head >> 16 & 0x3F))
         lastWakeReasons = Progress.reasons(in: head, at: 24, last: 14)
         launches.take(head)
         hibernates = head & 1 << 53 != 0
         lastEpoch = words[2]
         lastWakeID = words[3]
         lastAsleepFor = Progress.duration(words[4])
-        enteredStateAt = Progress.instant(words[5]) ?? registeredAt
-        backgroundSince = Progress.instant(words[6]) ?? registeredAt
+        enteredStateAt = Progress.instant(words[5]) ?? enteredStateAt
+        backgroundSince = Progress.instant(words[6]) ?? backgroundSince
         keepAlive = nil
         if head & 1 << 49 != 0, let base = Progress.instant(words[12]) {
             keepAlive = KeepAlive(timeout: Progress.duration(words[11]), base: base)
@@ -158,6 +158,8 @@ extension Client.Launches {
     /// What is only of use together with the state.
     fileprivate var headBits: UInt64 {
         var bits = Progress.bits(of: reasons, at: 32, last: 15)
+        if isInBackground { bits |= 1 << 23 }
+        if neverSpoke { bits |= 1 << 22 }
         if isRejoined { bits |= 1 << 50 }
         if kind.isUrgent { bits |= 1 << 51 }
         if hasSettled { bits |= 1 << 52 }
@@ -166,6 +168,8 @@ extension Client.Launches {
 
     fileprivate mutating func take(_ head: UInt64) {
         reasons = Progress.reasons(in: head, at: 32, last: 15)
+        isInBackground = head & 1 << 23 != 0
+        neverSpoke = head & 1 << 22 != 0
         isRejoined = head & 1 << 50 != 0
         kind.isUrgent = head & 1 << 51 != 0
         hasSettled = head & 1 << 52 != 0
@@ -253,7 +257,7 @@ extension Lifecycle {
         case (9, _): self = .dormant(.resting)
         case (10, let until?): self = .dormant(.waiting(until: until))
         case (11, _): self = .dormant(.queued)
-        case (12, let until?): self = .launching(until: until)
+        case (12, _): self = .launching(until: first)
         default: return nil
         }
     }

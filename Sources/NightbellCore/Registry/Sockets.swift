@@ -51,7 +51,7 @@ public struct SocketOffer: Sendable, Equatable {
     public var survives = false
     /// It comes with a keep-alive profile, and that fits.
     public var hasProfile = false
-    /// It comes with one that does not.
+    /// It comes with one that does not, or with another wish that does not.
     public var profileRefusal: Refusal?
 
     public init(
@@ -93,8 +93,18 @@ public enum SocketCondition: Sendable, Hashable {
     case held
     /// Watched, one-shot: stays so until it fires, also while the owner runs.
     case armed
-    /// Its end was reported. Nothing can follow, so it is not watched again.
+    /// Its end was reported. While its owner sleeps it is watched for bytes only.
     case ended
+    /// Its end was reported, and it is watched for bytes: those left unread before the end, or those of the next
+    /// process that opens a FIFO.
+    case armedPastEnd
+
+    package var isPastEnd: Bool {
+        switch self {
+        case .held, .armed: false
+        case .ended, .armedPastEnd: true
+        }
+    }
 }
 
 /// A socket that the supervisor holds a duplicate of.
@@ -137,7 +147,7 @@ struct ParkedSocket: Sendable, Equatable {
         set { if newValue { flags.insert(.hasProfile) } else { flags.remove(.hasProfile) } }
     }
 
-    /// After these conditions were reported, nothing more can happen to it.
+    /// After these conditions were reported, only bytes are news: they go on being true.
     func isFinal(_ conditions: Conditions) -> Bool {
         !conditions.isDisjoint(with: [.peerClosed, .hangUp]) || (isStream && conditions.contains(.error))
     }

@@ -44,7 +44,7 @@ extension Supervision {
         clients[client.id].sockets.append(token)
         clients[client.id].unarmed.append(token)
         users[clients[client.id].user]?.sockets += 1
-        if offer.hasProfile { addOffload(token, client, at: now) }
+        if offer.hasProfile { addOffload(token, client, elapsed: elapsed(at: now)) }
         return token
     }
 
@@ -87,6 +87,11 @@ extension Supervision {
     /// Arms what is not armed yet. Those that did not fire since the last time still are.
     mutating func armSockets(_ client: ClientID, into actions: inout ActionBuffer) {
         for token in clients[client.id].unarmed where sockets.contains(token.id) {
+            if sockets[token.id].condition.isPastEnd {
+                sockets[token.id].condition = .armedPastEnd
+                if !mutated(.forgetsBytesPastEnd) { actions.append(.armPastEnd(token)) }
+                continue
+            }
             sockets[token.id].condition = .armed
             actions.append(.arm(token))
             if mutated(.armsOneSocket) { break }
@@ -102,7 +107,12 @@ extension Supervision {
     ) {
         let client = sockets[token.id].owner
         // One that has fired since it was armed, or was released by its number only, says nothing new.
-        guard sockets[token.id].condition == .armed else { return }
+        let wasPastEnd: Bool
+        switch sockets[token.id].condition {
+        case .armed: wasPastEnd = false
+        case .armedPastEnd: wasPastEnd = true
+        case .held, .ended: return
+        }
         let wakes: Bool
         switch clients[client.id].lifecycle {
         case .suspended:
@@ -119,21 +129,18 @@ extension Supervision {
         }
         guard wakes else {
             // The owner reads for itself; if it leaves something, the socket fires again once it is asleep.
-            sockets[token.id].condition = .held
+            sockets[token.id].condition = wasPastEnd ? .ended : .held
             clients[client.id].unarmed.append(token)
             return
         }
         guard !conditions.isEmpty else {
             // Somebody else who shares the socket took what there was.
             if sockets[token.id].hasProfile { pings[token.slot].hasLeftBeginning = false }
-            return actions.append(.arm(token))
+            return actions.append(wasPastEnd ? .armPastEnd(token) : .arm(token))
         }
-        if sockets[token.id].isFinal(conditions), !mutated(.watchesAfterEnd) {
-            sockets[token.id].condition = .ended
-        } else {
-            sockets[token.id].condition = .held
-            clients[client.id].unarmed.append(token)
-        }
+        let isEnded = sockets[token.id].isFinal(conditions) && !mutated(.watchesAfterEnd)
+        sockets[token.id].condition = isEnded ? .ended : .held
+        clients[client.id].unarmed.append(token)
         leaveToNextProcess(token, of: client, into: &actions)
         noteFired(token, conditions, of: client)
         wake(client, conditions.wakeReasons, at: now, into: &actions)

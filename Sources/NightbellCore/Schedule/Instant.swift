@@ -1,5 +1,8 @@
-/// A moment on the supervisor's clock, in nanoseconds. The edge reads `CLOCK_BOOTTIME`; simulations count as
-/// they please. The core never asks for the time: it is told.
+/// A moment on the supervisor's clock, in nanoseconds. The core never asks for the time: it is told.
+///
+/// There are two clocks. *Running time* stands still while the machine sleeps; the edge reads `CLOCK_MONOTONIC`.
+/// Everything is told in it, and budgets count it. *Elapsed time* goes on (`CLOCK_BOOTTIME`); peers and their timeouts
+/// count it, and so do keep-alive windows. `Supervision.elapsed(at:)` leads from one to the other.
 public struct Instant: Sendable, Hashable, Comparable {
     public var nanoseconds: Int64
 

@@ -18,7 +18,8 @@ public struct Window: Sendable, Equatable {
 package struct KeepAliveSchedule: Sendable, Equatable {
     private var beginnings = DeadlineQueue()
     private var aims = DeadlineQueue()
-    private let lead: Duration
+    /// Counts for what is set from now on.
+    package var lead: Duration
 
     package init(lead: Duration) {
         self.lead = lead

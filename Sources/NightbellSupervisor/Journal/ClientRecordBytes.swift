@@ -84,8 +84,10 @@ struct ClientRecordBytes {
 
 /// What a new process of a client is given of the last one's.
 struct Bequest: Sendable, Equatable {
-    /// It was launched, and finds the sockets open.
+    /// It was launched, or what has started it was.
     var wasLaunched: Bool
+    /// It is given the sockets with its welcome; else it finds them open.
+    var isAttached: Bool
     /// In the order of the descriptors.
     var sockets: [SocketToken]
 }
@@ -93,7 +95,7 @@ struct Bequest: Sendable, Equatable {
 extension RecordWriter {
     fileprivate mutating func write(_ bequest: Bequest?) {
         guard let bequest else { return write(UInt8(0)) }
-        write(UInt8(bequest.wasLaunched ? 2 : 1))
+        write(UInt8(bequest.wasLaunched ? bequest.isAttached ? 3 : 2 : 1))
         write(UInt32(bequest.sockets.count))
         for socket in bequest.sockets { write(socket.rawValue) }
     }
@@ -112,7 +114,7 @@ extension RecordReader {
         let count: UInt32 = try read()
         var sockets: [SocketToken] = []
         for _ in 0..<count { sockets.append(SocketToken(rawValue: try read())) }
-        return Bequest(wasLaunched: kind == 2, sockets: sockets)
+        return Bequest(wasLaunched: kind != 1, isAttached: kind != 2, sockets: sockets)
     }
 
     fileprivate mutating func readRecipe(

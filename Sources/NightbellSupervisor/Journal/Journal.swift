@@ -75,7 +75,7 @@ final class Journal {
         supervision.takeChanged { client, supervision in store(client, supervision) }
         supervision.takeChangedOffloads { token, offload in write(offload, of: token) }
         switch event {
-        case .fired(let token, _):
+        case .fired(let token, _), .judged(let token, _):
             noteEnd(of: token, supervision)
         case .message(.beginBackgroundTask, from: let client, _),
             .message(.endBackgroundTask, from: let client, _):
@@ -95,11 +95,11 @@ final class Journal {
         FaultInjection.point("after the state of a client is stored")
     }
 
-    /// A socket whose end was told is not watched again, whoever watches.
+    /// A socket's end is told once, also by the workers to come, unless bytes have come after it.
     func noteEnd(of token: SocketToken, _ supervision: borrowing Supervision) {
-        guard supervision.condition(of: token) == .ended, let owner = supervision.owner(of: token),
-            marked.insert(Int(token.slot)).inserted
-        else { return }
+        guard supervision.condition(of: token)?.isPastEnd == true, let owner = supervision.owner(of: token)
+        else { return unmark(token) }
+        marked.insert(Int(token.slot))
         raise(General.marksEnd, to: UInt64(token.slot) + 1)
         ledger.setMark(Int(token.slot), to: SocketToken.mark(of: supervision.wakeID(of: owner)))
     }
@@ -153,16 +153,27 @@ final class Journal {
     }
 
     private func unmark(_ token: SocketToken) {
-        if marked.remove(Int(token.slot)) != nil { ledger.setMark(Int(token.slot), to: 0) }
+        if !marked.isEmpty, marked.remove(Int(token.slot)) != nil { ledger.setMark(Int(token.slot), to: 0) }
     }
 
     func forget(_ token: SocketToken) { link.remove(.socket(token)) }
 
+    /// Whether a worker had begun to forget the client of this record, and died before it had told the keeper. The
+    /// ledger is cleared first, and written before there is a record; so a record without words was to go.
+    func wasForgotten(_ client: ClientID) -> Bool {
+        guard client.slot < ledger.shape.records else { return false }
+        return !(ledger.read(Int(client.slot)).map { Progress.words($0, areAbout: client) } ?? false)
+    }
+
     func forget(_ client: ClientID, _ identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
         let figures = supervision.figuresOfGone
         for index in figures.indices { ledger.setGeneral(General.gone + index, to: figures[index]) }
+        forgetRecords(of: client) { keepOwner(of: identifier, supervision) }
+    }
+
+    func forgetRecords(of client: ClientID, _ noteOwner: () -> Void = {}) {
         ledger.clear(Int(client.slot))
-        keepOwner(of: identifier, supervision)
+        noteOwner()
         link.remove(.tasks(client))
         link.remove(.process(client))
         link.remove(.gate(client))
@@ -208,8 +219,10 @@ final class Journal {
     /// Its process did not come from us.
     func forgetProcess(_ client: ClientID) { link.remove(.process(client)) }
 
-    /// The requests with which its sockets were handed over are not those of its new process.
-    func forgetRequests(of sockets: [(socket: Legacy.Socket, name: String)]) {
+    /// The requests with which its sockets were handed over are not those of its new process. Nor are its tasks: a
+    /// worker that died after it had decided to park the client has left their record.
+    func forgetRequests(of client: ClientID, _ sockets: [(socket: Legacy.Socket, name: String)]) {
+        link.remove(.tasks(client))
         for (socket, name) in sockets {
             link.update(.socket(socket.token), SocketRecordBytes(socket: socket, name: name).bytes)
         }
@@ -284,6 +297,7 @@ final class Journal {
         /// Profiles, and socket options to be set back.
         var profiles: [SocketToken: [UInt8]] = [:]
         var formerOptions: [SocketToken: TCPKeepAlive] = [:]
+        var receiveBuffers: [SocketToken: ReceiveBuffer] = [:]
         var stateSizes: [ClientID: Int] = [:]
         var settings: [UInt64: LaunchSetting] = [:]
 
@@ -311,6 +325,10 @@ final class Journal {
             for key in store.keys(ofKind: RecordKey.formerOptions) {
                 formerOptions[SocketToken(rawValue: key.id)] =
                     try FormerOptionsBytes.former(key, store.record(key) ?? [])
+            }
+            for key in store.keys(ofKind: RecordKey.receiveBuffers) {
+                receiveBuffers[SocketToken(rawValue: key.id)] =
+                    try Journal.receiveBuffer(key, store.record(key) ?? [])
             }
             for key in store.keys(ofKind: RecordKey.owners) {
                 owners.append(try OwnerRecordBytes.owner(key, store.record(key) ?? []))

@@ -76,7 +76,7 @@ extension Supervisor {
             preconditionFailure("a profile that was made once can be made again: \(error)")
         }
         if supervision.survives(token) { offload[token].bytes = profile.bytes }
-        journal?.keepOffload(token, profile.bytes, at: now)
+        journal?.keepOffload(token, profile.bytes, at: elapsedNow)
     }
 
     func forgetOffload(_ token: SocketToken) {
@@ -94,7 +94,9 @@ extension Supervisor {
         message.active = view.isActive
         message.counters = WireOffloadCounters(view.counters)
         message.awaitingAnswer = view.isAwaitingAnswer
-        if let window = view.nextPing { message.nextPingInMs = window.latest.since(now).wireMilliseconds }
+        if let window = view.nextPing {
+            message.nextPingInMs = window.latest.since(elapsedNow).wireMilliseconds
+        }
         return message
     }
 

@@ -38,6 +38,9 @@ extension World {
         case .arm(let token):
             mix(7, token.rawValue)
             arm(token)
+        case .armPastEnd(let token):
+            mix(19, token.rawValue)
+            armPastEnd(token)
         case .beginOffload(let token):
             mix(15, token.rawValue)
             beginOffload(token)
@@ -181,7 +184,7 @@ extension World {
     }
 
     private mutating func giveTerms(_ socket: SimulatedSocket) {
-        socket.pingedAt = now
+        socket.pingedAt = elapsed
         guard !random.once(in: 4) else { return }
         let interval = Duration.milliseconds(2_000 + random.below(20_000))
         let isAnswered = !random.once(in: 4)
@@ -200,16 +203,30 @@ extension World {
         if socket.hasLeftBeginning { socket.renewedAtStep = steps }
         socket.hasLeftBeginning = false
         require(
-            .tokens, !socket.isWatched || socket.renewedAtStep == steps,
+            .tokens, !socket.isWatched || socket.isForBytes || socket.renewedAtStep == steps,
             "\(Wording.name(token)) is watched already")
         require(.wakeBound, !socket.isEnded, "\(Wording.name(token)) is watched after its end was told")
         if fault == .armForgotten, random.once(in: 16) { return }
         socket.isWatched = true
+        socket.isForBytes = false
+        fireIfReady(socket)
+    }
+
+    private mutating func armPastEnd(_ token: SocketToken) {
+        guard let socket = socket(token) else {
+            return violate(.tokens, "\(Wording.name(token)) is watched for bytes and closed")
+        }
+        require(.tokens, !socket.isWatched, "\(Wording.name(token)) is watched already")
+        if fault == .armForgotten, random.once(in: 16) { return }
+        socket.isWatched = true
+        socket.isForBytes = true
         fireIfReady(socket)
     }
 
     mutating func fireIfReady(_ socket: SimulatedSocket) {
-        guard socket.isWatched, !socket.conditions.isEmpty else { return }
+        guard socket.isWatched, socket.isForBytes ? socket.unread > 0 : !socket.conditions.isEmpty else {
+            return
+        }
         socket.isWatched = false
         socket.isQueued = true
         if fault == .firingLost, random.once(in: 16) { return }
@@ -315,7 +332,9 @@ extension World {
             endSleep(client, isEnd: true)
         case .launchOverran:
             let isOver = client.launchUntil.map { now >= $0 } ?? false
-            require(.launches, isOver, "\(Wording.name(id)) is ended before its launch is over")
+            require(
+                .launches, isOver && !client.neverSpoke,
+                "\(Wording.name(id)) is ended before its launch is over, or has never said Hello")
         case .quitByUser, .exitsOnSuspend:
             if client.launchUntil != nil { break }
             let isOver = client.terminating.map { now >= $0.until } ?? (client.execution != .running)

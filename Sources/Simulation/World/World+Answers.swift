@@ -59,6 +59,8 @@ extension World {
         case .setKeepAliveTimeout(let timeout):
             let minimum = settings.keepAlive.minimumTimeout
             guard modes.contains(.voip) else { return answer == .refused(.modeRequired(.voip)) }
+            let maximum = Settings.KeepAlive.maximumTimeout
+            if timeout > maximum { return answer == .refused(.timeoutTooLong(maximum: maximum)) }
             return answer == (timeout < minimum ? .refused(.timeoutTooShort(minimum: minimum)) : .done)
         case .mediaActivity:
             return answer == (modes.contains(.audio) ? .done : .refused(.modeRequired(.audio)))
@@ -88,7 +90,9 @@ extension World {
         }
         guard !client.isBeingEnded else { return answer == .backgroundTask(nil) }
         if core.isStopping, answer == .backgroundTask(nil) { return true }
-        if let clock = client.clock, now >= clock.until, !core.isStopping {
+        // No task is granted whose client could not be told of the end of its time with the whole notice.
+        let notice = settings.budgets.expirationNotice
+        if let clock = client.clock, clock.isWarned || now >= clock.until - notice, !core.isStopping {
             return answer == .backgroundTask(nil)
         }
         if client.tasks.count >= settings.quotas.backgroundTasksPerClient {
@@ -130,8 +134,10 @@ extension World {
         case .notConnected: return isVoip && offer.isStream && !offer.isConnected
         case .cannotLaunch: return offer.survives && !client.registration.isLaunchable
         case .tooManySockets: return isFull(client)
-        case .invalidProfile, .opaqueSocket, .profileNotForThis: return offer.profileRefusal == refusal
+        case .invalidProfile, .opaqueSocket, .profileNotForThis, .receiveBufferNotForThis:
+            return offer.profileRefusal == refusal
         case .identifierInUse, .identifierOfOtherUser, .tooManyClients, .shuttingDown, .timeoutTooShort,
+            .timeoutTooLong,
             .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge:
             return false
         }
@@ -146,7 +152,7 @@ extension World {
             return violate(.budgets, "\(client.name) is warned of the end of its time, which is not near")
         }
         // Nobody is ended without a warning: with its whole time, if the timer was served so late.
-        if now >= clock.until { clock.until = now + notice }
+        clock.until = max(clock.until, now + notice)
         clock.isWarned = true
         client.clock = clock
         require(

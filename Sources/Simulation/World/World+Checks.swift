@@ -14,6 +14,7 @@ extension World {
         for client in clients {
             checkExecution(client)
             checkTime(client)
+            checkReach(client)
             for socket in client.sockets where socket.hasProfile { checkOffload(socket, of: client) }
             if client.isTouched { checkView(client) }
         }
@@ -58,7 +59,7 @@ extension World {
                 .frozen, client.execution == .running || client.isKilled, "\(client.name) is frozen for ever")
         }
         guard client.execution != .running, !client.isKilled else { return }
-        for socket in client.sockets where !socket.isEnded {
+        for socket in client.sockets {
             let token = Wording.name(socket.token)
             let isWatched = socket.isWatched || socket.isQueued || client.owed.contains(socket.token)
             require(
@@ -88,7 +89,7 @@ extension World {
         if let freezing = client.freezing, client.asleepSince == nil, !client.isKilled {
             require(.frozen, now < freezing.until, "the freeze of \(client.name) is waited for too long")
         }
-        let isBusy = state != .background || client.isBusy(at: now)
+        let isBusy = state != .background || client.isBusy(at: now) || now < client.setUpUntil
         if isBusy || client.wasBusy {
             client.busyAt = now
         } else {
@@ -103,9 +104,9 @@ extension World {
         guard let window = client.window else { return }
         switch state {
         case .background, .suspending, .suspended:
-            require(.keepAlive, now <= window.latest, "\(client.name) was not run in its window")
+            require(.keepAlive, elapsed <= window.latest, "\(client.name) was not run in its window")
             require(
-                .keepAlive, !hasThawed || now <= window.earliest + .microseconds(1),
+                .keepAlive, !hasThawed || elapsed <= window.earliest + .microseconds(1),
                 "\(client.name) is inside its window and did not run along")
         case .notRunning, .inactive, .active, .terminating, .dormant, .launching:
             break
@@ -146,7 +147,7 @@ extension World {
         require(.keepAlive, isSame, "\(client.name) has another timeout")
         var counters = client.expected
         if let since = client.asleepSince {
-            counters.asleepNanoseconds += UInt64(now.since(since).nanoseconds)
+            counters.asleepNanoseconds += UInt64(max(0, elapsed.since(since).nanoseconds))
         }
         if view.counters != counters {
             violate(.counters, Wording.difference(view.counters, counters, of: client.name))

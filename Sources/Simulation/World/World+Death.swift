@@ -56,9 +56,9 @@ extension World {
     }
 
     func noteEnd(of token: SocketToken, _ held: inout Held) {
-        guard core.condition(of: token) == .ended, let socket = held.sockets[token], socket.endedInWake == 0
-        else { return }
-        held.sockets[token]?.endedInWake = SocketToken.mark(of: core.wakeID(of: socket.owner))
+        guard let socket = held.sockets[token] else { return }
+        let isEnded = core.condition(of: token)?.isPastEnd == true
+        held.sockets[token]?.endedInWake = isEnded ? SocketToken.mark(of: core.wakeID(of: socket.owner)) : 0
     }
 
     mutating func keep(_ action: Action) {
@@ -80,7 +80,8 @@ extension World {
             held.gone = core.figuresOfGone
         case .park, .launch, .rejoined, .declared, .keepState, .dropState:
             keepLaunch(action)
-        case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .freeze, .checkFreeze,
+        case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .armPastEnd, .freeze,
+            .checkFreeze,
             .thaw, .kill, .trace, .beginOffload, .endOffload, .ping, .lookForAnswer:
             break
         }

@@ -33,7 +33,10 @@ extension World {
             client.isTouched = true
             noteTime(client)
             // Administrators may cut lingering short.
-            if command == .suspend { client.lingerUntil = Instant(nanoseconds: .min) }
+            if command == .suspend {
+                client.lingerUntil = Instant(nanoseconds: .min)
+                client.isSetUp = true
+            }
             if command == .wake || (command == .launch && client.execution == .absent) {
                 foreseeWish(client, .request)
             }
@@ -68,7 +71,7 @@ extension World {
                 client.asleepSince == nil, !client.isKilled
             else { return }
             client.isTouched = true
-            client.asleepSince = now
+            client.asleepSince = elapsed
             client.isAttempted = false
             client.clock = nil
             expect(client) { $0.suspensions += 1 }
@@ -88,8 +91,8 @@ extension World {
         case .offloadBegan(let token, let terms, _):
             guard core.isOffloading(token), let socket = socket(token) else { return }
             socket.hasTerms = terms != nil
-            socket.restedAt = now
-            if socket.isAwaiting, let within = terms?.answerWithin { socket.answerUntil = now + within }
+            socket.restedAt = elapsed
+            if socket.isAwaiting, let within = terms?.answerWithin { socket.answerUntil = elapsed + within }
         case .pingFailed(let token):
             foreseePingFailed(token)
         case .pingOmitted(let token):
@@ -120,6 +123,8 @@ extension World {
                 $0.registration.identifier == registration.identifier && $0.user == registration.user
             }
             if let namesake, namesake.execution == .absent { foreseeWish(namesake, declaredReasons) }
+        case .quitAbsent:
+            break  // no client is from before the first supervisor
         case .disown(let identifier, let key):
             unanswered.append((key, nil))
             asked = Asked(refusal: refusalToDisown(identifier))
@@ -138,6 +143,8 @@ extension World {
         case .timer:
             foreseePartial()
             for client in clients { noteTime(client) }
+        case .machineSlept:
+            break
         case .stop:
             for client in clients { client.isTouched = true }
         }
@@ -170,6 +177,7 @@ extension World {
         if let wake = client.openWake, now >= wake.until {
             if !client.holds(at: now) { expect(client) { $0.overrunsWake += 1 } }
             client.openWake = nil
+            linger(client)
         }
         if let preparing = client.preparing, now >= preparing.until {
             expect(client) {
@@ -184,6 +192,9 @@ extension World {
         }
         if let until = client.launchUntil, now >= until, !client.isKilled {
             expect(client) { $0.overrunsLaunch += 1 }
+            if client.neverSpoke {
+                client.launchUntil = .distantFuture
+            }
         }
         if let terminating = client.terminating, now >= terminating.until, !client.isKilled {
             expect(client) { $0.overrunsTermination += 1 }
@@ -200,8 +211,8 @@ extension World {
         case .registration, .message, .command, .fired, .judged, .offloadBegan, .pingFailed,
             .pingOmitted, .loanLost, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed, .foundRunning,
             .gone,
-            .timer, .ended,
-            .rejoined, .launch, .disown, .memoryPressure:
+            .timer, .machineSlept, .ended, .rejoined,
+            .launch, .quitAbsent, .disown, .memoryPressure:
             break
         }
         guard case .message(let message, let id, let key) = event, let client = client(id), isAnswerDue(key),
@@ -211,7 +222,7 @@ extension World {
         case .wakeDone(let number):
             if let open = client.openWake, open.number <= number, client.wokenAtStep != steps {
                 client.openWake = nil
-                client.lingerUntil = now + client.traffic.linger(settings.wakes)
+                linger(client)
             }
         case .backgroundEntered:
             client.entering = nil
@@ -225,9 +236,10 @@ extension World {
             && client.timeout?.nanoseconds == timeout.nanoseconds:
             break  // it counts from when it was carried out
         case .setKeepAliveTimeout(let timeout)
-        where timeout >= settings.keepAlive.minimumTimeout && client.registration.modes.contains(.voip):
+        where timeout >= settings.keepAlive.minimumTimeout && timeout <= Settings.KeepAlive.maximumTimeout
+            && client.registration.modes.contains(.voip):
             client.timeout = timeout
-            client.lastRun = now
+            client.lastRun = elapsed
             client.setWindow(climate)
         case .hibernate:
             if client.registration.isLaunchable { client.hibernates = true }
@@ -277,9 +289,12 @@ extension World {
         switch message {
         case .enterForeground:
             client.stay = .active
+            client.isSetUp = true
             client.clock = nil
         case .endBackgroundTask(let task):
+            guard client.tasks.contains(task) else { break }
             client.tasks.removeAll { $0 == task }
+            if client.tasks.isEmpty, core.state(of: client.id) == .background { linger(client) }
         case .mediaActivity:
             client.mediaUntil = now + settings.budgets.mediaLapse
             client.clock = nil
@@ -288,6 +303,11 @@ extension World {
             .wakeDone, .saveState, .hibernate, .restartNoted:
             break
         }
+    }
+
+    /// What it has just said may be answered.
+    private func linger(_ client: SimulatedClient) {
+        client.lingerUntil = max(client.lingerUntil, now + client.traffic.linger(settings.wakes))
     }
 
     /// A client that was being stopped, or was, runs again or ends; tells whether it has been woken too often to
@@ -300,7 +320,7 @@ extension World {
             client.isFailing = false
         }
         if let since = client.asleepSince {
-            let asleepFor = UInt64(now.since(since).nanoseconds)
+            let asleepFor = UInt64(max(0, elapsed.since(since).nanoseconds))
             expect(client) { $0.asleepNanoseconds += asleepFor }
         }
         guard !isEnd, !client.isFailing, client.freezing != nil else { return false }

@@ -84,8 +84,9 @@ extension World {
         client.launchNotBefore = view.launches.notBefore ?? Instant(nanoseconds: .min)
         client.inRow = view.launches.inRow
         client.failuresAtStart = Int(core.progress(of: client.id)[0] >> 62)
-        client.runsSince = view.state == .launching ? view.enteredStateAt : view.registeredAt
+        client.runsSince = view.state == .launching ? view.enteredStateAt - slept : view.registeredAt
         client.hasSettled = core.progress(of: client.id)[0] & 1 << 52 != 0
+        client.neverSpoke = core.progress(of: client.id)[0] & 1 << 22 != 0
         if view.state != .terminating { client.ending = nil }
         client.owed.removeAll()
         client.mustHear = []
@@ -100,9 +101,10 @@ extension World {
             client.timeout = view.keepAliveTimeout
             client.setWindow(climate)
             let wasLaunching = client.launchUntil != nil
-            let until = view.launches.until ?? Instant(nanoseconds: .max)
+            let until = view.launches.until ?? .distantFuture
+            let isLeftAlone = view.launches.until == nil && client.neverSpoke
             require(
-                .restart, until <= now + settings.launches.budget,
+                .restart, until <= now + settings.launches.budget || isLeftAlone,
                 "\(client.name) has too long to say who it is")
             client.launchUntil = until
             guard !wasLaunching else { break }

@@ -17,10 +17,23 @@ extension World {
         guard !core.isStopping else { return .forgotten }
         switch client.ending {
         case .quitByUser: return .forgotten
-        case .launchOverran: return fateOfCrash(client)
-        case .backgroundTasksOverran, .tooManyWakes:
-            return client.registration.isLaunchable && client.hasSurvivors ? .parked : .forgotten
-        case .memoryPressure, .hibernation, .exitsOnSuspend:
+        case .launchOverran, .backgroundTasksOverran: return fateOfCrash(client)
+        case .tooManyWakes:
+            guard client.registration.isLaunchable, client.isReachable || client.hasSurvivors else {
+                return .forgotten
+            }
+            if client.isReachable { client.launchReasons.insert(.relaunched) }
+            let linger = client.traffic.linger(settings.wakes)
+            client.launchNotBefore = now + max(settings.launches.retry, linger)
+            return .parked
+        case .memoryPressure:
+            guard client.registration.isLaunchable else { return .forgotten }
+            let isWhole =
+                client.timeout == nil && client.hasSurvivors && client.sockets.allSatisfy(\.survives)
+            if client.isReachable, !isWhole { client.launchReasons.insert(.relaunched) }
+            return .parked
+        case .hibernation, .exitsOnSuspend:
+            client.restsByWish = true
             return client.registration.isLaunchable ? .parked : .forgotten
         case nil:
             return ending == .failed ? fateOfCrash(client) : .forgotten
@@ -179,15 +192,19 @@ extension World {
         }
         client.clock = nil
         client.runsSince = now
+        client.neverSpoke = false
         // What it said to a supervisor that is gone has to be said again, as it is all the time.
         client.mediaUntil = Instant(nanoseconds: .min)
         client.hibernates = false
         client.launchUntil = nil
         client.launchNotBefore = Instant(nanoseconds: .min)
+        client.setUpUntil = now + settings.launches.budget
+        client.isSetUp = client.stay != .background
+        client.restsByWish = false
         client.registration = registration
-        client.backgroundSince = now
+        client.backgroundSince = elapsed
         client.timeout = registration.keepAliveTimeout.map { max($0, settings.keepAlive.minimumTimeout) }
-        client.lastRun = now
+        client.lastRun = elapsed
         client.setWindow(climate)
         if !client.launchReasons.isEmpty { client.wokenAtStep = steps }
         client.mustHear = client.launchReasons
@@ -200,6 +217,7 @@ extension World {
         guard let registration = declared else { return violate(.launches, "nobody was declared") }
         let client = add(id, registration)
         client.execution = .absent
+        client.neverSpoke = true
         client.launchReasons = declaredReasons
     }
 
@@ -232,7 +250,8 @@ extension World {
     /// The users of those whose launches take this room.
     private func underWay(in room: LaunchRoom) -> [UserID] {
         clients.filter {
-            $0.launchUntil != nil && !$0.isKilled && $0.execution != .absent && $0.launchRoom == room
+            $0.launchUntil != nil && !$0.isLeftAlone && !$0.isKilled
+                && $0.execution != .absent && $0.launchRoom == room
         }.map(\.user)
     }
 

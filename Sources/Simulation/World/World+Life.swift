@@ -23,6 +23,7 @@ extension World {
         totals += core.counters
         core = Supervision(settings: settings, mutation: mutation)
         core.notesChanges = true
+        core.handle(.machineSlept(total: slept), at: now, into: &actions)
         replay = core
         held = Held()
         adoptedFor.removeAll()

@@ -7,7 +7,7 @@ extension World {
         case .didEnterBackground(let budget):
             let until = end(of: client.entering, after: settings.budgets.enteringBackground, client)
             if !isTakingOver || client.entering == nil {
-                client.backgroundSince = until - settings.budgets.enteringBackground
+                client.backgroundSince = until + slept - settings.budgets.enteringBackground
             }
             // Told again, it is the same stay.
             if !isTakingOver { client.clock = nil }
@@ -73,6 +73,9 @@ extension World {
             .budgets, client.entering == nil && client.openWake == nil,
             "\(client.name) is suspended within a budget"
         )
+        require(
+            .reach, client.isSetUp || client.hibernates || client.canBeWoken || now >= client.setUpUntil,
+            "\(client.name) is suspended before anything could wake it")
         require(.budgets, now >= client.lingerUntil, "\(client.name) is suspended before it has lingered")
         require(.stop, !core.isStopping, "\(client.name) is suspended by a supervisor that stops")
         client.lastEpoch = epoch
@@ -158,13 +161,14 @@ extension World {
                 .wakeBound, "\(client.name) is told of \(Wording.name(fired.token)), which did not fire")
         }
         require(
-            .wakeBound, !socket.isEnded,
+            .wakeBound, !socket.isEnded || socket.hasFiredForBytes,
             "\(client.name) is told of the end of \(Wording.name(fired.token)) twice")
         socket.found = []
         let isEnd =
             !fired.conditions.isDisjoint(with: [.peerClosed, .hangUp])
             || (socket.isStream && fired.conditions.contains(.error))
-        if isEnd { socket.isEnded = true }
+        socket.isEnded = isEnd
+        socket.hasFiredForBytes = false
     }
 
     private mutating func runKeepAlive(_ client: SimulatedClient, _ wake: Wake) {
@@ -173,12 +177,13 @@ extension World {
             return violate(.keepAlive, "\(client.name) has no keep-alive handler")
         }
         require(
-            .keepAlive, window.earliest <= now + .microseconds(1), "\(client.name) runs before its window")
+            .keepAlive, window.earliest <= elapsed + .microseconds(1), "\(client.name) runs before its window"
+        )
         // Recorded as late if the whole machine stood still; `check` says whether it might be.
-        if now > window.latest { expect(client) { $0.keepAliveLate += 1 } }
-        require(.keepAlive, now <= window.latest || isStalled, "\(client.name) runs after its window")
+        if elapsed > window.latest { expect(client) { $0.keepAliveLate += 1 } }
+        require(.keepAlive, elapsed <= window.latest || isStalled, "\(client.name) runs after its window")
         // One that is told again was decided by the supervisor that died.
-        client.lastRun = (wake.isRepeated ? client.untoldSince : nil) ?? now
+        client.lastRun = (wake.isRepeated ? client.untoldSince.map { $0 + slept } : nil) ?? elapsed
         client.setWindow(climate)
     }
 

@@ -54,8 +54,9 @@ extension World {
             "a ping is sent while an answer is awaited, or none is")
         guard !again else { return }
         require(
-            .offload, now >= socket.pingedAt + terms.earliest, "\(Wording.name(token)) is pinged too early")
-        socket.pingedAt = now
+            .offload, elapsed >= socket.pingedAt + terms.earliest,
+            "\(Wording.name(token)) is pinged too early")
+        socket.pingedAt = elapsed
         socket.expectedOffload.sent += 1
         socket.expectedOffload.wakesAvoided += 1
         coverage.pings += 1
@@ -63,7 +64,7 @@ extension World {
         guard random.once(in: 16) == false else { return queue.append((.pingOmitted(token), now)) }
         guard let within = terms.answerWithin else { return }
         socket.isAwaiting = true
-        socket.answerUntil = now + within
+        socket.answerUntil = elapsed + within
         socket.pongDue = random.once(in: 4) ? nil : now + random.duration(upTo: within)
     }
 
@@ -148,7 +149,7 @@ extension World {
         socket.expectedOffload.absorbed += UInt64(judgement.confirmed + judgement.absorbed)
         if !judgement.isAwaitingAnswer {
             socket.answerUntil = nil
-            socket.restedAt = max(socket.restedAt, now)
+            socket.restedAt = max(socket.restedAt, elapsed)
         }
         switch judgement.rest {
         case .nothing, .partial:
@@ -157,7 +158,7 @@ extension World {
             if judgement.rest == .nothing {
                 socket.partialSince = nil
             } else if isNew {
-                socket.partialSince = now
+                socket.partialSince = elapsed
             }
             socket.isWatched = isWatched
             undisturbed = client.asleepSince == nil ? nil : client
@@ -235,12 +236,12 @@ extension World {
         socket.expectedOffload.sent -= min(1, socket.expectedOffload.sent)
         socket.expectedOffload.wakesAvoided -= min(1, socket.expectedOffload.wakesAvoided)
         // However late it is said, that is when the time of the next one begins.
-        socket.restedAt = max(socket.restedAt, now)
+        socket.restedAt = max(socket.restedAt, elapsed)
     }
 
     mutating func foreseeAnswerLookedFor(_ token: SocketToken) {
         guard let socket = socket(token), core.isOffloading(token), socket.isAwaiting,
-            let until = socket.answerUntil, now >= until
+            let until = socket.answerUntil, elapsed >= until
         else { return }
         noteTime(socket.owner)
         if socket.owner.isFailing { return }
@@ -252,7 +253,8 @@ extension World {
     mutating func foreseePartial() {
         for client in clients {
             for socket in client.sockets where core.isOffloading(socket.token) {
-                guard let since = socket.partialSince, now >= since + settings.offload.partialTimeout else {
+                guard let since = socket.partialSince, elapsed >= since + settings.offload.partialTimeout
+                else {
                     continue
                 }
                 if client.execution == .absent {
@@ -325,17 +327,18 @@ extension World {
         guard client.parkedAtStep != steps else { return }
         if let since = socket.partialSince {
             let end = since + settings.offload.partialTimeout
-            require(.offload, now < end, "the rest of a message in \(token) is waited for too long")
+            require(.offload, elapsed < end, "the rest of a message in \(token) is waited for too long")
         }
         if socket.isAwaiting, let until = socket.answerUntil {
-            require(.offload, now < until, "\(token) has no answer, and nobody is told")
+            require(.offload, elapsed < until, "\(token) has no answer, and nobody is told")
         }
         guard let terms = socket.terms, !socket.isAwaiting, socket.hasTerms else { return }
         let lead = settings.keepAlive.lead + .microseconds(1)
         let latest = max(socket.pingedAt + terms.latest, socket.restedAt + lead)
-        require(.offload, now <= latest, "\(token) was not pinged in its window")
+        require(.offload, elapsed <= latest, "\(token) was not pinged in its window")
         let earliest = max(socket.pingedAt + terms.earliest, socket.restedAt) + .microseconds(1)
-        require(.offload, !hasThawed || now <= earliest, "\(token) is inside its window and was not pinged")
+        require(
+            .offload, !hasThawed || elapsed <= earliest, "\(token) is inside its window and was not pinged")
     }
 }
 

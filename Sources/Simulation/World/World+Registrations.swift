@@ -27,7 +27,7 @@ extension World {
         require(.counters, namesakes == 1, "two clients of one name")
         let timeout = registration.keepAliveTimeout
         client.timeout = timeout.map { max($0, settings.keepAlive.minimumTimeout) }
-        client.lastRun = now
+        client.lastRun = elapsed
         client.setWindow(climate)
         return client
     }
@@ -61,9 +61,11 @@ extension World {
         case .tooManyClients:
             let own = clients.count { $0.user == registration.user }
             isRight = own >= settings.quotas.clientsPerUser
-        case .modeRequired, .timeoutTooShort, .invalidToken, .invalidTask, .illegalState, .notPollable,
+        case .modeRequired, .timeoutTooShort, .timeoutTooLong, .invalidToken, .invalidTask, .illegalState,
+            .notPollable,
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
-            .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis:
+            .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis,
+            .receiveBufferNotForThis:
             isRight = false
         case .noSuchClient:
             isRight = !asked.isNew && asked.client == nil

@@ -15,9 +15,10 @@ extension World {
         for client in clients { act(client) }
         deliver()
         deliverPongs()
-        if let deadline = core.nextDeadline, deadline <= now { emit(.timer) }
+        if hasSlept || core.nextDeadline.map({ $0 <= now }) ?? false { emit(.timer) }
         numberMessages()
         for client in clients.reversed() { repeatRequests(client) }
+        if hasSlept { events.insert(.machineSlept(total: slept), at: 0) }
         if endOfLife == nil, random.once(in: 40) { momentsLeft = random.below(16) }
         turn()
         momentsLeft = nil
@@ -40,6 +41,7 @@ extension World {
 
     private mutating func passTime() {
         isStalled = false
+        hasSlept = false
         let pause: Duration
         switch random.below(6) {
         case 0: pause = .zero
@@ -64,6 +66,18 @@ extension World {
         }
         now = max(now, next)
         if climate.stalls > 0, random.below(64) < climate.stalls { stall() }
+        if climate.machineSleeps > 0, random.below(64) < climate.machineSleeps { sleep() }
+    }
+
+    /// The whole machine sleeps: for the outside world time goes on, for budgets it does not.
+    private mutating func sleep() {
+        let pause = random.duration(upTo: random.once(in: 4) ? .seconds(36_000) : .seconds(30))
+        hasSlept = true
+        // Nothing can be served in its window then.
+        isStalled = true
+        coverage.machineSleeps += 1
+        slept = slept + pause
+        note("the machine slept for \(Wording.words(pause))")
     }
 
     /// The whole machine stands still.
@@ -143,7 +157,15 @@ extension World {
                 kept += 1
             } else if case .fired(let token, _) = event {
                 // What is there by now: somebody else may have taken it.
-                if let socket = socket(token) { emit(.fired(token, socket.conditions)) }
+                guard let socket = socket(token) else { continue }
+                if socket.isQueued, socket.isForBytes {
+                    guard socket.unread > 0 else {
+                        (socket.isQueued, socket.isWatched) = (false, true)
+                        continue
+                    }
+                    socket.hasFiredForBytes = true
+                }
+                emit(.fired(token, socket.conditions))
             } else {
                 emit(event)
             }

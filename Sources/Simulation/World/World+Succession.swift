@@ -82,6 +82,7 @@ extension World {
         }
         legacy.owners = held.owners.values.sorted { $0.number < $1.number }
         legacy.gone = held.gone
+        legacy.machineSlept = slept
         legacy.clientGeneration = held.clientGeneration
         legacy.socketGeneration = held.socketGeneration
         return legacy
@@ -126,7 +127,8 @@ extension World {
         believeTime(client, state, since: died)
         client.expected = view.counters
         if let since = client.asleepSince {
-            client.expected.asleepNanoseconds -= UInt64(now.since(since).nanoseconds)
+            let asleepFor = UInt64(max(0, elapsed.since(since).nanoseconds))
+            client.expected.asleepNanoseconds -= min(asleepFor, client.expected.asleepNanoseconds)
         }
         if state != .terminating, state != .launching {
             let wakeID = core.wakeID(of: client.id)

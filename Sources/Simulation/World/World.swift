@@ -13,6 +13,8 @@ package struct World: ~Copyable {
     /// Is fed the same events once more, turn by turn: it must do and become the same.
     var replay: Supervision
     package internal(set) var now = Instant(nanoseconds: 1_000_000_000_000)
+    /// How long the machine has slept.
+    package internal(set) var slept = Duration.seconds(50)
     package internal(set) var steps = 0
     package internal(set) var violations: [Violation] = []
     /// What has been counted in all lives of the supervisor.
@@ -70,6 +72,8 @@ package struct World: ~Copyable {
     var offered: [SocketOffer] = []
     /// The whole machine stood still before this step.
     var isStalled = false
+    /// The machine has slept before this step.
+    var hasSlept = false
     /// Thaws that `Fault.thawAfterWake` puts off.
     var lateThaws: [SimulatedClient] = []
     var isUsageTouched = true
@@ -137,8 +141,12 @@ package struct World: ~Copyable {
         self.narrator = narrator
         core = Supervision(settings: settings, mutation: mutation)
         core.notesChanges = true
+        core.handle(.machineSlept(total: slept), at: now, into: &actions)
         replay = core
     }
+
+    /// The same moment on the clock that goes on while the machine sleeps.
+    var elapsed: Instant { now + slept }
 
     func client(_ id: ClientID) -> SimulatedClient? {
         guard Int(id.slot) < clientsBySlot.count, let client = clientsBySlot[Int(id.slot)], client.id == id
@@ -311,6 +319,7 @@ package struct Coverage: Sendable, Equatable {
     package var kills: UInt64 = 0
     package var resets: UInt64 = 0
     package var stalls: UInt64 = 0
+    package var machineSleeps: UInt64 = 0
     package var refusals: UInt64 = 0
     package var parked: UInt64 = 0
     package var rejoined: UInt64 = 0
@@ -341,6 +350,7 @@ package struct Coverage: Sendable, Equatable {
         left.kills += right.kills
         left.resets += right.resets
         left.stalls += right.stalls
+        left.machineSleeps += right.machineSleeps
         left.refusals += right.refusals
         left.parked += right.parked
         left.rejoined += right.rejoined
@@ -382,8 +392,8 @@ extension Event {
         // What was begun and not completed was traffic.
         case .timer: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
-            .ended, .rejoined, .launch, .disown, .memoryPressure, .offloadBegan, .pingFailed,
-            .pingOmitted, .loanLost, .answerLookedFor:
+            .ended, .rejoined, .launch, .quitAbsent, .disown, .memoryPressure, .offloadBegan, .pingFailed,
+            .pingOmitted, .loanLost, .answerLookedFor, .machineSlept:
             false
         }
     }

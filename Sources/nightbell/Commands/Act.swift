@@ -1,6 +1,7 @@
 import ArgumentParser
 import Nightbell
 import Presentation
+import StatusReports
 
 struct WakeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -127,7 +128,8 @@ struct Target: ParsableArguments {
     func act(
         _ verb: String, _ body: (inout Administration, String) throws(NightbellError) -> Void
     ) throws(ExitCode) {
-        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
+        try options.withSupervisor(about: client) {
+            (administration: consuming Administration) throws(NightbellError) in
             try body(&administration, client)
         }
         if options.json {

@@ -3,6 +3,7 @@ import Descriptors
 import Glibc
 import Nightbell
 import Presentation
+import StatusReports
 import Suspension
 
 struct DoctorCommand: ParsableCommand {
@@ -21,7 +22,7 @@ struct DoctorCommand: ParsableCommand {
         if options.json {
             emit(["complete": .bool(complete), "findings": .array(findings.map(\.json))])
         } else {
-            emit(Report.findings(findings))
+            emit(Report.findings(findings, width: terminalWidth, paint: paint))
         }
         if !complete { throw ExitCode(1) }
     }
@@ -36,7 +37,14 @@ struct DoctorCommand: ParsableCommand {
                 "supervisor", .ok,
                 "version \(status.version), process \(status.processID), at \(path), suspends by \(status.suspension)"
             )
-            return [reached, permissions(of: path)].compactMap(\.self)
+            let warnings = status.warnings.map { warning in
+                Finding(
+                    "state", .warning, warning,
+                    remedy:
+                        "See to it that the supervisor can write to its state directory; it tries again by itself."
+                )
+            }
+            return [reached, permissions(of: path)].compactMap(\.self) + warnings
         } catch {
             let unreached = Finding(
                 "supervisor", .missing, "\(error) Looked \(places).", remedy: remedy(for: error))
@@ -50,10 +58,11 @@ struct DoctorCommand: ParsableCommand {
         if let socket = Environment.value("NIGHTBELL_SOCKET") {
             return "only at \(socket), which NIGHTBELL_SOCKET names"
         }
-        let own =
-            Environment.value("XDG_RUNTIME_DIR").map { "at \($0)/nightbell/nightbell.sock" }
-            ?? "nowhere for a supervisor of your own (XDG_RUNTIME_DIR is not set)"
-        return "\(own), then at /run/nightbell/nightbell.sock"
+        let shared = "/run/nightbell/nightbell.sock"
+        guard let directory = Environment.value("XDG_RUNTIME_DIR") else {
+            return "only at \(shared): XDG_RUNTIME_DIR is not set, where a supervisor of your own would be"
+        }
+        return "at \(directory)/nightbell/nightbell.sock, then at \(shared)"
     }
 
     private func remedy(for error: NightbellError) -> String {

@@ -2,6 +2,7 @@ import ArgumentParser
 import Glibc
 import Nightbell
 import Presentation
+import StatusReports
 
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -16,7 +17,7 @@ struct StatusCommand: ParsableCommand {
                 emit(status.json)
             } else {
                 let path = administration.socketPath
-                emit(Report.status(status, socketPath: path, width: terminalWidth))
+                emit(Report.status(status, socketPath: path, width: terminalWidth, paint: paint))
             }
         }
     }
@@ -25,19 +26,50 @@ struct StatusCommand: ParsableCommand {
 struct ListCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list", abstract: "All clients, with their states.",
-        discussion: "With --json: one array of objects.")
+        discussion: """
+            A terminal that is too narrow shows fewer columns. With --json: one array of objects, and with --watch one \
+            such line a second.
+            """)
 
+    @Flag(help: "Show it again every second, until you press Ctrl-C or the supervisor ends.")
+    var watch = false
     @OptionGroup var options: SupervisorOptions
 
     func run() throws {
         try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
-            let clients = try administration.list()
-            if options.json {
-                emit(.array(clients.map { $0.json(detailed: false) }))
-            } else {
-                emit(Report.list(clients, width: terminalWidth))
-            }
+            var isFirst = true
+            repeat {
+                let clients = try administration.list()
+                if options.json {
+                    emit(.array(clients.map { $0.json(detailed: false) }))
+                } else if watch {
+                    showAgain(clients, isFirst: isFirst)
+                } else {
+                    emit(Report.list(clients, width: terminalWidth, paint: paint))
+                }
+                isFirst = false
+            } while watch && pause()
         }
+    }
+
+    private func pause() -> Bool {
+        poll(nil, 0, 1_000)
+        return true
+    }
+
+    /// In the place of what was shown before, as far as the terminal is high; a pipe gets one table after the other.
+    private func showAgain(_ clients: [ClientInfo], isFirst: Bool) {
+        let asleep = clients.count { $0.state == .suspended }
+        var lines = ["\(clients.count) client\(clients.count == 1 ? "" : "s"), \(asleep) asleep", ""]
+        lines += Report.list(clients, width: terminalWidth, paint: paint)
+        guard let size = terminalSize, movesCursor else { return emit(lines + [""]) }
+        let room = max(1, Int(size.ws_row) - 1)
+        if lines.count > room {
+            let hidden = lines.count - room + 1
+            lines.removeLast(hidden)
+            lines.append(shortened("… and \(hidden) more lines", to: Int(size.ws_col)))
+        }
+        emit(text: repainted(lines, isFirst: isFirst))
     }
 }
 
@@ -49,12 +81,13 @@ struct ShowCommand: ParsableCommand {
     @OptionGroup var options: SupervisorOptions
 
     func run() throws {
-        try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
+        try options.withSupervisor(about: client) {
+            (administration: consuming Administration) throws(NightbellError) in
             let info = try administration.show(client)
             if options.json {
                 emit(info.json(detailed: true))
             } else {
-                emit(Report.show(info, width: terminalWidth))
+                emit(Report.show(info, width: terminalWidth, paint: paint))
             }
         }
     }
@@ -75,10 +108,11 @@ struct WatchCommand: ParsableCommand {
                 if options.json {
                     emit(event.json)
                 } else {
-                    emit(Report.event(event, clock: timeOfDay(event.unixNanoseconds), width: terminalWidth))
+                    let clock = timeOfDay(event.unixNanoseconds)
+                    emit(Report.event(event, clock: clock, width: terminalWidth, paint: paint))
                 }
             }
-            throw NightbellError(.connectionLost, "it has ended")
+            throw NightbellError(.connectionLost, "the supervisor was stopped or replaced")
         }
     }
 }

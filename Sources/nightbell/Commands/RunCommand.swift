@@ -18,7 +18,11 @@ struct RunCommand: ParsableCommand {
             variables: HOME, LANG, LOGNAME, PATH, SHELL, TZ, USER, XDG_RUNTIME_DIR and those given by --env. \
             Others stay private. All of that may be \(WireLaunchSpecification.maximumBytes) bytes long.
 
-            Programs that use the Nightbell library do all of this by themselves.
+            Programs that use the Nightbell library do all of this by themselves. With --identifier, that is what the \
+            program registers as, whatever it says itself.
+
+            When the program has not said Hello to the supervisor in time (`launches.budget`), this is told on the \
+            standard error. On a terminal, Ctrl-C reaches clients that sleep as well: they are woken for it.
             """)
 
     /// What a program needs to be started again as it was, and what is no secret.
@@ -26,7 +30,8 @@ struct RunCommand: ParsableCommand {
         "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER", "XDG_RUNTIME_DIR",
     ]
 
-    @Option(help: "The identifier to register under; without it, the name of the program.")
+    @Option(
+        help: "The identifier to register under; without it, what the program says, or else its name.")
     var identifier: String?
 
     @Option(
@@ -70,6 +75,7 @@ struct RunCommand: ParsableCommand {
                 "not all of the command, its directory and variables is UTF-8: it cannot be launched again")
         }
 
+        RunWatch(program: command[0], socketPath: path).begin()
         // As they were written, whatever they are.
         let first = Int(CommandLine.argc) - command.count
         let arguments = unsafe CommandLine.unsafeArgv + first
@@ -87,6 +93,7 @@ struct RunCommand: ParsableCommand {
         // A plain name is looked for in PATH each time; a path is the one from here.
         if command[0].contains("/") { launch.arguments[0] = absolute(command[0], in: directory) }
         launch.environment = variables
+        if let identifier { launch.identifier = identifier }
         let bytes: [UInt8] = try launch.serializedBytes()
         // The supervisor would refuse the client, long after it was started.
         guard bytes.count <= WireLaunchSpecification.maximumBytes else {

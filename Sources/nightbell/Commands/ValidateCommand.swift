@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 import Manifests
 import NightbellCore
 import Presentation
@@ -14,8 +15,9 @@ struct ValidateCommand: ParsableCommand {
             The others are \(optionalKeys). Without modes a client has voip; without user it runs as whoever the \
             supervisor runs as. Several clients are declared in one file by documents with --- between them.
 
-            Users and groups are looked up on this machine, as the supervisor would. Nothing is started, and no \
-            supervisor is needed.
+            Users and groups are looked up on this machine, as the supervisor would, and a file that it would not \
+            believe is refused: it must belong to root or to you, and nobody else may be able to write to it. Nothing \
+            is started, and no supervisor is needed.
 
             Each mistake is one line on the standard output: file, line, key and what was expected instead. \
             Ends with exit code 1 if there is one, else with 0; 64 if no file is named.
@@ -33,7 +35,7 @@ struct ValidateCommand: ParsableCommand {
 
     func run() throws {
         let accounts = SystemAccounts()
-        let checked = files.map { ManifestFile(path: $0, accounts: accounts) }
+        let checked = files.map { ManifestFile(path: $0, accounts: accounts, owner: geteuid()) }
         let manifests = checked.flatMap(\.manifests)
         var namesakes = Namesakes()
         let problems = checked.flatMap(\.problems) + manifests.compactMap { namesakes.problem(with: $0) }
@@ -46,7 +48,7 @@ struct ValidateCommand: ParsableCommand {
         } else {
             emit(problems.map { printable("\($0)") })
             for manifest in manifests where problems.isEmpty {
-                emit(["\(manifest.file):\(manifest.line): \(manifest.identifier) is declared well"])
+                emit(["\(manifest.file):\(manifest.line): \(manifest.identifier) is valid"])
             }
         }
         if !problems.isEmpty { throw ExitCode(1) }

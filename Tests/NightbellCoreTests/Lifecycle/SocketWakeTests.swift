@@ -89,7 +89,44 @@ struct SocketWakeTests {
         bench.turn(.fired(socket, conditions))
         #expect(bench.core.condition(of: socket) == condition)
         bench.suspend(client)
-        #expect(bench.core.condition(of: socket) == (condition == .ended ? .ended : .armed))
+        #expect(bench.core.condition(of: socket) == (condition == .ended ? .armedPastEnd : .armed))
+    }
+
+    /// The end is told once; what was left unread before it, or comes after it, is not forgotten.
+    @Test func bytesPastAnEndWake() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        let socket = try bench.handOver(from: client)
+        bench.suspend(client)
+        bench.turn(.fired(socket, [.readable, .peerClosed]))
+        #expect(bench.core.condition(of: socket) == .ended)
+        for _ in 0..<3 {
+            bench.suspend(client)
+            #expect(bench.core.condition(of: socket) == .armedPastEnd)
+            let wake = try #require(bench.turn(.fired(socket, [.readable, .peerClosed])).wakes.first)
+            #expect(bench.actions.firedSockets[wake.sockets].map(\.token) == [socket])
+        }
+        // The next writer of a FIFO is there: its end is another.
+        bench.suspend(client)
+        bench.turn(.fired(socket, .readable))
+        #expect(bench.core.condition(of: socket) == .held)
+        bench.suspend(client)
+        #expect(bench.core.condition(of: socket) == .armed)
+    }
+
+    /// What fires while the owner runs is its own; what it leaves is looked for again.
+    @Test func bytesPastAnEndThatTheOwnerSeesAreLeftToIt() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        let socket = try bench.handOver(from: client)
+        bench.suspend(client)
+        bench.turn(.fired(socket, .hangUp))
+        bench.suspend(client)
+        bench.command(.wake, client)
+        #expect(bench.turn(.fired(socket, [.readable, .hangUp])).wakes.isEmpty)
+        #expect(bench.core.condition(of: socket) == .ended)
+        bench.suspend(client)
+        #expect(bench.core.condition(of: socket) == .armedPastEnd)
     }
 
     /// What fires between arming and the kernel's confirmation cancels the attempt; the confirmation is stale then.

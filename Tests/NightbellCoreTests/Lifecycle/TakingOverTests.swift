@@ -39,7 +39,7 @@ struct TakingOverTests {
             )
             socket.conditions = conditions
             socket.endedInWake =
-                bench.core.condition(of: token) == .ended
+                bench.core.condition(of: token)?.isPastEnd == true
                 ? SocketToken.mark(of: bench.core.wakeID(of: client)) : 0
             // In the words that outlive it.
             socket.offload = bench.core.offloadLegacy(of: token).map { Legacy.Offload($0.words) }

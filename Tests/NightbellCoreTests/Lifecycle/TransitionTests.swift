@@ -54,7 +54,8 @@ struct TransitionTests {
                 .park(let client), .launch(let client), .declared(let client), .keepState(let client),
                 .dropState(let client):
                 #expect(client == cell.client || again.contains(happening))
-            case .arm(let token), .close(let token), .beginOffload(let token), .endOffload(let token),
+            case .arm(let token), .armPastEnd(let token), .close(let token), .beginOffload(let token),
+                .endOffload(let token),
                 .ping(let token, _), .lookForAnswer(let token):
                 #expect(token == cell.socket)
             }

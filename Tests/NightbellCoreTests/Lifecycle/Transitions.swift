@@ -128,7 +128,7 @@ enum Transitions {
                     ending + [.inactive, .active, .entering, .openWake, .lingering, .heldByMedia],
                     "= refused:invalidTask"
                 ),
-                ([.heldByTask], "suspending done prepare"),
+                ([.heldByTask], "background(linger) done"),
                 ([.preparing], "background(linger) cancelled refused:invalidTask"),
                 (asleep, "background(wake) thaw refused:invalidTask wake:clientMessage"),
             ]
@@ -396,7 +396,7 @@ enum Transitions {
                 ([.launching], "terminating overran:launch kill:launchOverran"),
                 ([.gone, .inactive, .active, .suspended, .killed], "="),
                 ([.entering], "suspending overran:enteringBackground prepare"),
-                ([.openWake], "suspending overran:wake prepare"),
+                ([.openWake], "background(linger) overran:wake"),
                 ([.lingering, .heldByMedia], "suspending prepare"),
                 ([.heldByTask], "= expiring"),
                 ([.preparing], "= overran:prepareToSuspend forced freeze"),

@@ -55,11 +55,12 @@ struct AssertionTests {
         bench.say(.backgroundTimeRemaining, from: client)
         #expect(bench.answer == .backgroundTimeLeft(.seconds(10)))
         bench.say(.endBackgroundTask(second), from: client)
+        bench.pass(.seconds(1))
         #expect(bench.core.state(of: client) == .suspending)
         // The attempt is called back: it is still the same stay in the background.
         let third = try bench.beginTask(client)
         bench.say(.backgroundTimeRemaining, from: client)
-        #expect(bench.answer == .backgroundTimeLeft(.seconds(10)))
+        #expect(bench.answer == .backgroundTimeLeft(.seconds(9)))
         bench.say(.endBackgroundTask(third), from: client)
         bench.pass(.seconds(1))
         bench.suspend(client)
@@ -70,14 +71,11 @@ struct AssertionTests {
 
     @Test func noTaskIsGrantedWhenTheTimeIsUp() throws {
         var (bench, client, tasks) = try held()
-        bench.pass(.seconds(179))
+        bench.pass(.seconds(174))
         // A wake holds it in the background beyond the end of the tasks' time.
         bench.command(.wake, client)
         bench.say(.endBackgroundTask(tasks[0]), from: client)
-        bench.pass(.seconds(1) - .nanoseconds(1))
-        let late = try bench.beginTask(client)
-        bench.say(.endBackgroundTask(late), from: client)
-        bench.pass(.nanoseconds(1))
+        bench.pass(.seconds(6))
         bench.say(.beginBackgroundTask(name: "late"), from: client)
         #expect(bench.answer == .backgroundTask(nil))
         bench.say(.backgroundTimeRemaining, from: client)
@@ -144,6 +142,40 @@ struct AssertionTests {
         let client = try bench.register(modes: .voip)
         bench.say(.mediaActivity, from: client)
         #expect(bench.answer == .refused(.modeRequired(.audio)))
+    }
+
+    /// What was promised for the end is promised to each task: none begins that could not be told in time.
+    @Test(arguments: BudgetTests.Moment.allCases)
+    func noTaskIsGrantedWhenLittleTimeIsLeft(_ moment: BudgetTests.Moment) throws {
+        var (bench, client, tasks) = try held()
+        bench.pass(.seconds(170))
+        // Something else holds it meanwhile.
+        bench.command(.wake, client)
+        bench.say(.endBackgroundTask(tasks[0]), from: client)
+        bench.now = bench.now + moment.reach(.seconds(5))
+        bench.say(.beginBackgroundTask(name: "late"), from: client)
+        guard case .backgroundTask(let granted) = bench.answer else { throw Bench.Unexpected.noTask }
+        #expect((granted == nil) == moment.isOver)
+    }
+
+    @Test func aLateWarningLeavesTheWholeNotice() throws {
+        var (bench, client, _) = try held()
+        bench.now = bench.now + .seconds(178)
+        let warned = bench.turn(.timer)
+        #expect(warned.notices == [.backgroundTimeExpiring(remaining: .seconds(5))])
+        #expect(bench.pass(.seconds(5) - .nanoseconds(1)).kills.isEmpty)
+        #expect(bench.pass(.nanoseconds(1)).kills == [.backgroundTasksOverran])
+        #expect(bench.core.state(of: client) == .terminating)
+    }
+
+    @Test func noTaskIsGrantedAfterTheWarning() throws {
+        var (bench, client, tasks) = try held()
+        bench.now = bench.now + .seconds(178)
+        bench.turn(.timer)
+        bench.say(.beginBackgroundTask(name: "late"), from: client)
+        #expect(bench.answer == .backgroundTask(nil))
+        bench.say(.endBackgroundTask(tasks[0]), from: client)
+        #expect(bench.pass(.seconds(10)).kills.isEmpty)
     }
 
     /// The machine slept, or the loop was busy, for longer than the tasks had: first the notice, then the end.

@@ -158,7 +158,8 @@ struct KeepAliveTests {
     @Test(arguments: [0, 0.1, 1, 7, -1, .nan, .infinity] as [Double])
     func oddSettingsDoNotSpin(_ tolerance: Double) throws {
         for timeout in [
-            Duration.milliseconds(1), .milliseconds(100), .milliseconds(250), .seconds(Int64.max),
+            Duration.milliseconds(1), .milliseconds(100), .milliseconds(250),
+            Settings.KeepAlive.maximumTimeout,
         ] {
             var bench = Bench {
                 $0.keepAlive.minimumTimeout = .zero
@@ -179,5 +180,30 @@ struct KeepAliveTests {
             }
             #expect(bench.counters(client).keepAliveLate == 0)
         }
+    }
+
+    @Test func aRunIsNotCountedForAClientThatIsEndedAtTheSameMoment() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        bench.say(.enterBackground, from: client)
+        bench.say(.setKeepAliveTimeout(.seconds(600)), from: client)
+        _ = try bench.beginTask(client)
+        bench.pass(.seconds(179))
+        #expect(bench.core.state(of: client) == .background)
+        // The loop comes to it when both are over: the end of its tasks, and its window.
+        bench.now = bench.now + .seconds(600)
+        let actions = bench.turn()
+        #expect(actions.kills == [.backgroundTasksOverran])
+        #expect(actions.wakes.isEmpty && bench.counters(client).keepAliveRuns == 0)
+    }
+
+    @Test(arguments: [Duration.milliseconds(Int64.max), .seconds(30 * 86_400) + .milliseconds(1)])
+    func theLongestIsThirtyDays(_ timeout: Duration) throws {
+        var bench = Bench()
+        let client = try bench.register()
+        bench.say(.setKeepAliveTimeout(timeout), from: client)
+        #expect(bench.answer == .refused(.timeoutTooLong(maximum: .seconds(30 * 86_400))))
+        bench.say(.setKeepAliveTimeout(.seconds(30 * 86_400)), from: client)
+        #expect(bench.answer == .done)
     }
 }

@@ -40,6 +40,23 @@ struct QuotaTests {
         #expect(outcome == nil)
     }
 
+    /// What is more than allowed now stays, and nothing is added.
+    @Test func numbersChange() throws {
+        var bench = Bench { $0.quotas.clientsPerUser = 2 }
+        let first = try bench.register(user: 1)
+        _ = try bench.register(user: 1)
+        var settings = bench.core.settings
+        settings.quotas.clientsPerUser = 1
+        bench.core.change(settings)
+        bench.turn(.gone(first))
+        var outcome = try refusal(&bench, "more", user: 1)
+        #expect(outcome == .tooManyClients)
+        settings.quotas.clientsPerUser = 2
+        bench.core.change(settings)
+        outcome = try refusal(&bench, "more", user: 1)
+        #expect(outcome == nil)
+    }
+
     /// A uid has four identifiers for each client. One more, and the one unused for longest is free for anybody.
     @Test func theOldestUnusedIdentifierIsRecycled() throws {
         var bench = Bench { $0.quotas.clientsPerUser = 2 }

@@ -33,6 +33,24 @@ import Testing
         #expect(actions.contains(.thaw(client)), "it is thawed all the same")
     }
 
+    /// The last wakes count, as many as the limit is now.
+    @Test(arguments: [(2, 4), (4, 2), (3, 3)]) func theLimitChanges(limits: (first: Int, then: Int)) throws {
+        var bench = Bench { $0.wakes.limit = limits.first }
+        let client = try bench.register()
+        let socket = try bench.handOver(from: client)
+        for _ in 0..<(2 * limits.first + 1) {
+            _ = wake(&bench, client, socket, after: .seconds(400))
+        }
+        var settings = bench.core.settings
+        settings.wakes.limit = limits.then
+        bench.core.change(settings)
+        // The last of them is as long ago as it was.
+        for _ in 0..<(limits.then - 1) {
+            #expect(!isOverLimit(wake(&bench, client, socket, after: .seconds(70))))
+        }
+        #expect(isOverLimit(wake(&bench, client, socket, after: .seconds(70))))
+    }
+
     @Test func lingersTwiceAsLongWithEachWakeTooMany() throws {
         var bench = Bench {
             $0.wakes.limit = 2

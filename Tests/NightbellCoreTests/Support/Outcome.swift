@@ -38,6 +38,7 @@ private func words(_ action: Action) -> String? {
     case .commandAnswer(let refusal, _): refusal.map(words) ?? "ok"
     case .notify(_, let notice): words(notice)
     case .arm: "arm"
+    case .armPastEnd: "armPastEnd"
     case .beginOffload: "beginOffload"
     case .endOffload: "endOffload"
     case .ping: "ping"
@@ -70,6 +71,7 @@ private func words(_ answer: Answer) -> String {
 private func words(_ refusal: Refusal) -> String {
     switch refusal {
     case .timeoutTooShort: "refused:timeoutTooShort"
+    case .timeoutTooLong: "refused:timeoutTooLong"
     case .illegalState(let state): "refused:illegalState(\(state))"
     default: "refused:\(refusal)"
     }
@@ -96,7 +98,7 @@ private func words(_ trace: Trace) -> String? {
     case .crashed: "crashed"
     case .gaveUp: "gaveUp"
     case .registered, .gone, .state, .woken, .suspensionCancelled, .foundRunning, .adopted, .refusedSocket,
-        .released, .terminated, .parked, .launching, .rejoined, .stateDropped:
+        .released, .terminated, .parked, .launching, .doesNotSpeak, .rejoined, .stateDropped, .outOfReach:
         nil
     }
 }

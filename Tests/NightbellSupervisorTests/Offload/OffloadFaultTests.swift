@@ -2,6 +2,7 @@ import Descriptors
 import EdgeTestSupport
 import Foundation
 import NightbellWire
+import SwiftProtobuf
 import Testing
 
 /// The worker dies between any two steps of dealing with pings: the connection lives, what is for the owner reaches it
@@ -79,6 +80,27 @@ import Testing
         let restarts = try WireClient(path: daemon.socketPath).status().restarts
         #expect(peer.answers <= 2 + Int(restarts) && restarts < 2, "step \(step): \(peer.answers) answers")
         return restarts > 0
+    }
+
+    /// The end of a connection is told in one wake, also where a profile has looked at what came before it.
+    @Test(arguments: FaultTests.ways) func anEndIsToldOnce(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        let puppet = try PuppetProcess(path: daemon.socketPath, Self.name)
+        let peer = try puppet.connect("flow")
+        try puppet.command("handover flow voip profile=lines interval=600000 within=900")
+        try puppet.enterBackground()
+        try suspended(daemon)
+        close(peer)
+        #expect(try puppet.event("wake").contains("id=1 reasons=socket sockets=flow:"))
+        for round in 2...4 {
+            try suspended(daemon)
+            try daemon.killWorker()
+            try suspended(daemon)
+            let answer = try WireClient(path: daemon.socketPath).ask(
+                .wakeClient(.with { $0.identifier = Self.name }))
+            guard case .done = answer else { throw TestFailure("\(answer)") }
+            #expect(try puppet.event("wake").contains("id=\(round) reasons=request sockets=- "))
+        }
     }
 
     private func suspended(_ daemon: DaemonProcess) throws {

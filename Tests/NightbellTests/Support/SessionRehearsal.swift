@@ -77,6 +77,7 @@ struct SessionRehearsal {
         case .prepareToSuspend(let epoch, _): "prepare \(epoch)"
         case .suspendCancelled(let epoch): "cancelled \(epoch)"
         case .backgroundTimeExpiring: "expiring"
+        case .taskLost(let task, _): "task lost \(task.name)"
         case .willTerminate: "terminate"
         case .connectionLost(let error): "lost \(error.code)"
         case .reconnected: "reconnected"

@@ -2,7 +2,8 @@
 
 const byId = (id) => document.getElementById(id);
 const [title, state, leaveButton] = ["title", "state", "leave"].map(byId);
-const [entrance, chat, lines, presence, text] = ["entrance", "chat", "lines", "presence", "text"].map(byId);
+const [entrance, chat, lines, presence, sleepers, text] =
+    ["entrance", "chat", "lines", "presence", "sleepers", "text"].map(byId);
 const mostLines = 500;
 // So often in a row it tries to get back its name, with pauses that make more than a minute: the server takes less to
 // notice that a connection is gone.
@@ -15,10 +16,13 @@ let isMember = false;
 let wasMember = false;
 let names = new Set();
 let memberCount = 0;
+// Members that the server has put to sleep. It is asked over HTTP: a message would keep awake the pages that it reaches.
+let asleep = new Set();
 let lastNumber = 0;
 let lastTime = 0;
 let pause = 500;
 let retry = 0;
+let look = 0;
 let refusals = 0;
 // What was said, and was neither heard nor refused yet: until then it stays where it was written.
 let said = null;
@@ -96,6 +100,7 @@ function beWelcome(words) {
     refuse("");
     show("connected", true);
     showPresence();
+    lookWhoSleeps();
     text.focus();
 }
 
@@ -133,6 +138,8 @@ function goOut(reason) {
 function clear() {
     lines.replaceChildren();
     lastNumber = 0;
+    asleep = new Set();
+    sleepers.textContent = "";
 }
 
 // Whatever people write is text, and never markup.
@@ -174,10 +181,46 @@ function show(words, isUp) {
 }
 
 function showPresence() {
-    presence.textContent = memberCount === names.size
-        ? [...names].sort((a, b) => a.localeCompare(b)).join(", ")
-        : `${memberCount} people`;
+    presence.replaceChildren();
+    if (memberCount === names.size) {
+        for (const name of [...names].sort((a, b) => a.localeCompare(b))) {
+            if (presence.firstChild) presence.append(", ");
+            const item = document.createElement("span");
+            item.textContent = name;
+            if (asleep.has(name)) {
+                item.className = "asleep";
+                item.title = "its connection is asleep";
+            }
+            presence.append(item);
+        }
+    } else {
+        presence.textContent = `${memberCount} people`;
+    }
     presence.title = presence.textContent;
+}
+
+function showSleepers(room) {
+    const words = `${room.asleep} of ${room.members} connections asleep`;
+    if (words === sleepers.textContent && room.names.every((name) => asleep.has(name))) return;
+    asleep = new Set(room.names);
+    sleepers.textContent = words;
+    showPresence();
+}
+
+async function lookWhoSleeps() {
+    clearTimeout(look);
+    const room = self?.room;
+    if (isMember && !document.hidden) {
+        try {
+            const answer = await fetch("sleepers?room=" + encodeURIComponent(room));
+            const words = await answer.json();
+            if (isMember && room === self?.room) showSleepers(words);
+        } catch {
+            // The server is away, which the state of the connection says.
+        }
+    }
+    clearTimeout(look);
+    look = setTimeout(lookWhoSleeps, 1000);
 }
 
 function refuse(reason) {
@@ -215,6 +258,7 @@ text.addEventListener("keydown", (event) => {
     sendText();
 });
 leaveButton.addEventListener("click", () => goOut(""));
+document.addEventListener("visibilitychange", lookWhoSleeps);
 window.addEventListener("online", () => { if (self && !socket) connect(); });
 
 if (location.hash.length > 1) {

@@ -1,0 +1,38 @@
+/// Text from elsewhere, made fit for a log, a terminal or JSON.
+///
+/// What a client can say ends up in front of people: its directory, its arguments, names of its sockets. Control
+/// characters (C0, DEL and C1) could move the cursor or end a line, characters that set the direction of writing could
+/// make a line look like another one, and line and paragraph separators end a line for some readers.
+package enum Escaping {
+    /// Whether a character is not shown as it is.
+    package static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+        // Most are ASCII, and the tables of Unicode are slow.
+        if scalar.value < 0x7F { return scalar.value < 0x20 }
+        switch scalar.properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator: return true
+        default: return false
+        }
+    }
+
+    /// As JSON and most languages write it: `\u` and four digits, twice for what needs two.
+    package static func append(_ scalar: Unicode.Scalar, to text: inout String) {
+        for unit in String(scalar).utf16 {
+            let digits = String(unit, radix: 16)
+            text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+        }
+    }
+
+    /// The text with nothing in it that is not shown as it is.
+    package static func escaped(_ text: String) -> String {
+        guard text.unicodeScalars.contains(where: isControl) else { return text }
+        var result = ""
+        for scalar in text.unicodeScalars {
+            if isControl(scalar) {
+                append(scalar, to: &result)
+            } else {
+                result.unicodeScalars.append(scalar)
+            }
+        }
+        return result
+    }
+}

@@ -1,0 +1,230 @@
+import CFloors
+import Descriptors
+import Glibc
+import NightbellWire
+import SwiftProtobuf
+
+/// A process that does its worst to a supervisor until it is ended, as another user if there may be one.
+struct HostileProcess {
+    private let kind: HostileKind
+    private let socketPath: String
+    private let user: uid_t?
+    private let number: Int
+
+    static func arguments(
+        _ kind: HostileKind, supervisorSocket: String, user: uid_t?, number: Int
+    ) -> [String] {
+        [kind.rawValue, supervisorSocket, user.map { "\($0)" } ?? "-", "\(number)"]
+    }
+
+    init(_ arguments: [String]) throws(LoadError) {
+        guard arguments.count == 4, let kind = HostileKind(rawValue: arguments[0]),
+            let number = Int(arguments[3])
+        else { throw .missing("arguments") }
+        self.kind = kind
+        socketPath = arguments[1]
+        user = uid_t(arguments[2])
+        self.number = number
+    }
+
+    func run() throws {
+        let parent = getppid()
+        cfloors_catch_interrupts()
+        _ = cfloors_raise_descriptor_limit()
+        if let user {
+            guard setgid(user) == 0, setuid(user) == 0 else { throw LoadError(failed: "setuid") }
+            // Another user's process does not end with its parent unless it says so again.
+            guard cfloors_die_with(parent) != 0 else { return }
+        }
+        signal(SIGPIPE, SIG_IGN)
+        switch kind {
+        case .none: return
+        case .busy: while !isOver {}
+        case .handOver: try flood(connections: 100, packets: [.init(Self.emptySockets)])
+        case .patterns: try floodWithPatterns()
+        case .identifiers: try flood(connections: 100, packets: [show(130_000), show(1_000)])
+        case .connections: floodWithConnections()
+        case .messages:
+            let packets = [try Packet(.status(WireStatus())), try Packet(.list(WireList()))]
+            try flood(connections: 50, packets: packets)
+        case .crashes: crash()
+        }
+    }
+
+    private var isOver: Bool { cfloors_interrupted() != 0 }
+
+    // MARK: What is sent
+
+    private struct Packet {
+        let bytes: [UInt8]
+        var descriptors: [CInt] = []
+
+        init(_ bytes: [UInt8], descriptors: [CInt] = []) {
+            self.bytes = bytes
+            self.descriptors = descriptors
+        }
+
+        init(_ body: WireClientMessage.OneOf_Body, descriptors: [CInt] = []) throws {
+            var message = WireClientMessage()
+            message.request = 1
+            message.body = body
+            self.init(try message.serializedBytes(), descriptors: descriptors)
+        }
+    }
+
+    private static let emptySockets: [UInt8] = {
+        let body = (0..<64_000).flatMap { _ in [1 << 3 | 2, 0] as [UInt8] }
+        let length = [body.count & 0x7F | 0x80, body.count >> 7 & 0x7F | 0x80, body.count >> 14]
+        return [3 << 3 | 2] + length.map { UInt8($0) } + body
+    }()
+
+    private func show(_ length: Int) throws -> Packet {
+        var show = WireShow()
+        show.identifier = String(repeating: "x", count: length)
+        return try Packet(.show(show))
+    }
+
+    private func hello(_ number: Int) throws -> Packet {
+        var hello = WireHello()
+        hello.version = 1
+        hello.modes = [.voip]
+        hello.identifier = "org.nightbell.load.hostile.u\(user ?? getuid()).c\(number)"
+        if kind == .crashes {
+            hello.launch.arguments = ["/bin/false"]
+            hello.launch.directory = "/"
+        }
+        return try Packet(.hello(hello))
+    }
+
+    private func patterns(_ sockets: Int, _ length: Int, _ descriptor: CInt) throws -> Packet {
+        var handOver = WireHandOver()
+        handOver.sockets = (0..<sockets).map { _ in
+            var socket = WireHandOver.Socket()
+            socket.tag = .voip
+            var exchange = WireProfile.Pattern.Exchange()
+            exchange.pattern = [UInt32](repeating: 97, count: length / 2)
+            exchange.reply = [UInt32](repeating: 98, count: length / 2)
+            socket.profile.pattern.exchanges = [exchange]
+            return socket
+        }
+        return try Packet(.handOver(handOver), descriptors: Array(repeating: descriptor, count: sockets))
+    }
+
+    // MARK: Attacks
+
+    /// Sends these packets in turn on each of many connections, as fast as they are taken, and connects again where it
+    /// is thrown out.
+    private func flood(connections count: Int, greeting: Packet? = nil, packets: [Packet]) throws {
+        let lines = (0..<count).map { _ in Line(socketPath, greeting?.bytes) }
+        var turn = 0
+        while !isOver {
+            var hasMoved = false
+            for line in lines {
+                turn += 1
+                let packet = packets[turn % packets.count]
+                if line.send(packet.bytes, packet.descriptors) { hasMoved = true }
+            }
+            // While everything is full there is nothing to be done.
+            if !hasMoved { usleep(100) }
+        }
+    }
+
+    private func floodWithPatterns() throws {
+        var ends: [CInt] = [-1, -1]
+        guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 else {
+            throw LoadError(failed: "socketpair")
+        }
+        let packets = [try patterns(1, 120_000, ends[0]), try patterns(15, 4_000, ends[0])]
+        for client in 0..<8 {
+            let child = cfloors_fork()
+            guard child >= 0 else { throw LoadError(failed: "fork") }
+            guard child == 0 else { continue }
+            try flood(connections: 1, greeting: try hello(8 * number + client), packets: packets)
+            _exit(0)
+        }
+        while !isOver { usleep(10_000) }
+    }
+
+    private func floodWithConnections() {
+        let held = (0..<HostileKind.connectionsPerUser).map { _ in Line(socketPath, nil) }
+        var rounds = 0
+        while !isOver {
+            // Those that may stay have to say something now and then.
+            for line in held where rounds % 10_000 == 0 { _ = line.send([0x82, 0x02, 0], []) }
+            rounds += 1
+            if (try? SeqPacketSocket.connect(path: socketPath)) == nil { usleep(100) }
+        }
+    }
+
+    private func crash() {
+        cfloors_ignore_children()
+        var next = 0
+        while !isOver {
+            var children: [pid_t] = []
+            for _ in 0..<16 {
+                next += 1
+                let child = cfloors_fork()
+                if child == 0 {
+                    let line = Line(socketPath, (try? hello(16 * (next % 64) + number))?.bytes)
+                    line.waitForAnswer()
+                    _exit(1)
+                }
+                if child > 0 { children.append(child) }
+            }
+            // They end by themselves; with their ends ignored, the last one's is told by there being none.
+            for child in children { while !isOver, kill(child, 0) == 0 { usleep(500) } }
+        }
+    }
+
+    /// A connection that is made again when it has ended.
+    private final class Line {
+        private let path: String
+        private let greeting: [UInt8]?
+        private var socket: Holder?
+        private var bytes = [UInt8](repeating: 0, count: 4_096)
+
+        private final class Holder {
+            let socket: SeqPacketSocket
+            init(_ socket: consuming SeqPacketSocket) { self.socket = socket }
+        }
+
+        init(_ path: String, _ greeting: [UInt8]?) {
+            self.path = path
+            self.greeting = greeting
+            connect()
+        }
+
+        private func connect() {
+            do {
+                let made = Holder(try SeqPacketSocket.connect(path: path))
+                if let greeting { _ = try made.socket.send(greeting) }
+                socket = made
+            } catch {
+                // The queue of the listening socket is full, or it was thrown out already.
+                socket = nil
+            }
+        }
+
+        /// False: it could not be sent now.
+        func send(_ packet: [UInt8], _ descriptors: [CInt]) -> Bool {
+            guard let socket else {
+                connect()
+                return false
+            }
+            do {
+                let isSent = try socket.socket.send(packet, descriptors: descriptors)
+                // A connection that does not read is closed for that.
+                while recv(socket.socket.rawValue, &bytes, bytes.count, CInt(MSG_DONTWAIT)) > 0 {}
+                return isSent
+            } catch {
+                connect()
+                return true
+            }
+        }
+
+        func waitForAnswer() {
+            guard let socket else { return }
+            _ = Poll.wait(socket.socket.rawValue, for: .readable, timeoutMilliseconds: 1_000)
+        }
+    }
+}

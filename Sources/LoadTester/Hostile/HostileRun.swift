@@ -1,0 +1,114 @@
+import CFloors
+import Glibc
+import Nightbell
+import Simulation
+
+/// Sleepers are called while others do their worst to the supervisor, and some of them wait for keep-alives meanwhile.
+struct HostileRun {
+    struct Settings {
+        var suspension: SuspensionMethod
+        /// Half of them are called, half have a keep-alive.
+        var clients: Int
+        /// For each kind.
+        var seconds: Int
+        var kinds: [HostileKind]
+        var seed: UInt64
+    }
+
+    /// How long a packet may take before it counts as lost.
+    private static let patience = Duration.seconds(20)
+    /// Processes that attack at a time, and the users that they are, where that can be chosen.
+    private static let attackers: [uid_t] = [65_534, 65_533]
+    /// The shortest and the longest timeout of keep-alives, in milliseconds.
+    private static let timeouts = (1_000, 2_000)
+
+    let settings: Settings
+    let runDirectory: RunDirectory
+
+    func run() throws -> HostileResults {
+        let supervisor = try PrivateSupervisor(
+            runDirectory,
+            .init(
+                suspension: settings.suspension, linger: .milliseconds(1),
+                keepAliveMinimum: .milliseconds(Self.timeouts.0),
+                extra: ["connectionsPerUser=\(HostileKind.connectionsPerUser)", "logLevel=notice"]))
+        let sharedMemory = try SharedMemory(slots: settings.clients)
+        let callers = try Callers(.unix, slots: settings.clients, runDirectory)
+        let population = try SupervisedPopulation(
+            runDirectory, supervisor, method: settings.suspension, range: 0..<settings.clients,
+            sharedMemory: sharedMemory, callers: callers,
+            options: SleeperOptions(keepAlive: Self.timeouts, keepsHalfAlive: true, seed: settings.seed))
+        var random = SplitMix64(seed: settings.seed)
+        var results = HostileResults(settings: settings)
+        // The first wake of each sleeper touches pages that were never touched; that phase does not count.
+        _ = try measure(.none, seconds: 1, population, supervisor, &random)
+        for kind in settings.kinds {
+            let phase = try measure(kind, seconds: settings.seconds, population, supervisor, &random)
+            results.phases.append(phase)
+            runDirectory.progress.say(phase.line)
+        }
+        results.machine.finish()
+        return results
+    }
+
+    private func measure(
+        _ kind: HostileKind, seconds: Int, _ population: SupervisedPopulation,
+        _ supervisor: PrivateSupervisor, _ random: inout SplitMix64
+    ) throws -> HostileResults.Phase {
+        var phase = HostileResults.Phase(kind: kind)
+        let lateBefore = lateRuns(population)
+        let logBefore = logLines()
+        let attackers = try start(kind, supervisor)
+        defer { for attacker in attackers { runDirectory.end(attacker) } }
+        let end = monotonicNow() + Int64(seconds) * 1_000_000_000
+        while monotonicNow() < end {
+            // Those with an even number have no keep-alive.
+            let index = 2 * Int.random(in: 0..<settings.clients / 2, using: &random)
+            try call(index, population, &phase, &random)
+            for attacker in attackers { try attacker.requireRunning() }
+        }
+        phase.late = max(0, lateRuns(population) - lateBefore)
+        phase.logLines = logLines() - logBefore
+        try population.requireAllAlive()
+        return phase
+    }
+
+    private func start(_ kind: HostileKind, _ supervisor: PrivateSupervisor) throws -> [ChildProcess] {
+        guard kind != .none else { return [] }
+        // One processor is for the supervisor and its clients.
+        let users: [uid_t?] = geteuid() == 0 ? Self.attackers : [nil]
+        let count = kind == .busy ? 1 : users.count
+        return try users.prefix(count).enumerated().map { number, user in
+            try runDirectory.start(
+                .hostile,
+                HostileProcess.arguments(
+                    kind, supervisorSocket: supervisor.socketPath, user: user, number: number),
+                descriptors: [])
+        }
+    }
+
+    private func call(
+        _ index: Int, _ population: SupervisedPopulation, _ phase: inout HostileResults.Phase,
+        _ random: inout SplitMix64
+    ) throws {
+        try population.waitUntilAsleep(index)
+        try pause(nanoseconds: 500_000 + Int64(min(random.exponential(perSecond: 500), 0.02) * 1e9))
+        let slot = population.sharedMemory[index]
+        let before = slot.received
+        try population.callers.call(index)
+        do {
+            try wait(for: "a packet", atMost: Self.patience, firstPause: 1_000_000) { slot.received > before }
+            phase.latencies.record(nanoseconds: slot.latency)
+        } catch LoadError.timedOut {
+            try population.requireAlive(index)
+            phase.lost += 1
+        }
+    }
+
+    private func lateRuns(_ population: SupervisedPopulation) -> Int {
+        RealKeepAlive.lateRuns(
+            of: population.range.map { population.sharedMemory[$0].pointer.pointee }, at: monotonicNow())
+    }
+
+    private func logLines() -> Int { runDirectory.log(of: "nightbelld").split(separator: "\n").count }
+}

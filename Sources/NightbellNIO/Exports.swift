@@ -1,0 +1,9 @@
+// What the public API mentions of the supervisor and the core: an importer of this module needs no other for it.
+@_exported public import struct NightbellCore.OffloadCounters
+@_exported public import struct NightbellCore.ParkingCounters
+@_exported public import struct NightbellCore.ParkingReasons
+@_exported public import struct NightbellSupervisor.EmbeddedCounters
+@_exported public import struct NightbellSupervisor.EmbeddedError
+@_exported public import class NightbellSupervisor.EmbeddedSupervisor
+@_exported public import struct NightbellSupervisor.ParkingProfile
+@_exported public import struct NightbellSupervisor.ParkingToken

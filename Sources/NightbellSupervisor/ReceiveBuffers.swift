@@ -1,0 +1,196 @@
+import Descriptors
+import Glibc
+import Keeper
+import NightbellCore
+import NightbellWire
+
+/// A datagram socket whose owner asked for a larger receive buffer while it sleeps.
+struct ReceiveBuffer: Sendable, Hashable {
+    let owner: ClientID
+    /// In bytes, as the owner asked for it.
+    let wanted: Int32
+    /// As it was, and what the kernel made of `wanted`, both as the kernel tells them: twice what is set. They stay when
+    /// the buffer is set back, so that nothing has to be written down at the next sleep.
+    var former: Int32 = 0
+    var raised: Int32 = 0
+    /// The datagrams that had been dropped when the owner fell asleep.
+    var dropsBefore: UInt32 = 0
+    /// Set by us at this moment.
+    var isRaised = false
+}
+
+/// The sockets with a receive buffer for the time asleep. Most have none, and are not in here.
+struct ReceiveBufferTable {
+    private var buffers = SideTable<ReceiveBuffer>()
+    /// By the slots of their owners.
+    private var tokens: [UInt32: [SocketToken]] = [:]
+
+    var isEmpty: Bool { buffers.isEmpty }
+
+    func tokens(of client: ClientID) -> [SocketToken] { tokens[client.slot] ?? [] }
+
+    func contains(_ token: SocketToken) -> Bool { buffers.contains(token.slot) }
+
+    subscript(token: SocketToken) -> ReceiveBuffer {
+        _read { yield buffers[token.slot] }
+        _modify { yield &buffers[token.slot] }
+    }
+
+    mutating func insert(_ buffer: ReceiveBuffer, _ token: SocketToken) {
+        buffers.insert(buffer, at: token.slot)
+        tokens[buffer.owner.slot, default: []].append(token)
+    }
+
+    mutating func remove(_ token: SocketToken) {
+        guard let buffer = buffers.remove(token.slot) else { return }
+        tokens[buffer.owner.slot]?.removeAll { $0 == token }
+        if tokens[buffer.owner.slot]?.isEmpty == true { tokens[buffer.owner.slot] = nil }
+    }
+}
+
+/// `SO_RCVBUF` is an option of the socket, which its owner shares: it is set only where the owner asked for that, and set
+/// back only while it is as it was set here.
+extension Supervisor {
+    /// Whether a socket can have a receive buffer for the time asleep: of streams, the kernel would cease to adapt it.
+    func inspectReceiveBuffer(
+        of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer, at index: Int
+    ) {
+        guard SocketFacts.isDatagram(descriptor) else {
+            return offer.profileRefusal = .receiveBufferNotForThis
+        }
+        offered.note(receiveBuffer: Int32(clamping: socket.receiveBuffer), at: index)
+    }
+
+    /// Before its owner hears that it is adopted.
+    func keepReceiveBuffer(_ token: SocketToken, _ wanted: Int32, of client: ClientID) {
+        let buffer = ReceiveBuffer(owner: client, wanted: wanted)
+        receiveBuffers.insert(buffer, token)
+        journal?.keep(buffer, of: token)
+    }
+
+    func forgetReceiveBuffer(_ token: SocketToken) {
+        receiveBuffers.remove(token)
+        journal?.forgetReceiveBuffer(token)
+    }
+
+    func adjustReceiveBuffers(_ client: ClientID, _ from: ClientState?, _ to: ClientState) {
+        let wasAsleep = from.map(Self.leavesSocketsAlone) ?? false
+        let isAsleep = Self.leavesSocketsAlone(to)
+        for token in receiveBuffers.tokens(of: client) {
+            guard let descriptor = parked.descriptor(of: token) else { continue }
+            if !isAsleep {
+                lower(token, descriptor)
+            } else if !receiveBuffers[token].isRaised {
+                raise(token, descriptor, fallsAsleep: !wasAsleep)
+            }
+        }
+    }
+
+    private static func leavesSocketsAlone(_ state: ClientState) -> Bool {
+        switch state {
+        case .suspended, .dormant, .launching: true
+        case .notRunning, .inactive, .active, .background, .suspending, .terminating: false
+        }
+    }
+
+    private func raise(_ token: SocketToken, _ descriptor: CInt, fallsAsleep: Bool) {
+        var buffer = receiveBuffers[token]
+        if fallsAsleep { buffer.dropsBefore = SocketMemory.drops(of: descriptor) ?? 0 }
+        guard let now = SocketOption.receiveBuffer.value(of: descriptor), now / 2 < buffer.wanted else {
+            return note(buffer, of: token)
+        }
+        buffer.former = now
+        // First noted, then changed: the next worker sets it back.
+        note(buffer, of: token)
+        SocketOption.receiveBuffer.set(buffer.wanted, on: descriptor)
+        buffer.raised = SocketOption.receiveBuffer.value(of: descriptor) ?? 0
+        buffer.isRaised = true
+        note(buffer, of: token)
+    }
+
+    private func lower(_ token: SocketToken, _ descriptor: CInt) {
+        guard receiveBuffers[token].isRaised else { return }
+        receiveBuffers[token].isRaised = false
+        let buffer = receiveBuffers[token]
+        guard SocketOption.receiveBuffer.value(of: descriptor) == buffer.raised else { return }
+        SocketOption.receiveBuffer.set(buffer.former / 2, on: descriptor)
+    }
+
+    /// Only what has changed: buffers are mostly as large as at the sleep before.
+    private func note(_ buffer: ReceiveBuffer, of token: SocketToken) {
+        var (old, new) = (receiveBuffers[token], buffer)
+        (old.isRaised, new.isRaised) = (false, false)
+        guard let journal, old != new else { return receiveBuffers[token] = buffer }
+        receiveBuffers[token] = buffer
+        journal.keep(buffer, of: token)
+        journal.link.flush()
+    }
+
+    // MARK: What is told
+
+    /// Datagrams of this socket that the kernel has dropped since the owner fell asleep; nil: it asked for no buffer.
+    func dropsAsleep(_ token: SocketToken) -> UInt32? {
+        guard receiveBuffers.contains(token), let descriptor = parked.descriptor(of: token),
+            let drops = SocketMemory.drops(of: descriptor)
+        else { return nil }
+        return drops &- receiveBuffers[token].dropsBefore
+    }
+
+    func withDrops(_ message: WireSupervisorMessage) -> WireSupervisorMessage {
+        guard case .wake(var wake) = message.body else { return message }
+        for index in wake.sockets.indices {
+            let token = SocketToken(rawValue: wake.sockets[index].token)
+            if let drops = dropsAsleep(token) { wake.sockets[index].dropped = drops }
+        }
+        var message = message
+        message.wake = wake
+        return message
+    }
+
+    // MARK: Taking over
+
+    /// Goes on with the buffers that the worker before has left, raised or not.
+    func takeReceiveBuffer(_ record: ReceiveBuffer, of token: SocketToken) {
+        guard let descriptor = parked.descriptor(of: token) else { return }
+        var buffer = record
+        let now = SocketOption.receiveBuffer.value(of: descriptor)
+        // It may have died before it knew what came of it.
+        buffer.isRaised =
+            buffer.former != 0 && now != buffer.former && (buffer.raised == 0 || now == buffer.raised)
+        if buffer.isRaised, let now { buffer.raised = now }
+        receiveBuffers.insert(buffer, token)
+    }
+}
+
+extension RecordKey {
+    static let receiveBuffers: UInt8 = 26
+
+    static func receiveBuffer(_ token: SocketToken) -> RecordKey {
+        RecordKey(kind: receiveBuffers, id: token.rawValue)
+    }
+}
+
+extension Journal {
+    private static let bufferVersion: UInt8 = 1
+
+    func keep(_ buffer: ReceiveBuffer, of token: SocketToken) {
+        var writer = RecordWriter(version: Self.bufferVersion)
+        writer.write(buffer.owner.rawValue)
+        for value in [buffer.wanted, buffer.former, buffer.raised] { writer.write(UInt32(bitPattern: value)) }
+        writer.write(buffer.dropsBefore)
+        link.put(.receiveBuffer(token), writer.bytes)
+    }
+
+    func forgetReceiveBuffer(_ token: SocketToken) { link.remove(.receiveBuffer(token)) }
+
+    static func receiveBuffer(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> ReceiveBuffer {
+        var reader = try RecordReader(key, record, version: bufferVersion)
+        let owner = ClientID(rawValue: try reader.read())
+        var values: [Int32] = []
+        for _ in 0..<3 { values.append(Int32(bitPattern: try reader.read())) }
+        let drops: UInt32 = try reader.read()
+        try reader.end()
+        return ReceiveBuffer(
+            owner: owner, wanted: values[0], former: values[1], raised: values[2], dropsBefore: drops)
+    }
+}

@@ -1,0 +1,77 @@
+import Descriptors
+import EventLoop
+import Glibc
+import NightbellCore
+import NightbellWire
+
+/// How large those are that sleep, found out a few in a turn: to read one from `/proc` takes some ten microseconds.
+struct SizeSurvey {
+    let clients: [ClientID]
+    var next = 0
+    var sizes: [ClientSize] = []
+    /// Connections that wait for what comes of it, and their requests. Nothing else of them is read meanwhile.
+    var requests: [(connection: UInt64, request: UInt64)] = []
+
+    static let clientsPerTurn = 16
+}
+
+extension Supervisor {
+    /// Memory is short: has the core told how large those are that sleep.
+    func relieveMemory() {
+        switch memoryWatcher {
+        case .some(let watcher): watcher.clear()
+        case .none: break
+        }
+        do throws(SystemError) {
+            try memoryRequest.clear()
+        } catch {
+            preconditionFailure("an eventfd of our own can be read: \(error)")
+        }
+        beginSurvey()
+    }
+
+    /// The same on request.
+    func relieveMemory(_ connection: Connection, _ request: UInt64) {
+        guard isAdministrator(connection) else {
+            let error = WireError(.permissionDenied, "this is for the supervisor's own user, and for root")
+            return answer(connection, request, .error(error))
+        }
+        beginSurvey()
+        survey?.requests.append((connection.key, request))
+        connection.isPaused = true
+        connection.readable.disarm()
+    }
+
+    /// One that is under way tells the same.
+    private func beginSurvey() {
+        if survey == nil { survey = SizeSurvey(clients: supervision.clientIDs) }
+    }
+
+    func goOnSurveying() {
+        guard var survey else { return }
+        var looks = 0
+        while looks < SizeSurvey.clientsPerTurn, survey.next < survey.clients.count {
+            let client = survey.clients[survey.next]
+            survey.next += 1
+            guard ask({ $0.state(of: client) }) == .suspended, let record = connection(of: client)?.client
+            else { continue }
+            looks += 1
+            guard let bytes = ProcFS.residentBytes(record.process.pid) else { continue }
+            survey.sizes.append(ClientSize(client, bytes: bytes))
+        }
+        guard survey.next == survey.clients.count else {
+            self.survey = survey
+            return
+        }
+        self.survey = nil
+        // Some may have woken meanwhile.
+        let sizes = survey.sizes.filter { size in ask { $0.state(of: size.client) } == .suspended }
+        feed(.memoryPressure(sizes))
+        for (key, request) in survey.requests {
+            guard let connection = connections[key] else { continue }
+            connection.isPaused = false
+            answer(connection, request, .done(WireDone()))
+            if !connection.isHungUp, connection.listing == nil { readAgain(connection) }
+        }
+    }
+}

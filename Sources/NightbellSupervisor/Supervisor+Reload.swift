@@ -1,0 +1,144 @@
+import Keeper
+import Launching
+import Logging
+import NightbellCore
+import NightbellWire
+
+/// Reading the configuration and the manifests again, while clients sleep on.
+extension Supervisor {
+    func reload(_ connection: Connection, _ request: UInt64) {
+        guard isAdministrator(connection) else {
+            let error = WireError(.permissionDenied, "this is for the supervisor's own user, and for root")
+            return answer(connection, request, .error(error))
+        }
+        guard let read = configuration.reload else {
+            let error = WireError(.reloadFailed, "the supervisor was not configured by a file")
+            return answer(connection, request, .error(error))
+        }
+        var reloaded = read()
+        guard apply(&reloaded) else {
+            let error = WireError(.reloadFailed, reloaded.problems.first ?? "")
+            return answer(connection, request, .error(error))
+        }
+        var report = WireReloaded()
+        report.changed = reloaded.changed
+        report.kept = reloaded.kept
+        report.problems = reloaded.problems
+        answer(connection, request, .reloaded(report))
+    }
+
+    /// A signal asks for it.
+    func reloadUnasked() {
+        guard let read = configuration.reload else { return }
+        var reloaded = read()
+        _ = apply(&reloaded)
+    }
+
+    /// Does what can be done, says so in the log, and adds to the report what becomes of clients. False: nothing is to be
+    /// done.
+    private func apply(_ reloaded: inout SupervisorConfiguration.Reloaded) -> Bool {
+        guard let new = reloaded.configuration else {
+            logger.error("the configuration is not read again: \(reloaded.problems.joined(separator: "; "))")
+            return false
+        }
+        let old = configuration
+        take(new)
+        redeclare(instead: old.declarations, &reloaded)
+        // Those who come after this worker are to have the same.
+        journal?.link.say(.reloaded)
+        logger.notice("the configuration was read again")
+        for line in reloaded.changed { logger.notice("changed: \(line)") }
+        for line in reloaded.kept { logger.warning("counts from the next start: \(line)") }
+        for line in reloaded.problems { logger.error("\(line)") }
+        return true
+    }
+
+    /// What else is in there has its old value, or means nothing any more.
+    private func take(_ new: SupervisorConfiguration) {
+        let watchesAgain = new.memoryPressure != configuration.memoryPressure
+        let administrator = configuration.settings.administrator
+        configuration.settings = new.settings
+        configuration.settings.administrator = administrator
+        configuration.messagesPerTurn = new.messagesPerTurn
+        configuration.helloTimeout = new.helloTimeout
+        configuration.connectionsPerUser = new.connectionsPerUser
+        configuration.outgoingBytesPerConnection = new.outgoingBytesPerConnection
+        configuration.memoryPressure = new.memoryPressure
+        configuration.declarations = new.declarations
+        configuration.configurationFile = new.configurationFile
+        supervision.change(configuration.settings)
+        guard watchesAgain else { return }
+        memoryWatcher = nil
+        do {
+            memoryWatcher = try MemoryWatcher.begin(configuration, loop, logger)
+        } catch {
+            logger.error("clients are not ended when memory is short: \(error)")
+        }
+    }
+
+    // MARK: What is declared
+
+    private func redeclare(
+        instead old: [Declaration], _ reloaded: inout SupervisorConfiguration.Reloaded
+    ) {
+        launches.declare(configuration.declarations)
+        let before = Dictionary(
+            old.map { ($0.registration.identifier, $0) }, uniquingKeysWith: { first, _ in first })
+        for declaration in configuration.declarations {
+            let identifier = declaration.registration.identifier
+            guard before[identifier] != declaration else { continue }
+            if let problem = declaration.launch.problem {
+                reloaded.problems.append("\(identifier) cannot be launched as it is declared: \(problem)")
+            } else if before[identifier] == nil {
+                reloaded.changed.append("\(identifier) \(begin(declaration))")
+            } else {
+                reloaded.changed.append("\(identifier) \(change(declaration))")
+            }
+        }
+        let now = Set(configuration.declarations.map(\.registration.identifier))
+        for identifier in old.map(\.registration.identifier) where !now.contains(identifier) {
+            let goesOn = supervision.client(named: identifier) != nil
+            reloaded.changed.append(
+                "\(identifier) is declared no more" + (goesOn ? ", and goes on until it is quit" : ""))
+        }
+    }
+
+    /// One that was not declared before.
+    private func begin(_ declaration: Declaration) -> String {
+        let identifier = declaration.registration.identifier
+        supervision.remember(identifier, of: declaration.registration.user, isQuit: false)
+        rememberOwnership([identifier])
+        guard supervision.client(named: identifier) == nil else { return change(declaration) }
+        guard declaration.startsWithSupervisor, declaration.registration.modes.contains(.voip),
+            supervision.ownership(of: identifier)?.isQuit != true
+        else { return "is declared" }
+        declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
+        return "is declared, and launched"
+    }
+
+    /// One that is a client as it was declared before, or as it said itself.
+    private func change(_ declaration: Declaration) -> String {
+        let identifier = declaration.registration.identifier
+        guard let client = supervision.client(named: identifier),
+            supervision.user(of: client) == declaration.registration.user, launches.contains(client)
+        else { return "is declared in another way, which counts when it is launched or says Hello" }
+        guard launches.attempt(of: client) == nil else {
+            return "is being launched as it was declared before: reload once more when it runs"
+        }
+        let recipe = LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false)
+        let problem = launches.problem(of: client)
+        note(client, recipe, state: launches.state(of: client))
+        launches.note(problem: problem, of: client)
+        if let journal, let bytes = recordNow(of: client) { journal.update(client, bytes) }
+        return "is declared in another way, which counts from its next launch"
+    }
+
+    private func recordNow(of client: ClientID) -> ClientRecordBytes? {
+        if let connection = connection(of: client), let record = connection.client {
+            return recordBytes(of: client, record, connection)
+        }
+        var bytes = recordBytes(of: client)
+        bytes?.presence = .absent
+        return bytes
+    }
+}

@@ -1,0 +1,44 @@
+import NightbellCore
+
+/// Whether what must be reachable is, from what the world has seen and what the core says that it waits for.
+extension World {
+    mutating func checkReach(_ client: SimulatedClient) {
+        guard !core.isStopping, client.isReachable, !client.isKilled,
+            let view = core.view(of: client.id, at: now)
+        else { return }
+        switch view.state {
+        case .dormant:
+            let isPending = !view.launches.reasons.isEmpty
+            let isArmed = client.sockets.contains { $0.isWatched || $0.isQueued }
+            require(
+                .reach, isPending || isArmed || client.restsByWish,
+                "\(client.name) has ended, and nothing brings it back")
+            let isResting = !isPending && view.launches.notBefore == nil
+            requireShown(client, view, isOutOfReach: isResting && client.sockets.isEmpty)
+        case .suspended:
+            requireShown(client, view, isOutOfReach: !client.canBeWoken)
+            guard let window = client.window else { return }
+            // A window is of elapsed time, the timer of running time.
+            let isTimed = core.nextDeadline.map { $0 + slept <= window.latest } ?? false
+            require(.reach, isTimed, "no timer is set for the keep-alive of \(client.name)")
+        case .launching where client.isLeftAlone:
+            break  // its program never said that it is a client
+        case .launching:
+            let isTimed = zip(client.launchUntil, core.nextDeadline).map { $1 <= $0 } ?? false
+            require(.reach, isTimed, "no timer is set for the launch of \(client.name)")
+        case .notRunning, .inactive, .active, .background, .suspending, .terminating:
+            break  // it can see to itself, or its end is yet to be judged
+        }
+    }
+
+    private mutating func requireShown(_ client: SimulatedClient, _ view: ClientView, isOutOfReach: Bool) {
+        require(
+            .reach, view.isOutOfReach == isOutOfReach,
+            "\(client.name) is\(isOutOfReach ? "" : " not") out of reach, and is not shown as such")
+    }
+
+    private func zip(_ first: Instant?, _ second: Instant?) -> (Instant, Instant)? {
+        guard let first, let second else { return nil }
+        return (first, second)
+    }
+}

@@ -1,0 +1,109 @@
+import Descriptors
+import Glibc
+import Nightbell
+import Presentation
+
+/// Looks after a program that `run` has started, from a process beside it: the program itself takes the place of `run`,
+/// with its pid, its terminal and its exit status.
+///
+/// It says when the program does not speak to Nightbell. On a terminal it stays as long as the program, and has clients
+/// woken that are to be interrupted: a stopped process hears of Ctrl-C only once it runs again.
+struct RunWatch {
+    let program: String
+    let socketPath: String
+    private let pid = getpid()
+
+    /// If it cannot be, the program runs all the same.
+    func begin() {
+        do throws(SystemError) {
+            let process = try ProcessHandle(opening: pid)
+            try DetachedProcess.begin { watch(process) }
+        } catch {
+            complain("what becomes of \(program) is not looked after: \(error)")
+        }
+    }
+
+    private func watch(_ process: borrowing ProcessHandle) {
+        do throws(SystemError) {
+            let signals = try SignalDescriptor([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
+            let set = try PollSet()
+            try set.add(signals.rawValue)
+            try set.add(process.rawValue)
+            // The program's readers wait for their end.
+            close(STDIN_FILENO)
+            close(STDOUT_FILENO)
+            _ = unsafe chdir("/")
+            let budget = launchBudget
+            let deadline = BootClock.now() + Int64(min(budget / .nanoseconds(1), 0x1p62))
+            var hasLooked = false
+            while !process.hasExited {
+                let left = max(0, (deadline - BootClock.now()) / 1_000_000 + 1)
+                let timeout = hasLooked ? -1 : CInt(clamping: left)
+                if Poll.wait(set.rawValue, for: .readable, timeoutMilliseconds: timeout).isEmpty {
+                    hasLooked = true
+                    sayIfSilent(after: budget)
+                    guard Self.hasTerminal else { return }
+                }
+                var isInterrupted = false
+                while try signals.next() != nil { isInterrupted = true }
+                if isInterrupted { wakeSleepers() }
+            }
+        } catch {
+            complain("\(program) is not looked after any more: \(error)")
+        }
+    }
+
+    private static var hasTerminal: Bool {
+        do throws(SystemError) {
+            _ = try OwnedDescriptor(opening: "/dev/tty", O_RDWR)
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    // MARK: The supervisor
+
+    /// How long a program has to say Hello, which it is up to the supervisor to say.
+    private var launchBudget: Duration {
+        do throws(NightbellError) {
+            var administration = try Administration(socketPath: socketPath)
+            let budget = try administration.status().launchBudget
+            return budget > .zero ? budget : Self.usualBudget
+        } catch {
+            return Self.usualBudget
+        }
+    }
+
+    private static var usualBudget: Duration { .seconds(20) }
+
+    /// What the program has started is in its process group, as it is with a shell's jobs.
+    private func clients() throws(NightbellError) -> [ClientInfo] {
+        var administration = try Administration(socketPath: socketPath)
+        return try administration.list().filter {
+            $0.processID == pid || $0.processID > 0 && getpgid($0.processID) == getpgrp()
+        }
+    }
+
+    private func sayIfSilent(after budget: Duration) {
+        do throws(NightbellError) {
+            guard try clients().isEmpty else { return }
+            complain(
+                """
+                \(program), pid \(pid), has not said Hello to the supervisor within \(Human.duration(budget)): it does \
+                not speak to Nightbell, and is neither suspended nor woken
+                """)
+        } catch {
+            // Without a supervisor there is none to speak to.
+        }
+    }
+
+    private func wakeSleepers() {
+        do throws(NightbellError) {
+            var administration = try Administration(socketPath: socketPath)
+            for client in try clients() { try administration.wake(client.identifier) }
+        } catch {
+            // The program runs, or has just ended.
+        }
+    }
+}

@@ -1,0 +1,197 @@
+import EdgeTestSupport
+import Foundation
+import Glibc
+import Testing
+
+@Suite("nightbell reload", .serialized)
+struct ReloadTests {
+    private let files: TemporaryDirectory
+    private var configuration: String { files.file("nightbelld.yaml") }
+
+    init() throws {
+        files = try TemporaryDirectory()
+    }
+
+    private func write(_ text: String, _ name: String = "nightbelld.yaml") throws {
+        try Data(text.utf8).write(to: URL(fileURLWithPath: files.file(name)))
+        chmod(files.file(name), 0o644)
+    }
+
+    private func worker(_ stage: Stage) throws -> pid_t {
+        let output = try stage.nightbell("status", "--json").output
+        let match = try #require(output.firstMatch(of: #/"process_id":(\d+)/#))
+        return try #require(pid_t(match.1))
+    }
+
+    /// The first says who it is, the second is one too many.
+    private func admits(_ identifier: String, _ stage: Stage) throws -> (Program, Bool) {
+        let puppet = try Program(Program.product("puppet"), [])
+        try puppet.say("hello \(identifier) voip socket=\(stage.socket)")
+        try puppet.say("echo asked")
+        try puppet.wrote("asked")
+        return (puppet, puppet.output.contains("ok suspension"))
+    }
+
+    @Test("What can change does, for this worker and those after it", arguments: [[], ["--no-keeper"]])
+    func numbers(arguments: [String]) throws {
+        try write("quotas:\n    clientsPerUser: 1\n")
+        let stage = try Stage(["--config", configuration] + arguments)
+        let sleeper = try stage.suspended("org.example.alice")
+        let before = try worker(stage)
+        #expect(try !admits("org.example.bob", stage).1)
+        #expect(try stage.nightbell("reload").output == "nothing has changed\n")
+
+        try write("quotas:\n    clientsPerUser: 2\nlogLevel: debug\nsocketMode: 0600\n")
+        let outcome = try stage.nightbell("reload", "--json")
+        #expect(outcome.code == 0, "\(outcome)")
+        let object = try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: [String]]
+        #expect(
+            object == [
+                "changed": [
+                    "logLevel is debug now, it was info", "quotas.clientsPerUser is 2 now, it was 1",
+                ],
+                "kept": ["socketMode is 0600, and 0666 until then"], "problems": [],
+            ])
+        let (bob, isAdmitted) = try admits("org.example.bob", stage)
+        #expect(isAdmitted)
+        #expect(try worker(stage) == before)
+        try stage.reaches("suspended", "org.example.alice")
+        // What was told once is told once.
+        #expect(
+            try stage.nightbell("reload").output
+                == "from the next start: socketMode is 0600, and 0666 until then\n")
+        withExtendedLifetime(bob) {}
+        guard arguments.isEmpty else { return }
+
+        // The file is worth nothing by now, and the next worker has what this one had.
+        try write("quotas: nonsense\n")
+        kill(before, SIGKILL)
+        try sleeper.say("echo awake")
+        #expect(eventually(within: 30_000) { (try? worker(stage)).map { $0 != before } ?? false })
+        #expect(try !admits("org.example.carol", stage).1)
+        #expect(try stage.nightbell("wake", "org.example.alice").code == 0)
+        try sleeper.wrote("ok awake")
+        try write("quotas:\n    clientsPerUser: 2\nlogLevel: debug\n")
+        #expect(try stage.nightbell("reload").output == "nothing has changed\n")
+    }
+
+    @Test("A configuration that cannot be used changes nothing")
+    func mistakes() throws {
+        try write("wakes:\n    limit: 7\n")
+        let stage = try Stage(["--config", configuration])
+        try write("wakes:\n    limit: 8\n    limt: 9\n")
+        let outcome = try stage.nightbell("reload")
+        #expect(outcome.code == 1)
+        #expect(outcome.errors.contains("\(configuration):3: wakes.limt is not a key"), "\(outcome)")
+        try write("wakes:\n    limit: 8\n")
+        #expect(try stage.nightbell("reload").output == "changed: wakes.limit is 8 now, it was 7\n")
+    }
+
+    @Test("SIGHUP does the same, and the log tells", arguments: [[], ["--no-keeper"]])
+    func signal(arguments: [String]) throws {
+        try write("wakes:\n    limit: 7\n")
+        let stage = try Stage(["--config", configuration] + arguments)
+        let before = try worker(stage)
+        try write("wakes:\n    limit: 8\n")
+        stage.daemon.send(signal: SIGHUP)
+        #expect(eventually(within: 30_000) { stage.daemon.errors.contains("changed: wakes.limit is 8 now") })
+        #expect(try worker(stage) == before)
+        try write("wakes:\n    limit: none\n")
+        stage.daemon.send(signal: SIGHUP)
+        #expect(
+            eventually(within: 30_000) { stage.daemon.errors.contains("the configuration is not read again") }
+        )
+        #expect(try stage.nightbell("status").code == 0)
+    }
+
+    @Test("Another user may not", .enabled(if: geteuid() == 0, "needs root"))
+    func strangers() throws {
+        let stage = try Stage()
+        chmod(stage.directory.path, 0o755)
+        let outcome = try Program.run(
+            "/usr/bin/setpriv",
+            [
+                "--reuid", "4711", "--regid", "4711", "--clear-groups", "--", Program.product("nightbell"),
+                "reload", "--socket", stage.socket,
+            ])
+        #expect(outcome.code == 5, "\(outcome)")
+    }
+
+    @Test("Manifests: what is declared now is launched, in another way it counts from the next launch")
+    func manifests() throws {
+        let manifests = try TemporaryDirectory()
+        func declare(_ name: String, _ words: String) throws {
+            let path = manifests.file(name + ".yaml")
+            let text = """
+                identifier: org.example.\(name)
+                command: [/bin/sh, -c, 'echo "\(words)"; exec sleep 1000']
+                output: \(files.file(name))
+
+                """
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            chmod(path, 0o644)
+        }
+        func says(_ name: String, _ words: String) -> Bool {
+            eventually(within: 30_000) {
+                (try? String(contentsOfFile: files.file(name), encoding: .utf8))?.hasSuffix(words + "\n")
+                    == true
+            }
+        }
+        try declare("one", "first")
+        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        #expect(says("one", "first"))
+        try declare("two", "new")
+        let outcome = try stage.nightbell("reload")
+        #expect(outcome.output == "changed: org.example.two is declared, and launched\n", "\(outcome)")
+        #expect(says("two", "new"))
+
+        try Data("identifier: a b\ncommand: [/p]\n".utf8).write(
+            to: URL(fileURLWithPath: manifests.file("bad.yaml")))
+        chmod(manifests.file("bad.yaml"), 0o644)
+        unlink(manifests.file("two.yaml"))
+        let mistakes = try stage.nightbell("reload")
+        #expect(mistakes.code == 1)
+        #expect(mistakes.output.hasPrefix("changed: org.example.two is declared no more"), "\(mistakes)")
+        #expect(
+            mistakes.output.contains("problem: \(manifests.file("bad.yaml")):1: identifier"), "\(mistakes)")
+        #expect(try stage.nightbell("list").output.contains("org.example.one"))
+    }
+
+    @Test("A client that sleeps without a process comes back as it is declared now")
+    func change() throws {
+        let manifests = try TemporaryDirectory()
+        func declare(_ word: String) throws {
+            let path = manifests.file("phone.yaml")
+            let text = """
+                identifier: org.example.phone
+                command: [\(Program.product("puppet"))]
+                environment: { WORD: \(word) }
+                startsWithSupervisor: false
+
+                """
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            chmod(path, 0o644)
+        }
+        try declare("before")
+        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        let puppet = try Program(Program.product("puppet"), [])
+        try puppet.say("hello org.example.phone voip socket=\(stage.socket)")
+        try puppet.wrote("ok suspension")
+        #expect(
+            try stage.nightbell("show", "org.example.phone", "--json").output.contains("\"WORD\":\"before\""))
+        try declare("after")
+        #expect(
+            try stage.nightbell("reload").output
+                == "changed: org.example.phone is declared in another way, which counts from its next launch\n"
+        )
+        for _ in 0..<2 {
+            #expect(
+                try stage.nightbell("show", "org.example.phone", "--json").output.contains(
+                    "\"WORD\":\"after\""))
+            // It is kept for the next worker as well.
+            let before = try worker(stage)
+            kill(before, SIGKILL)
+            #expect(eventually(within: 30_000) { (try? worker(stage)).map { $0 != before } ?? false })
+        }
+    }
+}

@@ -1,0 +1,93 @@
+import EdgeTestSupport
+import Foundation
+import Glibc
+import Testing
+
+@Suite(
+    "Whom identifiers belong to, on a disk that is full", .serialized,
+    .enabled(if: geteuid() == 0, "needs root"))
+struct StateTests {
+    private func start(_ disk: SmallDisk) throws -> Stage {
+        let stage = try Stage(["--set", "stateDirectory=\(disk.path)/state"])
+        chmod(stage.directory.path, 0o755)
+        return stage
+    }
+
+    private func stop(_ stage: Stage) throws {
+        stage.daemon.send(signal: SIGTERM)
+        #expect(try stage.daemon.outcome().code == 0)
+    }
+
+    private func puppet(_ identifier: String, _ stage: Stage, as uid: Int? = nil) throws -> Program {
+        let drop = uid.map { ["--reuid", "\($0)", "--regid", "\($0)", "--clear-groups", "--"] }
+        let puppet = try Program("/usr/bin/setpriv", (drop ?? ["--"]) + [Program.product("puppet")])
+        try puppet.say("hello \(identifier) voip socket=\(stage.socket)")
+        return puppet
+    }
+
+    /// Too many for the page that the file has already.
+    private func fillTable(_ stage: Stage) throws -> [Program] {
+        try (0..<3).map { number in
+            let puppet = try puppet("org.example.\(String(repeating: "x", count: 100)).\(number)", stage)
+            try puppet.wrote("ok suspension")
+            return puppet
+        }
+    }
+
+    @Test(
+        "It is told while it lasts, and written when there is room, at the end at the latest",
+        arguments: [false, true])
+    func full(asksForNothing: Bool) throws {
+        let disk = try SmallDisk()
+        do {
+            let stage = try start(disk)
+            try disk.fill()
+            let mine = try puppet("org.example.mine", stage)
+            try mine.wrote("ok suspension")
+            let others = try fillTable(stage)
+            let isTold = try eventually(within: 30_000) {
+                try stage.nightbell("status").output.contains("warning")
+            }
+            #expect(isTold)
+            #expect(try stage.nightbell("status", "--json").output.contains("cannot be written"))
+            #expect(try stage.nightbell("doctor").output.contains("cannot be written"))
+            #expect(stage.daemon.errors.contains("No space left on device"))
+            try disk.free()
+            if asksForNothing {
+                let isWritten = try eventually(within: 30_000) {
+                    try !stage.nightbell("status").output.contains("warning")
+                }
+                #expect(isWritten)
+                #expect(stage.daemon.errors.contains("is written down again"))
+            }
+            try stop(stage)
+            withExtendedLifetime((mine, others)) {}
+        }
+        let next = try start(disk)
+        let thief = try puppet("org.example.mine", next, as: 4_711)
+        try thief.wrote("error identifierOfOtherUser")
+    }
+
+    @Test("A stop that leaves it unwritten says so, and so does a start without a table that can be believed")
+    func loud() throws {
+        let disk = try SmallDisk()
+        do {
+            let stage = try start(disk)
+            try disk.fill()
+            let mine = try puppet("org.example.mine", stage)
+            try mine.wrote("ok suspension")
+            let others = try fillTable(stage)
+            try stop(stage)
+            #expect(stage.daemon.errors.contains("critical"), "\(stage.daemon.errors)")
+            withExtendedLifetime((mine, others)) {}
+        }
+        try disk.free()
+        for name in ["identifiers", "identifiers.previous"] {
+            try Data("nonsense".utf8).write(to: URL(fileURLWithPath: "\(disk.path)/state/\(name)"))
+        }
+        let next = try start(disk)
+        #expect(next.daemon.errors.contains("critical whom identifiers belong to is not known for certain"))
+        #expect(try next.nightbell("status").output.contains("warning"))
+        #expect(try next.nightbell("doctor", "--json").output.contains("\"state\""))
+    }
+}

@@ -1,0 +1,161 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import Glibc
+import Testing
+
+/// The steps of the tutorial: what is to be typed, and what is promised to be printed.
+struct Tutorial {
+    struct Step {
+        var commands: String
+        var promise: [String] = []
+
+        /// Whether it may be done again until it prints what is promised, as by a reader that was too fast.
+        var onlyLooks: Bool {
+            commands.split(separator: "\n").allSatisfy { line in
+                ["nightbell status", "nightbell list", "cat ", "exec 3<>"].contains { line.hasPrefix($0) }
+            }
+        }
+    }
+
+    private(set) var steps: [Step] = []
+    private(set) var programs: [String] = []
+
+    init(_ page: String) {
+        var language: Substring?
+        var block: [String] = []
+        for line in page.split(separator: "\n", omittingEmptySubsequences: false) {
+            guard line.hasPrefix("```") else {
+                if language != nil { block.append(String(line)) }
+                continue
+            }
+            switch language {
+            case nil:
+                language = line.dropFirst(3)
+                continue
+            case "sh": steps.append(Step(commands: block.joined(separator: "\n")))
+            case "": steps[steps.count - 1].promise = block
+            default: programs.append(block.joined(separator: "\n"))
+            }
+            (language, block) = (nil, [])
+        }
+    }
+
+    /// Whether lines are as they were promised: spaces may be more or fewer, and what is in ‹ › may be anything.
+    static func isKept(_ promise: [String], by text: String) -> Bool {
+        var lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+        while lines.last == "" { lines.removeLast() }
+        guard lines.count == promise.count else { return false }
+        return zip(promise, lines).allSatisfy { promised, line in
+            let pattern = promised.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+                .split(separator: "‹", omittingEmptySubsequences: false).enumerated()
+                .map { index, part in
+                    guard index > 0, let end = part.firstIndex(of: "›") else {
+                        return NSRegularExpression.escapedPattern(for: String(part))
+                    }
+                    return ".+?"
+                        + NSRegularExpression.escapedPattern(for: String(part[part.index(after: end)...]))
+                }
+                .joined()
+            let plain = line.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+            return plain.range(of: "^\(pattern)$", options: .regularExpression) != nil
+        }
+    }
+}
+
+@Suite("The tutorial")
+struct TutorialTests {
+    private func page() throws -> String {
+        try repositoryText("Sources/Nightbell/Nightbell.docc/Tutorial.md")
+    }
+
+    private func repositoryText(_ path: String) throws -> String {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        return try String(contentsOf: root.appendingPathComponent(path), encoding: .utf8)
+    }
+
+    @Test("Every command prints what the page promises")
+    func walk() throws {
+        let port = try freePort()
+        let tutorial = Tutorial(try page().replacing("7010", with: "\(port)"))
+        #expect(tutorial.steps.count > 12)
+        let directory = try TemporaryDirectory()
+        let shell = try TerminalShell(environment: [
+            "TERM": "xterm", "NO_COLOR": "1", "TMPDIR": directory.path,
+            // Whether memory is short on this machine at the moment is none of a test's business.
+            "NIGHTBELL_MEMORY_PRESSURE_FILE": "",
+        ])
+        for step in tutorial.steps where !step.commands.hasPrefix("swift build") {
+            var printed = try shell.run(step.commands)
+            if step.onlyLooks {
+                _ = try eventually(within: 60_000) {
+                    if Tutorial.isKept(step.promise, by: printed) { return true }
+                    printed = try shell.run(step.commands)
+                    return false
+                }
+            }
+            try #require(
+                Tutorial.isKept(step.promise, by: printed),
+                "\(step.commands)\nprints\n\(printed)\nand not\n\(step.promise.joined(separator: "\n"))")
+            // Commands that are not waited for are waited for here: a reader is not that fast.
+            if step.commands.contains("nightbelld ") {
+                #expect(try looks(shell, "nightbell status --json", until: "\"keeper_process_id\""))
+            }
+            if step.commands.contains("nightbell watch") {
+                #expect(try looks(shell, "nightbell status --json", until: "\"connections\":3"))
+            }
+        }
+        #expect(try looks(shell, "nightbell status 2>&1", until: "No supervisor can be reached"))
+    }
+
+    private func looks(_ shell: TerminalShell, _ command: String, until part: String) throws -> Bool {
+        try eventually(within: 60_000) { try shell.run(command).contains(part) }
+    }
+
+    @Test("The program on the page is the one that runs")
+    func program() throws {
+        let shown = Tutorial(try page()).programs
+        #expect(shown == [try repositoryText("Examples/Parrot/main.swift").trimmingCharacters(in: .newlines)])
+    }
+
+    @Test("README and GettingStarted lead to it")
+    func links() throws {
+        #expect(try repositoryText("README.md").contains("(Sources/Nightbell/Nightbell.docc/Tutorial.md)"))
+        #expect(
+            try repositoryText("Sources/Nightbell/Nightbell.docc/GettingStarted.md").contains(
+                "<doc:Tutorial>"))
+        #expect(
+            try repositoryText("Sources/Nightbell/Nightbell.docc/Nightbell.md").contains("<doc:Tutorial>"))
+    }
+
+    @Test("What is not as promised is noticed")
+    func matching() {
+        let promise = ["up ‹1.2s›, 3  clients", "‹x›"]
+        #expect(Tutorial.isKept(promise, by: "up   7ms, 3 clients\nany\n"))
+        for text in [
+            "up 7ms, 4 clients\nany\n", "up 7ms, 3 clients\n", "up , 3 clients\nany",
+            "up 7ms, 3 clients, 1\nany",
+            "up 7ms, 3 clients\nany\nmore\n",
+        ] {
+            #expect(!Tutorial.isKept(promise, by: text), "\(text)")
+        }
+    }
+
+    private func freePort() throws -> UInt16 {
+        let descriptor = try systemCall("socket") { socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0) }
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        _ = try systemCall("bind") {
+            withUnsafeMutablePointer(to: &address) { pointer in
+                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    bind(descriptor, $0, length) == 0 ? getsockname(descriptor, $0, &length) : -1
+                }
+            }
+        }
+        return UInt16(bigEndian: address.sin_port)
+    }
+}

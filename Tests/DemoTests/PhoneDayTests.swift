@@ -1,0 +1,229 @@
+import FoundationEssentials
+import Glibc
+import Nightbell
+import SIPKit
+import Testing
+
+/// A phone through a day, with a real supervisor and a real SIP server: it can be called whenever it should be. Minutes
+/// are seconds here.
+@Suite(.serialized) struct PhoneDayTests {
+    private let identifier = "org.example.day"
+    private let password = "secret"
+
+    @Test func reachableWheneverItShouldBe() throws {
+        let directory = try TemporaryDirectory()
+        // The server's address is known, and nothing listens there yet.
+        let port = try TestServer(passwords: ["alice": password]).port
+        let supervisor = try SupervisorRun(
+            directory,
+            manifest: """
+                identifier: \(identifier)
+                modes: [voip, audio]
+                command: [\(try programDirectory())/nightbell-softphone, --user, alice, --domain, example.test,
+                    --registrar, '127.0.0.1:\(port)', --expires, '8', --answer-after, '50',
+                    --report, \(directory.path)/report]
+                environment: { SOFTPHONE_PASSWORD: \(password) }
+                """)
+        let report = PhoneReport(path: "\(directory.path)/report")
+
+        // Launched without network, it tries for as long as it may, sleeps, and tries again.
+        #expect(eventually(30) { report.count("connection_lost") > 1 })
+        #expect(eventually(60) { report.count("repair_postponed") > 0 })
+        #expect(eventually(30) { report.count("keep_alive") > 0 })
+
+        // The network comes.
+        let server = try TestServer(passwords: ["alice": password], port: port)
+        #expect(server.run(atMost: 60) { server.isRegistered("alice") })
+        try #require(server.run(atMost: 60) { supervisor.state(identifier) == .suspended })
+        let first = try supervisor.show(identifier).processID
+
+        // A call that lasts longer than background tasks may.
+        let caller = try TestCaller(server)
+        try #require(caller.call("alice", talkFor: .seconds(14), atMost: 60))
+        #expect(eventually(30) { report.count("\"by\":\"remote\"") == 1 })
+        #expect(report.count("\"by\":\"local\"") == 0)
+        #expect(try supervisor.show(identifier).processID == first)
+        try #require(server.run(atMost: 60) { supervisor.state(identifier) == .suspended })
+
+        // Memory is short. The connection stays, and a call does not wait until memory is there again.
+        let connections = server.connectionCount
+        try supervisor.relieveMemory()
+        try #require(server.run(atMost: 30) { supervisor.state(identifier) != .suspended })
+        try #require(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))
+        let second = try supervisor.show(identifier).processID
+        #expect(second != first)
+        #expect(server.connectionCount == connections)
+        try #require(server.run(atMost: 60) { supervisor.state(identifier) == .suspended })
+
+        // Nobody calls: it comes back by itself to keep its registration.
+        let registrations = server.registrations
+        try supervisor.relieveMemory()
+        #expect(
+            server.run(atMost: 60) {
+                server.registrations > registrations && supervisor.state(identifier) == .suspended
+            })
+        #expect(try supervisor.show(identifier).processID != second)
+        #expect(server.connectionCount == connections)
+        #expect(eventually(30) { report.count("taken_over") == 2 })
+        try #require(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))
+
+        // Its user quits it: it is gone, and nothing brings it back.
+        try supervisor.quit(identifier)
+        #expect(server.run(atMost: 30) { !server.isRegistered("alice") && supervisor.isGone(identifier) })
+        #expect(!caller.call("alice", talkFor: .zero, atMost: 30))
+        #expect(supervisor.isGone(identifier))
+
+        // Asked for, it is there again.
+        try supervisor.launch(identifier)
+        #expect(server.run(atMost: 60) { server.isRegistered("alice") })
+        #expect(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))
+        try supervisor.quit(identifier)
+        #expect(server.run(atMost: 30) { supervisor.isGone(identifier) })
+    }
+
+    /// Looks again and again, giving way to others in between.
+    private func eventually(_ seconds: Int, _ condition: () -> Bool) -> Bool {
+        let end = ContinuousClock.now + .seconds(seconds)
+        while !condition() {
+            guard .now < end else { return false }
+            _ = poll(nil, 0, 20)
+        }
+        return true
+    }
+}
+
+/// What a phone has reported so far.
+private struct PhoneReport {
+    let path: String
+
+    /// The lines that contain this word, in quotes unless it has some.
+    func count(_ word: String) -> Int {
+        let bytes = FileManager.default.contents(atPath: path) ?? Data()
+        let text = String(decoding: bytes, as: UTF8.self)
+        let wanted = word.contains("\"") ? word : "\"event\":\"\(word)\""
+        return text.split(separator: "\n").count { $0.contains(wanted) }
+    }
+}
+
+/// `nightbelld` with one manifest, stopped at the end.
+private final class SupervisorRun {
+    private let id: pid_t
+    private let socketPath: String
+
+    init(_ directory: TemporaryDirectory, manifest: String) throws {
+        let path = directory.path
+        let manifests = "\(path)/manifests"
+        for name in [manifests, "\(path)/run", "\(path)/state"] { mkdir(name, 0o755) }
+        try Data(manifest.utf8).write(to: URL(filePath: "\(manifests)/phone.yaml"))
+        chmod("\(manifests)/phone.yaml", 0o644)
+        socketPath = "\(path)/run/nightbell.sock"
+        let settings: [String] = [
+            "manifestDirectory=\(manifests)", "stateDirectory=\(path)/state", "memoryPressure.file=",
+            "memoryPressure.pause=4s", "budgets.backgroundTasks=10s", "budgets.expirationNotice=1s",
+            "launches.retry=50ms", "wakes.linger=50ms", "wakes.limit=10000",
+        ]
+        let arguments: [String] =
+            [
+                try programDirectory() + "/nightbelld", "--system", "--runtime-directory", "\(path)/run",
+                "--socket", socketPath, "--keep-alive-minimum-timeout", "2s",
+            ] + settings.flatMap { ["--set", $0] }
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        for descriptor in [STDOUT_FILENO, STDERR_FILENO] as [CInt] {
+            posix_spawn_file_actions_addopen(
+                &actions, descriptor, "\(path)/nightbelld.log", O_WRONLY | O_CREAT | O_APPEND, 0o644)
+        }
+        var words = arguments.map { strdup($0) } + [nil]
+        let search = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
+        var variables = [strdup("PATH=\(search)"), nil]
+        defer { for pointer in words + variables { free(pointer) } }
+        var id: pid_t = 0
+        let code = posix_spawn(&id, arguments[0], &actions, nil, &words, &variables)
+        guard code == 0 else { throw Failure(text: "cannot start \(arguments[0]): \(code)") }
+        self.id = id
+        let end = ContinuousClock.now + .seconds(30)
+        while (try? Administration(socketPath: socketPath)) == nil {
+            guard .now < end else { throw Failure(text: "the supervisor does not answer") }
+            _ = poll(nil, 0, 20)
+        }
+    }
+
+    deinit {
+        kill(id, SIGTERM)
+        var status: CInt = 0
+        waitpid(id, &status, 0)
+    }
+
+    func show(_ identifier: String) throws -> ClientInfo {
+        var administration = try Administration(socketPath: socketPath)
+        return try administration.show(identifier)
+    }
+
+    func state(_ identifier: String) -> ClientInfo.State? { (try? show(identifier))?.state }
+
+    func isGone(_ identifier: String) -> Bool {
+        do throws(NightbellError) {
+            var administration = try Administration(socketPath: socketPath)
+            _ = try administration.show(identifier)
+            return false
+        } catch {
+            return error.code == .noSuchClient
+        }
+    }
+
+    func relieveMemory() throws {
+        var administration = try Administration(socketPath: socketPath)
+        try administration.relieveMemory()
+    }
+
+    func quit(_ identifier: String) throws {
+        var administration = try Administration(socketPath: socketPath)
+        try administration.quit(identifier)
+    }
+
+    func launch(_ identifier: String) throws {
+        var administration = try Administration(socketPath: socketPath)
+        try administration.launch(identifier)
+    }
+}
+
+/// A phone outside, that calls through the server.
+private final class TestCaller {
+    private let server: TestServer
+    private let socket: SIPSocket
+    private var caller: Caller
+    private var outcome: Bool?
+
+    init(_ server: TestServer) throws {
+        self.server = server
+        socket = try SIPSocket.connect(to: SIPAddress(parsing: "127.0.0.1:\(server.port)"), .udp)
+        let local = try socket.localAddress()
+        caller = Caller(
+            SIPEndpoint(user: "caller", transport: .udp, host: local.host, port: local.port),
+            domain: "example.test")
+    }
+
+    /// Calls, talks and hangs up. False: nobody answered, or the call did not end as it should.
+    func call(_ user: String, talkFor: Duration, atMost seconds: Int) -> Bool {
+        outcome = nil
+        perform(caller.call(user, talkFor: talkFor, at: .now).actions)
+        let isOver = server.run(atMost: seconds) {
+            for message in socket.receive().messages { perform(caller.receive(message, at: .now)) }
+            perform(caller.advance(to: .now))
+            return outcome != nil
+        }
+        return isOver && outcome == true
+    }
+
+    private func perform(_ actions: [Caller.Action]) {
+        for action in actions {
+            switch action {
+            case .send(let message): try? socket.send(message)
+            case .ringing, .answered: break
+            case .ended: outcome = true
+            case .failed: outcome = false
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+import CTestSupport
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import NightbellSupervisor
+import NightbellWire
+import SwiftProtobuf
+import Testing
+
+/// Clients that cost as much as they can. What all of it does to others is measured by `nightbell-load hostile`.
+@Suite struct HostileClientTests {
+    // MARK: Packets that are costly to decode
+
+    /// As many sockets as fit into a packet, with nothing in them.
+    private static let emptySockets: [UInt8] = {
+        let count = 64_000
+        let body = (0..<count).flatMap { _ in [1 << 3 | 2, 0] as [UInt8] }
+        let length = [body.count & 0x7F | 0x80, body.count >> 7 & 0x7F | 0x80, body.count >> 14]
+        return [3 << 3 | 2] + length.map { UInt8($0) } + body
+    }()
+
+    @Test func whatIsTooMuchIsFoundWithoutDecoding() throws {
+        #expect(throws: PacketScan.Refusal.excessive("a HandOver has at most 253 sockets")) {
+            try PacketScan(Self.emptySockets)
+        }
+        // It costs about as much as to read so many bytes; to decode them costs hundreds of times as much.
+        func time(_ body: () -> Void) -> Double {
+            (0..<5).map { _ in
+                let start = threadTime()
+                body()
+                return threadTime() - start
+            }.min() ?? 0
+        }
+        let scanning = time { _ = try? PacketScan(Self.emptySockets) }
+        let decoding = time { _ = try? WireClientMessage(serializedBytes: Self.emptySockets) }
+        #expect(scanning < decoding / 20, "\(scanning) s, \(decoding) s")
+    }
+
+    /// Processor time of the calling thread.
+    private func threadTime() -> Double {
+        var time = timespec()
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+    }
+
+    @Test func usualPacketsPass() throws {
+        var hello = WireHello()
+        hello.identifier = "org.example.phone"
+        hello.launch.arguments = (0..<400).map { "argument \($0)" }
+        for number in 0..<300 { hello.launch.environment["NAME\(number)"] = "value" }
+        var handOver = WireHandOver()
+        handOver.sockets = (0..<253).map { number in
+            var socket = WireHandOver.Socket()
+            socket.tag = .voip
+            socket.name = "registrar.example.org:\(number)"
+            socket.survives = true
+            var sip = WireProfile.SIP()
+            sip.users = ["alice", "bob"]
+            sip.userAgent = String(repeating: "x", count: 100)
+            socket.profile.kind = .sip(sip)
+            return socket
+        }
+        var state = WireSaveState()
+        state.state = WireState([UInt8](repeating: 7, count: 65_536))
+        var ready = WireReadyToSuspend()
+        ready.notIdle = Array(1...8_000)
+        let bodies: [WireClientMessage.OneOf_Body] = [
+            .hello(hello), .handOver(handOver), .saveState(state), .readyToSuspend(ready),
+            .list(WireList()),
+        ]
+        for (number, body) in bodies.enumerated() {
+            var message = WireClientMessage()
+            message.request = UInt64(number + 1)
+            message.body = body
+            let scan = try PacketScan(try message.serializedBytes())
+            #expect(scan.request == UInt64(number + 1))
+            if case .handOver = body { #expect(scan.sockets == 253) } else { #expect(scan.sockets == nil) }
+        }
+    }
+
+    @Test func longMessagesAreRefused() throws {
+        let supervisor = try TestSupervisor()
+        let long = String(repeating: "x", count: 2_000)
+        var show = WireShow()
+        show.identifier = long
+        var watch = WireWatch()
+        watch.identifier = long
+        var hello = WireHello()
+        hello.version = 1
+        hello.identifier = "org.example.phone"
+        hello.launch.arguments = (0..<9_000).map { _ in "" }
+        for body in [WireClientMessage.OneOf_Body.show(show), .watch(watch), .hello(hello)] {
+            let stranger = try WireClient(supervisor)
+            try stranger.send(body, request: 1)
+            #expect(try stranger.end()?.code == .malformedPacket)
+        }
+        let client = try WireClient(supervisor, "org.example.phone")
+        let pair = try Pair.unix()
+        var socket = WireHandOver.Socket()
+        socket.tag = .voip
+        var pattern = WireProfile.Pattern()
+        pattern.ping = [UInt32](repeating: 1, count: 70_000)
+        socket.profile.kind = .pattern(pattern)
+        var handOver = WireHandOver()
+        handOver.sockets = [socket]
+        try client.send(.handOver(handOver), request: 9, descriptors: [pair.near])
+        #expect(try client.end()?.code == .malformedPacket)
+        try supervisor.stop()
+    }
+
+    // MARK: Shares
+
+    @Test func usersTakeTurns() {
+        var backlog = Backlog<String>()
+        for number in 0..<1_000 { backlog.append("many \(number)", of: 1) }
+        backlog.append("one", of: 2)
+        var order: [String] = []
+        for _ in 0..<30 {
+            guard let next = backlog.takeNext() else { break }
+            order.append(next)
+            backlog.charge(next == "one" ? 2 : 1, nanoseconds: Backlog<String>.share / 4)
+        }
+        #expect(order.firstIndex(of: "one").map { $0 <= 5 } == true, "\(order)")
+        #expect(order.filter { $0 != "one" } == (0..<29).map { "many \($0)" }, "in their order")
+        let left = backlog.count
+        #expect(left == 1_001 - 30)
+    }
+
+    @Test func costlyPacketsAreMadeUpFor() {
+        var backlog = Backlog<UInt32>()
+        for _ in 0..<2_000 {
+            backlog.append(1, of: 1)
+            backlog.append(2, of: 2)
+        }
+        // Each of one user takes a hundred times as long as each of the other.
+        var time: [UInt32: Int64] = [1: 0, 2: 0]
+        for _ in 0..<1_000 {
+            guard let next = backlog.takeNext() else { break }
+            let cost: Int64 = next == 1 ? 1_000_000 : 10_000
+            time[next, default: 0] += cost
+            backlog.charge(next, nanoseconds: cost)
+        }
+        let (first, second) = (time[1] ?? 0, time[2] ?? 0)
+        #expect(abs(first - second) <= 2_000_000, "\(time)")
+        // Alone, it is not kept from anything.
+        while backlog.takeNext() != nil {}
+        backlog.endTurn()
+        backlog.append(1, of: 1)
+        let next = backlog.takeNext()
+        #expect(next == 1)
+        let isEmpty = backlog.isEmpty
+        #expect(isEmpty)
+    }
+
+    // MARK: Connections
+
+    /// More than it may have: each is refused at once, and nothing of it stays.
+    @Test func refusedConnectionsCostNoThread() throws {
+        let daemon = try DaemonProcess(suspension: "none", "--set connectionsPerUser=6")
+        let administrator = try WireClient(path: daemon.socketPath)
+        let worker = pid_t(try administrator.status().processID)
+        var kept: [WireClient] = []
+        for _ in 0..<5 {
+            let stranger = try WireClient(path: daemon.socketPath)
+            _ = try stranger.status()
+            kept.append(stranger)
+        }
+        func threads() -> Int { ProcFS.threadIdentifiers(worker).count }
+        func descriptors() throws -> UInt64 { try administrator.status().descriptorsOpen }
+        let (threadsBefore, descriptorsBefore) = (threads(), try descriptors())
+        var most = 0
+        for number in 0..<2_000 {
+            let stranger = try WireClient(path: daemon.socketPath)
+            // Some have said something by then, others have not.
+            if number % 3 == 0 { _ = try? stranger.socket.send([0, 0]) }
+            if number % 3 == 1 { _ = try? stranger.socket.send([]) }
+            most = max(most, threads())
+            if number % 100 == 0 { #expect(try stranger.end()?.code == .tooManyConnections) }
+        }
+        #expect(most <= threadsBefore, "\(most) threads")
+        #expect(try eventually { try descriptors() <= descriptorsBefore })
+        withExtendedLifetime(kept) {}
+    }
+
+    /// What a packet of a refused connection carries is closed all the same, elsewhere.
+    @Test func refusedConnectionsLeaveNothingOpen() throws {
+        let daemon = try DaemonProcess(suspension: "none", "--set connectionsPerUser=2")
+        let administrator = try WireClient(path: daemon.socketPath)
+        _ = try administrator.status()
+        let other = try WireClient(path: daemon.socketPath)
+        _ = try other.status()
+        let pair = try Pair.unix()
+        for _ in 0..<20 {
+            let stranger = try WireClient(path: daemon.socketPath)
+            for _ in 0..<10 { _ = try? stranger.socket.send([1], descriptors: [pair.near]) }
+            #expect(try stranger.end()?.code == .tooManyConnections)
+        }
+        pair.closeNear()
+        #expect(Poll.wait(pair.far, for: .readable, timeoutMilliseconds: 10_000).contains(.hangUp))
+    }
+}

@@ -1,0 +1,221 @@
+import Descriptors
+import EdgeTestSupport
+import Foundation
+import Launching
+import NightbellCore
+import NightbellSupervisor
+import NightbellWire
+import SwiftProtobuf
+import Testing
+
+/// Which client a process is that was launched, and whether it can be launched again: one rule, whatever the program says
+/// and whichever worker is asked.
+@Suite(.serialized, .timeLimit(.minutes(20))) struct LaunchIdentityTests {
+    private let name = "org.example.phone"
+    private let other = "org.example.other"
+
+    private func supervisor(
+        _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
+    ) throws -> TestSupervisor {
+        try TestSupervisor {
+            $0.settings.launches.retry = .milliseconds(20)
+            $0.settings.launches.retryMaximum = .milliseconds(80)
+            configure(&$0)
+        }
+    }
+
+    private func info(_ daemon: DaemonProcess) throws -> WireClientInfo {
+        try WireClient(path: daemon.socketPath).show(name)
+    }
+
+    private func makeDormant(_ process: Performance, _ daemon: DaemonProcess) throws {
+        try process.say("hibernate")
+        try process.say("background")
+        let isReached = try eventually(within: 20_000) { try self.info(daemon).state == .dormant }
+        guard isReached else { throw TestFailure("it is \(try info(daemon).state)") }
+    }
+
+    // MARK: Started by hand
+
+    @Test func aRecordedLaunchHoldsForAProcessThatSaysNothingOfIt() throws {
+        // Each crash is one of a settled client: two in a row at the start would drop the state.
+        let daemon = try DaemonProcess(
+            suspension: "none", "--set launches.retry=20ms --set launches.settled=1ms")
+        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        try makeDormant(first, daemon)
+        for round in 1...2 {
+            let byHand = try actor.start(isRecorded: false)
+            #expect(try info(daemon).canLaunch)
+            try byHand.command("save-state round \(round)")
+            if round == 2 {
+                try daemon.killWorker()
+                #expect(try info(daemon).canLaunch)
+            }
+            kill(byHand.pid, SIGKILL)
+            let next = try actor.returns()
+            let restored = try next.event("restored")
+            #expect(restored.hasSuffix("sockets=registration:3 state=round \(round)"))
+            try makeDormant(next, daemon)
+        }
+    }
+
+    @Test func aLaunchThatIsNotBelievedEndsTheOneBefore() throws {
+        guard geteuid() == 0 else { return }
+        let daemon = try DaemonProcess(suspension: "none", before: "umask 0", "--set launches.retry=20ms")
+        chmod(daemon.directory, 0o755)
+        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let first = try actor.start()
+        try makeDormant(first, daemon)
+        let confined = try actor.start(isConfined: true)
+        #expect(try !info(daemon).canLaunch)
+        try daemon.killWorker()
+        #expect(try !info(daemon).canLaunch)
+        kill(confined.pid, SIGKILL)
+        #expect(
+            try eventually { try WireClient(path: daemon.socketPath).status().clientsByState.isEmpty })
+        #expect(actor.staysAway())
+    }
+
+    // MARK: Names
+
+    @Test func aLaunchedProgramIsWhatItWasLaunchedAsWhateverItSays() throws {
+        let supervisor = try supervisor { $0.settings.launches.budget = .milliseconds(400) }
+        let actor = try Actor(name, of: supervisor)
+        var process = try actor.start()
+        let peer = try process.park("registration")
+        defer { close(peer) }
+        for _ in 0..<2 {
+            kill(process.pid, SIGKILL)
+            process = try actor.appears()
+            supervisor.launched.note(process.pid)
+            try process.command("hello \(other) voip")
+            #expect(try process.event("restored").contains("launched=true sockets=registration:3 "))
+            let info = try #require(try supervisor.show(name))
+            #expect(info.processID == UInt32(process.pid) && info.canLaunch)
+            #expect(info.warnings.contains { $0.contains(other) && $0.contains(name) }, "\(info.warnings)")
+            #expect(try supervisor.show(other) == nil)
+        }
+        // For longer than a launch may take.
+        #expect(actor.staysAway(milliseconds: 1_000))
+        #expect(try supervisor.show(name)?.processID == UInt32(process.pid))
+        try supervisor.stop()
+    }
+
+    @Test func theIdentifierGivenToRunWins() throws {
+        let supervisor = try supervisor()
+        let actor = try Actor(name, of: supervisor)
+        var process = try actor.run(["--identifier", name])
+        for round in 0..<3 {
+            if round > 0 { supervisor.launched.note(process.pid) }
+            try process.command("hello \(other) voip")
+            #expect(try supervisor.show(name)?.processID == UInt32(process.pid))
+            #expect(try supervisor.show(other) == nil)
+            kill(process.pid, SIGKILL)
+            process = try actor.appears()
+        }
+        supervisor.launched.note(process.pid)
+        try supervisor.stop()
+    }
+
+    /// What is only the name of the program is no more than a proposal.
+    @Test func withoutAnIdentifierForRunTheProgramHasItsOwn() throws {
+        let supervisor = try supervisor()
+        let actor = try Actor(name, of: supervisor)
+        let process = try actor.run([])
+        try process.command("hello \(other) voip")
+        #expect(try supervisor.show(other)?.processID == UInt32(process.pid))
+        #expect(try supervisor.show("puppet") == nil)
+        try process.say("exit 0")
+        try supervisor.forgets(other)
+        try supervisor.stop()
+    }
+
+    // MARK: Programs that start others
+
+    @Test func whatALaunchedShellStartsIsTheClient() throws {
+        let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }
+        let actor = try Actor(name, of: supervisor)
+        actor.arguments = ["-c", "'\(actor.program)'; exit $?"]
+        actor.program = "/bin/sh"
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        kill(first.pid, SIGKILL)
+        var shells: [pid_t] = []
+        for round in 0..<4 {
+            let process = try actor.returns()
+            shells.append(getsid(process.pid))
+            supervisor.launched.note(getsid(process.pid))
+            #expect(shells[round] != process.pid, "the shell is to be its parent")
+            #expect(try process.event("restored").contains("launched=true sockets=registration:"))
+            #expect(try process.event("wake").contains("reasons=\(round == 3 ? "socket" : "relaunched")"))
+            #expect(try supervisor.show(name)?.processID == UInt32(process.pid))
+            // What woke the last one is unread.
+            if round < 3 { try peer.say("call") }
+            try process.command("read registration")
+            #expect(try process.event("read").hasPrefix("read registration 4 "))
+            guard round < 3 else { break }
+            if round < 2 {
+                kill(process.pid, SIGKILL)
+            } else {
+                try process.say("hibernate")
+                try process.say("background")
+                try supervisor.reaches(.dormant, name)
+                try peer.say("call")
+            }
+        }
+        // Nothing is left of those that were launched first.
+        #expect(ProcFS.state(shells[0]) == nil && ProcFS.state(shells[1]) == nil)
+        try supervisor.stop()
+    }
+
+    // MARK: Programs that never speak
+
+    @Test func aProgramThatNeverSpeaksIsLeftAlone() throws {
+        let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
+        let actors = try [name, other].map { try Actor($0, socketPath: directory + "/nightbell.sock") }
+        let declarations = try actors.map { try $0.declaration() }
+        let supervisor = try TestSupervisor(directory: directory) {
+            $0.settings.launches.budget = .milliseconds(300)
+            $0.settings.launches.concurrentInBackground = 1
+            $0.declarations = declarations
+        }
+        let silent = try actors[0].appears()
+        supervisor.launched.note(silent.pid)
+        // It takes no room: the other one is launched when its time is over.
+        let speaking = try actors[1].appears()
+        supervisor.launched.note(speaking.pid)
+        try speaking.command("hello \(other) voip")
+        let info = try #require(try supervisor.show(name))
+        #expect(info.state == .launching && info.stateDetail.contains("does not speak to Nightbell"))
+        #expect(info.processID == UInt32(silent.pid))
+        // It is neither ended nor launched again, and not too late.
+        #expect(actors[0].staysAway(milliseconds: 1_500))
+        try silent.command("hello \(name) voip")
+        #expect(try supervisor.show(name)?.processID == UInt32(silent.pid))
+        // From now on it is a client that does.
+        kill(silent.pid, SIGKILL)
+        // A process ends by itself when the test lets go of it.
+        var launched: [Performance] = []
+        for _ in 0..<2 {
+            launched.append(try actors[0].appears())
+            supervisor.launched.note(launched.last?.pid ?? 0)
+        }
+        try supervisor.stop()
+    }
+}
+
+extension Actor {
+    /// As a manifest would declare it.
+    fileprivate func declaration() throws -> Declaration {
+        let launch = LaunchSpecification(
+            arguments: specification.arguments, directory: "/", environment: specification.environment)
+        var registration = Registration(
+            identifier: try #require(ClientIdentifier(identifier)), user: geteuid(), modes: .voip)
+        registration.isLaunchable = true
+        return Declaration(registration, launch: launch, identity: nil, startsWithSupervisor: true)
+    }
+}

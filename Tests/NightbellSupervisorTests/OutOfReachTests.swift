@@ -1,0 +1,88 @@
+import EdgeTestSupport
+import Glibc
+import NightbellCore
+import NightbellSupervisor
+import NightbellWire
+import Testing
+
+/// Clients that could not be called, with real processes.
+@Suite(.serialized) struct OutOfReachTests {
+    private let name = "org.example.phone"
+
+    private func supervisor(
+        _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
+    ) throws -> TestSupervisor {
+        try TestSupervisor(suspension: .signal) {
+            // On a busy machine, too, nobody is to be suspended without having answered.
+            $0.settings.budgets.prepareToSuspend = .seconds(20)
+            $0.settings.launches.retry = .milliseconds(20)
+            configure(&$0)
+        }
+    }
+
+    private func warnings(_ supervisor: TestSupervisor) throws -> (shown: [String], listed: [String]) {
+        let client = try WireClient(supervisor)
+        let request: UInt64 = 1
+        try client.send(.list(WireList()), request: request)
+        var listed: [String] = []
+        while case .clientInfo(let info) = try client.answer(to: request) {
+            if info.identifier == name { listed = info.warnings }
+        }
+        return (try supervisor.show(name)?.warnings ?? [], listed)
+    }
+
+    @Test func whoLosesItsConnectionToMemoryPressureIsLaunchedAgain() throws {
+        let supervisor = try supervisor { $0.settings.memoryPressure.pause = .milliseconds(100) }
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        let peer = try first.park("registration", "")
+        try first.say("background")
+        try supervisor.reaches(.suspended, name)
+        supervisor.pretendMemoryIsShort()
+        let second = try actor.returns()
+        #expect(try second.event("wake").contains("reasons=relaunched"))
+        #expect(try supervisor.show(name)?.counters.endedUnderPressure == 1)
+        close(peer)
+        try supervisor.stop()
+        // A process without a director ends by itself.
+        withExtendedLifetime((first, second)) {}
+    }
+
+    @Test func aLaunchedClientHasTimeToConnect() throws {
+        let supervisor = try supervisor {
+            $0.settings.launches.budget = .seconds(300)
+            $0.settings.budgets.backgroundTasks = .seconds(60)
+        }
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        kill(first.pid, SIGKILL)
+        let second = try actor.returns()
+        try second.event("wake")
+        // Nothing else holds it any more.
+        #expect(try eventually { try supervisor.show(name)?.stateDetail == "setting up" })
+        #expect(try supervisor.show(name)?.state == .background)
+        // Or it would be stopped before it has said that it has handed its socket over.
+        try second.command("begin work")
+        let peer = try second.park("registration")
+        try second.say("end work")
+        try supervisor.reaches(.suspended, name)
+        let (shown, listed) = try warnings(supervisor)
+        #expect(shown.isEmpty && listed.isEmpty)
+        close(peer)
+        try supervisor.stop()
+        withExtendedLifetime((first, second)) {}
+    }
+
+    @Test func whoSleepsWithNothingThatCouldWakeItIsShown() throws {
+        let supervisor = try supervisor { $0.settings.launches.budget = .seconds(8) }
+        let actor = try Actor(name, of: supervisor)
+        let first = try actor.start()
+        kill(first.pid, SIGKILL)
+        let second = try actor.returns()
+        try supervisor.reaches(.suspended, name)
+        let (shown, listed) = try warnings(supervisor)
+        #expect(shown.contains { $0.hasPrefix("out of reach") } && listed == shown)
+        try supervisor.stop()
+        withExtendedLifetime((first, second)) {}
+    }
+}
