@@ -214,8 +214,9 @@ extension World {
     }
 
     mutating func foreseePingFailed(_ token: SocketToken) {
-        guard let socket = socket(token), core.isOffloading(token) else { return }
+        guard let socket = socket(token) else { return }
         noteTime(socket.owner)
+        guard core.isOffloading(token) else { return }
         if socket.owner.isFailing { return }
         isTraffic = true
         socket.expectedOffload.sent -= min(1, socket.expectedOffload.sent)
@@ -224,8 +225,9 @@ extension World {
     }
 
     mutating func foreseeLoanLost(_ token: SocketToken) {
-        guard let socket = socket(token), core.isOffloading(token) else { return }
+        guard let socket = socket(token) else { return }
         noteTime(socket.owner)
+        guard core.isOffloading(token) else { return }
         if socket.owner.isFailing { return }
         isTraffic = true
         mustTell(socket, .unanswerable)
@@ -240,10 +242,10 @@ extension World {
     }
 
     mutating func foreseeAnswerLookedFor(_ token: SocketToken) {
-        guard let socket = socket(token), core.isOffloading(token), socket.isAwaiting,
-            let until = socket.answerUntil, elapsed >= until
-        else { return }
+        guard let socket = socket(token) else { return }
         noteTime(socket.owner)
+        guard core.isOffloading(token), socket.isAwaiting, let until = socket.answerUntil, elapsed >= until
+        else { return }
         if socket.owner.isFailing { return }
         coverage.unanswered += 1
         mustTell(socket, .unanswered)

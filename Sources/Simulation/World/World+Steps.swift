@@ -151,8 +151,8 @@ extension World {
         var kept = 0
         for index in queue.indices {
             let (event, since) = queue[index]
-            let isOld = now.since(since) >= .milliseconds(20)
-            if since > now || (!isOld && random.once(in: 3)) {
+            let isDue = event.isFailedPing || now.since(since) >= .milliseconds(20)
+            if since > now || (!isDue && random.once(in: 3)) {
                 queue[kept] = queue[index]
                 kept += 1
             } else if case .fired(let token, _) = event {

@@ -385,6 +385,14 @@ extension Event {
         if case .timer = self { true } else { false }
     }
 
+    /// The edge itself finds that a ping could not be sent, and feeds it in before anything else can happen to the socket.
+    var isFailedPing: Bool {
+        switch self {
+        case .pingFailed, .pingOmitted: true
+        default: false
+        }
+    }
+
     /// Whether a wake that comes of it is one by traffic, which counts against the limit.
     var isTraffic: Bool {
         switch self {
