@@ -29,4 +29,30 @@ package enum Thread {
         if code != 0 { unsafe body.release() }
         return code
     }
+
+    /// Runs a body on a thread of its own, and waits for its end.
+    ///
+    /// - Returns: its result; nil: no thread could be made.
+    package static func runToEnd(_ body: () -> Int32) -> Int32? {
+        struct Call {
+            let body: () -> Int32
+            var result: Int32?
+        }
+        return withoutActuallyEscaping(body) { body in
+            var call = Call(body: body)
+            var thread = pthread_t()
+            let code = unsafe withUnsafeMutablePointer(to: &call) { call in
+                let code = unsafe pthread_create(
+                    &thread, nil,
+                    { argument in
+                        guard let call = unsafe argument?.assumingMemoryBound(to: Call.self) else { return nil }
+                        unsafe call.pointee.result = unsafe call.pointee.body()
+                        return nil
+                    }, call)
+                guard code == 0 else { return code }
+                return unsafe pthread_join(thread, nil)
+            }
+            return code == 0 ? call.result : nil
+        }
+    }
 }

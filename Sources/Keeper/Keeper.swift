@@ -192,10 +192,16 @@ package final class Keeper {
         // A worker has no use for them.
         packet = PacketBuffer(capacity: 1)
         close(signals.rawValue)
-        let inheritance = Inheritance(
+        var inheritance: Inheritance? = Inheritance(
             store: inherited, link: KeeperLink(channel), isFirst: !hasServed, mustWait: false)
         FaultInjection.armFromEnvironment(isFirst: startedWorkers == 1)
-        exit(hooks.work(inheritance))
+        // The Swift runtime remembers the number of a thread for its locks, and the one that has forked has the keeper's
+        // here: a lock that it holds while another thread waits for it is never released.
+        let code = Thread.runToEnd {
+            guard let inheritance = inheritance.take() else { return EX_SOFTWARE }
+            return hooks.work(inheritance)
+        }
+        exit(code ?? EX_OSERR)
     }
 
     /// Takes in what a worker has said. A worker that says what nobody understands is broken.
