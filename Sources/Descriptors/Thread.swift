@@ -45,7 +45,9 @@ package enum Thread {
                 let code = unsafe pthread_create(
                     &thread, nil,
                     { argument in
-                        guard let call = unsafe argument?.assumingMemoryBound(to: Call.self) else { return nil }
+                        guard let call = unsafe argument?.assumingMemoryBound(to: Call.self) else {
+                            return nil
+                        }
                         unsafe call.pointee.result = unsafe call.pointee.body()
                         return nil
                     }, call)

@@ -7,10 +7,10 @@ import Synchronization
 /// One libevent loop on one thread, which is at the same time the serial executor of the actors that live there.
 ///
 /// Parked sockets are members of an epoll set of their own (``urgent``), which libevent watches as its most urgent event;
-/// everything else is a libevent event (``Watch``). Callbacks only note what happened. A turn of `run` gathers with
-/// ``dispatch(waits:)`` and ``collectUrgent(waiting:atMost:early:)``, delivers the events as one batch, and then the jobs that
-/// wait are run: the actor is entered once per turn, not once per event, and no `Task` is made. With nothing due the thread
-/// sleeps in libevent without a timeout.
+/// everything else is a libevent event (``Watch``). Callbacks note what happened; those of urgent events also call
+/// ``onUrgent``. A turn of `run` gathers with ``dispatch(waits:)`` and ``collectUrgent(waiting:atMost:)``, delivers the events
+/// as one batch, and then the jobs that wait are run: the actor is entered once per turn, not once per event, and no `Task`
+/// is made. With nothing due the thread sleeps in libevent without a timeout.
 ///
 /// The executor outlives its actors and its watches: both hold it.
 ///
@@ -25,6 +25,9 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let wakeupEvent: EventDescriptor
     /// The sockets that must be dealt with before a turn begins: the parked ones.
     package let urgent: EpollSet
+    /// Called with each urgent event as soon as it is collected, before the turn. True: it was dealt with, see
+    /// ``Ready/isDealt``.
+    package var onUrgent: (_ ready: Ready) -> Bool = { _ in false }
     /// libevent's events for `wakeupEvent` and `urgent`.
     private let ownEvents: UnsafeMutablePointer<event>
     /// Whether an event of the urgent set ends the current pass of libevent.
@@ -33,6 +36,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private var isUrgentWatched = true
     /// Events that are not urgent, of the current pass.
     private var reported = 0
+    /// Why the urgent set could not be collected in the current pass.
+    private var urgentFailure: LoopError?
     /// The thread inside `run`, 0 when there is none.
     private let owner = Atomic<UInt>(0)
     /// Empty between turns; kept for its capacity.
@@ -79,7 +84,10 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private static func makeBase() -> OpaquePointer? {
         guard let config = unsafe event_config_new() else { return nil }
         defer { unsafe event_config_free(config) }
-        let flags = EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
+        // Its timers are not used, so it needs no time.
+        let flags =
+            EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
+            | EVENT_BASE_FLAG_NO_CACHE_TIME.rawValue
         unsafe event_config_set_flag(config, CInt(flags))
         // epoll: it can watch another epoll set, and takes the same time however many descriptors there are.
         unsafe event_config_require_features(config, CInt(EV_FEATURE_O1.rawValue))
@@ -144,9 +152,9 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
 
     /// One pass of libevent.
     ///
-    /// - Parameter waits: until there is something. It ends then as soon as an urgent socket is ready, and leaves what is
-    ///   not urgent to the next pass.
-    /// - Returns: whether the urgent set has something to collect.
+    /// - Parameter waits: until there is something. If an urgent socket is ready, the urgent events are collected, and what is
+    ///   not urgent is left to the next pass.
+    /// - Returns: whether the urgent set was ready. Unless `waits`, its events are still to be collected.
     package func dispatch(waits: Bool) throws(LoopError) -> Bool {
         stopsAtUrgent = waits
         reported = 0
@@ -155,6 +163,12 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         guard unsafe event_base_loop(base, flags) >= 0 else {
             throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
         }
+        if let failure = urgentFailure {
+            urgentFailure = nil
+            throw failure
+        }
+        // In a pass that waits they are collected already.
+        defer { if waits { unsafe list.pointee.isUrgentReady = false } }
         return unsafe list.pointee.isUrgentReady
     }
 
@@ -163,21 +177,20 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         unsafe event_base_get_num_events(base, CUnsignedInt(EVENT_BASE_COUNT_ACTIVE)) > 0
     }
 
-    /// Takes what has happened to urgent sockets.
+    /// Takes what has happened to urgent sockets, and calls ``onUrgent`` with each.
     ///
     /// - Parameters:
     ///   - milliseconds: how long to wait for something.
     ///   - limit: how many events to take.
-    ///   - early: called with each of them. True: it was dealt with, see ``Ready/isDealt``.
     /// - Returns: whether one of them was dealt with early.
     package func collectUrgent(
-        waiting milliseconds: CInt, atMost limit: Int, early: (_ ready: Ready) -> Bool
+        waiting milliseconds: CInt, atMost limit: Int
     ) throws(LoopError) -> Bool {
         unsafe list.pointee.isUrgentReady = false
         let first = unsafe list.pointee.count
         try unsafe urgent.collect(into: list, milliseconds: milliseconds, atMost: limit)
         var isDealt = false
-        for index in first..<(unsafe list.pointee.count) where early(unsafe list.pointee[index]) {
+        for index in first..<(unsafe list.pointee.count) where onUrgent(unsafe list.pointee[index]) {
             unsafe list.pointee.markDealt(index)
             isDealt = true
         }
@@ -199,12 +212,20 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         if reported >= Self.portion { unsafe event_base_loopbreak(base) }
     }
 
+    /// The urgent set is ready. In a pass that waits, its events are collected here: until the callback returns and libevent
+    /// has left its loop, a sleeper would wait for code that the processor has to fetch first.
     private func reportUrgent() {
-        unsafe list.pointee.isUrgentReady = true
         guard !stopsAtUrgent else {
+            do throws(LoopError) {
+                _ = try collectUrgent(waiting: 0, atMost: .max)
+            } catch {
+                urgentFailure = error
+            }
+            unsafe list.pointee.isUrgentReady = true
             _ = unsafe event_base_loopbreak(base)
             return
         }
+        unsafe list.pointee.isUrgentReady = true
         // It stays ready until it is collected, and libevent would report it again and again before anything less urgent.
         unsafe event_del(ownEvents + 1)
         isUrgentWatched = false

@@ -8,7 +8,7 @@ package struct Ready: Sendable, Hashable {
     /// The peer will send no more (`EPOLLRDHUP`). Only members of an ``EpollSet`` report it.
     package var closed: Bool
     package var writable: Bool
-    /// The `early` of ``LoopExecutor/collectUrgent(waiting:atMost:early:)`` has dealt with it before the turn.
+    /// ``LoopExecutor/onUrgent`` has dealt with it before the turn.
     package internal(set) var isDealt = false
 
     package init(token: UInt64, readable: Bool = false, closed: Bool = false, writable: Bool = false) {

@@ -20,7 +20,8 @@ enum Process {
 
     /// What `ps` and `top` show; 15 bytes of it.
     static func setName(_ name: String) {
-        try? SmallFile.write(name, to: "/proc/self/comm")
+        // The process is named after its first thread; tools that show threads show the names of all.
+        for thread in ["self", "thread-self"] { try? SmallFile.write(name, to: "/proc/\(thread)/comm") }
     }
 
     /// Whoever started us may have closed these; the next files opened must not take their place and be written to

@@ -12,7 +12,7 @@ extension LoopExecutor {
         try run { () throws(LoopError) in
             let isUrgent = mayWait ? try dispatch(waits: true) : true
             if isUrgent {
-                _ = try collectUrgent(waiting: 0, atMost: .max) { _ in false }
+                _ = try collectUrgent(waiting: 0, atMost: .max)
                 _ = try dispatch(waits: false)
             }
             deliver(to: turn)

@@ -22,42 +22,38 @@ struct TurnGatherer {
     /// Waits for something to happen, and in a burst of wakes for the end of it. Only wakes end that wait: other events would
     /// be those of clients that were told already, answering, while further wakes arrive.
     ///
-    /// - Parameter early: called with the event of each parked socket as soon as it is known. True: its owner was thawed.
     /// - Returns: whether everything that is known is for the next turn; else it is for a portion of the wakes only.
-    mutating func gather(
-        _ loop: LoopExecutor, early: (_ ready: Ready) -> Bool
-    ) throws(LoopError) -> Bool {
+    mutating func gather(_ loop: LoopExecutor) throws(LoopError) -> Bool {
         let mayWait = loop.mayWait
-        let isUrgent = mayWait ? try loop.dispatch(waits: true) : true
-        guard isUrgent else {
-            behindSince = nil
-            return true
+        if mayWait {
+            guard try loop.dispatch(waits: true) else {
+                behindSince = nil
+                return true
+            }
+        } else if loop.readyCount < Self.enough {
+            _ = try loop.collectUrgent(waiting: 0, atMost: Self.enough - loop.readyCount)
         }
-        let hasWaited = try collectWakes(loop, mayWait: mayWait, early)
+        // Nothing is waited for while other clients wait for their portion, or jobs do.
+        let hasWaited = mayWait ? try awaitEndOfBurst(loop) : false
         guard !fallsBehind(loop) else { return false }
         if !mayWait || hasWaited || loop.hasUnreported { _ = try loop.dispatch(waits: false) }
         return true
     }
 
     /// - Returns: whether it has waited for further wakes.
-    private mutating func collectWakes(
-        _ loop: LoopExecutor, mayWait: Bool, _ early: (_ ready: Ready) -> Bool
-    ) throws(LoopError) -> Bool {
+    private mutating func awaitEndOfBurst(_ loop: LoopExecutor) throws(LoopError) -> Bool {
+        guard loop.dealtCount > 0 else { return false }
         burst.reset()
+        var now = BootClock.now()
+        burst.note(pending: loop.dealtCount, at: now)
         var hasWaited = false
-        var timeout: CInt? = 0
-        while let wait = timeout {
-            timeout = nil
+        while loop.readyCount < Self.enough, let wait = burst.wait(at: now) {
+            hasWaited = true
             let known = loop.readyCount
-            guard known < Self.enough else { break }
-            let isThawed = try loop.collectUrgent(
-                waiting: wait, atMost: Self.enough - known, early: early)
-            // Nothing is waited for while other clients wait for their portion, or jobs do.
-            guard mayWait, loop.readyCount > known else { break }
-            let now = BootClock.now()
+            let isThawed = try loop.collectUrgent(waiting: wait, atMost: Self.enough - known)
+            guard loop.readyCount > known else { break }
+            now = BootClock.now()
             if isThawed { burst.note(pending: loop.dealtCount, at: now) }
-            timeout = burst.wait(at: now)
-            if timeout != nil { hasWaited = true }
         }
         return hasWaited
     }
@@ -80,15 +76,17 @@ extension LoopExecutor {
     /// Runs the loop until `stop`.
     ///
     /// - Parameters:
-    ///   - early: see ``TurnGatherer/gather(_:early:)``.
+    ///   - early: called with the event of each parked socket as soon as it is known. True: its owner was thawed.
     ///   - turn: called with what has happened since the last turn, if anything did. If it is not whole, it has a portion of
     ///     the wakes and nothing else.
     package func run(
-        early: (_ ready: Ready) -> Bool, turn: (_ batch: [Ready], _ isWhole: Bool) -> Void
+        early: @escaping (_ ready: Ready) -> Bool, turn: (_ batch: [Ready], _ isWhole: Bool) -> Void
     ) throws(LoopError) {
+        onUrgent = early
+        defer { onUrgent = { _ in false } }
         var gatherer = TurnGatherer()
         try run { () throws(LoopError) in
-            let isWhole = try gatherer.gather(self, early: early)
+            let isWhole = try gatherer.gather(self)
             deliver(atMost: isWhole ? .max : TurnGatherer.portion) { turn($0, isWhole) }
             return isWhole
         }
