@@ -1,8 +1,8 @@
 import Descriptors
 import Glibc
 
-/// The listening socket, and a descriptor in reserve: with no other left, those who knock are still let in for
-/// long enough to be told why they cannot stay.
+/// The listening socket with one descriptor in reserve: when no other is left, a connection can still be
+/// accepted for long enough to be told why it is refused.
 struct Acceptance: ~Copyable {
     let listener: SeqPacketSocket
     private var reserve: EventDescriptor?
@@ -10,9 +10,9 @@ struct Acceptance: ~Copyable {
     enum Knock: ~Copyable {
         case nobody
         case somebody(SeqPacketSocket)
-        /// There is no descriptor for it: tell it so and let it go, then call `refill`.
+        /// No descriptor is left for it: send the refusal, close it, then call `refill`.
         case noRoom(SeqPacketSocket)
-        /// Not even that: stop listening until a descriptor is free.
+        /// Even the reserve is used up: stop listening until a descriptor is free.
         case exhausted
     }
 
@@ -51,7 +51,7 @@ struct Acceptance: ~Copyable {
         return .noRoom(socket)
     }
 
-    /// Takes the reserve back, if a descriptor can be had; tells whether there is one.
+    /// Reopens the reserve descriptor if one can be had; returns whether there is one.
     @discardableResult
     mutating func refill() -> Bool {
         if reserve != nil { return true }
@@ -63,7 +63,7 @@ struct Acceptance: ~Copyable {
         }
     }
 
-    /// Nobody finds the way in any more.
+    /// Removes the socket's path, so that no new connection can be made.
     static func unlink(_ configuration: SupervisorConfiguration) {
         _ = unsafe Glibc.unlink(configuration.socketPath)
     }

@@ -1,17 +1,17 @@
 import Descriptors
 import EventLoop
 
-/// What is to be dealt with, in the order in which users take turns.
+/// Pending work, served round-robin by user.
 ///
-/// A turn of the loop has a limited time for connections, because what fires meanwhile waits: the rest stays in here until
-/// the next turn. A user that has used up its share, be it with one costly packet or with a thousand connections, waits
-/// until the others have had theirs.
+/// A turn of the loop has a limited time for connections, because fired sockets wait meanwhile; the rest stays
+/// in here until the next turn. A user that has used up its share, with one costly packet or with a thousand
+/// connections, waits until the others have had theirs.
 package struct Backlog<Element>: ~Copyable {
     private struct User {
-        /// The oldest first; those before `next` are done.
+        /// Oldest first; the elements before `next` are done.
         var waiting: [Element] = []
         var next = 0
-        /// What is left of its share, in nanoseconds. Below zero: it owes time.
+        /// What is left of its share, in nanoseconds; negative: it is in debt.
         var credit: Int64 = 0
 
         mutating func take() -> Element {
@@ -26,18 +26,18 @@ package struct Backlog<Element>: ~Copyable {
         }
     }
 
-    /// Users that have something in here, or have had.
+    /// Users that have elements in here, or had some recently.
     private var users: [UInt32: User] = [:]
-    /// Users that have something in here, and which of them is next.
+    /// Users that have elements in here, in round-robin order.
     private var ring: [UInt32] = []
     private var position = 0
     package private(set) var count = 0
 
-    /// What a user may use up before it is another's turn, in nanoseconds.
+    /// The time that a user may use before the next user's turn, in nanoseconds.
     package static var share: Int64 { 100_000 }
-    /// More than so many shares are not remembered.
+    /// A debt is capped at this many shares.
     private static var longestDebt: Int64 { 64 }
-    /// Users that have nothing in here are kept for the next time, if they are no more than this.
+    /// At most this many users without elements are remembered.
     private static var mostUsers: Int { 64 }
 
     package init() {}
@@ -72,14 +72,14 @@ package struct Backlog<Element>: ~Copyable {
         }
     }
 
-    /// What was taken last took so long.
+    /// Charges the time that the last element took to its user.
     package mutating func charge(_ uid: UInt32, nanoseconds: Int64) {
         guard let user = users.index(forKey: uid) else { return }
         let credit = users.values[user].credit - nanoseconds
         users.values[user].credit = max(credit, -Self.longestDebt * Self.share)
     }
 
-    /// With nothing left to be shared, all debts are forgotten.
+    /// Forgets all debts once nothing is waiting.
     package mutating func endTurn() {
         guard count == 0 else { return }
         if users.count > Self.mostUsers { return users = [:] }
@@ -87,30 +87,30 @@ package struct Backlog<Element>: ~Copyable {
     }
 }
 
-/// Dealing with connections within the time that a turn has.
+/// Serves connections within the time budget of a turn.
 extension Supervisor {
-    /// As long as this, and one message, may what fires wait for what connections want.
+    /// Fired sockets wait at most this long, plus one message, for connections.
     private static let timePerTurn: Int64 = 500_000
-    /// The part of it that one connection may have.
+    /// The share of it that one connection may have.
     private static let timePerConnection: Int64 = 100_000
-    /// What is read from one connection in a turn at the most; its last packet may exceed it.
+    /// The most that is read from one connection in a turn; its last packet may exceed it.
     private static let bytesPerConnection = 65_536
 
-    /// Something has happened at a connection.
+    /// A connection is readable.
     func note(_ connection: Connection) {
-        // What waits is not to be reported again in each turn, in the place of others.
+        // A waiting connection is not to be reported again in each turn, in the place of others.
         if connection.isWaiting { return connection.readable.disarm() }
         enqueue(connection)
     }
 
-    /// It is to be dealt with once.
+    /// Queues the connection once.
     func enqueue(_ connection: Connection) {
         guard !connection.isWaiting else { return }
         connection.isWaiting = true
         backlog.append(connection, of: connection.credentials.uid)
     }
 
-    /// Deals with connections until none waits, or the time is over.
+    /// Serves connections until none waits, or the time is over.
     func serveConnections() {
         guard !backlog.isEmpty else { return }
         let start = BootClock.now()

@@ -6,55 +6,55 @@ import NightbellWire
 
 /// One connection to the control socket. Loop-confined.
 final class Connection {
-    /// Slot and generation, as in a `SocketToken`: never used again.
+    /// Slot and generation, as in a `SocketToken`: never reused.
     let key: UInt64
     let socket: SeqPacketSocket
     let credentials: PeerCredentials
     /// Armed for as long as the connection lives.
     let readable: Watch
-    /// Armed while messages wait; made when the first has to, which is seldom.
+    /// Armed while messages wait; made when the first message has to wait, which is seldom.
     private var writable: Watch?
     private let loop: LoopExecutor
 
     var role = Role.stranger
-    /// Whether a message of it has arrived.
+    /// Whether a message has arrived on it.
     var hasSpoken = false
     /// It is in the backlog.
     var isWaiting = false
-    /// The client's process has ended, which has not been dealt with yet.
+    /// The client's process has ended, and that has not been handled yet.
     var hasProcessEnded = false
-    /// It waits for the answer to a request that takes several turns, and nothing of it is read meanwhile.
+    /// A request that takes several turns is being answered; nothing is read meanwhile.
     var isPaused = false
     /// It has not been told yet that another worker has taken over.
     var owesRestart = false
-    /// The other end has closed it, and everything that it had sent is read.
+    /// The peer has closed it, and everything the peer sent is read.
     var hasEnded = false
     /// Messages that the peer's full queue did not take, oldest first.
     private(set) var outgoing: [[UInt8]] = []
     private(set) var outgoingBytes = 0
-    /// A question about all clients that is being answered, in parts. Nothing else of this connection is read
+    /// A listing of all clients that is being sent in parts. Nothing else is read from this connection
     /// meanwhile.
     var listing: Listing?
-    /// The client that the process at the other end was launched as.
+    /// The client that the peer process was launched as.
     var launched: ClientID?
-    /// The peer has hung up, and its process may be on its way to its end.
+    /// The peer has hung up; its process may be ending.
     private(set) var isHungUp = false
     /// Events that a watcher missed because it did not read.
     var droppedEvents: UInt64 = 0
 
     struct Listing {
         let request: UInt64
-        /// What all of it is for: to tell of each, or of all together.
+        /// The kind of answer: one message per client, or one status of them all.
         let isStatus: Bool
         let clients: [ClientID]
         var next = 0
     }
 
     enum Role {
-        /// Has not said Hello. May administrate.
+        /// Has not said Hello; may send administration requests.
         case stranger
         case client(ClientRecord)
-        /// Is told what happens: to everybody whose uid it may see, or to one client.
+        /// Receives events: of all clients whose uid it may see, or of one client.
         case watcher(identifier: String)
     }
 
@@ -83,12 +83,12 @@ final class Connection {
         case sent
         /// It waits for the peer to read.
         case queued
-        /// More waits than may.
+        /// The queue is longer than its limit.
         case full
         case failed
     }
 
-    /// Sends a message, or lets it wait behind others.
+    /// Sends a message, or queues it behind others.
     func send(_ bytes: [UInt8], limit: Int) -> Sending {
         if isHungUp { return .sent }
         if outgoing.isEmpty {
@@ -104,7 +104,7 @@ final class Connection {
         return armWritable() ? .queued : .failed
     }
 
-    /// Sends what waits, as far as the peer takes it. False: the connection is broken.
+    /// Sends queued messages as far as the peer takes them. False: the connection is broken.
     func flush() -> Bool {
         var sent = 0
         defer {
@@ -119,7 +119,7 @@ final class Connection {
         return sent == outgoing.count || armWritable()
     }
 
-    /// Has the loop report that the peer can be sent something: at once, unless its queue is full.
+    /// Has the loop report when the peer can take a message: at once, unless its queue is full.
     func armWritable() -> Bool {
         do {
             if writable == nil {
@@ -136,39 +136,39 @@ final class Connection {
         }
     }
 
-    /// Nothing more is to be read or sent.
+    /// Ends reading and writing.
     func hangUp() {
         isHungUp = true
         readable.disarm()
         forgetWritable()
     }
 
-    /// Before the connection is closed.
+    /// Call it before the connection is closed.
     func forgetWritable() { writable = nil }
 }
 
-/// What the edge knows of a client beside the core.
+/// What the supervisor keeps for a client beside the core.
 final class ClientRecord {
     let id: ClientID
     let identifier: String
     let process: ProcessHandle
     let exit: Watch
-    /// What it said of how it was started, if that is not how it would be launched.
+    /// How it says it was started, if it would not be launched that way.
     let launch: WireLaunchSpecification?
     let wantsWakeWord: Bool
-    /// What it said in Hello, if it goes by another identifier.
+    /// The identifier in its Hello, if it is registered under another one.
     var saidIdentifier: String?
-    /// The process that was launched and has started this one, in its stead.
+    /// The launched process that started this one instead of becoming the client itself.
     var wrapper: pid_t?
-    /// Where its wake word is, if it has one: the page's descriptor, and the word in it.
+    /// Where its wake word is, if it has one: the page's descriptor and the index in the page.
     var wakeWord: (descriptor: CInt, index: UInt16)?
-    /// Why this client cannot be suspended, if it cannot. Said once, shown as long as it is there.
+    /// Why this client cannot be suspended, if so. Logged once, shown for as long as it holds.
     var obstacle: String?
-    /// What it was given of its last process, until it says something: then it has it.
+    /// What its last process left and it was given; nil once a message shows that it has received it.
     var bequest: Bequest?
-    /// Whether it was warned about already that this client sleeps with file locks held.
+    /// Whether a warning that this client sleeps with file locks held has been logged.
     var hasWarnedOfLocks = false
-    /// Whether it is to be looked at for locks, and when it was the last time.
+    /// Whether it is queued for a check of its file locks, and when the last check was.
     var awaitsLookAtLocks = false
     var lookedAtLocks: Instant?
     /// When its last sleep ended, for watchers; nil while it sleeps, and before.

@@ -1,6 +1,6 @@
 import Descriptors
 
-/// All connections, by slot, and how many each uid has. Keys are never used again.
+/// All connections, by slot, with a count for each uid. Keys are never reused.
 struct ConnectionTable: ~Copyable {
     private var slots: [Connection?] = []
     private var generations: [UInt32] = []
@@ -45,7 +45,7 @@ struct ConnectionTable: ~Copyable {
         return connection
     }
 
-    /// The connection that an event of the loop is about, unless it is gone.
+    /// The connection that a loop event is about, unless it is gone.
     subscript(token: WatchToken) -> Connection? {
         guard Int(token.slot) < slots.count, let connection = slots[Int(token.slot)],
             token.names(connection.key)

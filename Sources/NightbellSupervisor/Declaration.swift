@@ -1,11 +1,11 @@
 package import Launching
 package import NightbellCore
 
-/// A client that is known before it says so itself: from a manifest, or whatever else people declare clients with.
+/// A client that is known before it connects: from a manifest, or another source of declarations.
 package struct Declaration: Sendable, Equatable {
     package var registration: Registration
     package var launch: LaunchSpecification
-    /// Nil: whoever the supervisor runs as.
+    /// nil: the supervisor's own identity.
     package var identity: ProcessIdentity?
     /// It is launched with the supervisor.
     package var startsWithSupervisor: Bool

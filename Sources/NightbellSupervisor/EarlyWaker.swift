@@ -3,28 +3,30 @@ import EventLoop
 import Keeper
 import Suspension
 
-/// The first step of a wake: lets a sleeper run whose socket fired, and tells it by its wake word that its sockets
-/// are its own again, so that it can read while the supervisor finds out what happened, decides and tells.
+/// The first step of a wake: thaws a sleeper when its socket fires, and tells it by its wake word that its
+/// sockets are its own again, so that it can read while the supervisor finds out what happened, decides and
+/// sends the wake.
 ///
-/// Between a packet and the first byte that its owner reads, every line of code and of memory counts that the
-/// processor does not have at hand: the machine was idle. So this is apart from the rest, finds all that it needs in
-/// one record, calls nothing of the language's runtime, and comes before the loop even enters the actor. Confined to
-/// the loop's thread, as all it uses is.
+/// Between a packet and the first byte that its owner reads, every line of code and of memory counts that is
+/// not in the processor's caches: the machine was idle. So this type is separate, finds all that it needs in
+/// one record, calls nothing of Swift's runtime, and runs before the loop enters the actor. Confined to the
+/// loop's thread, as is everything it uses.
 @safe
 final class EarlyWaker {
     @unsafe private struct Sleeper {
-        /// The suspension that is under way; 0: none that a socket may end early.
+        /// The current suspension; 0: none that a socket may end early.
         var epoch: UInt64 = 0
         /// How to end it.
         var thaw = QuickThaw.none
-        /// A socket has ended it, and the core has not heard of that yet.
+        /// A socket has ended it, and the core has not been told yet.
         var isThawed = false
         /// Its wake word, if it has one, and where that is.
         var word: SharedPage.Word?
         var place: WakeWords.Place?
     }
 
-    /// By the slots of the client IDs. Not an array: the runtime would guard it against overlapping access.
+    /// Indexed by the slots of the client IDs. Not an array: the runtime would guard it against overlapping
+    /// access.
     private var sleepers: UnsafeMutablePointer<Sleeper>
     private var capacity = 64
     private var words = WakeWords()
@@ -38,10 +40,10 @@ final class EarlyWaker {
         unsafe sleepers.deallocate()
     }
 
-    /// Wakes the owner of the socket that this event is about, if it sleeps and may be woken so. The suspender knows
-    /// nothing of it yet: see `hasThawed`.
+    /// Wakes the owner of the socket that this event is about, if it sleeps and may be woken this way. The
+    /// suspender does not know of it yet: see `hasThawed`.
     ///
-    /// - Returns: whether there was somebody to wake.
+    /// - Returns: whether a sleeper was woken.
     func wake(_ ready: Ready) -> Bool {
         guard let owner = WatchToken(rawValue: ready.token).owner, owner < capacity else { return false }
         let sleeper = unsafe sleepers + Int(owner)
@@ -51,15 +53,16 @@ final class EarlyWaker {
             unsafe word.store(sleeper.pointee.epoch << 8 | conditions)
         }
         unsafe sleeper.pointee.epoch = 0
-        // If it fails, the thaw that the core asks for tells.
+        // If it fails, the thaw that the core asks for reports the error.
         unsafe sleeper.pointee.isThawed = sleeper.pointee.thaw.perform()
         FaultInjection.point("after an early thaw")
         return true
     }
 
-    // MARK: Who sleeps
+    // MARK: Sleepers
 
-    /// From now on its sockets may thaw this client, until `clear` or `remove`: before `thaw` becomes invalid.
+    /// From now on its sockets may thaw this client, until `clear` or `remove`. Call one of them before `thaw`
+    /// becomes invalid.
     func set(_ slot: UInt32, epoch: UInt64, thaw: QuickThaw) {
         guard slot < capacity else { return }
         unsafe sleepers[Int(slot)].epoch = epoch
@@ -74,16 +77,16 @@ final class EarlyWaker {
         unsafe sleepers[Int(slot)].isThawed = false
     }
 
-    /// Whether a socket has thawed it and the core is about to hear of that, or has in this turn. The suspender has to be told
-    /// first (`noteThawed`), or it takes it for stopped.
+    /// Whether a socket has thawed it and the core is about to be told, or has been told in this turn. Tell the
+    /// suspender first (`noteThawed`), or it takes the client for stopped.
     func hasThawed(_ slot: UInt32) -> Bool { unsafe slot < capacity && sleepers[Int(slot)].isThawed }
 
-    // MARK: Who is there
+    // MARK: Clients
 
     /// Descriptors in use.
     var pageCount: Int { words.pageCount }
 
-    /// - Returns: the descriptor of its wake word, and where in there it is; nil if it wants none.
+    /// - Returns: the descriptor of its wake word and the index in it; nil if it wants none.
     func add(
         _ slot: UInt32, user: UInt32, wantsWord: Bool
     ) throws(SystemError) -> (descriptor: CInt, index: UInt16)? {
@@ -104,7 +107,7 @@ final class EarlyWaker {
     }
 
     private func grow(beyond slot: Int) {
-        // By an eighth, as the supervisor's other tables do: there are thousands of clients.
+        // Grow by an eighth, as the supervisor's other tables do: there are thousands of clients.
         let larger = max(slot + 1, capacity + capacity / 8)
         let moved = UnsafeMutablePointer<Sleeper>.allocate(capacity: larger)
         unsafe moved.moveInitialize(from: sleepers, count: capacity)

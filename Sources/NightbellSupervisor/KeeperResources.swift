@@ -2,9 +2,9 @@ package import Descriptors
 import Glibc
 package import Keeper
 
-/// What a keeper holds from the start.
+/// The resources that a keeper holds from its start.
 package enum KeeperResources {
-    /// Takes the lock on the runtime directory, listens, and makes the ledger.
+    /// Locks the runtime directory, listens, and makes the ledger.
     ///
     /// - Throws: `EADDRINUSE` while another supervisor uses the directory or the socket.
     package static func make(_ configuration: SupervisorConfiguration) throws(SupervisorError) -> RecordStore
@@ -14,7 +14,7 @@ package enum KeeperResources {
         let listener = try Acceptance.listen(configuration)
         do {
             let limit = Supervisor.currentDescriptorLimit()
-            // A client has three descriptors at the least, a socket one; what is never used takes no room.
+            // A client has at least three descriptors, a socket has one; unused rows take no memory.
             let shape = Ledger.Shape(records: min(limit, 1 << 18), marks: min(limit, 1 << 20))
             let ledger = try Ledger.create(shape)
             put(.lock, directory.takeLock(), &store)
@@ -28,12 +28,12 @@ package enum KeeperResources {
         return store
     }
 
-    /// Says what to do about it, where something can be done.
+    /// Adds advice to the error where there is any.
     package static func error(_ error: SystemError) -> SupervisorError {
         SupervisorError(.loop, error, "cannot set up")
     }
 
-    /// Leaves no socket behind that nobody listens on.
+    /// Removes the socket, so that no stale path is left behind.
     package static func remove(_ configuration: SupervisorConfiguration) { Acceptance.unlink(configuration) }
 
     private static func put(

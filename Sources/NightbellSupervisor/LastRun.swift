@@ -4,10 +4,10 @@ import Launching
 import Logging
 import NightbellCore
 
-/// What a supervisor leaves in its runtime directory for the next one: that it has served since the machine was started,
-/// and which processes of declared clients went on running when it ended. Those come back by themselves.
+/// What a supervisor leaves in its runtime directory for the next one: that it has served since the machine was
+/// started, and which processes of declared clients kept running when it ended. Those reconnect by themselves.
 ///
-/// It is text: a line that names the version, one with the machine's start, and one for each process.
+/// It is text: a line with the version, one with the boot ID, and one for each process.
 ///
 ///     nightbell-run 1
 ///     boot 6c7e8b0e-…
@@ -15,7 +15,7 @@ import NightbellCore
 struct LastRun {
     struct Process {
         var pid: pid_t
-        /// Tells it from a later one with this number.
+        /// Tells it from a later process with the same pid.
         var startTime: UInt64
 
         var isThere: Bool {
@@ -25,7 +25,7 @@ struct LastRun {
             return statistics.state != "Z" && statistics.state != "X"
         }
 
-        /// Its user has quit it, and it has not come back to hear of that.
+        /// Its user has quit it, and it has not reconnected to be told.
         func ask(toEnd logger: Logger, _ identifier: ClientIdentifier) {
             do throws(SystemError) {
                 let process = try ProcessHandle(opening: pid)
@@ -41,7 +41,7 @@ struct LastRun {
     private(set) var running: [(identifier: ClientIdentifier, process: Process)] = []
 
     private static let name = "/last-run"
-    /// A longer file is none of ours.
+    /// A longer file was not written by us.
     private static let sizeLimit = 16 << 20
     private static let magic = "nightbell-run 1"
 
@@ -49,10 +49,10 @@ struct LastRun {
         self.running = running
     }
 
-    /// The supervisor before this one of the same directory; nil: there was none since the machine was started, or
-    /// nothing is known of it.
+    /// The previous supervisor of the same directory; nil: there was none since the machine was started, or its
+    /// file cannot be used.
     ///
-    /// - Parameter onProblem: told why what is there cannot be read.
+    /// - Parameter onProblem: called with the reason if the file cannot be read.
     init?(in directory: String, onProblem: (String) -> Void) {
         let path = directory + Self.name
         do throws(SystemError) {
@@ -79,7 +79,8 @@ struct LastRun {
         }
     }
 
-    /// Leaves it, as a whole or not at all. It is of no use once the machine has stopped: nobody waits for the disk.
+    /// Writes it, as a whole or not at all. It is of no use after the machine has stopped, so it is not synced
+    /// to the disk.
     func write(in directory: String) throws(SystemError) {
         let boot = try Self.boot()
         var text = "\(Self.magic)\nboot \(boot)\n"
@@ -102,26 +103,26 @@ struct LastRun {
         _ = try systemCall("rename \(path)") { unsafe rename(path + ".new", path) }
     }
 
-    /// Names the time from one start of the machine to the next.
+    /// The boot ID: identifies the time from one start of the machine to the next.
     static func boot() throws(SystemError) -> String {
         String(try SmallFile.readText("/proc/sys/kernel/random/boot_id").prefix { $0 != "\n" })
     }
 }
 
-/// Declared clients whose processes have outlived the supervisor before: for a while nobody launches them.
+/// Declared clients whose processes have outlived the previous supervisor: they are not launched for a while.
 struct Returning {
     var processes: [ClientIdentifier: LastRun.Process] = [:]
-    /// When those who have not come back are launched; nil: that is over.
+    /// When the missing ones are launched; nil: that time is over.
     var until: Instant?
 
-    /// Clients of the library try it at least every two seconds; a busy machine may take longer.
+    /// Clients of the library try to reconnect at least every two seconds; a busy machine may take longer.
     static let patience: Duration = .seconds(5)
 }
 
-/// Launching what is declared, without a second process for anybody.
+/// Launches declared clients without starting a second process for any.
 extension Supervisor {
-    /// Once, when the supervisor begins to serve. Those whose process has outlived the last supervisor come back by
-    /// themselves, and have a while for that.
+    /// Called once, when the supervisor begins to serve. Clients whose process has outlived the last supervisor
+    /// reconnect by themselves, and have some time for it.
     func launchDeclared() {
         for declaration in configuration.declarations where declaration.startsWithSupervisor {
             guard let problem = declaration.launch.problem else { continue }
@@ -142,14 +143,14 @@ extension Supervisor {
         }
     }
 
-    /// The same for a worker that takes the place of the one that has begun.
+    /// The same for a worker that replaces another one.
     func goOnWaiting() {
         waitForReturn(of: lastRun()?.running ?? [])
     }
 
     private func lastRun() -> LastRun? {
         LastRun(in: configuration.runtimeDirectory) { problem in
-            logger.warning("who still runs from before is not known: \(problem)")
+            logger.warning("cannot tell which clients still run from before: \(problem)")
         }
     }
 
@@ -164,7 +165,7 @@ extension Supervisor {
         returning.until = now + Returning.patience
     }
 
-    /// Launches those that have not come back, once there was time for it.
+    /// Launches the clients that have not reconnected in time.
     func launchMissing() {
         guard let until = returning.until, now >= until else { return }
         for declaration in startingWithSupervisor {
@@ -185,9 +186,9 @@ extension Supervisor {
         supervision.ownership(of: identifier)?.isQuit ?? false
     }
 
-    /// A client that is about to come back is quit: it is told so when it does, and is not launched again.
+    /// Quits a client that is about to reconnect: it is told when it does, and is not launched again.
     ///
-    /// - Returns: false if no such client is about to come back.
+    /// - Returns: false if no such client is about to reconnect.
     func quitReturning(_ name: String, _ connection: Connection, _ request: UInt64) -> Bool {
         guard let identifier = ClientIdentifier(name), supervision.client(named: identifier) == nil,
             returning.processes[identifier] != nil,
@@ -198,12 +199,12 @@ extension Supervisor {
         return true
     }
 
-    /// Whether the process of this connection was quit before it came back.
+    /// Whether the process of this connection was quit before it reconnected.
     func wasQuitBeforeReturn(_ identifier: ClientIdentifier, _ connection: Connection) -> Bool {
         returning.processes[identifier]?.pid == connection.credentials.pid && wasQuit(identifier)
     }
 
-    /// At the end: who goes on running, and is to come back to the next supervisor.
+    /// Called at the end: notes the processes that keep running and will reconnect to the next supervisor.
     func noteRunning() {
         var running: [(identifier: ClientIdentifier, process: LastRun.Process)] = []
         for declaration in startingWithSupervisor {
@@ -215,12 +216,12 @@ extension Supervisor {
             }
         }
         note(LastRun(running: running))
-        // Nobody is launched any more, and what was noted stays.
+        // No client is launched any more, and the notes stay as they are.
         returning = Returning()
     }
 
     private func process(of identifier: ClientIdentifier) -> LastRun.Process? {
-        // One that was quit, and has been told so, is to end, also if it comes back before it has.
+        // A client that was quit, and was told so, has to end, even if it reconnects before it has.
         guard let client = supervision.client(named: identifier),
             supervision.state(of: client) != .terminating || wasQuit(identifier),
             let pid = connection(of: client)?.client?.process.pid, let startTime = ProcFS.startTime(pid)
@@ -235,13 +236,13 @@ extension Supervisor {
         }
     }
 
-    /// Without declarations there is nothing that the next supervisor could want to know.
+    /// Without declarations there is nothing to tell the next supervisor.
     private func note(_ run: LastRun) {
         guard !configuration.declarations.isEmpty else { return }
         do throws(SystemError) {
             try run.write(in: configuration.runtimeDirectory)
         } catch {
-            logger.warning("who still runs cannot be noted for the next supervisor: \(error)")
+            logger.warning("cannot note which clients still run for the next supervisor: \(error)")
         }
     }
 }

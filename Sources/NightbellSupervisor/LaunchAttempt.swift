@@ -4,9 +4,9 @@ import Glibc
 import Launching
 import NightbellCore
 
-/// A launch that is under way: from the making of the process until it says who it is.
+/// A launch in progress: from the making of the process until its Hello.
 final class LaunchAttempt {
-    /// nil: another worker has made the process.
+    /// nil: another worker made the process.
     private var launch: Launch?
     private var isReported = false
     let process: ProcessHandle
@@ -14,9 +14,9 @@ final class LaunchAttempt {
     private let exit: Watch
     /// The connection that was made for it.
     let connection: UInt64
-    /// The sockets that it takes over, in the order of their descriptors.
+    /// The sockets that it inherits, in the order of their descriptors.
     let sockets: [SocketToken]
-    /// What it has said of itself to another worker, who may have welcomed it.
+    /// The Hello that it sent to another worker, which may have welcomed it.
     let introduction: Introduction?
 
     struct Introduction {
@@ -24,7 +24,7 @@ final class LaunchAttempt {
         var wantsWakeWord: Bool
     }
 
-    /// The process is there, and waits.
+    /// The process exists and waits.
     init(
         _ launch: consuming Launch, client: ClientID, connection: UInt64, sockets: [SocketToken],
         loop: LoopExecutor
@@ -43,7 +43,7 @@ final class LaunchAttempt {
         try self.report?.arm()
     }
 
-    /// The process was made by another worker, and runs.
+    /// Another worker made the process, and it runs.
     init(
         _ process: consuming ProcessHandle, client: ClientID, connection: UInt64, sockets: [SocketToken],
         _ introduction: Introduction?, loop: LoopExecutor
@@ -73,10 +73,11 @@ final class LaunchAttempt {
 
     var reportDescriptor: CInt? { launch?.reportDescriptor }
 
-    /// Whether its program has begun, as far as that is known. Of a process that another worker has made its end tells.
+    /// Whether its program has begun, as far as that is known. For a process that another worker made, only its
+    /// end shows it.
     private(set) var hasRun: Bool
 
-    /// What has become of the launch, once: nil if that is not known yet, or was told before.
+    /// The outcome of the launch, returned once; nil if it is not known yet or was returned before.
     func takeOutcome() -> Launch.Outcome? {
         guard !isReported, let outcome = launch?.outcome() else { return nil }
         isReported = true
@@ -86,11 +87,12 @@ final class LaunchAttempt {
 
     func kill() throws(SystemError) { try process.signal(SIGKILL) }
 
-    /// The process goes on without us.
+    /// Gives up the launch; the process runs on.
     func end() {
         report?.disarm()
         exit.disarm()
-        // It has run its program if it has said who it is; else it has ended. Asked, the launch is over either way.
+        // After its Hello its program has run; otherwise it has ended. Asking for the outcome finishes the
+        // launch either way.
         _ = launch?.outcome()
     }
 }

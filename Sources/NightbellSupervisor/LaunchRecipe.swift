@@ -4,23 +4,23 @@ import Launching
 import NightbellWire
 import SwiftProtobuf
 
-/// How a client is started, and as whom: what it has in common with others, and what is its own.
+/// How a client is started, and with which identity: a shared setting and the client's own part.
 struct LaunchRecipe {
     var setting: LaunchSetting
-    /// `Own`, encoded, because it is seldom needed and takes less room like that.
+    /// `Own`, encoded: it is seldom needed and takes less memory this way.
     private(set) var own: [UInt8]
 
     struct Own {
-        /// But for the first, which is the program.
+        /// Without the first, which is the program.
         var arguments: [String]
         var output: String?
         var differences = LaunchDifferences()
     }
 
     /// - Parameters:
-    ///   - identity: nil if the client is to run as whoever the supervisor runs as.
-    ///   - isRecorded: whether a process of this client has said that it was started like this itself. It runs as
-    ///     whoever that was: that is the kernel's word.
+    ///   - identity: nil if the client is to run with the supervisor's own identity.
+    ///   - isRecorded: whether a process of this client said that it was started like this itself. Its identity
+    ///     is then that process's, as the kernel tells it.
     init(_ launch: LaunchSpecification, as identity: ProcessIdentity?, isRecorded: Bool) {
         let content = LaunchSetting.Content(
             isRecorded: isRecorded, program: launch.arguments.first ?? "", directory: launch.directory,
@@ -30,7 +30,7 @@ struct LaunchRecipe {
         own = Own(arguments: Array(launch.arguments.dropFirst()), output: launch.output).bytes
     }
 
-    /// - Parameter own: what can be decoded.
+    /// - Parameter own: bytes that are known to decode.
     init(_ setting: LaunchSetting, own: [UInt8]) {
         self.setting = setting
         self.own = own
@@ -44,7 +44,7 @@ struct LaunchRecipe {
         }
     }
 
-    /// What it has in common with others, as it is for this client.
+    /// The shared content with this client's differences applied.
     var content: LaunchSetting.Content { setting.content.with(decodedOwn.differences) }
 
     var specification: LaunchSpecification {
@@ -55,8 +55,8 @@ struct LaunchRecipe {
             output: own.output)
     }
 
-    /// With a setting that others use, and its own differences from that, if there is one that is near enough; true: there
-    /// was none, its setting has a number now, and nobody was told of that yet.
+    /// Replaces its setting by a shared one, with differences if one is near enough. Returns true if there was
+    /// none: its setting now has a number, which has not been recorded yet.
     mutating func share(_ settings: inout LaunchSettings) -> Bool {
         if let (relative, differences) = settings.relative(of: setting) {
             setting = relative
@@ -80,7 +80,7 @@ struct LaunchRecipe {
         }
     }
 
-    /// What is to be launched, without what it takes over.
+    /// The order to launch it, without the descriptors to be inherited.
     func order() throws(SystemError) -> LaunchOrder {
         if let identity = content.identity { return LaunchOrder(specification, as: identity) }
         return LaunchOrder(specification, as: try .own())

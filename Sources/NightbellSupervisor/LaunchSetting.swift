@@ -1,8 +1,8 @@
 import Keeper
 package import Launching
 
-/// What the recipes of many clients have in common: all but what each has to itself, and for a whole fleet as a rule the
-/// same. There is one object of it, and the keeper has one record, however many use it.
+/// What the recipes of many clients have in common: all but each client's own part, and the same for a whole
+/// fleet as a rule. There is one object of it, and one record in the keeper, however many clients use it.
 package final class LaunchSetting {
     package struct Content: Equatable {
         package var isRecorded: Bool
@@ -27,11 +27,11 @@ package final class LaunchSetting {
         }
     }
 
-    /// As the keeper keeps it. Two with the same content have the same.
+    /// The keeper's record. Settings with the same content have the same record.
     let record: [UInt8]
-    /// What it is called in the records of clients; 0: it is in none.
+    /// Its number in the records of clients; 0: no record names it.
     package fileprivate(set) var number: UInt64
-    /// How many clients are launched like this.
+    /// The number of clients that are launched like this.
     package fileprivate(set) var users = 0
 
     package init(_ content: Content) {
@@ -54,17 +54,17 @@ package final class LaunchSetting {
     }
 }
 
-/// What is a client's own of what it has in common with others but for that.
+/// A client's differences from a setting that is otherwise the same.
 struct LaunchDifferences: Equatable {
-    /// nil: it is the same.
+    /// nil: the same directory.
     var directory: String?
     var identity: ProcessIdentity?
-    /// Variables with other values, or without any.
+    /// Variables with other values, or removed.
     var environment: [String: String?] = [:]
 }
 
 extension LaunchSetting.Content {
-    /// What must be the same for a client to be launched with differences.
+    /// The part that must be equal for two settings to differ by a `LaunchDifferences`.
     fileprivate var family: Self {
         var family = self
         family.directory = ""
@@ -95,19 +95,20 @@ extension LaunchSetting.Content {
     }
 }
 
-/// The settings that clients share, each with a number that the records of clients name it by.
+/// The settings that clients share, each with a number by which the records of clients name it.
 package struct LaunchSettings {
-    /// By what they say.
+    /// By their content.
     private var settings: [[UInt8]: LaunchSetting] = [:]
     /// The first of each family.
     private var eldest: [[UInt8]: LaunchSetting] = [:]
     private var nextNumber: UInt64 = 1
-    /// Those that somebody has ceased to use.
+    /// Settings that a client has ceased to use.
     private var left: [LaunchSetting] = []
 
     package init() {}
 
-    /// The one that says the same; true: there was none, and it has a number now, which nobody was told yet.
+    /// The setting with the same content; true: there was none, and this one now has a number that has not been
+    /// recorded yet.
     package mutating func share(_ setting: LaunchSetting) -> (LaunchSetting, isNew: Bool) {
         if let known = settings[setting.record] { return (known, false) }
         setting.number = nextNumber
@@ -118,7 +119,7 @@ package struct LaunchSettings {
         return (setting, true)
     }
 
-    /// One that is nearly the same; nil: there is none, or one that is the same.
+    /// A setting that is nearly the same; nil: there is none, or one that is the same.
     func relative(of setting: LaunchSetting) -> (LaunchSetting, LaunchDifferences)? {
         guard settings[setting.record] == nil else { return nil }
         let content = setting.content
@@ -127,7 +128,7 @@ package struct LaunchSettings {
         return differences.byteCount < setting.record.count / 2 ? (eldest, differences) : nil
     }
 
-    /// Those of the worker before; who uses them is told of later.
+    /// Takes over the previous worker's settings; their users are counted later.
     package mutating func inherit(_ settings: some Collection<LaunchSetting>) {
         for setting in settings {
             self.settings[setting.record] = setting
@@ -140,14 +141,14 @@ package struct LaunchSettings {
     /// Another client uses it.
     package func enter(_ setting: LaunchSetting) { setting.users += 1 }
 
-    /// A client does not use it any more.
+    /// A client has ceased to use it.
     package mutating func leave(_ setting: LaunchSetting) {
         setting.users -= 1
         if setting.users == 0 { left.append(setting) }
     }
 
-    /// The numbers of those that nobody uses any more, which are forgotten. To be asked when all that is known of
-    /// clients has been said: then no record names them.
+    /// The numbers of unused settings, which are forgotten. Call it when the records of all clients have been
+    /// written: then none names them.
     package mutating func takeUnused() -> [UInt64] {
         guard !left.isEmpty else { return [] }
         var numbers: [UInt64] = []
@@ -156,7 +157,7 @@ package struct LaunchSettings {
             if settings[setting.record] === setting { settings[setting.record] = nil }
             let family = LaunchSetting.bytes(of: setting.content.family)
             if eldest[family] === setting { eldest[family] = nil }
-            // Once is enough, however often it was left.
+            // Return it once, however often its users left.
             setting.number = 0
         }
         left.removeAll()

@@ -2,31 +2,31 @@ import Glibc
 import Launching
 import NightbellCore
 
-/// What the edge keeps of clients that can be launched, as long as the core knows them: how, and as whom; what their
-/// last process has left; and their launches, while they are under way. There may be thousands.
+/// The launch data of clients, for as long as the core knows them: how and with which identity they are
+/// launched, the state their last process left, and launches in progress. There may be thousands.
 struct LaunchTable: ~Copyable {
-    /// Of the client in whose slot this lies.
+    /// For the client in the slot of this index.
     private struct Entry {
         let generation: UInt32
         let setting: LaunchSetting
     }
 
     private var entries: [Entry?] = []
-    /// `LaunchRecipe.own`, by the slots of the clients.
+    /// `LaunchRecipe.own`, by client slot.
     private var own = SlotTexts()
     private var states = SlotTexts()
     private var attempts: [UInt32: LaunchAttempt] = [:]
     /// The clients that these processes were launched as.
     private var clients: [pid_t: ClientID] = [:]
-    /// Why launches went wrong, for people to read.
+    /// Why launches failed, as text for a user.
     private var problems: [UInt32: String] = [:]
     var settings = LaunchSettings()
-    /// Those that something can be started by.
+    /// Declared clients.
     private(set) var declarations: [ClientIdentifier: Declaration] = [:]
 
     init(_ declarations: [Declaration]) { declare(declarations) }
 
-    /// In place of what was declared before.
+    /// Replaces the earlier declarations.
     mutating func declare(_ declarations: [Declaration]) {
         let possible = declarations.filter { $0.launch.problem == nil }
         self.declarations = Dictionary(
@@ -40,19 +40,19 @@ struct LaunchTable: ~Copyable {
         return ClientID(rawValue: UInt64(entry.generation) << 32 | UInt64(slot))
     }
 
-    /// The client whose launch an event of the loop is about, unless that is over.
+    /// The client whose launch a loop event is about, unless that launch is over.
     func client(for token: WatchToken) -> ClientID? {
         guard let client = client(inSlot: token.slot), token.names(client.rawValue) else { return nil }
         return client
     }
 
-    /// How it is launched; nil: nobody may do that.
+    /// How it is launched; nil: it cannot be.
     func recipe(of client: ClientID) -> LaunchRecipe? {
         guard contains(client), let entry = entries[Int(client.slot)] else { return nil }
         return LaunchRecipe(entry.setting, own: Array(own[client.slot]))
     }
 
-    /// What its last process has left.
+    /// The state that its last process left.
     func state(of client: ClientID) -> [UInt8] { contains(client) ? Array(states[client.slot]) : [] }
 
     mutating func keep(state: [UInt8], of client: ClientID) {
@@ -74,20 +74,20 @@ struct LaunchTable: ~Copyable {
 
     var hasAttempts: Bool { !attempts.isEmpty }
 
-    /// The client whose launch, which is under way, this process is.
+    /// The client whose launch in progress this process is.
     func client(launchedAs pid: pid_t) -> ClientID? { clients[pid] }
 
-    /// Launches whose process has not said who it is.
+    /// Launches whose process has not said Hello.
     var silentAttempts: [LaunchAttempt] { attempts.values.filter { $0.introduction == nil } }
 
-    /// Why its last launch went wrong, if it did.
+    /// Why its last launch failed, if it did.
     func problem(of client: ClientID) -> String? { contains(client) ? problems[client.slot] : nil }
 
     mutating func note(problem: String?, of client: ClientID) {
         if contains(client) { problems[client.slot] = problem }
     }
 
-    /// A client can be launched from now on, or in another way.
+    /// Makes a client launchable, or changes how it is launched.
     ///
     /// - Precondition: its setting is one of `settings`.
     mutating func insert(_ recipe: LaunchRecipe, state: [UInt8], of client: ClientID) {

@@ -2,21 +2,21 @@ import Descriptors
 import Logging
 import NightbellCore
 
-/// Clients that have fallen asleep and are still to be looked at for file locks, the next one first.
+/// Sleeping clients that are to be checked for file locks, the next one first.
 struct LockLooks {
     private var waiting: [(client: ClientID, due: Instant)] = []
-    /// Until then none is looked at.
+    /// No check before this time.
     var pauseEnd = Instant(nanoseconds: .min)
 
-    /// Of one client: a program that falls asleep again and again is not looked at each time.
+    /// Between checks of one client: a program that falls asleep again and again is not checked each time.
     static let pauseOfClient: Duration = .seconds(60)
-    /// Of all together.
+    /// Between checks of any two clients.
     static let pause: Duration = .milliseconds(10)
 
     var next: Instant? { waiting.first.map { max($0.due, pauseEnd) } }
 
     mutating func insert(_ client: ClientID, due: Instant) {
-        // Nearly always the last.
+        // Nearly always the end.
         let place = waiting.lastIndex { $0.due <= due }.map { $0 + 1 } ?? 0
         waiting.insert((client, due), at: place)
     }
@@ -28,11 +28,12 @@ struct LockLooks {
 }
 
 extension Supervisor {
-    /// A client that sleeps with a lock held keeps others waiting for as long as it sleeps, which is warned of once.
+    /// A client that sleeps with a file lock held blocks others for as long as it sleeps; a warning is logged
+    /// once.
     ///
-    /// To look takes some hundred microseconds, in which nothing fires. So it is done after everything else in a turn, for
-    /// one client in ten milliseconds, and for each at most once in a minute: a lock that a client takes after it was
-    /// looked at is noticed by then, if it sleeps, or the next time that it does.
+    /// A check takes some hundred microseconds, in which no fired socket is served. So it runs at the end of a
+    /// turn, for one client in ten milliseconds, and for each client at most once a minute: a lock taken after
+    /// a check is noticed at the next one while the client sleeps.
     func scheduleLookAtLocks(_ client: ClientID) {
         guard let record = connection(of: client)?.client, !record.hasWarnedOfLocks, !record.awaitsLookAtLocks
         else { return }
@@ -41,12 +42,12 @@ extension Supervisor {
         lockLooks.insert(client, due: due)
     }
 
-    /// Looks at one client, if it is time for one.
+    /// Checks one client, if it is time for one.
     func lookAtLocks() {
         while let client = lockLooks.takeNext(at: now) {
             guard let record = connection(of: client)?.client else { continue }
             record.awaitsLookAtLocks = false
-            // One that is awake is looked at when it sleeps again.
+            // A client that is awake is checked when it sleeps again.
             guard ask({ $0.state(of: client) }) == .suspended else { continue }
             record.lookedAtLocks = now
             lockLooks.pauseEnd = now + LockLooks.pause

@@ -2,11 +2,11 @@ import Descriptors
 package import Logging
 package import NightbellCore
 
-/// Keeps those who can make the supervisor say something as often as they like from filling its log: so many messages
-/// of a kind in a minute about each user, and so many about all together. The others are counted; the number is told with
-/// the next message of that kind about that user, or at the supervisor's end.
+/// Rate limit for log messages that others can cause as often as they like: so many messages of a kind per
+/// minute for each user, and so many for all users. The others are counted; the count is logged with the next
+/// message of that kind about that user, or at the supervisor's end.
 package struct LogLimiter {
-    /// What all those messages are about.
+    /// The kinds of limited messages.
     package enum Kind: String, CaseIterable, Sendable {
         case breaches = "breaches of the protocol"
         case descriptors = "missing descriptors"
@@ -24,11 +24,11 @@ package struct LogLimiter {
         case state = "what cannot be written down"
     }
 
-    /// For one user, or what is no user's.
+    /// For one user, or for messages that concern no user.
     package static let perMinute = 10
     /// For all users.
     package static let perMinuteOfAll = 100
-    /// Kinds of messages, each about one user, that are told apart at the most.
+    /// At most this many pairs of kind and user are counted separately.
     private static let mostWindows = 8_192
 
     private struct Key: Hashable {
@@ -54,12 +54,12 @@ package struct LogLimiter {
 
     package init() {}
 
-    /// Whether a message may be said now: nil, it is held back; else how many were held back before it.
+    /// Whether a message may be logged now: nil, it is held back; otherwise the number held back before it.
     package mutating func admit(_ kind: Kind, of user: UInt32? = nil, at now: Instant) -> Int? {
         var key = Key(kind: kind, user: user)
         if windows[key] == nil, windows.count >= Self.mostWindows {
             forgetWindows(at: now)
-            // With so many users at a time, the others are one.
+            // With this many users at a time, the others share one count.
             if windows.count >= Self.mostWindows { key = Key(kind: kind, user: nil) }
         }
         var window = windows[key] ?? Window()
@@ -76,14 +76,14 @@ package struct LogLimiter {
         }
         window.said += 1
         ofAll.said += 1
-        // With what was held back about users that are not known any more.
+        // Includes the messages held back about users that have been forgotten.
         defer { (window.heldBack, ofAll.heldBack) = (0, 0) }
         return window.heldBack + ofAll.heldBack
     }
 
-    /// Users that nothing was said about for a minute make room; what was held back is still told of.
+    /// Forgets users without a message for a minute; their held-back messages are still counted.
     private mutating func forgetWindows(at now: Instant) {
-        // There may be nothing to forget, and the next message would look again.
+        // There may be nothing to forget, and the next message would search again.
         guard now >= forgetsAgainAt else { return }
         forgetsAgainAt = now + .seconds(60)
         for (key, window) in windows where window.end <= now {
@@ -92,7 +92,7 @@ package struct LogLimiter {
         }
     }
 
-    /// What was held back and has not been told of.
+    /// Messages held back and not reported yet.
     package var heldBack: [(kind: Kind, count: Int)] {
         var counts = windowsOfAll.mapValues(\.heldBack)
         for (key, window) in windows { counts[key.kind, default: 0] += window.heldBack }
@@ -118,7 +118,7 @@ package struct LogLimiter {
 }
 
 extension Supervisor {
-    /// Logs what others can make happen as often as they like.
+    /// Logs something that others can cause as often as they like.
     ///
     /// - Parameter user: the user that caused it, if one did.
     func log(

@@ -5,7 +5,7 @@ import MemoryPressure
 import NightbellCore
 import NightbellWire
 
-/// The kernel's word that memory is short.
+/// The kernel's notification that memory is short.
 struct MemoryWatcher: ~Copyable {
     private let trigger: PressureTrigger
     private let watch: Watch
@@ -18,7 +18,7 @@ struct MemoryWatcher: ~Copyable {
         self.watch = watch
     }
 
-    /// Nil if it is not to be watched, or cannot be: that is logged, and no reason not to start.
+    /// nil if memory pressure is not to be watched, or cannot be: that is logged, and no reason not to start.
     static func begin(
         _ configuration: SupervisorConfiguration, _ loop: LoopExecutor, _ logger: Logger
     ) throws(LoopError) -> MemoryWatcher? {
@@ -39,7 +39,7 @@ struct MemoryWatcher: ~Copyable {
 }
 
 extension Supervisor {
-    /// Who falls asleep is written to swap; who wakes is left alone.
+    /// Writes a client to swap when it falls asleep; does nothing when it wakes.
     func pageOut(_ client: ClientID, _ before: ClientState, _ after: ClientState) {
         if before == .suspended { pageOut?.cancel(client.rawValue) }
         guard after == .suspended, let record = connection(of: client)?.client else { return }

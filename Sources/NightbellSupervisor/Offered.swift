@@ -1,14 +1,14 @@
 import NightbellProfiles
 
-/// What comes with the descriptors of the HandOver that is being handled, in their order. They themselves stay in the
-/// packet until they are adopted; whatever is not is closed.
+/// What comes with the descriptors of the HandOver that is being handled, in their order. The descriptors stay
+/// in the packet until they are adopted; the others are closed.
 struct Offered {
     var names: [String] = []
-    /// By their places; few sockets have one.
+    /// By their position; few sockets have one.
     private(set) var profiles: [Int: OfferedProfile] = [:]
-    /// By their places, too.
+    /// By their position as well.
     private(set) var receiveBuffers: [Int: Int32] = [:]
-    /// What is wrong with the profiles that are not right.
+    /// What is wrong with invalid profiles.
     private(set) var problems: [Int: String] = [:]
 
     mutating func note(_ profile: OfferedProfile, at index: Int) { profiles[index] = profile }
@@ -29,6 +29,6 @@ struct Offered {
 struct OfferedProfile {
     var settings: ProfileSettings
     var transport: Transport
-    /// As it came.
+    /// As received.
     var bytes: [UInt8]
 }

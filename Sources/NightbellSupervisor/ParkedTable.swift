@@ -7,11 +7,11 @@ struct ParkedTable: ~Copyable {
     /// 16 bytes: there may be tens of thousands.
     struct Held: ~Copyable {
         let descriptor: OwnedDescriptor
-        /// Of its token, whose slot is where this lies.
+        /// The generation of its token; the index is the token's slot.
         let generation: UInt32
-        /// The slot of the client that it belongs to.
+        /// The slot of its owner's client ID.
         let owner: UInt32
-        /// What its owner calls it.
+        /// The owner's name for it.
         let name: SocketNames.Name
         let isOffloaded: Bool
         var watching = Watching.not
@@ -27,17 +27,17 @@ struct ParkedTable: ~Copyable {
     }
 
     enum Watching {
-        /// It is not in the loop's set for what is urgent.
+        /// Not in the urgent set.
         case not
         case armed
-        /// It is watched for bytes only: its end is known.
+        /// Watched for bytes only: its end is known.
         case armedPastEnd
-        /// It was reported, and is not to be again before it is armed.
+        /// Reported, and not to be reported again before it is armed.
         case fired
     }
 
     private var slots = UniqueSlots<Held>()
-    /// Those that `noteFired` was told of in this turn and the kernel goes on watching.
+    /// The sockets passed to `noteFired` in this turn that the kernel still watches.
     private var fired: [SocketToken] = []
     private var names = SocketNames()
     private let loop: LoopExecutor
@@ -65,16 +65,16 @@ struct ParkedTable: ~Copyable {
 
     func contains(_ token: SocketToken) -> Bool { self.token(inSlot: token.slot) == token }
 
-    /// Gives up memory that many sockets needed which are gone.
+    /// Releases memory of slots that are no longer in use.
     mutating func giveMemoryBack() { slots.removeFreeAtEnd() }
 
     // MARK: Watching
 
-    /// Watches a socket that `contains` knows. What it fired for may still be unread, and is told again.
+    /// Watches a socket that `contains` knows. If its input is still unread, it fires again.
     mutating func arm(_ token: SocketToken) throws(LoopError) {
         switch slots[Int(token.slot)] {
         case .some(let held):
-            // One with a profile is reported again and again, for as long as nobody has to be woken.
+            // A socket with a profile is reported again and again, until its owner has to be woken.
             try loop.urgent.arm(
                 held.descriptor.rawValue, held.isOffloaded ? .edge : .oneShot,
                 isMember: held.watching != .not, token: held.watchToken(token).rawValue)
@@ -84,8 +84,8 @@ struct ParkedTable: ~Copyable {
         slots[Int(token.slot)]?.watching = .armed
     }
 
-    /// Watches a socket that `contains` knows for bytes past an end that is still reported, once: its events thaw
-    /// nobody before `SocketTraffic.hasUnread` was asked.
+    /// Watches a socket that `contains` knows, once, for bytes past an end that is still reported: its events
+    /// thaw no owner before `SocketTraffic.hasUnread` has been checked.
     mutating func armPastEnd(_ token: SocketToken) throws(LoopError) {
         switch slots[Int(token.slot)] {
         case .some(let held):
@@ -98,11 +98,11 @@ struct ParkedTable: ~Copyable {
         slots[Int(token.slot)]?.watching = .armedPastEnd
     }
 
-    /// Has a socket that was reported watched no longer, once `endTurn` is called.
+    /// Stops watching a socket that was reported, at the next `endTurn`.
     mutating func noteFired(_ token: SocketToken) {
-        // What comes again and again may have been reported before it was left alone.
+        // A level-triggered socket may have been reported before it was disarmed.
         guard contains(token), isWatched(token) else { return }
-        // The kernel has ceased to watch the others by itself.
+        // The others are one-shot: the kernel has stopped watching them.
         if isOffloaded(token) || isArmedPastEnd(token) { fired.append(token) }
         slots[Int(token.slot)]?.watching = .fired
     }
@@ -112,7 +112,8 @@ struct ParkedTable: ~Copyable {
         fired.removeAll(keepingCapacity: true)
     }
 
-    /// Must come before the close: the kernel would go on reporting the number as long as the owner's descriptor lives.
+    /// Must come before the close: the kernel would go on reporting the number as long as the owner's
+    /// descriptor is open.
     private mutating func leaveSet(_ token: SocketToken) {
         switch slots[Int(token.slot)] {
         case .some(let held): if held.watching != .not { loop.urgent.remove(held.descriptor.rawValue) }
@@ -149,7 +150,7 @@ struct ParkedTable: ~Copyable {
         }
     }
 
-    // MARK: Looking up
+    // MARK: Lookup
 
     func descriptor(of token: SocketToken) -> CInt? {
         guard contains(token) else { return nil }
@@ -167,7 +168,7 @@ struct ParkedTable: ~Copyable {
         }
     }
 
-    /// The socket that an event of the loop is about, unless it is gone.
+    /// The socket that a loop event is about, unless it is gone.
     func token(for watch: WatchToken) -> SocketToken? {
         guard let token = token(inSlot: watch.slot), watch.names(token.rawValue) else { return nil }
         return token

@@ -9,17 +9,18 @@ struct ReceiveBuffer: Sendable, Hashable {
     let owner: ClientID
     /// In bytes, as the owner asked for it.
     let wanted: Int32
-    /// As it was, and what the kernel made of `wanted`, both as the kernel tells them: twice what is set. They stay when
-    /// the buffer is set back, so that nothing has to be written down at the next sleep.
+    /// The original size, and the size that the kernel made of `wanted`, both as the kernel returns them: twice
+    /// the value that is set. They stay when the buffer is set back, so that nothing has to be recorded at the
+    /// next sleep.
     var former: Int32 = 0
     var raised: Int32 = 0
-    /// The datagrams that had been dropped when the owner fell asleep.
+    /// The number of dropped datagrams when the owner fell asleep.
     var dropsBefore: UInt32 = 0
-    /// Set by us at this moment.
+    /// Currently raised by us.
     var isRaised = false
 }
 
-/// The sockets with a receive buffer for the time asleep. Most have none, and are not in here.
+/// The sockets with a receive buffer for their owner's sleep. Most have none, and are not in here.
 struct ReceiveBufferTable {
     private var buffers = SideTable<ReceiveBuffer>()
     /// By the slots of their owners.
@@ -48,10 +49,11 @@ struct ReceiveBufferTable {
     }
 }
 
-/// `SO_RCVBUF` is an option of the socket, which its owner shares: it is set only where the owner asked for that, and set
-/// back only while it is as it was set here.
+/// `SO_RCVBUF` is an option of the socket, which its owner shares: it is set only where the owner asked for it,
+/// and set back only if it has not been changed since.
 extension Supervisor {
-    /// Whether a socket can have a receive buffer for the time asleep: of streams, the kernel would cease to adapt it.
+    /// Whether a socket can have a larger receive buffer while its owner sleeps: for streams the kernel would
+    /// stop adapting it.
     func inspectReceiveBuffer(
         of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer, at index: Int
     ) {
@@ -61,7 +63,7 @@ extension Supervisor {
         offered.note(receiveBuffer: Int32(clamping: socket.receiveBuffer), at: index)
     }
 
-    /// Before its owner hears that it is adopted.
+    /// Call it before the owner is told that the socket is adopted.
     func keepReceiveBuffer(_ token: SocketToken, _ wanted: Int32, of client: ClientID) {
         let buffer = ReceiveBuffer(owner: client, wanted: wanted)
         receiveBuffers.insert(buffer, token)
@@ -100,7 +102,7 @@ extension Supervisor {
             return note(buffer, of: token)
         }
         buffer.former = now
-        // First noted, then changed: the next worker sets it back.
+        // Record first, then change: the next worker sets it back.
         note(buffer, of: token)
         SocketOption.receiveBuffer.set(buffer.wanted, on: descriptor)
         buffer.raised = SocketOption.receiveBuffer.value(of: descriptor) ?? 0
@@ -116,7 +118,7 @@ extension Supervisor {
         SocketOption.receiveBuffer.set(buffer.former / 2, on: descriptor)
     }
 
-    /// Only what has changed: buffers are mostly as large as at the sleep before.
+    /// Records a change only: buffers are mostly as large as at the last sleep.
     private func note(_ buffer: ReceiveBuffer, of token: SocketToken) {
         var (old, new) = (receiveBuffers[token], buffer)
         (old.isRaised, new.isRaised) = (false, false)
@@ -126,9 +128,10 @@ extension Supervisor {
         journal.link.flush()
     }
 
-    // MARK: What is told
+    // MARK: Reporting
 
-    /// Datagrams of this socket that the kernel has dropped since the owner fell asleep; nil: it asked for no buffer.
+    /// Datagrams of this socket that the kernel has dropped since the owner fell asleep; nil: it asked for no
+    /// buffer.
     func dropsAsleep(_ token: SocketToken) -> UInt32? {
         guard receiveBuffers.contains(token), let descriptor = parked.descriptor(of: token),
             let drops = SocketMemory.drops(of: descriptor)
@@ -147,14 +150,14 @@ extension Supervisor {
         return message
     }
 
-    // MARK: Taking over
+    // MARK: Recovery
 
-    /// Goes on with the buffers that the worker before has left, raised or not.
+    /// Continues with a buffer of the previous worker, raised or not.
     func takeReceiveBuffer(_ record: ReceiveBuffer, of token: SocketToken) {
         guard let descriptor = parked.descriptor(of: token) else { return }
         var buffer = record
         let now = SocketOption.receiveBuffer.value(of: descriptor)
-        // It may have died before it knew what came of it.
+        // The previous worker may have died before it recorded the outcome.
         buffer.isRaised =
             buffer.former != 0 && now != buffer.former && (buffer.raised == 0 || now == buffer.raised)
         if buffer.isRaised, let now { buffer.raised = now }

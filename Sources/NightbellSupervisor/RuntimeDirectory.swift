@@ -1,15 +1,16 @@
 import Descriptors
 import Glibc
 
-/// The supervisor's own directory, locked for as long as this value lives: two supervisors that shared one would
-/// thaw each other's clients. The kernel gives the lock back however its owner ends.
+/// The supervisor's own directory, locked for as long as this value lives: two supervisors that shared one
+/// would thaw each other's clients. The kernel releases the lock however the process ends.
 struct RuntimeDirectory: ~Copyable {
     let path: String
     private let lock: OwnedDescriptor
 
-    /// Makes the directory if there is none; its parent, such as `/run`, is somebody else's.
+    /// Makes the directory if there is none; its parent, such as `/run`, must exist.
     ///
-    /// - Throws: `EADDRINUSE` while another supervisor has it, `EPERM` if another user could have written what is in it.
+    /// - Throws: `EADDRINUSE` while another supervisor has it, `EPERM` if another user could have written its
+    ///   content.
     init(_ path: String) throws(SupervisorError) {
         if unsafe mkdir(path, 0o755) != 0, errno != EEXIST {
             throw SupervisorError(.runtimeDirectory, SystemError("mkdir"), "cannot make \(path)")
@@ -35,10 +36,10 @@ struct RuntimeDirectory: ~Copyable {
         lock = file
     }
 
-    /// The notes in it say which processes to continue and which cgroups to empty and remove: they must be ours.
+    /// The notes in it name processes to continue and cgroups to empty and remove: they must be ours.
     private static func problem(with path: String) -> String? {
         var status = stat()
-        // A link's own owner could have it lead elsewhere; its permissions mean nothing.
+        // A symbolic link's owner could redirect it; its permissions mean nothing.
         guard unsafe lstat(path, &status) == 0 else { return nil }
         if let problem = Self.problem(ofOwner: status) { return problem }
         guard unsafe stat(path, &status) == 0 else { return nil }
@@ -54,10 +55,11 @@ struct RuntimeDirectory: ~Copyable {
             ? nil : "it belongs to uid \(owner), the supervisor is uid \(geteuid())"
     }
 
-    /// Gives the lock to somebody else.
+    /// Transfers the lock to the caller.
     consuming func takeLock() -> OwnedDescriptor { lock }
 
-    /// Names what belongs to a directory where names are shared, as in the cgroup tree. (FNV-1a, 64 bits.)
+    /// A name for what belongs to this directory in shared name spaces such as the cgroup tree. (FNV-1a, 64
+    /// bits.)
     static func instanceName(of path: String) -> String {
         let hash = path.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) { hash, byte in
             (hash ^ UInt64(byte)) &* 0x100_0000_01b3

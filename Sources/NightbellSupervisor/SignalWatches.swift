@@ -2,13 +2,13 @@ import Descriptors
 import EventLoop
 import Glibc
 
-/// The watches for signals that mean something to the supervisor; they only have to exist.
+/// The watches for the supervisor's signals; they only have to exist.
 struct SignalWatches: ~Copyable {
     private var watches = UniqueSlots<Watch>()
 
     init(_ signals: [Int32], _ kind: WatchToken.Kind, _ loop: LoopExecutor) throws(LoopError) {
         for signal in signals {
-            // Whoever started this process may have blocked it, and a mask is inherited.
+            // The parent of this process may have blocked it, and a mask is inherited.
             var set = sigset_t()
             unsafe sigemptyset(&set)
             unsafe sigaddset(&set, signal)

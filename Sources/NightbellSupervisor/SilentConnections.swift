@@ -1,12 +1,13 @@
 import NightbellCore
 import NightbellWire
 
-/// Connections that have not said anything yet, in the order in which they came: each has the same time for it.
+/// Connections that have not sent anything yet, in the order of their arrival: each has the same time for it.
 ///
-/// Who has spoken stays in here until all before it have spoken or are gone: only the first sets the timer.
+/// A connection that has sent something stays in here until all before it have, or are gone: only the first
+/// sets the timer.
 struct SilentConnections {
     private var entries: [(key: UInt64, until: Instant)] = []
-    /// So many at the front are no longer of interest.
+    /// The number at the front that is no longer of interest.
     private var done = 0
 
     var count: Int { entries.count - done }
@@ -36,8 +37,8 @@ extension Supervisor {
     /// Each takes some 20 µs. The next turn begins at once if there are more.
     private static let expelledPerTurn = 16
 
-    /// Lets those go that have said nothing for too long. When everybody has spoken there is nothing to wait for: an
-    /// idle supervisor is not woken.
+    /// Disconnects connections that have been silent for too long. When all have sent something the timer is
+    /// not set: an idle supervisor is not woken.
     func expelSilent() {
         for _ in 0..<Self.expelledPerTurn {
             guard let next = silent.first else { break }
@@ -51,7 +52,7 @@ extension Supervisor {
                 .helloRequired, "nothing was said within \(configuration.helloTimeout) of the connection")
             expel(connection, error)
         }
-        // Behind one that is silent a crowd may come and go.
+        // Many connections may come and go behind one that is silent.
         if silent.count > 2 * connections.count + 64 {
             silent.removeAll { connections[$0]?.hasSpoken ?? true }
         }

@@ -4,19 +4,19 @@ import Glibc
 import NightbellCore
 import NightbellWire
 
-/// How large those are that sleep, found out a few in a turn: to read one from `/proc` takes some ten microseconds.
+/// A survey of the sleepers' memory, a few in a turn: reading one from `/proc` takes some ten microseconds.
 struct SizeSurvey {
     let clients: [ClientID]
     var next = 0
     var sizes: [ClientSize] = []
-    /// Connections that wait for what comes of it, and their requests. Nothing else of them is read meanwhile.
+    /// Connections that wait for the result, and their requests. Nothing else is read from them meanwhile.
     var requests: [(connection: UInt64, request: UInt64)] = []
 
     static let clientsPerTurn = 16
 }
 
 extension Supervisor {
-    /// Memory is short: has the core told how large those are that sleep.
+    /// Memory is short: starts a survey of the sleepers' sizes for the core.
     func relieveMemory() {
         switch memoryWatcher {
         case .some(let watcher): watcher.clear()
@@ -42,7 +42,7 @@ extension Supervisor {
         connection.readable.disarm()
     }
 
-    /// One that is under way tells the same.
+    /// A survey that is under way serves this request, too.
     private func beginSurvey() {
         if survey == nil { survey = SizeSurvey(clients: supervision.clientIDs) }
     }

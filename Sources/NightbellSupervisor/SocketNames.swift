@@ -1,11 +1,11 @@
-/// What owners call their sockets. A fleet calls them all the same, as a rule, so each name is kept once.
+/// The owners' names for their sockets. A fleet uses the same ones as a rule, so each is stored once.
 struct SocketNames {
     /// Stands for a name.
     struct Name: Equatable {
         fileprivate let number: UInt16
 
         fileprivate static let none = Name(number: 0)
-        /// It is one of too many, and is kept for its socket alone.
+        /// The table is full; the name is stored for its socket alone.
         fileprivate static let own = Name(number: .max)
     }
 
@@ -20,7 +20,7 @@ struct SocketNames {
     private var free: [UInt16] = []
     /// By the slots of their sockets.
     private var own: [UInt32: String] = [:]
-    /// Of names that are shared.
+    /// The most shared names.
     private let limit: Int
 
     init(limit: Int = Int(UInt16.max) - 1) { self.limit = limit }

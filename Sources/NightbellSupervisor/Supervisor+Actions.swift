@@ -7,9 +7,9 @@ import NightbellCore
 import NightbellWire
 import Suspension
 
-/// What the core asks for, done.
+/// Carries out the actions that the core asks for.
 extension Supervisor {
-    /// Carries out the core's actions, in order. What comes of them is fed in later, so that the core never hears
+    /// Carries out the core's actions, in order. Their outcomes are fed in later, so that the core never hears
     /// of an action's outcome before the actions after it are done.
     func perform() {
         var work = ActionBuffer()
@@ -96,7 +96,7 @@ extension Supervisor {
 
     static func text(of client: ClientID) -> String { "c" + String(client.rawValue, radix: 16) }
 
-    /// Tells a client something, and then, if it does not know yet, that another worker serves it.
+    /// Sends a client a message; afterwards tells it, if it does not know yet, that another worker serves it.
     private func tell(
         _ connection: Connection, _ client: ClientID, _ notice: Notice, _ work: ActionBuffer
     ) {
@@ -131,7 +131,7 @@ extension Supervisor {
             guard let descriptor = packet.takeDescriptor() else { break }
             switch outcome {
             case .success(let token) where parked.contains(token):
-                // Offered again, because nobody had said that it was adopted.
+                // Offered again, because the first HandOver was never answered.
                 ForeignDescriptor.close(descriptor)
             case .success(let token):
                 let (name, profile) = (offered.names[index], offered.profiles[index])
@@ -205,7 +205,7 @@ extension Supervisor {
         }
         guard record.obstacle == nil else { return followUps.append(.frozen(client, epoch: epoch)) }
         report(client, epoch) { () throws(SuspensionError) in
-            // Who is in a slot is detached before the slot is another's.
+            // The process in a slot is detached before the slot is reused.
             if !suspender.isAttached(slot: client.slot) {
                 try suspender.attach(slot: client.slot, process: record.process)
             }
@@ -226,10 +226,10 @@ extension Supervisor {
         } catch {
             switch error.code {
             case .processGone:
-                // Its pidfd says so too.
+                // Its pidfd reports that, too.
                 logger.debug("cannot suspend \(identifier(of: client)): \(error)")
             case .processMoved:
-                // Detached, it is put into a cgroup of ours again at the next attempt.
+                // Detach it; the next attempt puts it into one of our cgroups again.
                 detach(client)
                 log(
                     .suspension, .notice, of: supervision.user(of: client),
@@ -254,7 +254,7 @@ extension Supervisor {
             try suspender.thaw(slot: client.slot)
             FaultInjection.point("after a thaw")
         } catch {
-            // Whoever has ended needs no thaw; its end is reported by its pidfd.
+            // A process that has ended needs no thaw; its pidfd reports its end.
             guard error.code != .processGone, error.code != .notAttached else { return }
             log(
                 .suspension, .error, of: supervision.user(of: client),
@@ -262,7 +262,7 @@ extension Supervisor {
         }
     }
 
-    /// Its descriptors are closed: nobody may use their numbers afterwards.
+    /// Closes its descriptors; their numbers must not be used afterwards.
     func detach(_ client: ClientID) {
         unsafe earlyWaker.clear(client.slot)
         suspender.detach(slot: client.slot)

@@ -8,7 +8,7 @@ import NightbellCore
 import NightbellWire
 import Suspension
 
-/// What people ask: how things are, and a few things to be done.
+/// Administration requests: status, and a few commands.
 extension Supervisor {
     func administrate(
         _ body: WireClientMessage.OneOf_Body, _ connection: Connection, _ request: UInt64
@@ -49,7 +49,7 @@ extension Supervisor {
         }
     }
 
-    /// Root and the supervisor's own user see and touch everything.
+    /// Root and the supervisor's own user see and may change everything.
     func isAdministrator(_ connection: Connection) -> Bool {
         connection.credentials.uid == 0 || connection.credentials.uid == geteuid()
     }
@@ -59,7 +59,7 @@ extension Supervisor {
     }
 
     private func find(_ identifier: String, _ connection: Connection, _ request: UInt64) -> ClientID? {
-        // Another user's client is none at all: which identifiers others have is nobody's business.
+        // Another user's client is reported as unknown: its identifier is not to be disclosed.
         guard let name = ClientIdentifier(identifier), let client = supervision.client(named: name),
             isVisible(client, to: connection)
         else {
@@ -86,7 +86,7 @@ extension Supervisor {
         else {
             return answer(connection, request, .error(WireError(.noSuchClient)))
         }
-        // It runs, and is about to come back.
+        // It runs, and is about to reconnect.
         guard returning.processes[name] == nil else {
             return answer(connection, request, .done(WireDone()))
         }
@@ -125,7 +125,7 @@ extension Supervisor {
 
     // MARK: Listing
 
-    /// Looking at one takes some 10 µs where it sleeps.
+    /// Inspecting a sleeping client takes some 10 µs.
     private static let clientsPerTurn = 16
 
     private func list(
@@ -136,8 +136,8 @@ extension Supervisor {
         goOnListing(connection)
     }
 
-    /// Looks at the next clients of a list, and sends what is asked of each: as many as the reader takes, and no more
-    /// than others can wait for.
+    /// Inspects the next clients of a listing and sends the answers: as many as the reader takes, limited so
+    /// that others do not wait long.
     func goOnListing(_ connection: Connection) {
         for _ in 0..<Self.clientsPerTurn {
             guard let listing = connection.listing, listing.isStatus || connection.outgoing.isEmpty else {
@@ -171,7 +171,7 @@ extension Supervisor {
         }
     }
 
-    // MARK: How things are
+    // MARK: Status
 
     private func status(for connection: Connection) -> WireSupervisorStatus {
         var status = WireSupervisorStatus()
@@ -315,7 +315,7 @@ extension ClientView {
     /// Its program runs, and has not said Hello in time.
     fileprivate var isSilent: Bool { state == .launching && launches.until == nil }
 
-    /// What a client in the background is kept awake by, or one without a process waits for.
+    /// Why a client in the background is kept awake, or what a client without a process waits for.
     fileprivate func detail(at now: Instant) -> String {
         var names: [String] = []
         if holds.contains(.enteringBackground) { names.append("entering the background") }

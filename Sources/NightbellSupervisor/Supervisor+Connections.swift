@@ -7,30 +7,30 @@ import NightbellCore
 import NightbellWire
 import SwiftProtobuf
 
-/// Who says Hello, while the core decides.
+/// A connection that has said Hello, while the core decides.
 struct Candidate: ~Copyable {
     let process: ProcessHandle
     let identifier: String
-    /// What it says itself that it is.
+    /// The identifier that it names itself.
     let saidIdentifier: String
     let launch: WireLaunchSpecification?
     let recipe: LaunchRecipe?
     let wantsWakeWord: Bool
     let takesSocketsBack: Bool
-    /// It has been told before that it is.
+    /// Another worker may have welcomed it already.
     var isWelcome = false
 }
 
-/// Connections come, are written to, and go.
+/// Accepting connections, writing to them, and closing them.
 extension Supervisor {
-    /// Connections that a turn accepts: some 20 µs each.
+    /// Connections accepted in a turn: some 20 µs each.
     private static let acceptsPerTurn = 16
-    /// While so many descriptors wait to be closed, which can take as long as their makers like, no connection is
-    /// accepted: each could bring more of them.
+    /// While this many descriptors wait to be closed, which can take as long as their makers like, no
+    /// connection is accepted: each could bring more of them.
     private static let mostToBeClosed = 256
     private static let acceptPause: Duration = .milliseconds(10)
 
-    /// Accepts connections; so few in a turn that a crowd does not keep others waiting.
+    /// Accepts connections; few enough in a turn that a rush does not keep others waiting.
     func acceptConnections() {
         for _ in 0..<Self.acceptsPerTurn {
             guard ForeignDescriptor.pendingCount < Self.mostToBeClosed else {
@@ -52,7 +52,8 @@ extension Supervisor {
                     return listenerWatch.disarm()
                 }
             } catch {
-                // The others of the crowd are not to blame; if it goes on, the next turn says so again.
+                // The other connections in the queue are not at fault; if the error persists, the next turn
+                // logs it again.
                 return log(.connections, .error, "cannot accept a connection: \(error)")
             }
         }
@@ -76,19 +77,19 @@ extension Supervisor {
         }
     }
 
-    /// What must still be there after descriptors were taken.
+    /// The number of descriptors that must remain after some were taken.
     enum Reserve: Int {
         case nothing = 0
-        /// A worker that takes this one's place needs a few more than this one has.
+        /// A worker that replaces this one needs a few more than this one has.
         case replacement = 4
-        /// And somebody who looks after it, too.
+        /// Leaves room for an administrator as well.
         case administration = 8
     }
 
-    /// Whether so many more descriptors may be taken for a user. An eighth of all (at most 1,024) is kept for what the
-    /// supervisor itself needs to suspend and to look, for its own user and root.
+    /// Whether so many more descriptors may be taken for a user. An eighth of all (at most 1,024) is kept for
+    /// what the supervisor itself needs to suspend and to inspect, and for its own user and root.
     func hasDescriptors(for credentials: PeerCredentials, _ count: Int, leaving reserve: Reserve) -> Bool {
-        // A client has its process and a way to stop it beside its connection; there are some of our own.
+        // A client has its process and a way to stop it beside its connection; a few are our own.
         let pages = unsafe earlyWaker.pageCount
         let clients = connections.count + 2 * clientProcesses.count + supervision.socketCount
         let inUse = clients + pages + ForeignDescriptor.pendingCount + 16
@@ -124,15 +125,15 @@ extension Supervisor {
             _ = try socket.send(message)
             socket.discardInput()
         } catch {
-            logger.debug("nobody waited to be refused: \(error)")
+            logger.debug("a refusal could not be sent: \(error)")
         }
     }
 
     // MARK: Writing
 
-    /// Sends a message. A connection that cannot take it is dropped when the turn has come to an end with it.
+    /// Sends a message. A connection that cannot take it is dropped at the end of the turn.
     ///
-    /// - Returns: whether the kernel has it by now; else it waits, or is lost.
+    /// - Returns: whether the kernel has taken it; otherwise it is queued, or lost.
     @discardableResult
     func send(_ message: WireSupervisorMessage, to connection: Connection) -> Bool {
         send(Self.encode(message), to: connection)
@@ -146,7 +147,7 @@ extension Supervisor {
         }
     }
 
-    /// Sends a message with descriptors, which stay ours, unless the peer's queue is full.
+    /// Sends a message with descriptors, which stay ours. Returns false if the peer's queue is full.
     func trySending(
         _ message: WireSupervisorMessage, to connection: Connection, descriptors: [CInt]
     ) throws(SystemError) -> Bool {
@@ -156,7 +157,7 @@ extension Supervisor {
 
     @discardableResult
     func send(_ bytes: [UInt8], to connection: Connection) -> Bool {
-        // What is said is known to the keeper.
+        // The keeper must have the records before the client is told.
         if let journal, journal.link.hasPending { journal.link.flush() }
         FaultInjection.point("before a client is told")
         switch connection.send(bytes, limit: configuration.outgoingBytesPerConnection) {
@@ -184,7 +185,7 @@ extension Supervisor {
 
     // MARK: The end of a connection
 
-    /// Answers with an error and closes the connection: for what is no mistake but a breach of the protocol.
+    /// Answers with an error and closes the connection, for breaches of the protocol.
     func expel(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
         log(
             .breaches, .info, of: connection.credentials.uid,
@@ -193,7 +194,7 @@ extension Supervisor {
         drop(connection, error.message)
     }
 
-    /// While the core's actions are carried out, none of them may pull a client away from under the others.
+    /// While the core's actions are carried out, no client may be removed.
     func dropLater(_ connection: Connection) {
         switch connection.role {
         case .client where connection.isHungUp: break
@@ -218,7 +219,7 @@ extension Supervisor {
         switch connection.role {
         case .client(let record):
             clientConnections[Int(record.id.slot)] = nil
-            // The keeper has it open, too: its peer is not to wait for that.
+            // The keeper has it open, too: do not let the peer wait for the keeper's close.
             if journal != nil { _ = shutdown(connection.socket.rawValue, CInt(SHUT_RDWR)) }
             clientProcesses.remove(record.process.pid)
             record.exit.disarm()

@@ -9,14 +9,14 @@ import Suspension
 
 /// How clients end.
 extension Supervisor {
-    /// A client that can be launched, and whose connection has ended, has this long to end as well. The kernel closes
-    /// what a process has open before it tells that the process has ended.
+    /// A launchable client whose connection has ended has this long to end as well. The kernel closes a
+    /// process's descriptors before it reports the end of the process.
     private static let patience: Duration = .seconds(1)
 
     /// The client's process has ended.
     func processEnded(_ connection: Connection) {
         guard case .client(let record) = connection.role else { return }
-        // What it said before that counts, and it has said it all.
+        // Its earlier messages count, and all of them have arrived.
         if !connection.hasEnded { receiveMessages(connection) }
         guard connections[connection.key] === connection, case .client = connection.role else { return }
         let status = Self.exitStatus(of: record.process)
@@ -25,14 +25,14 @@ extension Supervisor {
         feed(.ended(record.id, Self.ending(status)))
     }
 
-    /// Programs that were launched and have started the client's process end soon after it. They are children of ours, and
-    /// are waited for, so that nothing is left of them: those that have not ended by now, with the next client that does.
+    /// Wrappers that were launched and have started the client's process end soon after it. They are our
+    /// children and are reaped: those that have not ended by now, when the next client does.
     private func waitForWrappers(adding wrapper: pid_t?) {
         if let wrapper { wrappers.append(wrapper) }
         wrappers.removeAll { waitpid($0, nil, WNOHANG) != 0 }
     }
 
-    /// nil: nobody knows how it has ended, or it has not.
+    /// nil: its exit status is unknown, or it has not ended.
     static func exitStatus(of process: borrowing ProcessHandle) -> ExitStatus? {
         do throws(SystemError) {
             return try process.exitStatus()
@@ -45,14 +45,14 @@ extension Supervisor {
         switch status {
         case .exited(let code): "exit \(code)"
         case .signalled(let number): "signal \(number)"
-        case .unknown: "nobody has seen how"
-        case nil: "it cannot be found out how"
+        case .unknown: "how is unknown"
+        case nil: "its exit status cannot be read"
         }
     }
 
     static func ending(of process: borrowing ProcessHandle) -> Ending { ending(exitStatus(of: process)) }
 
-    /// Whether a process ended as it should. Those signals ask a process to end: whoever sends them means it.
+    /// Whether a process ended as it should. Those signals ask a process to end: their sender means it.
     static func ending(_ status: ExitStatus?) -> Ending {
         switch status {
         case .exited(0), .signalled(SIGHUP), .signalled(SIGINT), .signalled(SIGTERM): return .succeeded
@@ -62,8 +62,8 @@ extension Supervisor {
 
     // MARK: Connections that end first
 
-    /// A client has hung up. Whether it crashed or only wants to be none any more is known when its process has ended,
-    /// or has not for a while.
+    /// A client has hung up. Whether it crashed or only deregistered is known when its process has ended, or
+    /// has not ended for a while.
     func hungUp(_ connection: Connection) {
         guard case .client(let record) = connection.role else { return closeConnection(connection) }
         guard !record.process.hasExited else {
@@ -89,9 +89,9 @@ extension Supervisor {
         hungUpConnections.append((connection.key, now + Self.patience))
     }
 
-    /// Those that go on living without us are clients no more.
+    /// Forgets clients that have hung up and whose processes live on.
     func forgetHungUp() {
-        // More of them are for the next turn, which begins at once.
+        // More of them are left to the next turn, which begins at once.
         for _ in 0..<16 {
             guard let first = hungUpConnections.first else { return }
             let connection = connections[first.key]
@@ -101,7 +101,7 @@ extension Supervisor {
             if record.process.hasExited {
                 processEnded(connection)
             } else if ProcFS.isExiting(record.process.pid) {
-                // On a machine with much to do that takes as long as it takes.
+                // On a busy machine that may take longer.
                 hungUpConnections.append((connection.key, now + Self.patience))
             } else {
                 feed(.gone(record.id))
@@ -109,11 +109,11 @@ extension Supervisor {
         }
     }
 
-    // MARK: Those who are back already
+    // MARK: Clients that are back already
 
-    /// Somebody says Hello. Who has this identifier, or was a client in the same process, may have ended without our
-    /// having come to it: a service manager starts a program again as soon as it has ended, and what has happened at
-    /// two descriptors is heard of in any order.
+    /// A process says Hello. The client with this identifier, or an earlier client in the same process, may
+    /// have ended without our having handled it: a service manager restarts a program as soon as it has ended,
+    /// and the events of two descriptors arrive in any order.
     func noticeEnd(before hello: WireHello, _ newcomer: Connection) {
         let client = ClientIdentifier(hello.identifier).flatMap { supervision.client(named: $0) }
         if let client, let last = connection(of: client) {
@@ -136,14 +136,14 @@ extension Supervisor {
         if !last.isHungUp, !Poll.now(last.socket.rawValue).isDisjoint(with: [.peerClosed, .hangUp]) {
             receiveMessages(last)
         }
-        // It lives, and only wanted to be this client no more.
+        // It lives, and has only deregistered.
         guard last.isHungUp, record.process.pid == newcomer.credentials.pid else { return }
         feed(.gone(record.id))
     }
 
-    // MARK: What stays
+    // MARK: Persistence
 
-    /// The process is gone, or is not there yet; the client stays.
+    /// The client has no process, or not yet; it remains a client.
     func park(_ client: ClientID) {
         detach(client)
         if let user = supervision.user(of: client) { unsafe earlyWaker.remove(client.slot, user: user) }
@@ -154,7 +154,7 @@ extension Supervisor {
         if let connection = connection(of: client) { closeConnection(connection) }
     }
 
-    /// Keeps what must outlive us: whom identifiers belong to, and who was quit.
+    /// Persists what must outlive us: the owners of identifiers, and which clients were quit.
     func rememberOwnership(_ identifiers: [ClientIdentifier]) {
         guard !identifiers.isEmpty else { return }
         journal?.forgetEndedOwnerships(&supervision)

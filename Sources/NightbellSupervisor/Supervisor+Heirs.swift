@@ -7,14 +7,14 @@ import NightbellCore
 import NightbellWire
 import SwiftProtobuf
 
-/// Who there still is of the clients that the worker before has left.
+/// The result of recovering the previous worker's clients.
 struct Heirs {
     var clients: Set<ClientID> = []
-    /// Their processes ended while nobody was there to hear of it.
+    /// Clients whose processes ended while no worker ran.
     var ended: [(ClientID, Ending)] = []
 }
 
-/// One client after the other is taken over: with its connection, without a process, or on its way to have one.
+/// Recovers one client after the other: with its connection, without a process, or while it is being launched.
 extension Supervisor {
     func take(
         _ client: ClientID, _ record: ClientRecordBytes, _ store: inout RecordStore, _ heirs: inout Heirs
@@ -22,7 +22,7 @@ extension Supervisor {
         let descriptor = store.take(.client(client))?.takeDescriptor()
         let process = store.take(.process(client))?.takeDescriptor()
         if let journal, journal.wasForgotten(client) { return journal.forgetRecords(of: client) }
-        // It may still wait for the word of the worker that has made it.
+        // It may still wait for the worker that made it to let it run.
         switch store.take(.gate(client))?.takeDescriptor() {
         case .some(let gate):
             Launch.go(gate.rawValue)
@@ -77,7 +77,7 @@ extension Supervisor {
         } catch {
             logger.debug("\(record.registration.identifier) is gone: \(error)")
             guard record.recipe != nil else {
-                // The core does not know yet what the clients that are gone had counted.
+                // The core does not know yet how many there were of the clients that are gone.
                 journal?.forgetRecords(of: client)
                 return
             }
@@ -116,7 +116,7 @@ extension Supervisor {
         }
     }
 
-    /// One that we have made is not the process that the connection came from.
+    /// The process that we made may not be the one that the connection came from.
     private static func process(
         of socket: borrowing SeqPacketSocket, _ record: ClientRecordBytes,
         _ made: consuming OwnedDescriptor?
@@ -136,7 +136,7 @@ extension Supervisor {
             gid: record.recipe?.content.identity?.group ?? getegid())
     }
 
-    /// Who was launched says again who it is, if it has said so to somebody who is gone.
+    /// Asks a launched process to repeat its Hello if it sent it to a previous worker.
     func tellLaunchedOfRestart(_ client: ClientID) {
         guard let journal, let attempt = launches.attempt(of: client),
             let connection = connections[attempt.connection]
@@ -146,7 +146,7 @@ extension Supervisor {
         send(WireSupervisorMessage(.supervisorRestarted(message)), to: connection)
     }
 
-    /// What happened while nobody was there.
+    /// Reports what happened while no worker ran.
     func tellOfEnds(_ heirs: Heirs) {
         for (client, ending) in heirs.ended { feed(.ended(client, ending)) }
     }

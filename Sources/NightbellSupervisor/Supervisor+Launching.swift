@@ -8,11 +8,11 @@ import NightbellCore
 import NightbellWire
 import SwiftProtobuf
 
-/// Starting clients, and letting them in again.
+/// Starting clients, and readmitting them.
 extension Supervisor {
     // MARK: How clients are started
 
-    /// How this client can be started again; nil if nobody may say so.
+    /// How this client can be started again; nil if its Hello may not say so.
     func recipe(_ hello: WireHello, _ identifier: ClientIdentifier, _ connection: Connection) -> LaunchRecipe?
     {
         let credentials = connection.credentials
@@ -52,20 +52,20 @@ extension Supervisor {
         }
     }
 
-    /// What the edge keeps of a client that can be launched from now on, or in another way.
+    /// Records that a client is launchable from now on, or launched in another way.
     func note(_ client: ClientID, _ recipe: LaunchRecipe, state: [UInt8] = []) {
         var recipe = recipe
         if recipe.share(&launches.settings) { journal?.keep(recipe.setting) }
         launches.insert(recipe, state: state, of: client)
     }
 
-    /// Ends a turn. Where a client is launched in another way, its record says so by now.
+    /// Called at the end of a turn: the records of clients with changed recipes have been written by then.
     func forgetUnusedSettings() {
         let unused = launches.settings.takeUnused()
         journal?.forget(settings: unused)
     }
 
-    // MARK: What was declared
+    // MARK: Declarations
 
     func declare(_ declaration: Declaration, _ key: RequestKey, isRequested: Bool) {
         let identifier = declaration.registration.identifier
@@ -83,7 +83,7 @@ extension Supervisor {
         declaring = nil
     }
 
-    /// The core knows a client now that was declared.
+    /// The core has registered a declared client.
     func declared(_ client: ClientID) {
         guard let declaration = declaring else { preconditionFailure("it is being declared") }
         note(
@@ -105,7 +105,7 @@ extension Supervisor {
             order.additions = [
                 "NIGHTBELL_IDENTIFIER": identifier(of: client), "NIGHTBELL_SOCKET": configuration.socketPath,
             ]
-            // Should all of us be gone one day, it can tell the next supervisor as its first process told us.
+            // If no worker is left one day, it can tell the next supervisor as its first process told us.
             if recipe.setting.content.isRecorded {
                 var launch = recipe.wire
                 launch.identifier = identifier(of: client)
@@ -130,7 +130,7 @@ extension Supervisor {
         }
     }
 
-    /// Makes the process, with a connection that it need not ask for.
+    /// Makes the process, with a connection already open.
     private func begin(
         _ order: LaunchOrder, _ client: ClientID, _ sockets: [SocketToken]
     ) throws -> LaunchAttempt {
@@ -155,7 +155,7 @@ extension Supervisor {
         }
     }
 
-    /// Has the keeper keep a process before it is any.
+    /// Records a process with the keeper before the process is let run.
     private func keep(_ attempt: LaunchAttempt, _ client: ClientID) {
         guard let journal, var bytes = recordBytes(of: client),
             let connection = connections[attempt.connection], let gate = attempt.reportDescriptor
@@ -168,7 +168,7 @@ extension Supervisor {
             gate: gate)
     }
 
-    /// Who has not said yet who it is would never find anybody to say it to: the connection that it was given ends.
+    /// Ends launches without a Hello: the connection that such a process was given is closed with us.
     func endLaunches() {
         for attempt in launches.silentAttempts {
             do throws(SystemError) {
@@ -179,7 +179,7 @@ extension Supervisor {
         }
     }
 
-    /// It is known whether its program runs.
+    /// The outcome of a launch is known.
     func launchReported(_ client: ClientID) {
         guard let attempt = launches.attempt(of: client), let outcome = attempt.takeOutcome() else { return }
         switch outcome {
@@ -195,9 +195,9 @@ extension Supervisor {
         }
     }
 
-    /// Its process has ended before it said who it is.
+    /// Its process has ended before it said Hello.
     func launchEnded(_ client: ClientID) {
-        // Unless it was the report that came first.
+        // Unless the report was handled first.
         launchReported(client)
         let attempt = takeAttempt(client)
         let status = attempt.flatMap { Self.exitStatus(of: $0.process) }
@@ -211,7 +211,7 @@ extension Supervisor {
         feed(.ended(client, attempt?.hasRun == true ? Self.ending(status) : .failed))
     }
 
-    /// What becomes of it is no launch any more.
+    /// Removes the attempt: the launch is over.
     private func takeAttempt(_ client: ClientID) -> LaunchAttempt? {
         defer { launches.note(nil as LaunchAttempt?, of: client) }
         return launches.attempt(of: client)
@@ -226,7 +226,7 @@ extension Supervisor {
 
     // MARK: The new process
 
-    /// Why a newcomer is refused; if somebody else is about to be this client, who.
+    /// Why a newcomer is refused; if another process is being launched as this client, names its pid.
     func error(_ refusal: Refusal) -> WireError {
         guard refusal == .identifierInUse, let name = candidate?.identifier,
             let client = ClientIdentifier(name).flatMap({ supervision.client(named: $0) }),
@@ -236,15 +236,15 @@ extension Supervisor {
             .identifierInUse, "it is being launched as pid \(attempt.pid), which itself must say Hello")
     }
 
-    /// The client that this process was launched as; nil: it was not, or is somebody else.
+    /// The client that this process was launched as; nil: it was not launched, or is another client.
     func launchedClient(_ identifier: ClientIdentifier, _ connection: Connection) -> ClientID? {
         guard let client = supervision.client(named: identifier), launch(of: connection)?.client == client
         else { return nil }
         return client
     }
 
-    /// The launch under way that the process of this connection came from: it was launched itself, or is in the session
-    /// that the launched process leads, as what a shell or another wrapper starts.
+    /// The launch in progress that the process of this connection came from: it was launched itself, or is in
+    /// the session that the launched process leads, as a program started by a shell or another wrapper is.
     private func launch(of connection: Connection) -> (client: ClientID, isItself: Bool)? {
         let (pid, user) = (connection.credentials.pid, connection.credentials.uid)
         if let client = connection.launched, launches.attempt(of: client) != nil { return (client, true) }
@@ -256,8 +256,8 @@ extension Supervisor {
         return (client, isItself)
     }
 
-    /// The identifier that a process was given, whatever it says itself; nil: none. What it was launched as counts first,
-    /// then what its user has told it (`nightbell run --identifier`).
+    /// The identifier that a process was assigned, whatever it says itself; nil: none. The launch counts first,
+    /// then the user's choice (`nightbell run --identifier`).
     func assignedIdentifier(_ hello: WireHello, _ connection: Connection) -> String? {
         let launch = launch(of: connection)
         if let launch, launch.isItself { return identifier(of: launch.client) }
@@ -265,7 +265,8 @@ extension Supervisor {
         return launch.map { identifier(of: $0.client) }
     }
 
-    /// Whether a client without a process can be launched, and goes on to be by a process that says nothing of that.
+    /// Whether a client without a process is launchable, and stays so with a process that says nothing about
+    /// launching.
     func hasRecordedLaunch(_ registration: Registration) -> Bool {
         guard let client = supervision.client(named: registration.identifier) else { return false }
         return supervision.user(of: client) == registration.user && launches.contains(client)
@@ -279,7 +280,7 @@ extension Supervisor {
         return ProcessHandle(pidfd: try connection.socket.peerProcess(), pid: connection.credentials.pid)
     }
 
-    /// The client is there again: it gets what its last process has left.
+    /// The client is back: it gets what its last process left.
     func rejoined(_ client: ClientID, _ key: RequestKey) {
         guard let connection = connections[key.connection], let candidate = candidate.take(),
             launches.contains(client)
@@ -291,7 +292,7 @@ extension Supervisor {
         if let attempt, attempt.connection != connection.key, let unused = connections[attempt.connection] {
             closeConnection(unused)
         }
-        // Whoever takes over by itself may have been started in another way.
+        // A process that connects by itself may have been started in another way.
         if let recipe = candidate.recipe, attempt == nil {
             note(client, recipe, state: launches.state(of: client))
         }
@@ -302,9 +303,9 @@ extension Supervisor {
             wasLaunched: attempt != nil, isAttached: !hasInherited, sockets: Array(given))
         guard letIn(client, candidate, connection, key, bequest) else { return }
         if isWrapped, let attempt { connection.client?.wrapper = attempt.pid }
-        // It says that it is started in another way, which is not believed: so it is by none.
+        // It says that it is started in another way, which is not trusted: so it is no longer launchable.
         if ask({ $0.registration(of: client)?.isLaunchable }) == false { launches.remove(client) }
-        // What it cannot be given is nobody's.
+        // Sockets that it cannot be given have no owner left.
         for token in sockets.dropFirst(given.count) {
             log(
                 .sockets, .notice, of: supervision.user(of: client),
@@ -314,10 +315,10 @@ extension Supervisor {
         }
     }
 
-    /// Beside the wake word's descriptor.
+    /// One descriptor of the packet is for the wake word.
     private static let socketsGivenBack = SeqPacketSocket.maximumDescriptors - 1
 
-    /// One that another worker may have welcomed says something else than Hello: so it was.
+    /// A process that another worker may have welcomed sends something other than Hello: so it was welcomed.
     func rejoinSilently(_ connection: Connection) {
         guard connection.client == nil, let client = connection.launched,
             let introduction = launches.attempt(of: client)?.introduction
@@ -336,7 +337,7 @@ extension Supervisor {
         candidate = nil
     }
 
-    /// The client that says something, other than Hello.
+    /// The client that has sent a message other than Hello.
     func speaker(_ connection: Connection) -> ClientRecord? {
         rejoinSilently(connection)
         guard let record = connection.client else { return nil }

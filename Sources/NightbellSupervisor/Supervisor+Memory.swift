@@ -1,14 +1,14 @@
 import CLinux
 import NightbellCore
 
-/// What many clients needed, given back when many have left; what it took to take them over, at once.
+/// Returns memory to the kernel when many clients have left, or when recovery is done.
 extension Supervisor {
-    /// Fewer than this are not worth the walk through the heap.
+    /// With fewer departures the walk through the heap is not worth it.
     private static let worthwhile = 16
 
-    /// The allocator keeps what was freed between what is still in use, and tables keep their room. Giving it back takes
-    /// some ten microseconds, once a part of as many connections and sockets have gone as there are now: clients may have
-    /// gone without their sockets.
+    /// The allocator keeps freed memory between blocks in use, and tables keep their capacity. Giving it back
+    /// takes some ten microseconds, once as many connections and sockets have gone as a fixed share of those
+    /// there are now: clients may have gone without their sockets.
     func giveMemoryBack() {
         let population = connections.count + supervision.socketCount
         let isMuchTakenOver = hasTakenOver && population >= Self.worthwhile

@@ -8,9 +8,9 @@ import NightbellWire
 import Suspension
 import SwiftProtobuf
 
-/// What arrives from clients, decoded and checked before the core sees it.
+/// Messages from clients, decoded and checked before the core sees them.
 extension Supervisor {
-    /// The limit of what is only there for people to read.
+    /// The limit for texts that are only shown.
     private static let longestName = 64
 
     /// Reads what a connection has sent; the rest of a flood waits for the next turn.
@@ -30,7 +30,8 @@ extension Supervisor {
             guard connections[connection.key] === connection, connection.listing == nil,
                 !connection.isPaused, !connection.isHungUp
             else { return }
-            // What does not fit into our table the kernel would close on this thread, however long that takes.
+            // The kernel would close descriptors that do not fit into our table on this thread, however long
+            // that takes.
             if !hasDescriptors(for: connection.credentials, 0, leaving: .nothing),
                 connection.socket.nextPacketCarriesDescriptors()
             {
@@ -66,7 +67,7 @@ extension Supervisor {
         let bytes = packet.bytes
         guard isWorthDecoding(bytes, connection, controlTruncated: controlTruncated) else { return }
         if let fast = HandOverPacket(bytes) {
-            // One that is made again is left to the general decoder.
+            // A repeated HandOver is left to the general decoder.
             return takeOffered(
                 fast.handOver, connection, fast.request, isRepeated: false, controlTruncated: controlTruncated
             )
@@ -95,7 +96,7 @@ extension Supervisor {
         }
     }
 
-    /// Looks at what a packet claims to hold, which costs next to nothing. False: it was refused.
+    /// Checks what a packet claims to hold, which costs next to nothing. False: it was refused.
     private func isWorthDecoding(
         _ bytes: [UInt8], _ connection: Connection, controlTruncated: Bool
     ) -> Bool {
@@ -113,7 +114,7 @@ extension Supervisor {
             breach(connection, WireError(.helloRequired, "say Hello first"), request: scan.request)
             return false
         }
-        // Fewer than there are descriptors are counted again when they are looked at.
+        // Fewer sockets than descriptors are detected later, by the decoder.
         if let sockets = scan.sockets, sockets > packet.descriptorCount, !controlTruncated {
             let error = WireError(.malformedPacket, "one descriptor for each socket")
             breach(connection, error, request: scan.request)
@@ -127,7 +128,7 @@ extension Supervisor {
         expel(connection, error, request: request)
     }
 
-    /// Everything but HandOver.
+    /// All messages but HandOver.
     private func take(
         _ body: WireClientMessage.OneOf_Body, _ connection: Connection, _ whole: WireClientMessage
     ) {
@@ -141,7 +142,7 @@ extension Supervisor {
             takeHello(hello, connection, request)
         case .restartNoted(let message):
             rejoinSilently(connection)
-            // Of an earlier restart, it says nothing about this one.
+            // An answer to an earlier restart says nothing about this one.
             guard let client = connection.client, message.restart == journal?.restarts else {
                 if request != 0 { answer(connection, request, .done(WireDone())) }
                 return
@@ -173,7 +174,8 @@ extension Supervisor {
             switch ClientMessage.make(body, longestName: Self.longestName) {
             case .success(let message):
                 feed(.message(message, from: client.id, key))
-                // A request has called it back. Anything else was on its way when it was stopped, or says that it runs.
+                // A request has cancelled the suspension. Any other message was sent before it was stopped, or
+                // shows that it runs.
                 lookAtSleeper(client.id)
             case .failure(let error): answer(connection, request, .error(error.wire))
             }
@@ -197,7 +199,7 @@ extension Supervisor {
             breach(connection, error.wire, request: request)
         case .success(var registration):
             let launched = launchedClient(registration.identifier, connection)
-            // How we have launched it is known.
+            // If we launched it, we know how.
             let recipe = launched == nil ? recipe(hello, registration.identifier, connection) : nil
             let isKnown = launched != nil || !hello.hasLaunch && hasRecordedLaunch(registration)
             registration.isLaunchable = recipe != nil || isKnown
@@ -278,7 +280,7 @@ extension Supervisor {
             return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
         }
         guard !controlTruncated else {
-            // Looked into before those that did arrive are let go.
+            // Find the reason before those that did arrive are closed.
             let error = truncationError()
             packet.discardDescriptors()
             return answer(connection, request, .error(error))
@@ -292,7 +294,7 @@ extension Supervisor {
             let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left for this user")
             let pending = ForeignDescriptor.pendingCount
             packet.discardDescriptors()
-            // It sends descriptors that cannot be closed at once: who goes on like that would use up all there are.
+            // It sends descriptors that cannot be closed at once: if it went on, it would use up all there are.
             guard ForeignDescriptor.pendingCount <= pending else {
                 return breach(connection, error, request: request)
             }
@@ -310,12 +312,12 @@ extension Supervisor {
         case .failure(let error):
             answer(connection, request, .error(error.wire))
         }
-        // What was not adopted, by whatever reason, must not be there when the next HandOver comes.
+        // Descriptors that were not adopted must be gone before the next HandOver comes.
         packet.discardDescriptors()
         offered.removeAll()
     }
 
-    /// Looks at the descriptors in the packet.
+    /// Inspects the descriptors in the packet.
     private func inspectOffered(
         _ handOver: WireHandOver, uid: uid_t
     ) -> Result<[SocketOffer], InvalidMessage> {
@@ -348,7 +350,7 @@ extension Supervisor {
         return .success(offers)
     }
 
-    /// Why the kernel dropped descriptors: is it our table that is full, or was it the packet?
+    /// Why the kernel dropped descriptors: our table is full, or the packet was truncated.
     private func truncationError() -> WireError {
         do {
             _ = try EventDescriptor()
@@ -375,10 +377,10 @@ struct InvalidMessage: Error {
 }
 
 extension WireLaunchSpecification {
-    /// Whether it takes no more bytes than this.
+    /// Whether its encoding is no longer than this.
     func isWithin(_ limit: Int) -> Bool { bytes.map { $0.count <= limit } ?? false }
 
-    /// nil: it has something in it that cannot be encoded.
+    /// nil: it cannot be encoded.
     var bytes: [UInt8]? {
         do {
             return try serializedBytes()

@@ -4,7 +4,7 @@ import Logging
 import NightbellCore
 import NightbellWire
 
-/// Reading the configuration and the manifests again, while clients sleep on.
+/// Reads the configuration and the manifests again, while clients sleep on.
 extension Supervisor {
     func reload(_ connection: Connection, _ request: UInt64) {
         guard isAdministrator(connection) else {
@@ -34,8 +34,8 @@ extension Supervisor {
         _ = apply(&reloaded)
     }
 
-    /// Does what can be done, says so in the log, and adds to the report what becomes of clients. False: nothing is to be
-    /// done.
+    /// Applies what can be applied, logs it, and adds the consequences for clients to the report. False:
+    /// nothing is to be done.
     private func apply(_ reloaded: inout SupervisorConfiguration.Reloaded) -> Bool {
         guard let new = reloaded.configuration else {
             logger.error("the configuration is not read again: \(reloaded.problems.joined(separator: "; "))")
@@ -44,7 +44,7 @@ extension Supervisor {
         let old = configuration
         take(new)
         redeclare(instead: old.declarations, &reloaded)
-        // Those who come after this worker are to have the same.
+        // Later workers are to start with the same configuration.
         journal?.link.say(.reloaded)
         logger.notice("the configuration was read again")
         for line in reloaded.changed { logger.notice("changed: \(line)") }
@@ -53,7 +53,7 @@ extension Supervisor {
         return true
     }
 
-    /// What else is in there has its old value, or means nothing any more.
+    /// The other values are unchanged, or mean nothing any more.
     private func take(_ new: SupervisorConfiguration) {
         let watchesAgain = new.memoryPressure != configuration.memoryPressure
         let administrator = configuration.settings.administrator
@@ -76,7 +76,7 @@ extension Supervisor {
         }
     }
 
-    // MARK: What is declared
+    // MARK: Declarations
 
     private func redeclare(
         instead old: [Declaration], _ reloaded: inout SupervisorConfiguration.Reloaded
@@ -103,7 +103,7 @@ extension Supervisor {
         }
     }
 
-    /// One that was not declared before.
+    /// A client that was not declared before.
     private func begin(_ declaration: Declaration) -> String {
         let identifier = declaration.registration.identifier
         supervision.remember(identifier, of: declaration.registration.user, isQuit: false)
@@ -116,7 +116,7 @@ extension Supervisor {
         return "is declared, and launched"
     }
 
-    /// One that is a client as it was declared before, or as it said itself.
+    /// A client that is already registered, as declared before or by its own Hello.
     private func change(_ declaration: Declaration) -> String {
         let identifier = declaration.registration.identifier
         guard let client = supervision.client(named: identifier),

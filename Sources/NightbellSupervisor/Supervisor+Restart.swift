@@ -12,17 +12,17 @@ import SwiftProtobuf
 struct Endowment: ~Copyable {
     /// nil: the keeper has the lock.
     var directory: RuntimeDirectory?
-    /// nil: there is none yet.
+    /// nil: the worker makes one.
     var listener: SeqPacketSocket?
     var journal: Journal?
     var estate: Estate?
-    /// What is found stopped was left by another supervisor.
+    /// Stopped processes were left by another supervisor.
     var isFirst = true
-    /// Nothing may be touched until the keeper says so.
+    /// Nothing may be touched until the keeper gives the word.
     var mustWait = false
 }
 
-/// What the workers before this one have left, until it is taken over.
+/// The records of the previous workers, until they are recovered.
 struct Estate: ~Copyable {
     var store: RecordStore
     let records: Journal.Records
@@ -30,7 +30,7 @@ struct Estate: ~Copyable {
 
 /// One worker takes over from another.
 extension Supervisor {
-    /// Reads what a keeper has passed on, and tries whether it can be understood: nothing is touched yet.
+    /// Reads what a keeper has passed on and checks that it can be decoded, without touching anything.
     static func endowment(
         _ configuration: SupervisorConfiguration, _ inheritance: consuming Inheritance
     ) throws(SupervisorError) -> Endowment {
@@ -53,13 +53,14 @@ extension Supervisor {
                 link, try Ledger(mapping: ledger.rawValue), isFirst: isFirst, isOtherProgram: mustWait,
                 startedAt: Instant(nanoseconds: BootClock.now()))
             if mustWait {
-                // Another program wrote it: whether this one understands it must show before that one is gone.
+                // Another program wrote it: whether this one can decode it must be known before that one is
+                // gone.
                 var actions = ActionBuffer()
                 _ = try Supervision(
                     settings: configuration.settings, taking: journal.legacy(records), at: now, into: &actions
                 )
             }
-            // It is the keeper's.
+            // It stays with the keeper.
             _ = store.take(.lock)
             guard let listener = store.take(.listener)?.takeDescriptor() else {
                 throw SystemError(code: EBADF, call: "listener")
@@ -74,17 +75,17 @@ extension Supervisor {
         }
     }
 
-    /// Says to the keeper that this worker serves, or could: then it waits until the one before is gone. False: it is
-    /// not needed.
+    /// Tells the keeper that this worker serves, or could serve: then it waits until the previous one is gone.
+    /// False: it is not needed.
     nonisolated func announce(to link: KeeperLink?) -> Bool {
         guard let link else { return true }
         link.say(.ready)
         return !mustWait || link.waitAndHear() == .item(.act)
     }
 
-    // MARK: Taking over
+    // MARK: Recovery
 
-    /// Goes on where the worker before this one went: with its clients and sockets, under their old names.
+    /// Continues where the previous worker stopped: with its clients and sockets, under their old names.
     func takeOver() {
         guard let journal, let estate = estate.take() else { return }
         let records = estate.records
@@ -96,7 +97,7 @@ extension Supervisor {
         var heirs = Heirs()
         launches.settings.inherit(records.settings.values)
         for (id, record) in records.clients { take(id, record, &store, &heirs) }
-        // Whose process or connection turned out to be gone is not in it any more, unless it can come back.
+        // Drop clients whose process or connection turned out to be gone, unless they can be launched again.
         legacy.clients = legacy.clients.compactMap { client in
             guard heirs.clients.contains(client.id) else { return nil }
             guard let record = connection(of: client.id)?.client else { return client }
@@ -162,7 +163,7 @@ extension Supervisor {
         }
     }
 
-    /// nil: it has lost its owner.
+    /// nil: its owner is gone.
     private func take(
         _ socket: Legacy.Socket, _ name: String, _ descriptor: consuming OwnedDescriptor?,
         _ waiting: Set<ClientID>, _ profile: [UInt8]?, _ former: TCPKeepAlive?
@@ -175,7 +176,7 @@ extension Supervisor {
         var socket = socket
         if let profile, !takeProfile(profile, former, of: socket) { socket.offload = nil }
         if let former, socket.offload?.wasActive != true {
-            // Whoever wanted it set back did not come to it.
+            // The previous worker died before it set this back.
             former.apply(to: descriptor.rawValue)
             journal?.keepFormer(nil, of: socket.token)
         }
@@ -191,10 +192,10 @@ extension Supervisor {
         addWakeWord(record, connection)
         switch supervision.state(of: client.id) {
         case .suspended where suspensionMethod(of: client.id, record) == .none:
-            // One that cannot be stopped.
+            // It cannot be stopped, so it can be told at once.
             tellOfRestart(connection)
         case .suspended:
-            // It would pile up where nobody reads.
+            // Messages to a sleeper would pile up unread.
             connection.owesRestart = true
             guard supervision.isCertainToWake(client.id), let epoch = client.epoch else { return }
             let thaw = suspender.quickThaw(slot: client.id.slot)
@@ -204,7 +205,7 @@ extension Supervisor {
         }
     }
 
-    /// Has a client repeat what the worker before may not have answered.
+    /// Has a client repeat requests that the previous worker may not have answered.
     func tellOfRestart(_ connection: Connection) {
         connection.owesRestart = false
         guard let journal, let record = connection.client else { return }
@@ -214,7 +215,7 @@ extension Supervisor {
             message.wakeWord = UInt32(word.index)
             let whole = WireSupervisorMessage(.supervisorRestarted(message))
             do {
-                // With a full queue it has to do without the word.
+                // If its queue is full, it does without the wake word.
                 if try trySending(whole, to: connection, descriptors: [word.descriptor]) { return }
             } catch {
                 return hungUpLater(connection)
@@ -226,7 +227,7 @@ extension Supervisor {
 
     // MARK: The keeper
 
-    /// The keeper says something.
+    /// A message from the keeper.
     func hearKeeper() {
         guard let journal else { return }
         switch journal.link.hear() {
@@ -246,11 +247,11 @@ extension Supervisor {
         }
     }
 
-    /// How long nobody serves at the most when another program is to take over, whether it does or not.
+    /// The longest time without service when another program is to take over, whether it does or not.
     static let longestSilence: Duration = .seconds(10)
 
-    /// Another program may take the place of this one: what is known is written through, and from here on nothing is
-    /// done until the keeper says that it does not.
+    /// Another program may replace this one: records are written through, and from here on nothing is done
+    /// until the keeper cancels the upgrade.
     func quiesce() {
         guard let number = quiesceOrder.take(), let journal else { return }
         journal.link.flush()

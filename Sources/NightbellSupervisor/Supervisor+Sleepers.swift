@@ -7,24 +7,25 @@ import Suspension
 
 /// Clients that are believed to be suspended, and those that cannot be.
 extension Supervisor {
-    /// Looks whether a client that is believed to be suspended is: anybody may have sent it `SIGCONT`, or taken it out
-    /// of its cgroup. The kernel does not tell of that, and asking again and again would keep an idle supervisor
-    /// awake; so it is asked when somebody wants to know, and when the client says something.
+    /// Checks whether a client that is believed to be suspended really is: another process may have sent it
+    /// `SIGCONT`, or moved it out of its cgroup. The kernel does not report that, and polling would keep an
+    /// idle supervisor awake; so it is checked when its state is asked for, and when the client sends
+    /// something.
     func lookAtSleeper(_ client: ClientID) {
         guard ask({ $0.state(of: client) }) == .suspended, let record = connection(of: client)?.client,
             record.obstacle == nil
         else { return }
-        // It runs because we have let it; it has been told of its wake, or is in this turn.
+        // It runs because we thawed it; its wake has been sent, or is sent in this turn.
         guard unsafe !earlyWaker.hasThawed(client.slot) else { return }
         do {
             if try suspender.progress(slot: client.slot) == .frozen { return }
         } catch {
             switch error.code {
             case .processMoved:
-                // Detached, it is put into a cgroup of ours again at the next attempt.
+                // Detach it; the next attempt puts it into one of our cgroups again.
                 detach(client)
             case .processGone, .freezerMissing, .notPermitted, .outOfDescriptors, .notAttached, .systemError:
-                // Its pidfd tells of its end; the others say nothing about it.
+                // Its pidfd reports its end; the other errors say nothing about it.
                 return
             }
         }
@@ -33,8 +34,8 @@ extension Supervisor {
 
     // MARK: Those that cannot be suspended
 
-    /// Looks at once whether a process of another user can be stopped by a supervisor that is not root: it is told in
-    /// its Welcome. All others can be, as far as anybody can tell beforehand.
+    /// Checks at once whether a process of another user can be stopped by a supervisor that is not root: the
+    /// client is told in its Welcome. For all others that cannot be known beforehand.
     func lookForObstacle(_ client: ClientID, _ connection: Connection) {
         guard let record = connection.client, suspender.method != .none, geteuid() != 0,
             connection.credentials.uid != geteuid()
@@ -47,8 +48,8 @@ extension Supervisor {
         }
     }
 
-    /// From now on it is treated like everybody is where nobody is suspended: its sockets are watched while it is
-    /// believed to sleep, and it runs on.
+    /// From now on it is treated as with suspension method `none`: its sockets are watched while it is believed
+    /// to sleep, and it runs on.
     func notePermissionDenied(_ client: ClientID, _ record: ClientRecord, _ error: SuspensionError) {
         detach(client)
         let whose =
@@ -59,7 +60,7 @@ extension Supervisor {
             "\(record.identifier) \(record.obstacle ?? "")")
     }
 
-    /// How a client is suspended, as it is told and shown.
+    /// How a client is suspended, as told and shown.
     func suspensionMethod(of client: ClientID, _ record: ClientRecord) -> SuspensionMethod {
         record.obstacle == nil ? suspender.method(slot: client.slot) : .none
     }

@@ -4,9 +4,10 @@ import Glibc
 import Logging
 import NightbellCore
 
-/// Tells that what outlives the supervisor cannot be written down, and that it is.
+/// Logs when the state that outlives the supervisor cannot be written, and when it can again.
 final class StateLog: @unchecked Sendable {
-    // Sendable: the store calls `tell` never twice at a time, and has been flushed before `tellOfHeldBack`.
+    // Sendable: the store never makes two calls of `tell` at a time, and has been flushed before
+    // `tellOfHeldBack`.
     private var limiter = LogLimiter()
     private let logger: Logger
 
@@ -22,20 +23,20 @@ final class StateLog: @unchecked Sendable {
         case .unwritable(let why):
             limiter.log(
                 .state,
-                "cannot write down whom identifiers belong to, which is tried again until it can: \(why)",
+                "cannot write down the owners of identifiers; it is tried again until it works: \(why)",
                 .error, logger, at: now)
         case .written:
-            limiter.log(.state, "whom identifiers belong to is written down again", .notice, logger, at: now)
+            limiter.log(.state, "the owners of identifiers are written down again", .notice, logger, at: now)
         }
     }
 
     func tellOfHeldBack() { limiter.logHeldBack(logger) }
 }
 
-/// What is known, and what of it outlives the supervisor.
+/// State that outlives the supervisor, and access to the core.
 extension Supervisor {
-    /// Asks the core something in place: as a stored property of a class it would be copied for the question, with a
-    /// reference counted for each of its tables. The question must not touch `supervision`, which would be a second access.
+    /// Queries the core in place: as a stored property of a class it would be copied, with a reference counted
+    /// for each of its tables. The query must not touch `supervision`, which would be a second access.
     @inline(__always)
     func ask<Answer>(_ question: (inout Supervision) -> Answer) -> Answer { question(&supervision) }
 
@@ -64,25 +65,25 @@ extension Supervisor {
             for warning in store.warnings { logger.error("\(warning)") }
             if !store.warnings.isEmpty {
                 logger.critical(
-                    "whom identifiers belong to is not known for certain: one may go to whoever asks first")
+                    "the owners of identifiers are not known for certain: one may go to the first to ask")
             }
             return store
         } catch {
-            // A table of a later version is not ours to lose.
+            // A table of a later version must not be overwritten.
             throw SupervisorError(.state, error)
         }
     }
 
-    /// Everything is tried once more: there may be room by now.
+    /// Tries everything once more: there may be space by now.
     func finishWriting() {
         identifierStore?.flush()
         stateLog.tellOfHeldBack()
         for problem in identifierStore?.problems ?? [] {
-            logger.critical("\(problem); after the next start identifiers may go to whoever asks first")
+            logger.critical("\(problem); after the next start identifiers may go to the first to ask")
         }
     }
 
-    /// What an earlier supervisor knew, and what was declared.
+    /// Restores what an earlier supervisor knew and what is declared.
     func recallOwnership() {
         do throws(IdentifierStore.Failure) {
             try identifierStore?.table().forEach { name, entry in
@@ -92,13 +93,13 @@ extension Supervisor {
                 supervision.remember(identifier, of: entry.user, isQuit: isQuit)
             }
         } catch {
-            logger.error("whom identifiers belong to is not known any more: \(error)")
+            logger.error("the owners of identifiers are not known any more: \(error)")
         }
         for declaration in configuration.declarations {
             supervision.remember(
                 declaration.registration.identifier, of: declaration.registration.user, isQuit: false)
         }
-        // The worker before may not have come to write down what it knew.
+        // The previous worker may have died before it wrote down what it knew.
         rememberOwnership(supervision.identifiers)
     }
 }

@@ -4,11 +4,11 @@ import Suspension
 
 /// How the supervisor sets up its way to stop processes.
 extension Supervisor {
-    /// Lets everything run that an earlier supervisor of this configuration has left stopped, and does nothing
+    /// Thaws every process that an earlier supervisor of this configuration has left stopped, and does nothing
     /// else. A supervisor does this by itself when it starts; this is for when none is to start.
     ///
-    /// - Throws: `SupervisorError` with `EADDRINUSE` while a supervisor uses the runtime directory: what is stopped
-    ///   then is stopped on purpose.
+    /// - Throws: `SupervisorError` with `EADDRINUSE` while a supervisor uses the runtime directory: a process
+    ///   that is stopped then is stopped on purpose.
     public static func thawLeftovers(
         of configuration: SupervisorConfiguration, logger: Logger
     ) throws(SupervisorError) {
@@ -17,13 +17,13 @@ extension Supervisor {
         withExtendedLifetime(directory) {}
     }
 
-    /// Lets everybody run whom this supervisor has stopped, though nobody is there who would know of whom that is
-    /// true. For its keeper, which has the runtime directory for itself.
+    /// Thaws every process that this supervisor has stopped, found without any worker's records. For its
+    /// keeper, which holds the runtime directory.
     package static func thawEverybody(of configuration: SupervisorConfiguration, logger: Logger) {
         do {
             try prepareSuspension(configuration, logger).detachAll()
         } catch {
-            logger.critical("cannot thaw everybody: \(error)")
+            logger.critical("cannot thaw all processes: \(error)")
         }
     }
 

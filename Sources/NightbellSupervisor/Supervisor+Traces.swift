@@ -3,9 +3,9 @@ import Logging
 import NightbellCore
 import NightbellWire
 
-/// What happens, told to the log and to those who watch.
+/// Reports events to the log and to watchers.
 extension Supervisor {
-    /// - Parameter work: what the trace is a part of.
+    /// - Parameter work: the actions that the trace is a part of.
     func note(_ trace: Trace, of client: ClientID, _ work: ActionBuffer) {
         if trace.level >= logger.logLevel || watchers > 0 {
             let (identifier, user) = identity(of: client, work)
@@ -25,8 +25,8 @@ extension Supervisor {
         }
     }
 
-    /// A client can make as many of most traces as it likes: those are only told where all is asked for. Of the others it can
-    /// make some, by crashing or by not answering.
+    /// A client can cause most traces as often as it likes: those are logged only at the most verbose level. It
+    /// can cause some of the others, by crashing or by not answering.
     private func log(_ trace: Trace, of identifier: String, _ user: UserID?) {
         guard let kind = trace.limit else {
             return logger.log(level: trace.level, "\(identifier): \(trace.kind) \(trace.detail)")
@@ -34,7 +34,8 @@ extension Supervisor {
         log(kind, trace.level, of: user, "\(identifier): \(trace.kind) \(trace.detail)")
     }
 
-    /// For watchers, with what the edge knows beyond the core: the names of sockets, and how long a client was awake.
+    /// For watchers, with details that the core does not have: the names of sockets, and how long a client was
+    /// awake.
     private func detail(of trace: Trace, _ client: ClientID, _ work: ActionBuffer) -> String {
         if let token = trace.socket {
             let parkedName = parked.name(of: token)
@@ -50,7 +51,7 @@ extension Supervisor {
         return "\(trace.detail), was awake for \(now.since(since).wireMilliseconds) ms"
     }
 
-    /// The names of the sockets that a client is woken for, as far as they have any.
+    /// The names of the sockets that a client is woken for, if they have any.
     private func wakeNames(_ client: ClientID, _ work: ActionBuffer) -> String {
         for case .notify(client, .wake(let wake)) in work.actions.reversed() {
             let sockets = work.firedSockets[wake.sockets]
@@ -64,7 +65,7 @@ extension Supervisor {
 
     private static let mostNames = 8
 
-    /// Of a socket that is adopted by this work: it is not parked yet.
+    /// The name of a socket that these actions adopt: it is not parked yet.
     private func offeredName(of token: SocketToken, _ work: ActionBuffer) -> String {
         for case .handedOver(let range, _, _) in work.actions {
             guard let index = work.adoptions[range].firstIndex(of: .success(token)) else { continue }
@@ -74,7 +75,7 @@ extension Supervisor {
         return ""
     }
 
-    /// The core has forgotten who is gone before its last traces are told, and says who it was in the end.
+    /// The core removes a client before its last traces are reported; its identity comes from the final action.
     private func identity(
         of client: ClientID, _ work: ActionBuffer
     ) -> (identifier: String, user: UserID?) {
@@ -138,7 +139,7 @@ extension Trace {
         }
     }
 
-    /// What limits how often it is logged; nil: it is only logged where all is asked for.
+    /// The kind of its rate limit; nil: it is logged only at the most verbose level.
     fileprivate var limit: LogLimiter.Kind? {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
@@ -153,7 +154,7 @@ extension Trace {
         }
     }
 
-    /// One word for programs to tell traces apart by.
+    /// One word by which programs tell traces apart.
     var kind: String {
         switch self {
         case .registered: "registered"
@@ -191,7 +192,7 @@ extension Trace {
         case .suspendedByForce: "did not answer in time"
         case .suspensionCancelled: "runs on"
         case .suspensionFailed: "could not be stopped; it is tried again"
-        case .foundRunning: "somebody else let it run"
+        case .foundRunning: "another process resumed it"
         case .adopted(let token), .released(let token): String(token.rawValue, radix: 16)
         case .refusedSocket(let refusal): WireError(refusal).message
         case .keepAliveLate(let lateness): "by \(lateness)"

@@ -5,7 +5,7 @@ import NightbellWire
 import Suspension
 import SwiftProtobuf
 
-/// Connections become clients'.
+/// Registering connections as clients.
 extension Supervisor {
     func registered(_ client: ClientID, _ key: RequestKey) {
         guard let connection = connections[key.connection], let candidate = candidate.take() else {
@@ -19,7 +19,7 @@ extension Supervisor {
 
     /// Makes a connection a client's, and welcomes it.
     ///
-    /// - Returns: whether it could be.
+    /// - Returns: whether that was possible.
     @discardableResult
     func letIn(
         _ client: ClientID, _ candidate: consuming Candidate, _ connection: Connection, _ key: RequestKey,
@@ -66,7 +66,7 @@ extension Supervisor {
             record.wakeWord = try unsafe earlyWaker.add(
                 record.id.slot, user: connection.credentials.uid, wantsWord: record.wantsWakeWord)
         } catch {
-            // It waits for messages then, which is slower, and no reason to refuse it.
+            // Without one it waits for messages, which is slower, but no reason to refuse it.
             log(
                 .connections, .notice, of: connection.credentials.uid,
                 "no wake word for \(record.identifier): \(error)")
@@ -85,9 +85,9 @@ extension Supervisor {
         launches.remove(client)
     }
 
-    // MARK: What the keeper knows of it
+    // MARK: The keeper's record
 
-    /// What there is to be known of a client that has no process.
+    /// The record of a client that has no process.
     func recordBytes(of client: ClientID) -> ClientRecordBytes? {
         guard let registration = supervision.registration(of: client),
             let registeredAt = supervision.registeredAt(client),
@@ -107,13 +107,13 @@ extension Supervisor {
         bytes.launch = record.launch?.bytes ?? []
         bytes.bequest = record.bequest
         if connection.launched != nil { bytes.madeProcess = UInt32(record.process.pid) }
-        // Known by the connection that we have made for it, it can say again who it is.
+        // It is known by the connection that we made for it, and can repeat its Hello.
         let mayNotKnow = record.bequest?.wasLaunched == true && connection.launched != nil
         bytes.presence = mayNotKnow ? .welcomed : .registered
         return bytes
     }
 
-    /// Has the keeper keep a client before the client hears that it is one.
+    /// Records a client with the keeper before it is welcomed.
     private func keep(_ client: ClientID, _ record: ClientRecord, _ connection: Connection) {
         guard let journal, let bytes = recordBytes(of: client, record, connection) else { return }
         if connection.launched == nil { journal.forgetProcess(client) }
@@ -127,9 +127,11 @@ extension Supervisor {
         journal.keep(client, bytes, connection: connection.socket.rawValue, &supervision)
     }
 
-    /// It knows that it is welcome, and what it was given, or will: it lies in its queue, whatever becomes of us.
+    /// The client is welcome and has its predecessor's state, or will: the message lies in its queue, even if
+    /// this worker dies.
     ///
-    /// Who is taken for one that may not know is told again why it was launched. So this is said before any other wake.
+    /// A client whose record says that it may not have been welcomed is told again why it was launched. So this
+    /// is recorded before any other wake.
     func confirmBequest(_ record: ClientRecord, _ connection: Connection) {
         guard record.bequest != nil else { return }
         record.bequest = nil
@@ -139,7 +141,7 @@ extension Supervisor {
 
     // MARK: Welcome
 
-    /// Returns whether the welcome is on its way.
+    /// Returns whether the welcome was sent.
     @discardableResult
     func welcome(
         _ client: ClientID, _ record: ClientRecord, _ connection: Connection, _ request: UInt64
@@ -165,7 +167,7 @@ extension Supervisor {
         let message = WireSupervisorMessage(request: request, .welcome(welcome))
         guard !descriptors.isEmpty else { return send(message, to: connection) }
         do {
-            // It is the first that the connection is sent: there is room for it.
+            // It is the first message on the connection, so there is room for it.
             if try trySending(message, to: connection, descriptors: descriptors) { return true }
             dropLater(connection)
         } catch {
@@ -174,7 +176,7 @@ extension Supervisor {
         return false
     }
 
-    /// Of a welcome: it is one packet, and state, tokens and names come first.
+    /// In a Welcome, which is one packet in which state, tokens and names come first.
     private static let roomForProfiles = 32_768
 
     private func legacy(_ bequest: Bequest, of client: ClientID) -> WireLegacy {

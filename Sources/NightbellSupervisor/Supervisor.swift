@@ -11,9 +11,9 @@ import Suspension
 
 /// The supervisor: adopts sockets, suspends their owners, and wakes them when something happens.
 ///
-/// It lives on one thread, the one that calls `run()`, whose libevent loop is the actor's executor: what the loop
-/// reports and what is called from elsewhere never run at the same time. Each turn of the loop is fed to the core
-/// as a whole; the core's actions are carried out here.
+/// It lives on one thread, the one that calls `run()`. That thread's libevent loop is the actor's executor: the
+/// loop's reports and calls from other threads never run at the same time. Each turn of the loop is fed to the
+/// core as a whole; the core's actions are carried out here.
 public actor Supervisor {
     nonisolated let loop: LoopExecutor
     private nonisolated let stopRequest: EventDescriptor
@@ -22,14 +22,14 @@ public actor Supervisor {
     let logger: Logger
     /// In elapsed time.
     let startedAt: Instant
-    /// Where everything goes that must outlive this process; nil: nothing does.
+    /// Records everything that must outlive this process; nil: nothing is recorded.
     let journal: Journal?
-    /// What the workers before have left, until it is taken over.
+    /// The previous workers' records, until they are recovered.
     var estate: Estate?
     let mustWait: Bool
-    /// The keeper wants this worker to act no more, once the turn is over.
+    /// The keeper has asked this worker to stop acting after this turn.
     var quiesceOrder: UInt64?
-    /// Who has asked for an upgrade: connections and requests.
+    /// Connections and requests that have asked for an upgrade.
     var upgradeRequests: [(connection: UInt64, request: UInt64)] = []
     private var keeperWatch: Watch?
     private nonisolated let keeperLink: KeeperLink?
@@ -42,22 +42,22 @@ public actor Supervisor {
     var engine = OffloadEngine()
     /// The connections of clients, by the slot of their ID.
     var clientConnections: [Connection?] = []
-    /// The clients' processes, while there is one client to a process.
+    /// The clients' processes, while each process may be only one client.
     var clientProcesses: Set<pid_t> = []
-    /// Given back when `run()` is over, so that the next supervisor need not wait for this value's end.
+    /// Released when `run()` is over, so that the next supervisor need not wait for the end of this value.
     private var directory: RuntimeDirectory?
     let suspender: any Suspender
     /// Unsafe: it is confined to the loop's thread, as the actor is.
     nonisolated(unsafe) let earlyWaker: EarlyWaker
 
-    /// Used again for each event.
+    /// Reused for each event.
     var buffer = ActionBuffer()
-    /// What carrying out actions led to, to be fed in next.
+    /// Outcomes of actions, to be fed in next.
     var followUps: [Event] = []
     var packet = PacketBuffer(capacity: Supervisor.maximumPacket)
-    /// What arrived with the HandOver that is being handled.
+    /// What came with the HandOver that is being handled.
     var offered = Offered()
-    /// Who says Hello at the moment.
+    /// The connection whose Hello is being handled.
     var candidate: Candidate?
     /// The client that is being declared.
     var declaring: Declaration?
@@ -66,40 +66,40 @@ public actor Supervisor {
     var launches: LaunchTable
     /// Clients that have hung up and may be about to end, in that order.
     var hungUpConnections: [(key: UInt64, until: Instant)] = []
-    /// Launched processes that have started the client instead of being it, and that client has ended.
+    /// Launched wrapper processes whose client has ended.
     var wrappers: [pid_t] = []
-    /// Who is to come back, and not launched meanwhile.
+    /// Clients that are about to reconnect, and are not launched meanwhile.
     var returning = Returning()
     let identifierStore: IdentifierStore?
     let stateLog: StateLog
-    /// Names the time from this start of the machine to the next; empty: that is not known.
+    /// The boot ID; empty: unknown.
     let boot: String
     var memoryWatcher: MemoryWatcher?
-    /// Writes sleepers to swap, if that is wanted and there is any.
+    /// Writes sleepers to swap, if configured and if there is any.
     let pageOut: PageOut?
     /// Running time; `elapsedNow` is the same moment in elapsed time.
     var now: Instant
     var clocks = ClockPair()
     var watchers = 0
     var lockLooks = LockLooks()
-    /// How large sleepers are, while that is being found out.
+    /// The survey of the sleepers' memory, while it is under way.
     var survey: SizeSurvey?
-    /// How many descriptors this process may have.
+    /// The limit of descriptors of this process.
     let descriptorLimit = Supervisor.currentDescriptorLimit()
     var protocolErrors: UInt64 = 0
     var logLimiter = LogLimiter()
-    /// Connections that have not said anything yet.
+    /// Connections that have not sent anything yet.
     var silent = SilentConnections()
-    /// Connections and sockets that have gone since memory was given back last.
+    /// Connections and sockets closed since memory was last given back.
     var departures = 0
-    /// The memory that it took has not been given back yet.
+    /// Memory used by recovery has not been given back yet.
     var hasTakenOver = false
 
-    /// Connections that are still to be dealt with.
+    /// Connections that are still to be served.
     var backlog = Backlog<Connection>()
-    /// Clients that were being launched, and have ended: what their processes have said comes first.
+    /// Clients that ended while being launched: messages of their processes are handled first.
     private var endedLaunches: [ClientID] = []
-    /// Until then no connection is accepted: there are too many to be closed.
+    /// No connection is accepted until then: too many descriptors wait to be closed.
     var acceptsAgainAt: Instant?
 
     var acceptance: Acceptance
@@ -118,22 +118,22 @@ public actor Supervisor {
 
     enum Phase {
         case running
-        /// Everybody is thawed; messages are being delivered, at the longest until then.
+        /// All clients are thawed; messages are still being delivered, until then at the latest.
         case lameDuck(until: Instant)
         case stopped
     }
 
     /// The longest packet of the protocol.
     static let maximumPacket = 131_072
-    /// How long the last messages may take.
+    /// The time limit for delivering the last messages.
     private static let lameDuck: Duration = .seconds(2)
 
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe loop.asUnownedSerialExecutor()
     }
 
-    /// Makes the runtime directory, thaws whatever an earlier run left frozen, and listens. Clients that connect
-    /// are served once `run()` is called.
+    /// Makes the runtime directory, thaws the processes that an earlier run left frozen, and listens. Clients
+    /// that connect are served once `run()` is called.
     ///
     /// - Throws: `SupervisorError`; no cgroup and no socket is left behind then, but the runtime directory is.
     public init(_ configuration: SupervisorConfiguration, logger: Logger) throws(SupervisorError) {
@@ -141,7 +141,8 @@ public actor Supervisor {
         try self.init(configuration, logger, Endowment(directory: directory))
     }
 
-    /// A worker: what it must not lose is held by a keeper, and it goes on with what the one before had.
+    /// Makes a worker: a keeper holds what must not be lost, and the worker continues with the previous one's
+    /// records.
     ///
     /// - Throws: `SupervisorError`; everything that it has inherited is left as it is then.
     package init(
@@ -204,7 +205,7 @@ public actor Supervisor {
             memoryRequestWatch = try loop.watch(
                 memoryRequest.rawValue, .read, .persistent, token: WatchToken(.memoryPressure).rawValue)
             try memoryRequestWatch.arm()
-            // The first turn, in which everything is taken over or begun, comes at once.
+            // The first turn, which recovers or begins, comes at once.
             try timer.set(absoluteNanoseconds: 0)
             if let journal {
                 let watch = try loop.watch(
@@ -221,7 +222,7 @@ public actor Supervisor {
             try Self.requireRoomForOne()
         } catch {
             if isFirst { suspender.detachAll() }
-            // Before that the path is nobody's, or another supervisor's.
+            // Before that the path does not exist, or is another supervisor's.
             if isListening { Acceptance.unlink(configuration) }
             switch error {
             case let error as LoopError: throw SupervisorError(error)
@@ -232,15 +233,15 @@ public actor Supervisor {
         }
     }
 
-    /// What a client with one socket takes: its connection, its process, its wake word, its socket, a way to stop it,
-    /// and one for a look at its process. A supervisor without them would be there for nobody.
+    /// The descriptors of a client with one socket: its connection, its process, its wake word, its socket, a
+    /// way to stop it, and one to inspect its process. A supervisor without them could serve no client.
     private static func requireRoomForOne() throws(SystemError) {
         var spare = UniqueSlots<EventDescriptor>()
         for _ in 0..<6 { spare.append(try EventDescriptor()) }
     }
 
-    /// Serves until `stop()`, or one of the configured signals, on the calling thread. On the way out everybody
-    /// is thawed and told that the supervisor goes away.
+    /// Serves on the calling thread until `stop()`, or one of the configured signals. On the way out every
+    /// client is thawed and told that the supervisor goes away.
     public nonisolated func run() throws(SupervisorError) {
         guard announce(to: keeperLink) else { return }
         do {
@@ -254,7 +255,7 @@ public actor Supervisor {
         }
     }
 
-    /// Ends `run()` in an orderly way. From any thread, also from a signal handler.
+    /// Ends `run()` in an orderly way. Can be called from any thread, and from a signal handler.
     public nonisolated func stop() {
         do {
             try stopRequest.signal()
@@ -263,9 +264,9 @@ public actor Supervisor {
         }
     }
 
-    /// Says that memory is short, for those who know it in another way than by
-    /// `SupervisorConfiguration.memoryPressure`. Suspended clients that can be launched again are ended, a few of
-    /// the largest each time. From any thread.
+    /// Reports that memory is short, for callers that learn it by other means than
+    /// `SupervisorConfiguration.memoryPressure`. Suspended clients that can be launched again are ended, a few
+    /// of the largest each time. Can be called from any thread.
     public nonisolated func memoryIsShort() {
         do {
             try memoryRequest.signal()
@@ -274,7 +275,7 @@ public actor Supervisor {
         }
     }
 
-    /// The time of a client's keep-alive, of a budget or of the end: there is one timer for all.
+    /// Sets the one timer, for keep-alives, budgets and the end.
     func setTimer() {
         var deadline = ask { $0.nextDeadline }
         if let silence = silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
@@ -284,10 +285,10 @@ public actor Supervisor {
         if let patience = hungUpConnections.first?.until { deadline = min(deadline ?? patience, patience) }
         if !hasBegun { deadline = now }
         if case .lameDuck(let until) = phase { deadline = until }
-        // What is left for the next turn has it begin at once.
+        // With work left the next turn begins at once.
         if !backlog.isEmpty || survey != nil { deadline = now }
-        // The timer goes on while the machine sleeps, so that no keep-alive is late. For a budget it comes early then, and
-        // is set once more.
+        // The timer runs on while the machine sleeps, so that no keep-alive is late. For a budget it then fires
+        // early, and is set once more.
         deadline = deadline.map { $0 + .nanoseconds(clocks.nanosecondsSlept) }
         guard deadline != armedDeadline else { return }
         armedDeadline = deadline
@@ -305,7 +306,7 @@ public actor Supervisor {
         takeOver()
         noteSleepOfMachine()
         hasFired = false
-        // Of those that wait since the last turn, none is to come before a wake.
+        // Fired sockets come before connections left from the last turn.
         let isBehind = !backlog.isEmpty
         for ready in batch { take(ready) }
         if isBehind, hasFired { endTurn() }
@@ -331,12 +332,12 @@ public actor Supervisor {
         quiesce()
     }
 
-    /// The first part of a turn, of which the rest is still to come. There are clients who run already, and whom the core takes
-    /// for asleep until it hears of it: whatever else is due waits for that.
+    /// The first part of a turn, of which the rest is still to come. Some clients run already while the core
+    /// still takes them for asleep: everything else that is due waits until the core has been told.
     private func takePortion(_ batch: [Ready]) {
         now = Instant(nanoseconds: clocks.read())
         noteSleepOfMachine()
-        // There is nothing but sockets in it.
+        // It contains only sockets.
         for ready in batch { take(ready) }
         feedFollowUps()
         supervision.endPortion(into: &buffer)
@@ -352,7 +353,7 @@ public actor Supervisor {
         let clients = endedLaunches
         endedLaunches.removeAll(keepingCapacity: true)
         for client in clients {
-            // It may have said Hello, and still be waiting to be heard.
+            // It may have said Hello, which has not been read yet.
             if let attempt = launches.attempt(of: client), let connection = connections[attempt.connection],
                 connection.isWaiting
             {
@@ -405,7 +406,7 @@ public actor Supervisor {
         }
     }
 
-    /// The first turn: it comes as soon as somebody serves.
+    /// The first turn: it comes as soon as the loop runs.
     private func begin() {
         hasBegun = true
         recallOwnership()
@@ -424,8 +425,8 @@ public actor Supervisor {
 
     /// Finds out what has happened, without reading or clearing anything.
     ///
-    /// A socket that a sleeper was thawed for was readable when the loop looked: that counts, even if the sleeper,
-    /// or somebody who shares it, has taken what there was since.
+    /// A socket that a sleeper was thawed for was readable when the loop looked: that counts, even if the
+    /// sleeper, or another process that shares the socket, has read the input since.
     private func socketFired(_ token: SocketToken, _ ready: Ready) {
         guard let descriptor = parked.descriptor(of: token) else { return }
         if parked.isArmedPastEnd(token), !SocketTraffic.hasUnread(descriptor) { return }
@@ -436,14 +437,14 @@ public actor Supervisor {
         feed(.fired(token, conditions))
     }
 
-    /// Feeds one event to the core and carries out what it asks for.
+    /// Feeds one event to the core and carries out its actions.
     func feed(_ event: Event) {
         supervision.handle(event, at: now, into: &buffer)
         journal?.write(&supervision, after: event)
         perform()
     }
 
-    /// Lets the core end the turn, and feeds in what came of its actions until nothing does.
+    /// Lets the core end the turn, and feeds in the outcomes of its actions until there are none.
     func endTurn() {
         repeat {
             feedFollowUps()
@@ -465,10 +466,10 @@ public actor Supervisor {
 
     private var hasOutgoing: Bool { connections.all.contains { !$0.outgoing.isEmpty } }
 
-    /// Thaws everybody and tells them; nobody new is let in.
+    /// Thaws and informs every client; no new connection is accepted.
     func beginLameDuck() {
         guard case .running = phase else { return }
-        logger.notice("stopping: thawing everybody")
+        logger.notice("stopping: thawing all clients")
         configuration.onStopping()
         phase = .lameDuck(until: now + Self.lameDuck)
         listenerWatch.disarm()
@@ -491,7 +492,7 @@ public actor Supervisor {
 
 extension Conditions {
     init(_ readiness: Readiness) {
-        // What both have are the same bits; looking at them one by one shows in profiles.
+        // The bits that both have are equal; testing them one by one shows in profiles.
         self.init(rawValue: readiness.rawValue & 0xF)
         if readiness.contains(.invalid) { insert(.error) }
     }

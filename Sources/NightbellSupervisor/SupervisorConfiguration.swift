@@ -1,6 +1,6 @@
 public import NightbellCore
 
-/// How a supervisor is set up.
+/// The configuration of a supervisor.
 public struct SupervisorConfiguration: Sendable {
     /// How client processes are stopped.
     public enum Suspension: String, Sendable, Hashable, CaseIterable {
@@ -10,77 +10,78 @@ public struct SupervisorConfiguration: Sendable {
         case cgroup
         /// `SIGSTOP` and `SIGCONT`.
         case signal
-        /// Not at all: clients stop reading when they are told, and run on.
+        /// No suspension: clients stop reading when they are told, and run on.
         case none
     }
 
-    /// Memory is short when processes have lost this much time within a window because they waited for it.
+    /// Memory counts as short when processes have been stalled for this long within a window because they
+    /// waited for it.
     public struct MemoryPressureTrigger: Sendable, Hashable {
         /// `/proc/pressure/memory`, or `memory.pressure` of a cgroup.
         public var file = "/proc/pressure/memory"
-        /// Whether all processes must have waited at the same time, or only some.
+        /// Whether all processes must have been stalled at the same time, or only some.
         public var isFull = false
         public var stall: Duration = .milliseconds(200)
-        /// 500 ms to 10 s, and whole multiples of 2 s for a supervisor without `CAP_SYS_RESOURCE`.
+        /// 500 ms to 10 s; multiples of 2 s for a supervisor without `CAP_SYS_RESOURCE`.
         public var window: Duration = .seconds(2)
 
         public init() {}
     }
 
-    /// The path of the control socket. A socket that nobody listens on any more is replaced.
+    /// The path of the control socket. A stale socket that has no listener is replaced.
     public var socketPath: String
-    /// A directory for what must survive a crash of the supervisor, but no restart of the machine.
+    /// A directory for state that must survive a crash of the supervisor, but no restart of the machine.
     public var runtimeDirectory: String
-    /// Permission bits of the control socket. Clients are told apart by their uid, whoever may connect.
+    /// Permission bits of the control socket. Clients are told apart by their uid, even if all users may
+    /// connect.
     public var socketMode: UInt32 = 0o666
     public var suspension = Suspension.auto
-    /// The numbers of behaviour.
+    /// Numbers that govern behaviour.
     public var settings = Settings()
-    /// How many messages of one connection are handled in one turn of the loop; the rest waits for the next, so
-    /// that a flood delays nobody else.
+    /// The most messages of one connection that are handled in one turn of the loop; the rest waits for the
+    /// next, so that a flood delays no other client.
     public var messagesPerTurn = 32
-    /// How long a new connection may take to say something: Hello, or a request of an administrator's.
+    /// The time limit for a new connection's first message: Hello, or an administrator's request.
     public var helloTimeout: Duration = .seconds(10)
-    /// Connections of one uid at a time, clients and administration together.
+    /// The most connections of one uid, clients and administration together.
     public var connectionsPerUser = 4_352
-    /// Bytes of messages that wait for a client that does not read. More, and its connection is closed.
+    /// The most bytes queued for a client that does not read. With more its connection is closed.
     public var outgoingBytesPerConnection = 256 * 1024
-    /// Signals, such as `SIGTERM`, that end `run()` like `stop()` does. Only one supervisor of a process can have
-    /// any.
+    /// Signals, such as `SIGTERM`, that end `run()` like `stop()` does. Only one supervisor of a process can
+    /// have any.
     public var stopSignals: [Int32] = []
-    /// Called on the supervisor's thread when it begins to stop, for whatever reason.
+    /// Called on the supervisor's thread when it begins to stop, for any reason.
     public var onStopping: @Sendable () -> Void = {}
-    /// Where in the cgroup hierarchy all clients are put, such as `/nightbell.slice`, whose limits then count for them;
-    /// if `nil`, below the cgroup that each is in, whose limits count as before.
+    /// The parent cgroup of all clients, such as `/nightbell.slice`, whose limits then apply to them; if `nil`,
+    /// each stays below the cgroup that it is in, whose limits apply as before.
     public var cgroupParent: String?
-    /// A directory for the little that must survive a restart of the machine: whom identifiers belong to, and which
-    /// clients were quit by their users. Nothing is kept if `nil`.
+    /// A directory for the little that must survive a restart of the machine: the owners of identifiers, and
+    /// which clients were quit by their users. Nothing is stored if `nil`.
     public var stateDirectory: String?
     /// When memory counts as short; never if `nil`.
     public var memoryPressure: MemoryPressureTrigger?
-    /// Whether the memory of a client that is suspended is written to swap at once (`MADV_PAGEOUT`), where there is
-    /// any.
+    /// Whether the memory of a suspended client is written to swap at once (`MADV_PAGEOUT`), if there is swap.
     public var pagesOut = false
-    /// Signals, such as `SIGHUP`, at which `reload` is called as well.
+    /// Signals, such as `SIGHUP`, that call `reload`.
     package var reloadSignals: [Int32] = []
-    /// Reads the configuration again; nil: it comes from nowhere that could be read again.
+    /// Reads the configuration again; nil: it has no source to read again.
     package var reload: (@Sendable () -> Reloaded)?
-    /// Clients that are known before they say so themselves.
+    /// Clients that are known before they connect.
     package var declarations: [Declaration] = []
-    /// For tests: sleep of the machine on top of what it has really slept, all in all. It is asked in each turn.
+    /// For tests: total sleep of the machine to be added to the real one. Called in each turn.
     package var pretendedSleep: @Sendable () -> Duration = { .zero }
     /// Descriptive: shown by `nightbell status`.
     public var version = ""
     /// Descriptive: the file that this configuration was read from; empty if none.
     public var configurationFile = ""
 
-    /// What was read again.
+    /// The result of reading the configuration again.
     package struct Reloaded: Sendable {
-        /// Nil: it cannot be used, for the first of the problems.
+        /// nil: it cannot be used, because of the first problem.
         package var configuration: SupervisorConfiguration?
-        /// Keys that have another value in it.
+        /// Keys that have a new value in it.
         package var changed: [String] = []
-        /// Keys that are written otherwise, and have their old value in it.
+        /// Keys that were changed in the file, but keep their old value in it.
         package var kept: [String] = []
         package var problems: [String] = []
 

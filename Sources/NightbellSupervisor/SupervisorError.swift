@@ -4,20 +4,20 @@ import EventLoop
 import Glibc
 import Suspension
 
-/// Why a supervisor could not be set up, or had to give up.
+/// Why a supervisor could not be set up, or had to stop.
 public struct SupervisorError: Error, Sendable, CustomStringConvertible {
     public enum Code: Sendable, Hashable {
         /// The runtime directory cannot be made or used. `errno` `EADDRINUSE`: another supervisor uses it.
         case runtimeDirectory
-        /// The control socket cannot be listened on. `errno` `EADDRINUSE`: another supervisor does.
+        /// The control socket cannot be listened on. `errno` `EADDRINUSE`: another supervisor uses it.
         case socket
         /// The table of identifiers cannot be read, or is of a later version.
         case state
-        /// No event loop, timer or descriptor could be had.
+        /// An event loop, timer or descriptor could not be made.
         case loop
-        /// The way of suspension that was asked for does not work here.
+        /// The configured suspension method does not work here.
         case suspension
-        /// What the worker before has left cannot be taken over.
+        /// The previous worker's records cannot be recovered.
         case inheritance
     }
 
@@ -32,7 +32,7 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
         description = "\(what): \(error)\(Self.advice(error))"
     }
 
-    /// What is wrong is said in words of our own; the number is for programs.
+    /// The description is in our own words; the number is for programs.
     init(_ code: Code, errorNumber: Int32, _ description: String) {
         self.code = code
         self.errorNumber = errorNumber

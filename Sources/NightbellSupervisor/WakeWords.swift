@@ -1,7 +1,7 @@
 package import Descriptors
 
-/// The wake words of all clients: in pages of shared memory, one uid's clients in each, because everybody who has a
-/// word sees the whole page.
+/// The wake words of all clients, in pages of shared memory. A page holds one uid's clients only, because every
+/// client with a word in it sees the whole page.
 package struct WakeWords: ~Copyable {
     /// Where a client's word is.
     package struct Place: Sendable {
@@ -10,11 +10,11 @@ package struct WakeWords: ~Copyable {
     }
 
     private var pages = UniqueSlots<SharedPage>()
-    /// How many words of each page are somebody's.
+    /// The number of words in use in each page.
     private var live: [Int] = []
     /// Free words, by user.
     private var free: [UInt32: [Place]] = [:]
-    /// Places for pages that were given back.
+    /// Indices of pages that were given back.
     private var vacant: [UInt32] = []
 
     package init() {}
@@ -22,7 +22,7 @@ package struct WakeWords: ~Copyable {
     /// Pages, and so descriptors, in use.
     package var pageCount: Int { live.count - vacant.count }
 
-    /// A word for a client of this user; 0, which is no epoch.
+    /// A word for a client of this user; its value is 0, which is no epoch.
     package mutating func take(user: UInt32) throws(SystemError) -> Place {
         if free[user, default: []].isEmpty { try addPage(for: user) }
         guard let place = free[user, default: []].popLast() else {
@@ -51,7 +51,8 @@ package struct WakeWords: ~Copyable {
         free[user, default: []].append(place)
         live[Int(place.page)] -= 1
         guard live[Int(place.page)] == 0 else { return }
-        // Nobody has a word of this page any more: a descriptor for each uid that ever came would add up.
+        // No word of this page is in use any more. Close it: a descriptor for each uid that ever connected
+        // would add up.
         free[user]?.removeAll { $0.page == place.page }
         if free[user]?.isEmpty ?? false { free[user] = nil }
         pages[Int(place.page)] = nil

@@ -1,4 +1,4 @@
-/// What the loop's events carry: whose they are, in 64 bits.
+/// What the loop's events carry: the object they are about, in 64 bits.
 struct WatchToken: Sendable {
     enum Kind: UInt64 {
         case listener
@@ -12,13 +12,13 @@ struct WatchToken: Sendable {
         case launchExit
         case memoryPressure
         case keeper
-        /// A socket with a profile. Its owner is not in the token: it does not thaw anybody by itself.
+        /// A socket with a profile. Its owner is not in the token: the socket does not thaw it early.
         case offloadedSocket
-        /// A signal asks for the configuration to be read again.
+        /// The reload signal.
         case reload
     }
 
-    /// As much of a generation as fits. Only events that no whole turn lies between are told apart by it.
+    /// The part of a generation that fits. It only has to tell apart events of the same or the next turn.
     private static let generationMask: UInt64 = 0xffff
     /// No process has so many descriptors (`fs.nr_open` is 2^20 by default).
     private static let slotMask: UInt64 = 0xff_ffff
@@ -31,7 +31,7 @@ struct WatchToken: Sendable {
     }
 
     /// - Parameters:
-    ///   - id: a slot with its generation in the upper half, as tokens and connection keys have it.
+    ///   - id: a slot with its generation in the upper half, as in tokens and connection keys.
     ///   - owner: the slot of the client that a socket belongs to.
     init(_ kind: Kind, id: UInt64 = 0, owner: UInt32 = .max) {
         precondition(id & UInt64(UInt32.max) <= Self.slotMask, "more slots than descriptors")
@@ -43,13 +43,13 @@ struct WatchToken: Sendable {
     var kind: Kind? { Kind(rawValue: rawValue >> 60) }
     var slot: UInt32 { UInt32(truncatingIfNeeded: rawValue & Self.slotMask) }
 
-    /// Whose socket it is; nil if it is none, or one of more clients than fit in here.
+    /// The owner's slot; nil if this is no socket, or its owner's slot does not fit.
     var owner: UInt32? {
         let owner = rawValue >> 40 & Self.ownerMask
         return owner == Self.ownerMask ? nil : UInt32(truncatingIfNeeded: owner)
     }
 
-    /// Whether this is the token of `id`, or of something that had its slot before.
+    /// Whether this is the token of `id`, or of an earlier object in its slot.
     func names(_ id: UInt64) -> Bool {
         slot == UInt32(truncatingIfNeeded: id)
             && (rawValue >> 24) & Self.generationMask == (id >> 32) & Self.generationMask

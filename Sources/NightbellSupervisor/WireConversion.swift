@@ -1,9 +1,9 @@
 import NightbellCore
 import NightbellWire
 
-/// The words of the core as those of the wire.
+/// Conversion between the core's terms and those of the wire.
 extension Duration {
-    /// Whole milliseconds, rounded up, so that nobody is told that a time is over before it is.
+    /// Whole milliseconds, rounded up, so that a time is never reported as over before it is.
     var wireMilliseconds: UInt64 {
         let nanoseconds = nanoseconds
         return nanoseconds <= 0 ? 0 : UInt64(nanoseconds / 1_000_000 + (nanoseconds % 1_000_000 == 0 ? 0 : 1))
@@ -75,7 +75,7 @@ extension ClientState {
         }
     }
 
-    /// As people read it.
+    /// For messages to a user.
     var name: String {
         switch self {
         case .notRunning: "not running"

@@ -70,7 +70,7 @@ struct StartingTests {
         #expect(closedState.code == 0)
         #expect(closedState.errors.contains("error the table of identifiers cannot be read: mkdir"))
         #expect(
-            closedState.errors.contains("critical whom identifiers belong to is not known for certain"),
+            closedState.errors.contains("critical the owners of identifiers are not known for certain"),
             "\(closedState)")
     }
 

@@ -86,7 +86,7 @@ struct StateTests {
             try Data("nonsense".utf8).write(to: URL(fileURLWithPath: "\(disk.path)/state/\(name)"))
         }
         let next = try start(disk)
-        #expect(next.daemon.errors.contains("critical whom identifiers belong to is not known for certain"))
+        #expect(next.daemon.errors.contains("critical the owners of identifiers are not known for certain"))
         #expect(try next.nightbell("status").output.contains("warning"))
         #expect(try next.nightbell("doctor", "--json").output.contains("\"state\""))
     }
