@@ -54,7 +54,7 @@ final class Connection {
         /// Has not said Hello; may send administration requests.
         case stranger
         case client(ClientRecord)
-        /// Receives events: of all clients whose uid it may see, or of one client.
+        /// Receives events: of all clients that its uid may see, or of one client.
         case watcher(identifier: String)
     }
 

@@ -109,7 +109,7 @@ struct LastRun {
     }
 }
 
-/// Declared clients whose processes have outlived the previous supervisor: they are not launched for a while.
+/// Declared clients with processes that have outlived the previous supervisor: they are not launched for a while.
 struct Returning {
     var processes: [ClientIdentifier: LastRun.Process] = [:]
     /// When the missing ones are launched; nil: that time is over.
@@ -121,7 +121,7 @@ struct Returning {
 
 /// Launches declared clients without starting a second process for any.
 extension Supervisor {
-    /// Called once, when the supervisor begins to serve. Clients whose process has outlived the last supervisor
+    /// Called once, when the supervisor begins to serve. Clients with a process that has outlived the last supervisor
     /// reconnect by themselves, and have some time for it.
     func launchDeclared() {
         for declaration in configuration.declarations where declaration.startsWithSupervisor {

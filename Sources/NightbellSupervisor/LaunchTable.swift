@@ -40,7 +40,7 @@ struct LaunchTable: ~Copyable {
         return ClientID(rawValue: UInt64(entry.generation) << 32 | UInt64(slot))
     }
 
-    /// The client whose launch a loop event is about, unless that launch is over.
+    /// The client with the launch that a loop event is about, unless that is over.
     func client(for token: WatchToken) -> ClientID? {
         guard let client = client(inSlot: token.slot), token.names(client.rawValue) else { return nil }
         return client
@@ -74,10 +74,10 @@ struct LaunchTable: ~Copyable {
 
     var hasAttempts: Bool { !attempts.isEmpty }
 
-    /// The client whose launch in progress this process is.
+    /// The client that is being launched as this process.
     func client(launchedAs pid: pid_t) -> ClientID? { clients[pid] }
 
-    /// Launches whose process has not said Hello.
+    /// Launches of processes that have not said Hello.
     var silentAttempts: [LaunchAttempt] { attempts.values.filter { $0.introduction == nil } }
 
     /// Why its last launch failed, if it did.

@@ -100,7 +100,7 @@ struct ParkedTable: ~Copyable {
 
     /// Stops watching a socket that was reported, at the next `endTurn`.
     mutating func noteFired(_ token: SocketToken) {
-        // A level-triggered socket may have been reported before it was disarmed.
+        // A socket watched for edges may have been reported again before it was disarmed.
         guard contains(token), isWatched(token) else { return }
         // The others are one-shot: the kernel has stopped watching them.
         if isOffloaded(token) || isArmedPastEnd(token) { fired.append(token) }

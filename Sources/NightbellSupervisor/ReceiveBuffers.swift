@@ -4,7 +4,7 @@ import Keeper
 import NightbellCore
 import NightbellWire
 
-/// A datagram socket whose owner asked for a larger receive buffer while it sleeps.
+/// A datagram socket with a larger receive buffer, as its owner asked, while the owner sleeps.
 struct ReceiveBuffer: Sendable, Hashable {
     let owner: ClientID
     /// In bytes, as the owner asked for it.

@@ -9,7 +9,7 @@ import Suspension
 
 /// How clients end.
 extension Supervisor {
-    /// A launchable client whose connection has ended has this long to end as well. The kernel closes a
+    /// A launchable client without its connection has this long to end as well. The kernel closes a
     /// process's descriptors before it reports the end of the process.
     private static let patience: Duration = .seconds(1)
 
@@ -89,7 +89,7 @@ extension Supervisor {
         hungUpConnections.append((connection.key, now + Self.patience))
     }
 
-    /// Forgets clients that have hung up and whose processes live on.
+    /// Forgets clients that have hung up but live on as processes.
     func forgetHungUp() {
         // More of them are left to the next turn, which begins at once.
         for _ in 0..<16 {

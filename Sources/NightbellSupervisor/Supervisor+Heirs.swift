@@ -10,7 +10,7 @@ import SwiftProtobuf
 /// The result of recovering the previous worker's clients.
 struct Heirs {
     var clients: Set<ClientID> = []
-    /// Clients whose processes ended while no worker ran.
+    /// Clients with processes that ended while no worker ran.
     var ended: [(ClientID, Ending)] = []
 }
 

@@ -97,7 +97,7 @@ extension Supervisor {
         var heirs = Heirs()
         launches.settings.inherit(records.settings.values)
         for (id, record) in records.clients { take(id, record, &store, &heirs) }
-        // Drop clients whose process or connection turned out to be gone, unless they can be launched again.
+        // Drop clients if their process or connection turned out to be gone, unless they can be launched again.
         legacy.clients = legacy.clients.compactMap { client in
             guard heirs.clients.contains(client.id) else { return nil }
             guard let record = connection(of: client.id)?.client else { return client }

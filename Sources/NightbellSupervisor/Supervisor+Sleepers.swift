@@ -52,9 +52,9 @@ extension Supervisor {
     /// to sleep, and it runs on.
     func notePermissionDenied(_ client: ClientID, _ record: ClientRecord, _ error: SuspensionError) {
         detach(client)
-        let whose =
+        let uids =
             "it runs as uid \(connection(of: client)?.credentials.uid ?? 0), the supervisor as uid \(geteuid())"
-        record.obstacle = "cannot be suspended and runs on while it is shown as suspended: \(error); \(whose)"
+        record.obstacle = "cannot be suspended and runs on while it is shown as suspended: \(error); \(uids)"
         log(
             .suspension, .warning, of: supervision.user(of: client),
             "\(record.identifier) \(record.obstacle ?? "")")

@@ -45,12 +45,12 @@ extension Supervisor {
             logger.notice("\(leftovers.count) processes were left frozen by an earlier run, among them these")
         }
         for leftover in leftovers.prefix(LogLimiter.perMinute) {
-            let who = "pid \(leftover.pid)"
+            let process = "pid \(leftover.pid)"
             switch leftover.outcome {
             case .thawed:
-                logger.notice("thawed \(who), left \(leftover.method.rawValue)-frozen by an earlier run")
+                logger.notice("thawed \(process), left \(leftover.method.rawValue)-frozen by an earlier run")
             case .failed(let error):
-                logger.error("cannot thaw \(who), left frozen by an earlier run: \(error)")
+                logger.error("cannot thaw \(process), left frozen by an earlier run: \(error)")
             }
         }
         logger.info("clients are suspended by \(suspender.method.rawValue): \(suspender.detail)")

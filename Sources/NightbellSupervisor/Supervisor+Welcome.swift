@@ -130,7 +130,7 @@ extension Supervisor {
     /// The client is welcome and has its predecessor's state, or will: the message lies in its queue, even if
     /// this worker dies.
     ///
-    /// A client whose record says that it may not have been welcomed is told again why it was launched. So this
+    /// A client that may not have been welcomed, by its record, is told again why it was launched. So this
     /// is recorded before any other wake.
     func confirmBequest(_ record: ClientRecord, _ connection: Connection) {
         guard record.bequest != nil else { return }

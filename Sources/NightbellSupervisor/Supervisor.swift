@@ -57,7 +57,7 @@ public actor Supervisor {
     var packet = PacketBuffer(capacity: Supervisor.maximumPacket)
     /// What came with the HandOver that is being handled.
     var offered = Offered()
-    /// The connection whose Hello is being handled.
+    /// The connection with the Hello that is being handled.
     var candidate: Candidate?
     /// The client that is being declared.
     var declaring: Declaration?
@@ -66,7 +66,7 @@ public actor Supervisor {
     var launches: LaunchTable
     /// Clients that have hung up and may be about to end, in that order.
     var hungUpConnections: [(key: UInt64, until: Instant)] = []
-    /// Launched wrapper processes whose client has ended.
+    /// Launched wrapper processes of clients that have ended.
     var wrappers: [pid_t] = []
     /// Clients that are about to reconnect, and are not launched meanwhile.
     var returning = Returning()

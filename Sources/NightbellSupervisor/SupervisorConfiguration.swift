@@ -52,8 +52,8 @@ public struct SupervisorConfiguration: Sendable {
     public var stopSignals: [Int32] = []
     /// Called on the supervisor's thread when it begins to stop, for any reason.
     public var onStopping: @Sendable () -> Void = {}
-    /// The parent cgroup of all clients, such as `/nightbell.slice`, whose limits then apply to them; if `nil`,
-    /// each stays below the cgroup that it is in, whose limits apply as before.
+    /// The parent cgroup of all clients, such as `/nightbell.slice`: its limits then apply to them; if `nil`,
+    /// each stays below the cgroup that it is in, with its limits as before.
     public var cgroupParent: String?
     /// A directory for the little that must survive a restart of the machine: the owners of identifiers, and
     /// which clients were quit by their users. Nothing is stored if `nil`.

@@ -140,7 +140,7 @@ extension TerminationReason {
         case .memoryPressure: "memory is short"
         case .hibernation: "it asked for that instead of being suspended"
         case .exitsOnSuspend: "it does not want to be in the background"
-        case .launchOverran: "it was launched and did not say who it is in time"
+        case .launchOverran: "it was launched and did not say Hello in time"
         }
     }
 }
@@ -174,7 +174,7 @@ extension WireError {
                 (
                     .identifierOfOtherUser,
                     """
-                    this identifier belongs to another user, who was the first to use it; an administrator can give \
+                    this identifier belongs to another user, the first one to use it; an administrator can give \
                     it up with nightbell forget
                     """
                 )

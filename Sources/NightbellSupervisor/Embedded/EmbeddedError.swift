@@ -1,28 +1,28 @@
 import Descriptors
 import Glibc
 
-/// Why an embedded supervisor could not do what it was asked to.
+/// Why an embedded supervisor could not do what was asked.
 public struct EmbeddedError: Error, Sendable, Hashable, CustomStringConvertible {
     public enum Code: Sendable, Hashable {
-        /// No descriptor, or no thread, could be had for the supervisor itself.
+        /// A descriptor or thread of the supervisor's own could not be made.
         case resources
         /// A value of the ``EmbeddedSupervisor/Configuration`` is out of its range.
         case configuration
-        /// The kernel does not watch the descriptor: `EPERM`, it is a file; `ENOSPC`, the user's limit of watches
+        /// The kernel cannot watch the descriptor: `EPERM`, it is a file; `ENOSPC`, the user's limit of watches
         /// (`fs.epoll.max_user_watches`) is reached; `EBADF`, it is not open.
         case notWatchable
         /// The descriptor is parked already.
         case alreadyParked
-        /// The profile's settings make no sense, or it is not for sockets of this kind.
+        /// The profile's settings are invalid, or it is not for sockets of this kind.
         case profile
         /// The state is longer than ``EmbeddedSupervisor/Configuration/stateLimit``.
         case stateTooLarge
         /// As many sockets are parked as ``EmbeddedSupervisor/Configuration/socketLimit`` permits.
         case tooManySockets
-        /// Nothing is parked under this token any more.
+        /// The token names no parked socket any more.
         case unknownToken
-        /// Somebody who does not own the parked socket has closed it. It is gone, and its state is, too; what has its
-        /// number now is left alone.
+        /// Code that does not own the parked socket has closed it. The socket and its state are gone; the
+        /// descriptor that has its number now is left alone.
         case broken
         /// The supervisor has been closed.
         case closed
@@ -47,7 +47,7 @@ public struct EmbeddedError: Error, Sendable, Hashable, CustomStringConvertible 
     }
 
     static func broken(_ error: SystemError) -> EmbeddedError {
-        EmbeddedError(.broken, error, "a parked socket was closed by somebody who does not own it: ")
+        EmbeddedError(.broken, error, "a parked socket was closed by code that does not own it: ")
     }
 
     static let unknownToken = EmbeddedError(.unknownToken, "nothing is parked under this token any more")

@@ -13,18 +13,18 @@ struct HeldSockets {
         var stateLength: UInt32
     }
 
-    /// So many that a chunk lies in pages of its own, of which only those are there that have been used, and that nothing
-    /// is copied when there are more.
+    /// Large enough that a chunk lies in pages of its own, of which only used ones take memory, and that
+    /// growing copies nothing.
     private static let chunkLength = 16_384
 
     private var chunks: [[Held]] = []
     private var states = StateStore()
     private var profiles = SideTable<Profile>()
-    /// Those with a profile that may be told more than bytes.
+    /// Sockets with a profile that can receive more than bytes.
     private var locals: Set<UInt32> = []
-    /// The kernel's keep-alives as they were, of those for whom others are set.
+    /// The original kernel keep-alives of sockets for which others are set.
     private var formerKeepAlives: [UInt32: TCPKeepAlive] = [:]
-    /// What the pings under way were made of, of those that may have to be repeated.
+    /// The random numbers of the last pings that may have to be repeated.
     private var pingRandoms: [UInt32: UInt128] = [:]
 
     var stateByteCount: Int { states.byteCount }
@@ -48,7 +48,7 @@ struct HeldSockets {
         if let former { formerKeepAlives[slot] = former }
     }
 
-    /// Gives everything back as it was.
+    /// Restores the socket's options and returns what was held.
     ///
     /// - Parameter isOurs: the descriptor is still that of the socket.
     mutating func remove(_ slot: UInt32, isOurs: Bool) -> (descriptor: CInt, state: [UInt8]) {
@@ -68,13 +68,13 @@ struct HeldSockets {
         return chunks[chunk][index].descriptor
     }
 
-    /// The profile of a socket that has one, in place.
+    /// The profile of a socket that has one, modified in place.
     subscript(profile slot: UInt32) -> Profile {
         _read { yield profiles[slot] }
         _modify { yield &profiles[slot] }
     }
 
-    /// Whether descriptors may come with what a socket with a profile is told.
+    /// Whether descriptors may come with messages to a socket with a profile.
     func isLocal(_ slot: UInt32) -> Bool { locals.contains(slot) }
 
     func pingRandom(_ slot: UInt32) -> UInt128? { pingRandoms[slot] }

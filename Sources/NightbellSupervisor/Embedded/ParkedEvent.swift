@@ -1,6 +1,6 @@
 public import NightbellCore
 
-/// Names a parked socket. Never used again for another one.
+/// Names a parked socket. Never reused for another one.
 public struct ParkingToken: Sendable, Hashable {
     let socket: SocketToken
 
@@ -8,7 +8,7 @@ public struct ParkingToken: Sendable, Hashable {
         self.socket = socket
     }
 
-    /// A number of its own for each token, which is never 0.
+    /// A unique number for each token, never 0.
     public var rawValue: UInt64 { socket.rawValue }
 }
 
@@ -25,32 +25,32 @@ public struct ParkedEvent: Sendable, Hashable {
 
 /// A socket that its host has again.
 public struct ClaimedSocket: Sendable {
-    /// As it was parked, and the host's to close.
+    /// The parked descriptor, to be closed by the host.
     public let descriptor: Int32
-    /// What it was parked with.
+    /// The state that was passed to `park`.
     public let state: [UInt8]
-    /// The name it had. It means nothing any more.
+    /// The name it had, now invalid.
     public let token: ParkingToken
-    /// ``EmbeddedSupervisor/send(_:to:)`` has left the rest of a message, which its caller has: it is to be written before
-    /// anything else.
+    /// ``EmbeddedSupervisor/send(_:to:)`` has written only the beginning of a message; its caller has the rest,
+    /// which must be written before anything else.
     public let isInsideMessage: Bool
 }
 
-/// What the kernel did not take of something that was sent to a parked socket.
+/// The bytes that the kernel did not take when sending to a parked socket.
 public struct UnsentRest: Sendable {
     /// Claimed. If it is inside a message, the rest of that comes first.
     public let socket: ClaimedSocket
-    /// The peer has what was before them: of a socket that was inside a message, nothing.
+    /// The peer has the bytes before them; if the socket was inside a message, none was written.
     public let bytes: [UInt8]
 }
 
-/// What an embedded supervisor has done so far.
+/// Counters of an embedded supervisor.
 public struct EmbeddedCounters: Sendable, Equatable {
     /// Sockets that are parked now.
     public var sockets: Int
     /// Bytes of their states.
     public var stateBytes: Int
     public var parking: ParkingCounters
-    /// What was done without telling anybody: pings sent, confirmed, answered, and wakes avoided by that.
+    /// Work done without an event: pings sent, confirmed and answered, and wakes avoided by that.
     public var pings: OffloadCounters
 }

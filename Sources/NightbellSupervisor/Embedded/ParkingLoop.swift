@@ -3,13 +3,13 @@ import Glibc
 import NightbellCore
 import NightbellProfiles
 
-/// What an embedded supervisor is made of: the core, the sockets, and one set of the kernel's that watches all of them.
+/// The parts of an embedded supervisor: the core, the sockets, and one epoll set that watches all of them.
 ///
-/// A libevent watch would cost 170 bytes of this process for each socket. In a set of its own the kernel keeps all
-/// there is to keep, and the whole set is one descriptor for whatever loop the host has.
+/// A libevent watch would cost this process 170 bytes for each socket. In an epoll set the kernel holds all of
+/// that, and the whole set is one descriptor for the host's loop.
 ///
-/// Sendable: what changes is touched only with the lock held, or by whoever serves, which is one thread at a time; events
-/// are delivered without it.
+/// Sendable: mutable state is touched only with the lock held, or by the serving thread, of which there is one
+/// at a time; events are delivered without the lock.
 @safe
 final class ParkingLoop: @unchecked Sendable {
     private let lock = Lock()
@@ -24,16 +24,16 @@ final class ParkingLoop: @unchecked Sendable {
     private var parking: Parking
     private var held = HeldSockets()
     private var engine = OffloadEngine()
-    /// Used again for each turn, as long as it was no large one.
+    /// Reused for each turn, unless that was a large one.
     private var actions: [Parking.Action] = []
     private var events: [ParkedEvent] = []
-    /// Whoever serves has these to itself.
+    /// Used by the serving thread only.
     private var found: [(token: SocketToken, readiness: Readiness)] = []
     private var told: [ParkedEvent] = []
     private var armedDeadline: Instant?
     private var isClosed = false
 
-    /// The most sockets that one turn looks at.
+    /// The most sockets that one turn handles.
     private static let enough = 256
 
     init(
@@ -67,7 +67,7 @@ final class ParkingLoop: @unchecked Sendable {
         }
     }
 
-    // MARK: What the host asks for
+    // MARK: The host's calls
 
     func park(
         _ socket: CInt, _ profile: ParkingProfile?, _ keepAlive: Duration?, _ state: [UInt8]
@@ -87,7 +87,8 @@ final class ParkingLoop: @unchecked Sendable {
         let token = parking.park(
             hasProfile: conversation != nil, pinging: terms, keepAlive: keepAlive, at: now)
         do {
-            // The beginning of a ping may lie in a socket for a while: that is to be reported once, and so is the rest.
+            // The beginning of a ping may lie in a socket for a while: it is to be reported once, and its rest
+            // as well.
             try watched.add(socket, conversation == nil ? .once : .edges, mark: token.rawValue)
         } catch {
             _ = parking.remove(token, .withdrawn)
@@ -101,7 +102,7 @@ final class ParkingLoop: @unchecked Sendable {
     private func begin(_ profile: ParkingProfile, _ socket: CInt) throws(EmbeddedError) -> Profile {
         do {
             guard let facts = try SocketFacts.Brief.inspect([socket])[0] else {
-                throw EmbeddedError(.notWatchable, "the kernel tells nothing of it")
+                throw EmbeddedError(.notWatchable, "its properties cannot be read")
             }
             guard facts.isSocket, !facts.isListening else {
                 throw EmbeddedError(.profile, "a profile is for a socket that is connected")
@@ -158,14 +159,14 @@ final class ParkingLoop: @unchecked Sendable {
         guard !parking.isHeld(token) else { return 0 }
         let taken = SocketTraffic.write(bytes, on: held.descriptor(token.slot))
         if taken > 0, taken < bytes.count {
-            // Nothing else, of ours or of the host's, may get into the middle of its message.
+            // Neither our messages nor the host's may get into the middle of it.
             parking.hold(token, into: &actions)
             perform()
         }
         return taken
     }
 
-    /// Nobody comes in between.
+    /// Both steps under one lock.
     func sendOrClaim(_ bytes: [UInt8], to token: SocketToken) throws(EmbeddedError) -> UnsentRest? {
         lock.lock()
         defer { lock.unlock() }
@@ -207,7 +208,7 @@ final class ParkingLoop: @unchecked Sendable {
         do {
             try watched.remove(held.descriptor(token.slot))
         } catch {
-            // Its number is nobody's now, or somebody else's, as far as the kernel lets anybody know.
+            // Its number is free now, or another file's, as far as the kernel tells.
             _ = held.remove(token.slot, isOurs: false)
             throw .broken(error)
         }
@@ -217,14 +218,14 @@ final class ParkingLoop: @unchecked Sendable {
         )
     }
 
-    /// But for those that somebody else has closed.
+    /// Leaves out sockets that other code has closed.
     private func takeAll(_ departure: Parking.Departure) -> [ClaimedSocket] {
         parking.tokens.compactMap { try? take($0, departure) }
     }
 
     // MARK: One turn
 
-    /// False: there will never be anything to do again.
+    /// False: there will never be work again.
     func serve(waits: Bool) -> Bool {
         found.removeAll(keepingCapacity: true)
         watched.collect(limit: Self.enough, waits: waits) { mark, readiness in
@@ -253,7 +254,7 @@ final class ParkingLoop: @unchecked Sendable {
         parking.endTurn(at: now, into: &actions)
         perform()
         setTimer()
-        // Something is left there if `deliver` has served.
+        // Not empty if `deliver` has called `serve`.
         told.removeAll(keepingCapacity: true)
         swap(&told, &events)
     }
@@ -270,7 +271,7 @@ final class ParkingLoop: @unchecked Sendable {
         SocketAddress(peerOf: descriptor).flatMap { Endpoint($0) }
     }
 
-    /// What is done may lead to more.
+    /// Actions may cause further actions.
     private func perform() {
         var index = 0
         while index < actions.count {
@@ -296,13 +297,13 @@ final class ParkingLoop: @unchecked Sendable {
         do {
             try watched.watchOnce(held.descriptor(token.slot), mark: token.rawValue)
         } catch {
-            // Nothing that the kernel tells of it would arrive.
+            // The kernel would report nothing of it.
             parking.fired(token, .error, into: &actions)
         }
     }
 
     private func ignore(_ token: SocketToken) {
-        // What somebody else has closed is not watched, and whoever claims it is told.
+        // A socket that other code has closed is not watched; `claim` reports that.
         try? watched.ignore(held.descriptor(token.slot), mark: token.rawValue)
     }
 

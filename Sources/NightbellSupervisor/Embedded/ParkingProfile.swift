@@ -1,11 +1,12 @@
 import NightbellProfiles
 
-/// What the keep-alives of a protocol look like, so that they can be answered, sent and checked while a socket is
-/// parked, and only the rest is told. Make one and use it for all sockets with the same settings: they share it.
+/// Describes the keep-alives of a protocol, so that they can be answered, sent and checked while a socket is
+/// parked, and only other traffic is reported. Make one and use it for all sockets with the same settings: they
+/// share it.
 ///
-/// Intervals and the time an answer may take are limited; what is out of range throws ``EmbeddedError`` with the code
-/// `profile`. Whoever parks a socket with a profile vouches that what has been read from it and what has been written
-/// to it both end with a whole message, and, if the profile sends pings, that no ping of the host's own is unanswered.
+/// Intervals and answer times are limited; a value out of range throws ``EmbeddedError`` with the code
+/// `profile`. A host that parks a socket with a profile guarantees that it has read and written whole messages
+/// only, and, if the profile sends pings, that no ping of the host's own is unanswered.
 public struct ParkingProfile: Sendable {
     let settings: ProfileSettings
 
@@ -17,7 +18,7 @@ public struct ParkingProfile: Sendable {
         }
     }
 
-    /// As people call it: `websocket`, `mqtt`, …
+    /// The usual name of the protocol: `websocket`, `mqtt`, …
     public var name: String { settings.name }
 
     /// WebSocket after the handshake (RFC 6455): ping and pong frames.
@@ -42,7 +43,7 @@ public struct ParkingProfile: Sendable {
 
     /// MQTT 3.1.1 and 5, on the client's side: sends PINGREQ.
     ///
-    /// - Parameter keepAlive: as CONNECT, or the server's CONNACK, has it; nil: 60 s.
+    /// - Parameter keepAlive: the value in CONNECT, or in the server's CONNACK; nil: 60 s.
     public static func mqtt(
         keepAlive: Duration? = nil, answerWithin: Duration? = nil
     ) throws(EmbeddedError) -> ParkingProfile {
@@ -74,10 +75,10 @@ public struct ParkingProfile: Sendable {
     /// XMPP after the stream is established, without stream management: XEP-0199 pings and white space.
     ///
     /// - Parameters:
-    ///   - server: the server's domain, whose pings are answered; nil: that of `address`. Pings of other entities, which
-    ///     the server passes on, wake. Without both, only pings that do not say whom they come from are answered.
+    ///   - server: the server's domain: its pings are answered; nil: that of `address`. Pings of other
+    ///     entities, which the server passes on, wake. Without both, only pings without a sender are answered.
     ///   - address: the host's full address.
-    ///   - whiteSpacePings: sends spaces, which nobody answers, instead of pings.
+    ///   - whiteSpacePings: sends spaces, which have no answer, instead of pings.
     public static func xmpp(
         interval: Duration? = nil, answerWithin: Duration? = nil, server: String? = nil,
         address: String? = nil, whiteSpacePings: Bool = false
@@ -111,7 +112,7 @@ public struct ParkingProfile: Sendable {
         }
     }
 
-    /// STUN binding requests, or indications, which nobody answers (RFC 8489).
+    /// STUN binding requests, or indications, which have no answer (RFC 8489).
     public static func stun(
         interval: Duration? = nil, indications: Bool = false, fingerprint: Bool = false
     ) throws(EmbeddedError) -> ParkingProfile {
@@ -123,10 +124,10 @@ public struct ParkingProfile: Sendable {
         }
     }
 
-    /// What the peer may say, exactly, and what is said to that.
+    /// An exact message of the peer's, and the reply to it.
     public struct Exchange: Sendable, Hashable {
         public var pattern: [UInt8]
-        /// Empty: nothing is said.
+        /// Empty: no reply.
         public var reply: [UInt8]
 
         public init(_ pattern: [UInt8], reply: [UInt8] = []) {
@@ -135,10 +136,10 @@ public struct ParkingProfile: Sendable {
         }
     }
 
-    /// What is said to the peer.
+    /// A message to be sent at intervals.
     public struct Ping: Sendable, Hashable {
         public var payload: [UInt8]
-        /// Empty: nobody answers it.
+        /// Empty: it has no answer.
         public var answer: [UInt8]
         /// nil: 60 s.
         public var interval: Duration?
@@ -172,13 +173,13 @@ public struct ParkingProfile: Sendable {
         }
     }
 
-    /// TCP's own keep-alives, set while the socket is parked, and as they were when it is claimed. Nothing is read:
-    /// also for encrypted connections. What is no TCP connection is refused.
+    /// TCP's own keep-alives, set while the socket is parked, and restored when it is claimed. Nothing is read,
+    /// so this works for encrypted connections as well. Only for TCP connections.
     ///
     /// - Parameters:
     ///   - idle: from the last traffic to the first probe; nil: 15 minutes.
     ///   - interval: between probes that are not answered; nil: 30 s.
-    ///   - probes: so many unanswered ones, and the path is lost; nil: 4.
+    ///   - probes: the number of unanswered probes after which the path is lost; nil: 4.
     public static func tcp(
         idle: Duration? = nil, interval: Duration? = nil, probes: Int? = nil
     ) throws(EmbeddedError) -> ParkingProfile {

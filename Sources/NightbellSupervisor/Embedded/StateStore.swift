@@ -1,5 +1,5 @@
-/// The states that hosts leave with their sockets: bytes in slabs of equal pieces, so that many small ones cost hardly
-/// more than they are long.
+/// The states of parked sockets: bytes in slabs of equal pieces, so that many small states cost hardly more
+/// than their length.
 struct StateStore {
     /// Pieces of one size.
     private struct Slab {
@@ -38,7 +38,7 @@ struct StateStore {
 
         mutating func remove(_ place: UInt32) {
             free.append(place)
-            // Nobody is left: neither is any memory.
+            // The slab is empty: free its memory.
             if free.count == Int(used) { self = Slab(piece: piece) }
         }
 
@@ -51,12 +51,12 @@ struct StateStore {
     private static let longestPiece = 1_024
 
     private var slabs: [Slab] = (1...longestPiece / step).map { Slab(piece: $0 * step) }
-    /// What is longer than any piece, under numbers of their own.
+    /// States longer than any piece, by number.
     private var large: [UInt32: [UInt8]] = [:]
     private var lastLarge: UInt32 = 0
     private(set) var byteCount = 0
 
-    /// - Returns: where it lies. Whoever keeps that keeps the length, too.
+    /// - Returns: its place. The caller must keep the length as well.
     mutating func insert(_ bytes: [UInt8]) -> UInt32 {
         byteCount += bytes.count
         if bytes.isEmpty { return 0 }
@@ -66,7 +66,7 @@ struct StateStore {
         return lastLarge
     }
 
-    /// Gives back what lies there, and forgets it.
+    /// Removes and returns a state.
     mutating func remove(_ place: UInt32, length: Int) -> [UInt8] {
         byteCount -= length
         if length == 0 { return [] }

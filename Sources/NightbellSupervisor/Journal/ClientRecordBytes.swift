@@ -1,7 +1,8 @@
 import Keeper
 import NightbellCore
 
-/// Who a client is: what does not change while its process lives. Kept with its control connection, if it has one.
+/// A client's record: its identity, which does not change while its process lives. Kept with its control
+/// connection, if it has one.
 struct ClientRecordBytes {
     private static let version: UInt8 = 4
 
@@ -10,22 +11,22 @@ struct ClientRecordBytes {
     /// The number of its ownership of its identifier.
     var ownership: UInt64
     var wantsWakeWord = false
-    /// What it said of how it was started, if that is not how it would be launched. Encoded as on the wire.
+    /// How it says it was started, if it would not be launched that way. Encoded as on the wire.
     var launch: [UInt8] = []
     var presence = Presence.registered
-    /// nil: nobody may launch it.
+    /// nil: it cannot be launched.
     var recipe: LaunchRecipe?
-    /// The process that we have made for it; 0: it came by itself.
+    /// The process that we made for it; 0: it connected by itself.
     var madeProcess: UInt32 = 0
-    /// What its new process is given of the last one's, until it is known to have it.
+    /// What its new process is given of the last one's, until it is known to have received it.
     var bequest: Bequest?
 
-    /// What there is of its process.
+    /// The state of its process.
     enum Presence: UInt8 {
         case registered = 0
         case absent = 1
         case launched = 2
-        /// Launched, and it has said who it is; whether it has heard that it is welcome is not known.
+        /// Launched, and has said Hello; it may not have received its Welcome.
         case welcomed = 3
     }
 
@@ -82,11 +83,11 @@ struct ClientRecordBytes {
     }
 }
 
-/// What a new process of a client is given of the last one's.
+/// What a client's new process is given of the last one's.
 struct Bequest: Sendable, Equatable {
-    /// It was launched, or what has started it was.
+    /// It was launched, or started by a process that was.
     var wasLaunched: Bool
-    /// It is given the sockets with its welcome; else it finds them open.
+    /// It receives the sockets with its Welcome; otherwise it inherits them open.
     var isAttached: Bool
     /// In the order of the descriptors.
     var sockets: [SocketToken]

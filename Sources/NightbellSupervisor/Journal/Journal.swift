@@ -4,28 +4,28 @@ import NightbellCore
 
 /// Everything that must outlive this process is written through here before it is acted upon or acknowledged.
 ///
-/// Small things that often change are stored in the ledger, which costs no system call; what has a descriptor or a
-/// text goes to the keeper in packets, one for all of a turn where nobody waits. Nothing here is ever awaited. The
-/// order is always the same: the ledger, the keeper, the deed; so after a death between two of them the deed is at
-/// worst done again. Confined to the loop's thread.
+/// Small values that change often are stored in the ledger, which costs no system call; descriptors and texts
+/// go to the keeper in packets, one for a whole turn unless an answer must not wait. Nothing here is ever
+/// awaited. The order is always the same: the ledger, the keeper, the action; so after a death between two of
+/// them the action is at worst repeated. Confined to the loop's thread.
 final class Journal {
     let link: KeeperLink
     let ledger: Ledger
-    /// How many workers there were before this one.
+    /// The number of workers before this one.
     let restarts: UInt64
-    /// Which program this worker is of, counted from the first; 0: that one did not count.
+    /// The number of this worker's program, counted from the first; 0: the first did not count.
     let programNumber: UInt64
-    /// Slots with a mark in the ledger, which is not looked at for all the others: most have none.
+    /// Slots with a mark in the ledger; it is not read for the others, because most have none.
     private var marked: Set<Int>
 
-    /// Where the ledger has what concerns everybody.
+    /// The ledger's words that concern all clients.
     private enum General {
         static let restarts = 0
         static let startedAt = 1
         static let clientGeneration = 2
         static let socketGeneration = 3
         static let hasBegun = 4
-        /// No mark lies at it or beyond it.
+        /// All marks lie before it.
         static let marksEnd = 5
         static let heard = 6
         static let programNumber = 7
@@ -34,11 +34,11 @@ final class Journal {
 
     private enum Plain {
         static let told = 0
-        /// The first of them lie near.
+        /// The first of them are near words.
         static let figures = 1
     }
 
-    /// - Parameter isOtherProgram: the worker before this one was of the program that this one is to replace.
+    /// - Parameter isOtherProgram: the previous worker ran the program that this one's is to replace.
     init(_ link: KeeperLink, _ ledger: Ledger, isFirst: Bool, isOtherProgram: Bool, startedAt: Instant) {
         self.link = link
         self.ledger = ledger
@@ -51,26 +51,26 @@ final class Journal {
         }
     }
 
-    /// From now on this worker is the one.
+    /// This worker is in charge from now on.
     func begin() {
         ledger.setGeneral(General.programNumber, to: programNumber)
         ledger.setGeneral(General.restarts, to: restarts)
     }
 
-    /// When the first of the workers started.
+    /// When the first worker started.
     var startedAt: Instant {
         Instant(nanoseconds: Int64(bitPattern: ledger.general(General.startedAt)))
     }
 
-    /// Whether whoever was to be launched with the supervisor is.
+    /// Whether the clients that start with the supervisor have been launched.
     var hasBegun: Bool {
         get { ledger.general(General.hasBegun) != 0 }
         set { ledger.setGeneral(General.hasBegun, to: newValue ? 1 : 0) }
     }
 
-    // MARK: What often changes
+    // MARK: Frequent changes
 
-    /// Stores what has changed, after the core has taken in an event and before anything is done about it.
+    /// Stores what has changed, after the core has handled an event and before its actions are carried out.
     func write(_ supervision: inout Supervision, after event: Event?) {
         supervision.takeChanged { client, supervision in store(client, supervision) }
         supervision.takeChangedOffloads { token, offload in write(offload, of: token) }
@@ -95,7 +95,7 @@ final class Journal {
         FaultInjection.point("after the state of a client is stored")
     }
 
-    /// A socket's end is told once, also by the workers to come, unless bytes have come after it.
+    /// A socket's end is reported once, across workers, unless bytes have come after it.
     func noteEnd(of token: SocketToken, _ supervision: borrowing Supervision) {
         guard supervision.condition(of: token)?.isPastEnd == true, let owner = supervision.owner(of: token)
         else { return unmark(token) }
@@ -104,17 +104,17 @@ final class Journal {
         ledger.setMark(Int(token.slot), to: SocketToken.mark(of: supervision.wakeID(of: owner)))
     }
 
-    /// A client has been sent this wake.
+    /// This wake has been sent to a client.
     func noteTold(_ client: ClientID, wakeID: UInt64) {
         FaultInjection.point("before a wake counts as told")
         ledger.setPlain(Int(client.slot), Plain.told, to: wakeID)
     }
 
-    /// A sleeper may have said something, which is taken from where it would survive us; nil: what it wants is written
-    /// down, or done.
+    /// A message of a sleeper is being read, which removes it from the queue that would survive us; nil: its
+    /// consequences are recorded, or done.
     func noteHearing(_ sleeper: ClientID?) { ledger.setGeneral(General.heard, to: sleeper?.rawValue ?? 0) }
 
-    // MARK: What comes and goes
+    // MARK: Records
 
     /// - Parameter connection: nil if it has no process.
     func keep(
@@ -137,14 +137,14 @@ final class Journal {
         for number in supervision.takeEndedOwnerships() { link.remove(.owner(number)) }
     }
 
-    /// Whom an identifier belongs to; if the record of its client does not say so.
+    /// Records the owner of an identifier, unless the record of its client names it.
     func keepOwner(of identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
         guard let owner = supervision.owner(of: identifier) else { return }
         if owner.givenUp == 0, !owner.isQuit { return link.remove(.owner(owner.number)) }
         link.put(.owner(owner.number), OwnerRecordBytes.bytes(of: owner))
     }
 
-    /// `flush` before the descriptor is given to anybody else.
+    /// `flush` before the descriptor is given to another process.
     func keep(_ socket: Legacy.Socket, name: String, descriptor: CInt) {
         unmark(socket.token)
         raise(General.socketGeneration, to: socket.token.rawValue >> 32)
@@ -158,8 +158,9 @@ final class Journal {
 
     func forget(_ token: SocketToken) { link.remove(.socket(token)) }
 
-    /// Whether a worker had begun to forget the client of this record, and died before it had told the keeper. The
-    /// ledger is cleared first, and written before there is a record; so a record without words was to go.
+    /// Whether a worker had begun to forget the client of this record, and died before it had told the keeper.
+    /// The ledger is cleared before the record is removed, and written before it is made; so a record without
+    /// words was to be removed.
     func wasForgotten(_ client: ClientID) -> Bool {
         guard client.slot < ledger.shape.records else { return false }
         return !(ledger.read(Int(client.slot)).map { Progress.words($0, areAbout: client) } ?? false)
@@ -183,7 +184,7 @@ final class Journal {
 
     // MARK: Clients without a process
 
-    /// Its process is gone, and it is not.
+    /// Its process is gone, and the client remains.
     func park(_ client: ClientID, _ record: ClientRecordBytes, _ supervision: borrowing Supervision) {
         ledger.setPlain(Int(client.slot), Plain.told, to: supervision.toldWakeID(of: client))
         link.remove(.tasks(client))
@@ -193,15 +194,15 @@ final class Journal {
         noteEnds(client, supervision)
     }
 
-    /// Before a client that is launched like this is kept.
+    /// Call it before a client with this setting is recorded.
     func keep(_ setting: LaunchSetting) { link.put(.setting(setting.number), setting.record) }
 
-    /// After the last client that was launched like this is forgotten, or is launched in another way.
+    /// Call it after the last client with these settings is forgotten, or is launched in another way.
     func forget(settings: [UInt64]) {
         for number in settings { link.remove(.setting(number)) }
     }
 
-    /// There is a process for it, which runs its program once this was said.
+    /// Records a process that runs its program once this is recorded.
     func noteLaunch(
         _ client: ClientID, _ record: ClientRecordBytes, connection: CInt, process: CInt, gate: CInt
     ) {
@@ -213,14 +214,14 @@ final class Journal {
         FaultInjection.point("after a launch is said")
     }
 
-    /// It is known whether its program runs.
+    /// The outcome of its launch is known.
     func forgetGate(_ client: ClientID) { link.remove(.gate(client)) }
 
-    /// Its process did not come from us.
+    /// Its process was not made by us.
     func forgetProcess(_ client: ClientID) { link.remove(.process(client)) }
 
-    /// The requests with which its sockets were handed over are not those of its new process. Nor are its tasks: a
-    /// worker that died after it had decided to park the client has left their record.
+    /// The requests that handed its sockets over are not those of its new process. Nor are its tasks: a worker
+    /// that died after deciding to park the client has left their record.
     func forgetRequests(of client: ClientID, _ sockets: [(socket: Legacy.Socket, name: String)]) {
         link.remove(.tasks(client))
         for (socket, name) in sockets {
@@ -232,7 +233,7 @@ final class Journal {
 
     func dropState(_ client: ClientID) { link.remove(.state(client)) }
 
-    /// The ends of its sockets that its process is told, or was, and no others.
+    /// Records the ends of sockets that its process has been told or is being told, and no others.
     func noteEnds(_ client: ClientID, _ supervision: borrowing Supervision) {
         for token in supervision.sockets(of: client) {
             unmark(token)
@@ -244,9 +245,9 @@ final class Journal {
         if value > ledger.general(index) { ledger.setGeneral(index, to: value) }
     }
 
-    // MARK: What was written
+    // MARK: Recovery
 
-    /// What the workers before have left, but for the descriptors and for what only the kernel knows.
+    /// The previous workers' state, without the descriptors and without what only the kernel knows.
     func legacy(_ records: Records) -> Legacy {
         var legacy = Legacy()
         legacy.clients = records.clients.map { id, record in
@@ -294,7 +295,7 @@ final class Journal {
         var tasks: [ClientID: [Legacy.Task]] = [:]
         var sockets: [SocketRecordBytes] = []
         var owners: [Legacy.Owner] = []
-        /// Profiles, and socket options to be set back.
+        /// Profiles, and socket options to be restored.
         var profiles: [SocketToken: [UInt8]] = [:]
         var formerOptions: [SocketToken: TCPKeepAlive] = [:]
         var receiveBuffers: [SocketToken: ReceiveBuffer] = [:]

@@ -68,7 +68,7 @@ extension LaunchSetting {
 }
 
 extension LaunchDifferences {
-    /// How much room they take in a record.
+    /// Their size in a record.
     var byteCount: Int {
         var writer = RecordWriter(version: 0)
         writer.write(self)

@@ -1,11 +1,12 @@
 import Keeper
 
-/// Writes a record: numbers by seven bits a byte, the least significant first, because most are small; and texts with
-/// their length before them.
+/// Writes a record: numbers in groups of seven bits, the least significant first, because most are small; texts
+/// are preceded by their length.
 struct RecordWriter {
     private(set) var bytes: [UInt8]
 
-    /// - Parameter capacity: for those of which there are thousands; one that is too small grows.
+    /// - Parameter capacity: an exact capacity for records of which there are thousands; the buffer grows if it
+    ///   is too small.
     init(version: UInt8, capacity: Int = 1) {
         bytes = []
         bytes.reserveCapacity(capacity)
@@ -31,13 +32,14 @@ struct RecordWriter {
         bytes += blob
     }
 
-    /// How many of something follow.
+    /// The number of elements that follow.
     mutating func write(count: Int) { write(UInt32(clamping: count)) }
 
     mutating func write(_ text: String) { write(Array(text.utf8)) }
 }
 
-/// Why a record of an earlier worker is of no use: a newer version of the program has made it, or it is damaged.
+/// Why a record of an earlier worker cannot be used: a newer version of the program has made it, or it is
+/// damaged.
 struct RecordError: Error, CustomStringConvertible {
     let key: RecordKey
     let problem: String
@@ -95,7 +97,7 @@ struct RecordReader {
 
     mutating func readCount() throws(RecordError) -> Int { Int(try readNumber() as UInt32) }
 
-    /// Nothing may be left.
+    /// The record must end here.
     func end() throws(RecordError) {
         guard position == record.count else { throw RecordError(key: key, problem: "is too long") }
     }

@@ -1,7 +1,7 @@
 import Keeper
 import NightbellCore
 
-/// The kinds of records that the supervisor has the keeper keep.
+/// The kinds of records that the supervisor stores in the keeper.
 extension RecordKey {
     static let clients: UInt8 = 16
     static let tasks: UInt8 = 17
@@ -9,12 +9,12 @@ extension RecordKey {
     static let owners: UInt8 = 19
     /// The processes that were launched, for as long as they live: their pidfds.
     static let processes: UInt8 = 20
-    /// Where those that wait to run their program are told to.
+    /// The sockets that tell waiting processes to run their program.
     static let gates: UInt8 = 22
-    /// What clients have saved for their next process.
+    /// State that clients have saved for their next process.
     static let states: UInt8 = 21
 
-    /// What the launches of clients have in common.
+    /// Launch settings shared by clients.
     static let settings: UInt8 = 23
 
     static func client(_ id: ClientID) -> RecordKey { RecordKey(kind: clients, id: id.rawValue) }
@@ -55,7 +55,7 @@ enum TaskRecordBytes {
     }
 }
 
-/// What an adopted socket is. Kept with the duplicate itself.
+/// An adopted socket's attributes. Kept with the duplicate itself.
 struct SocketRecordBytes {
     private static let version: UInt8 = 4
 
@@ -92,9 +92,9 @@ struct SocketRecordBytes {
 }
 
 extension Supervision {
-    /// What is to be known of a socket to go on with it.
+    /// A socket's part of the recovery snapshot.
     ///
-    /// - Parameter request: with which it was handed over; 0: it was not by the process that there is.
+    /// - Parameter request: the request that handed it over; 0: it was not the present process's.
     func legacySocket(_ token: SocketToken, request: UInt64 = 0, index: UInt16 = 0) -> Legacy.Socket? {
         guard let owner = owner(of: token), let tag = tag(of: token) else { return nil }
         return Legacy.Socket(
@@ -103,7 +103,7 @@ extension Supervision {
     }
 }
 
-/// Whom an identifier belongs to.
+/// The owner of an identifier.
 enum OwnerRecordBytes {
     private static let version: UInt8 = 4
 

@@ -4,16 +4,16 @@ import Keeper
 import NightbellCore
 import NightbellProfiles
 
-/// Deals with the noise of sockets whose owners sleep, and sends their pings: looks, judges with a profile, answers,
-/// consumes. When any of it is done, and what comes of it, others decide.
+/// Handles noise on sockets of sleeping owners, and sends their pings: peeks, inspects with a profile, answers,
+/// consumes. The core decides when, and what follows.
 ///
-/// Between two calls no reply is ever under way: what is sent is sent at once and whole, or not at all. So a socket can
-/// be given back at any moment.
+/// No reply is ever incomplete between two calls: it is sent at once and whole, or not at all. So a socket can
+/// be handed back at any moment.
 struct OffloadEngine: ~Copyable {
     private var random = RandomNumbers()
-    /// For looking at what has arrived; used again and again. Longer than any noise.
+    /// For peeking at input; reused. Longer than any noise.
     private var buffer: [UInt8] = []
-    /// For what is sent.
+    /// For output.
     private var output: [UInt8] = []
 
     private static let bufferLength = 16_384
@@ -22,19 +22,19 @@ struct OffloadEngine: ~Copyable {
 
     mutating func nextRandom() -> UInt128 { random.next() }
 
-    /// Nobody has a profile any more.
+    /// No socket has a profile any more.
     mutating func giveMemoryBack() {
         buffer = []
     }
 
-    // MARK: What arrives
+    // MARK: Input
 
-    /// Looks at what there is in a socket, and deals with the noise.
+    /// Inspects the input of a socket, and handles the noise.
     ///
     /// - Parameters:
-    ///   - peer: the other end, if the socket is connected and it has an address.
-    ///   - isLocal: whether it `mayCarryDescriptors`. What these come with is for the owner.
-    ///   - allowance: how many pieces of noise are dealt with at most.
+    ///   - peer: the other end, if the socket is connected and the peer has an address.
+    ///   - isLocal: whether it `mayCarryDescriptors`. Data that comes with descriptors is for the owner.
+    ///   - allowance: how many pieces of noise are handled at most.
     mutating func look(
         _ descriptor: CInt, _ profile: inout Profile, peer: Endpoint?, isLocal: Bool, allowance: Int
     ) -> Judgement {
@@ -42,7 +42,7 @@ struct OffloadEngine: ~Copyable {
         let conditions = Conditions(Poll.now(descriptor))
         var judgement = Judgement()
         if conditions.contains(.error) || conditions.contains(.hangUp) {
-            // Nothing is read: that would take the error away.
+            // Nothing is read: that would clear the error.
             judgement.rest = .significant(Self.withPath(conditions, profile.transport, descriptor))
         } else {
             switch profile.transport {
@@ -55,7 +55,7 @@ struct OffloadEngine: ~Copyable {
             }
             switch judgement.rest {
             case .nothing, .partial:
-                // Behind the noise is the end.
+                // The end follows the noise.
                 if conditions.contains(.peerClosed) { judgement.rest = .significant(conditions) }
             case .significant(let found):
                 judgement.rest = .significant(found.union(conditions.intersection(.peerClosed)))
@@ -67,7 +67,7 @@ struct OffloadEngine: ~Copyable {
         return judgement
     }
 
-    /// Whether a connection broke because nothing arrives any more.
+    /// Adds whether a connection broke because nothing arrives any more.
     private static func withPath(
         _ conditions: Conditions, _ transport: Transport, _ descriptor: CInt
     ) -> Conditions {
@@ -97,7 +97,7 @@ struct OffloadEngine: ~Copyable {
                 var found = judgement
                 let length = judge(count, &profile, peer, mostReplies, &allowance, &found)
                 guard reply(on: descriptor, &profile, former, &judgement) else {
-                    // A small buffer may take one after the other.
+                    // A small send buffer may take one reply after the other.
                     guard judgement.rest == .unanswerable, mostReplies > 1 else { return }
                     (mostReplies, allowance, judgement.rest) = (1, formerAllowance, .nothing)
                     continue
@@ -105,22 +105,23 @@ struct OffloadEngine: ~Copyable {
                 judgement = found
                 guard length > 0 else { return }
                 guard SocketTraffic.consume(descriptor, length, using: &buffer) else {
-                    // Somebody who shares the socket reads it: nothing is known of it any more.
+                    // Another process that shares the socket reads it: its stream position is no longer known.
                     return judgement.rest = .significant(.readable)
                 }
                 FaultInjection.point("offload: after noise is taken")
                 if judgement.rest != .nothing { return }
-                // What was copied may have ended before urgent data, and the kernel does not report again what is behind it.
+                // The peek may have stopped before urgent data, and the kernel does not report again what lies
+                // behind it.
                 if SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
                 if length == count, count < buffer.count { return }
             }
         }
     }
 
-    /// Judges what was peeked at from its head on.
+    /// Inspects the peeked bytes from their beginning.
     ///
-    /// - Parameter mostReplies: with as many bytes to be said it stops.
-    /// - Returns: how much of it is noise. What is to be said to that is in `output`.
+    /// - Parameter mostReplies: it stops once the replies have this many bytes.
+    /// - Returns: how many of the bytes are noise. The replies are in `output`.
     private mutating func judge(
         _ count: Int, _ profile: inout Profile, _ peer: Endpoint?, _ mostReplies: Int,
         _ allowance: inout Int, _ judgement: inout Judgement
@@ -154,7 +155,7 @@ struct OffloadEngine: ~Copyable {
         return position
     }
 
-    /// Sends what is to be said. False: it could not be, and everything is as it was.
+    /// Sends the replies. False: they could not be sent, and nothing has changed.
     private func reply(
         on descriptor: CInt, _ profile: inout Profile, _ former: Profile, _ judgement: inout Judgement
     ) -> Bool {
@@ -168,7 +169,7 @@ struct OffloadEngine: ~Copyable {
         case .nothing:
             judgement.rest = .unanswerable
         case .part:
-            // Half a reply must not be what the owner's next message begins with.
+            // The owner's next message must not follow half a reply.
             SocketTraffic.breakOff(descriptor)
             judgement.rest = .significant([.hangUp, .unanswerable])
         case .failed:
@@ -189,7 +190,7 @@ struct OffloadEngine: ~Copyable {
         _ allowance: Int, _ judgement: inout Judgement
     ) {
         var allowance = allowance
-        // What is not connected may have been asked at any of its addresses, and answers from there.
+        // An unconnected socket may have been addressed at any of its addresses, and answers from that one.
         var route = DatagramRoute(of: descriptor, namesDestinations: peer == nil && !isLocal)
         defer { route.restore() }
         while true {
@@ -199,7 +200,7 @@ struct OffloadEngine: ~Copyable {
             case .nothing, .end:
                 return
             case .bytes(0) where isEnded:
-                // Behind the last one there is an empty one, again and again.
+                // Behind the last datagram there is an empty one, again and again.
                 return
             case .accompanied:
                 return judgement.rest = .significant(.readable)
@@ -208,7 +209,7 @@ struct OffloadEngine: ~Copyable {
             case .bytes(let count):
                 guard allowance > 0 else { return judgement.rest = .noise }
                 guard count <= buffer.count else { return judgement.rest = .significant(.readable) }
-                // It was there before the socket was connected.
+                // It arrived before the socket was connected.
                 let sender = Endpoint(route.sender)
                 if let peer, peer != sender { return judgement.rest = .significant(.readable) }
                 let former = profile
@@ -251,7 +252,7 @@ struct OffloadEngine: ~Copyable {
 
     // MARK: Pings
 
-    /// Makes a ping, or the last one once more, of the number it was made of. False: there is none to be sent.
+    /// Makes a ping, or repeats the last one from its random number. False: there is none to be sent.
     mutating func makePing(
         _ profile: inout Profile, peer: Endpoint?, random: UInt128, again: Bool
     ) -> Bool {
@@ -260,7 +261,8 @@ struct OffloadEngine: ~Copyable {
         return profile.ping(again: again, circumstances, into: &output)
     }
 
-    /// Sends what `makePing` has made. False: it could not be, and the profile is to be put back to what it was.
+    /// Sends the ping that `makePing` has made. False: it could not be sent, and the profile must be restored
+    /// to its former value.
     func sendPing(on descriptor: CInt, _ transport: Transport, again: Bool) -> Bool {
         FaultInjection.point("offload: before a ping")
         let sent = sendOutput(on: descriptor, isStream: transport == .stream)
@@ -272,12 +274,12 @@ struct OffloadEngine: ~Copyable {
             SocketTraffic.breakOff(descriptor)
             return false
         case .nothing, .failed:
-            // One that is repeated anyway may get lost.
+            // A repeated ping may get lost.
             return again
         }
     }
 
-    /// Who cannot be reached without an address is sent nothing of our own accord.
+    /// A peer that cannot be reached without an address is sent no pings.
     static func terms(of profile: Profile, _ descriptor: CInt) -> PingTerms? {
         guard let pinging = profile.pinging else { return nil }
         if profile.transport == .datagram, SocketAddress(peerOf: descriptor) == nil { return nil }
@@ -288,7 +290,7 @@ struct OffloadEngine: ~Copyable {
 }
 
 extension TCPKeepAlive {
-    /// As a profile has them.
+    /// From a profile's settings.
     init(_ settings: TCPSettings) {
         self.init(
             isOn: true, idleSeconds: settings.idleSeconds, intervalSeconds: settings.intervalSeconds,
@@ -307,7 +309,7 @@ extension Judgement {
     }
 }
 
-/// Numbers that nobody can guess, fetched from the kernel in bulk: pings and masks are made of them.
+/// Unpredictable numbers, fetched from the kernel in bulk: pings and masks are made of them.
 struct RandomNumbers: Sendable {
     private var pool: [UInt128] = []
 
@@ -317,7 +319,7 @@ struct RandomNumbers: Sendable {
     }
 
     private mutating func fill() {
-        // As much as one call gives.
+        // The most that one call returns.
         pool = [UInt128](repeating: 0, count: 256 / 16)
         let result = unsafe pool.withUnsafeMutableBytes { bytes in
             guard let base = bytes.baseAddress else { preconditionFailure("there is room for some") }

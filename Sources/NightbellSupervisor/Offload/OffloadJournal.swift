@@ -9,7 +9,7 @@ extension RecordKey {
     static let offloads: UInt8 = 24
     static let formerOptions: UInt8 = 25
 
-    /// The profile of a socket, encoded as on the wire, kept beside the socket's own record.
+    /// The profile of a socket, encoded as on the wire, stored beside the socket's own record.
     static func offload(_ token: SocketToken) -> RecordKey {
         RecordKey(kind: offloads, id: token.rawValue)
     }
@@ -19,7 +19,7 @@ extension RecordKey {
     }
 }
 
-/// The kernel's keep-alives of a socket as they were, kept while others are set.
+/// A socket's original kernel keep-alives, stored while others are set.
 enum FormerOptionsBytes {
     private static let version: UInt8 = 2
 
@@ -46,7 +46,7 @@ enum FormerOptionsBytes {
     }
 }
 
-/// What changes with every ping is in the ledger, by the slot of the socket.
+/// State that changes with every ping is in the ledger, by the slot of the socket.
 extension Journal {
     private enum Wide {
         static let token = 0
@@ -92,7 +92,7 @@ extension Journal {
         for index in words.indices { ledger.setWide(Int(token.slot), Wide.lent + index, to: words[index]) }
     }
 
-    /// What was lent is about to change, together with what the peer has been told.
+    /// Delegated state is about to change, together with what the peer has been sent.
     func doubtLent(_ token: SocketToken) {
         let slot = Int(token.slot)
         ledger.setWide(slot, Wide.lent, to: ledger.wide(slot, Wide.lent) | Self.doubt)
@@ -100,7 +100,7 @@ extension Journal {
 
     private static let doubt: UInt64 = 1 << 63
 
-    // MARK: What was written
+    // MARK: Recovery
 
     func offloadProgress(_ token: SocketToken, at now: Instant) -> Legacy.Offload {
         let slot = Int(token.slot)
@@ -117,7 +117,7 @@ extension Journal {
         return UInt128(ledger.wide(slot, Wide.random + 1)) << 64 | UInt128(ledger.wide(slot, Wide.random))
     }
 
-    /// nil: it got lost.
+    /// nil: it was lost.
     func lent(_ token: SocketToken) -> Lent? {
         let slot = Int(token.slot)
         guard ledger.wide(slot, Wide.lent) & Self.doubt == 0 else { return nil }

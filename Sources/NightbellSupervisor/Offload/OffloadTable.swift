@@ -4,27 +4,27 @@ import NightbellCore
 import NightbellProfiles
 import NightbellWire
 
-/// What the edge knows of a socket whose pings it deals with.
+/// A socket with pings that the supervisor handles.
 struct OffloadedSocket: Sendable {
     let settings: ProfileSettings
     var profile: Profile
     /// The other end of a stream.
     var peer: Endpoint?
-    /// Descriptors may come with what it says.
+    /// Its peer's messages may carry descriptors.
     var isLocal = false
-    /// What the owner has lent for the sleep that comes, and gets back after it.
+    /// State that the owner has delegated for its next sleep, and gets back afterwards.
     var lent = Lent.nothing
-    /// It slept, and is still to be told what became of what it had lent.
+    /// The owner slept, and has not been given its delegated state back.
     var owesReturn = false
-    /// What it had lent got lost with a worker that died.
+    /// The delegated state was lost with a worker that died.
     var hasLost = false
-    /// The profile is at work.
+    /// The profile is in effect.
     var isActive = false
-    /// The kernel's keep-alives as they were, while others are set.
+    /// The original kernel keep-alives, while others are set.
     var formerKeepAlive: TCPKeepAlive?
-    /// What the ping under way was made of.
+    /// The random number of the last ping.
     var pingRandom: UInt128 = 0
-    /// The profile as it came, for the next process of an owner whose socket survives.
+    /// The profile as received, for the owner's next process if the socket survives.
     var bytes: [UInt8] = []
 
     init(_ settings: ProfileSettings, _ transport: Transport) throws(SettingsError) {
@@ -36,13 +36,13 @@ struct OffloadedSocket: Sendable {
 /// The sockets with a profile. Most sockets have none, and are not in here.
 struct OffloadTable: ~Copyable {
     private var sockets = SideTable<OffloadedSocket>()
-    /// By the profile as it came, so that thousands with the same share it.
+    /// By the profile as received, so that thousands of sockets with the same one share it.
     private var settings: [SettingsKey: ProfileSettings] = [:]
-    /// Clients with something to be given back, by slot.
+    /// Clients with delegated state to be returned, by slot.
     private(set) var owing: Set<UInt32> = []
     let tagKey: UInt128
 
-    /// More different profiles than anybody has; who sends others all the time makes the cache be made anew.
+    /// More than any client uses; a client that keeps sending others causes the cache to be emptied.
     private static let mostSettings = 256
 
     private struct SettingsKey: Hashable {
@@ -84,14 +84,14 @@ struct OffloadTable: ~Copyable {
         return new
     }
 
-    // MARK: What is to be given back
+    // MARK: Returning delegated state
 
     mutating func noteReturn(_ token: SocketToken, to client: UInt32) {
         sockets[token.slot].owesReturn = true
         owing.insert(client)
     }
 
-    /// What a client that runs again is told of what it has lent.
+    /// The delegated state to be returned to a client that runs again.
     mutating func takeReturned(_ tokens: [SocketToken], of client: UInt32) -> [WireLent] {
         guard owing.remove(client) != nil else { return [] }
         var returned: [WireLent] = []

@@ -1,7 +1,7 @@
 package import NightbellProfiles
 package import NightbellWire
 
-/// Why a profile that a client has sent cannot be used, in words for it.
+/// Why a profile that a client has sent cannot be used, as text for the client.
 package struct ProfileProblem: Error {
     package let message: String
 }
@@ -123,7 +123,7 @@ extension ProfileSettings {
         }
     }
 
-    /// Whether its profile can do anything with what is lent.
+    /// Whether its profile can use this delegated state.
     package func takes(_ lent: Lent) -> Bool {
         switch (lent, self) {
         case (.nothing, _), (.idle, .imap): true
@@ -132,7 +132,7 @@ extension ProfileSettings {
         }
     }
 
-    /// As people call it.
+    /// The usual name of the protocol.
     var name: String {
         switch self {
         case .sip: "sip"
@@ -149,7 +149,7 @@ extension ProfileSettings {
 }
 
 extension Lent {
-    /// nil: it makes no sense.
+    /// nil: it is invalid.
     package init?(_ wire: WireLent) {
         switch wire.value {
         case .stanzaCounters(let counters):
@@ -167,7 +167,7 @@ extension Lent {
         }
     }
 
-    /// nil: nothing was lent.
+    /// nil: nothing was delegated.
     package func wire(token: UInt64) -> WireLent? {
         var message = WireLent()
         message.token = token

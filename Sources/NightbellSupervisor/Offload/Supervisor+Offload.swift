@@ -4,14 +4,14 @@ import NightbellCore
 import NightbellProfiles
 import NightbellWire
 
-/// Dealing with the pings of sleepers: when, the core decides; what they are, their profiles know.
+/// Handles the pings of sleepers: the core decides when, profiles know the messages.
 extension Supervisor {
     // MARK: Falling asleep and waking
 
     func beginOffload(_ token: SocketToken) {
         guard offload.contains(token), let descriptor = parked.descriptor(of: token) else { return }
         if offload[token].hasLost {
-            // Nobody can answer for the owner any more: it has to see for itself.
+            // The supervisor can no longer answer for the owner, which has to check for itself.
             return followUps.append(.loanLost(token))
         }
         let isTakenUp = offload[token].isActive
@@ -49,24 +49,24 @@ extension Supervisor {
         if offload[token].formerKeepAlive == nil {
             guard let former = TCPKeepAlive(of: descriptor) else { return }
             offload[token].formerKeepAlive = former
-            // First noted, then changed: whoever comes after us sets it back.
+            // Record first, then change: the next worker restores it.
             journal?.keepFormer(former, of: token)
             journal?.link.flush()
         }
         TCPKeepAlive(settings).apply(to: descriptor)
     }
 
-    /// What owners lend, before they are stopped.
+    /// Takes the state that owners delegate before they are stopped.
     ///
-    /// - Returns: what is wrong with it. Nothing of it is taken then: whoever vouches for a socket whose profile does not
-    ///   get what it needs would sleep through what it counts on.
+    /// - Returns: an error if any of it is invalid; none of it is taken then. An owner with a profile that did not
+    ///   get the state it needs would sleep through traffic that should wake it.
     func takeLent(_ lent: [WireLent], from client: ClientID) -> WireError? {
         var taken: [(SocketToken, Lent)] = []
         for wire in lent {
             let token = SocketToken(rawValue: wire.token)
             guard supervision.owner(of: token) == client, offload.contains(token) else { continue }
             guard let value = Lent(wire), offload[token].settings.takes(value) else {
-                return WireError(.invalidArgument, "what is lent for socket \(wire.token) makes no sense")
+                return WireError(.invalidArgument, "the state delegated for socket \(wire.token) is invalid")
             }
             if !offload[token].isActive { taken.append((token, value)) }
         }
@@ -74,13 +74,13 @@ extension Supervisor {
         return nil
     }
 
-    /// What a client lent, as it has become; it is told in the message that it runs again with.
+    /// A client's delegated state as it has become; sent in the message that tells it that it runs again.
     func takeReturned(_ client: ClientID) -> [WireLent] {
         guard offload.owing.contains(client.slot) else { return [] }
         return offload.takeReturned(supervision.offloadedSockets(of: client), of: client.slot)
     }
 
-    // MARK: What arrives
+    // MARK: Input
 
     /// A socket with a profile fired.
     func offloadedSocketFired(_ token: SocketToken) {
@@ -96,7 +96,7 @@ extension Supervisor {
         if let judgement = look(token) { feed(.judged(token, judgement)) }
     }
 
-    /// Looks at what there is in a socket of a sleeper, and deals with the noise.
+    /// Inspects a sleeper's socket, and handles the noise.
     private func look(_ token: SocketToken) -> Judgement? {
         guard let descriptor = parked.descriptor(of: token) else { return nil }
         let isLent = offload[token].profile.lent != .nothing

@@ -6,12 +6,12 @@ import NightbellProfiles
 import NightbellWire
 import SwiftProtobuf
 
-/// Profiles come with sockets, and go with them.
+/// Adding and removing the profiles of sockets.
 extension Supervisor {
-    /// As long as it may be in a message.
+    /// The longest profile in a message.
     private static let longestProfile = 4_096
 
-    /// Whether the profile that comes with a socket fits; it does not have to be right for the core to say no.
+    /// Whether the profile that comes with a socket fits; the core may refuse it even if it does.
     ///
     /// - Parameter uid: the owner's.
     func inspectProfile(
@@ -27,7 +27,7 @@ extension Supervisor {
         }
         let transport: Transport = offer.isStream ? .stream : .datagram
         do {
-            // Thousands of sockets may come with one each, and it is kept as it came.
+            // Thousands of sockets may come with one each, and it is stored as received.
             let bytes: [UInt8] = try socket.profile.serializedBytes()
             guard bytes.count <= Self.longestProfile else {
                 offered.note(problem: "a profile has at most \(Self.longestProfile) bytes", at: index)
@@ -58,7 +58,8 @@ extension Supervisor {
         }
     }
 
-    /// Why the supervisor must not speak on a socket in its owner's name, if that is so. Its own rights may be greater.
+    /// Why the supervisor must not write to a socket in its owner's name, if so: it may have more rights than
+    /// the owner.
     private func obstacle(to descriptor: CInt, _ uid: uid_t) -> String? {
         switch SpokenFor(descriptor) {
         case .anybody: nil
@@ -68,7 +69,7 @@ extension Supervisor {
         }
     }
 
-    /// Before its owner hears that it is adopted.
+    /// Call it before the owner is told that the socket is adopted.
     func keepOffload(_ token: SocketToken, _ profile: OfferedProfile) {
         do {
             offload.insert(try OffloadedSocket(profile.settings, profile.transport), token)
@@ -85,7 +86,7 @@ extension Supervisor {
         journal?.forgetOffload(token)
     }
 
-    // MARK: How things are
+    // MARK: Status
 
     func describeOffload(_ token: SocketToken) -> WireClientInfo.Socket.Offload? {
         guard offload.contains(token), let view = supervision.offload(of: token, at: now) else { return nil }
@@ -100,7 +101,7 @@ extension Supervisor {
         return message
     }
 
-    /// Of all sockets of a client that have a profile; nil: none has.
+    /// The sum for all sockets of a client with a profile; nil: none has one.
     func offloadCounters(of client: ClientID) -> WireOffloadCounters? {
         let sockets = supervision.offloadedSockets(of: client)
         guard !sockets.isEmpty else { return nil }
@@ -110,7 +111,7 @@ extension Supervisor {
             })
     }
 
-    /// The profile of a socket that a process has left to the next one, if there is room for it.
+    /// The profile of a socket that a process has left to its successor, if there is room for it.
     func bequeathedProfile(_ token: SocketToken, room: inout Int) -> WireProfile? {
         guard offload.contains(token), !offload[token].bytes.isEmpty, offload[token].bytes.count <= room
         else { return nil }
@@ -122,9 +123,9 @@ extension Supervisor {
         }
     }
 
-    // MARK: Taking over
+    // MARK: Recovery
 
-    /// Goes on with a socket's profile. False: this version of the program does not understand it.
+    /// Continues with a socket's profile. False: this version of the program cannot decode it.
     func takeProfile(_ bytes: [UInt8], _ former: TCPKeepAlive?, of socket: Legacy.Socket) -> Bool {
         let transport: Transport = socket.isStream ? .stream : .datagram
         do {
@@ -138,13 +139,13 @@ extension Supervisor {
             offload.insert(taken, socket.token)
             return true
         } catch {
-            log(.sockets, .error, "a profile is not understood: \(error)")
+            log(.sockets, .error, "a profile cannot be decoded: \(error)")
             journal?.forgetOffload(socket.token)
             return false
         }
     }
 
-    /// Has a profile know again what the one before knew: what was lent, and which ping is under way.
+    /// Restores the profile's state: the delegated state, and the ping under way.
     private func goOn(_ taken: inout OffloadedSocket, _ socket: Legacy.Socket) {
         guard let journal else { return }
         guard let lent = journal.lent(socket.token) else {
@@ -156,7 +157,7 @@ extension Supervisor {
         taken.pingRandom = journal.pingRandom(socket.token)
         taken.profile.begin(lending: lent)
         if isAwaiting, !taken.profile.isAwaitingAnswer {
-            // The same ping as then, made once more and not sent: so its answer is known.
+            // Makes the same ping again without sending it, so that its answer is recognised.
             taken.profile.begin(lending: lent.beforePing)
             var ping: [UInt8] = []
             _ = taken.profile.ping(Circumstances(random: taken.pingRandom), into: &ping)

@@ -1,26 +1,27 @@
 import Descriptors
 package import EventLoop
 
-/// Gathers the events of one turn of the loop, and lets each wake happen as soon as its event is known.
+/// Gathers the events of one turn of the loop, and thaws each wake's owner as soon as its event is known.
 ///
-/// The turn knows of every client that was thawed early before it does anything else: a client that runs and is taken for
-/// asleep would be woken by its own messages. So the turn waits for the end of a burst of wakes, and if there are many, it is
-/// given a portion of them at a time; wakes that arrive meanwhile are dealt with between the portions.
+/// The turn must know of every client that was thawed early before it does anything else: a client that runs
+/// and is taken for asleep would be woken by its own messages. So the turn waits for the end of a wake burst.
+/// Of a large burst it is given a portion at a time; wakes that arrive meanwhile are thawed between the
+/// portions.
 struct TurnGatherer {
     private var burst = WakeBurst()
     /// Since when turns were given portions, of `BootClock`; nil: the last turn was given everything.
     private var behindSince: Int64?
 
-    /// The turn waits for no more events when so many are known. Edges come again and again: the kernel reports those that
-    /// are not collected once.
+    /// The turn waits for no further events once this many are known. A socket watched for edges fires again
+    /// with each arrival; the kernel merges uncollected edges into one.
     private static let enough = 1_024
     /// A turn with more wakes would take some 1.5 ms, and wakes that arrive meanwhile would wait for it.
     static let portion = 64
     /// The longest time for which turns are given portions, in nanoseconds.
     private static let longestBehind: Int64 = 50_000_000
 
-    /// Waits for something to happen, and in a burst of wakes for the end of it. Only wakes end that wait: other events would
-    /// be those of clients that were told already, answering, while further wakes arrive.
+    /// Waits for an event, and in a wake burst for its end. Only wakes prolong that wait: other events would be
+    /// answers of clients that were told already, while further wakes arrive.
     ///
     /// - Returns: whether everything that is known is for the next turn; else it is for a portion of the wakes only.
     mutating func gather(_ loop: LoopExecutor) throws(LoopError) -> Bool {
@@ -58,7 +59,8 @@ struct TurnGatherer {
         return hasWaited
     }
 
-    /// Whether more clients were thawed than the next turn is to be told of. Not for ever, however many wakes arrive.
+    /// Whether more clients were thawed than the next turn may be told of. Limited in time, however many wakes
+    /// arrive.
     private mutating func fallsBehind(_ loop: LoopExecutor) -> Bool {
         guard loop.dealtCount > Self.portion else {
             behindSince = nil

@@ -1,25 +1,26 @@
-/// Delays the turn while a burst of wakes is still arriving: what a turn does for each of them would delay the early thaw of
-/// those that follow, and takes the processors that the thawed clients need.
+/// Delays the turn while a burst of wakes is still arriving: a turn's work for each wake would delay the early
+/// thaw of the next ones, and takes the processors that the thawed clients need.
 ///
 /// A lone wake is not delayed. All times are in nanoseconds, of one clock.
 package struct WakeBurst {
     /// When the first wake of the burst arrived; nil: none has.
     private var began: Int64?
-    /// When the last one arrived, in this turn or in an earlier one.
+    /// When the last one arrived, in this turn or an earlier one.
     private var latest = Int64.min / 2
-    /// The turn begins then, if no other wake arrives.
+    /// When the turn begins, if no other wake arrives.
     private var until = Int64.min
 
     package init() {}
 
-    /// Wakes that follow one another within this time are a burst; so are as many as `many` at once.
+    /// Wakes that follow one another within this time are a burst; so are `many` at once.
     private static let succession: Int64 = 2_000_000
     private static let many = 8
-    /// A burst is over when no wake has arrived for `pause`, and for `pauseForEach` more for each that has: on two processors,
-    /// a process that was thawed has read its socket after some 10 µs of its own (measured with `nightbell-load storm`).
+    /// A burst is over when no wake has arrived for `pause`, plus `pauseForEach` for each that has: on two
+    /// processors, a process that was thawed has read its socket after some 10 µs of its own (measured with
+    /// `nightbell-load storm`).
     private static let pause: Int64 = 1_000_000
     private static let pauseForEach: Int64 = 5_000
-    /// The longest delay beside a pause: a turn for so many takes that long anyway.
+    /// The longest delay per wake beside a pause: the turn itself takes that long anyway.
     private static let patienceForEach: Int64 = 50_000
     private static let longest: Int64 = 50_000_000
 
