@@ -1,59 +1,58 @@
-/// What worker and keeper tell each other. One packet holds any number of them.
+/// Messages between worker and keeper. One packet holds any number of them.
 package enum ChannelItem: Sendable, Equatable {
     // From the worker.
 
-    /// Keep this, in place of what was kept under the key. With a descriptor it takes the packet's next one.
+    /// Store this record, replacing any under the same key. With a descriptor it takes the packet's next one.
     case put(RecordKey, record: ArraySlice<UInt8>, hasDescriptor: Bool)
-    /// Keep another record with the descriptor that is there. Nothing is there: nothing happens.
+    /// Replace the record and keep its descriptor. Does nothing if there is no such record.
     case update(RecordKey, record: ArraySlice<UInt8>)
     case remove(RecordKey)
-    /// It serves, or, told to wait, it could.
+    /// It serves; or, if it must wait, it could serve.
     case ready
-    /// It acts no more until it is told to, and everything that it did has been said. Answers the `quiesce` of this
-    /// number.
+    /// It stops acting until it is told to, and all its records have been sent. Answers the `quiesce` with this number.
     case quiesced(UInt64)
-    /// It cannot serve, and why.
+    /// It cannot serve; carries the reason.
     case failed(code: Int32, String)
-    /// Somebody who may has asked for the program to be replaced.
+    /// An authorised client has asked for an upgrade.
     case upgradeWanted
-    /// It has read its configuration again; those after it are to have that one as well.
+    /// It has read its configuration again; later workers are to do so as well.
     case reloaded
 
     // From the keeper.
 
-    /// Thaw everybody and end.
+    /// Thaw all clients and end.
     case stop
-    /// Say `quiesced`, and do nothing more.
+    /// Answer with `quiesced`, and do nothing more.
     case quiesce(UInt64)
-    /// Act: the worker before is gone.
+    /// Start acting: the previous worker is gone.
     case act
     /// Read the configuration again.
     case reload
-    /// Go on acting: there is no other worker after all, and why.
+    /// Continue: there is no other worker after all; carries the reason.
     case goOn(String)
 }
 
-/// Why a packet of the channel cannot be understood.
+/// Why a packet of the channel cannot be decoded.
 package enum ChannelError: Error, Sendable, Hashable {
-    /// It ends in the middle of something, or after the end.
+    /// It ends within an item, or has bytes left over.
     case wrongLength
-    /// Another version of the program made it.
+    /// Another version of the program wrote it.
     case version(UInt8)
     case unknownItem(UInt8)
-    /// Fewer descriptors came with it than it speaks of, or more.
+    /// It came with fewer descriptors than it names, or more.
     case wrongDescriptors
 }
 
-/// A packet in the making.
+/// A packet under construction.
 package struct ChannelPacket: Sendable {
     /// Of the packets themselves, not of the records in them.
     package static let version: UInt8 = 1
-    /// What goes through a socket's queue as one packet with the kernel's default sizes, and some room.
+    /// Passes through a socket's queue as one packet with the kernel's default sizes, with some room left.
     package static let capacity = 160 * 1_024
-    /// What is said together, so that memory for more is not needed: a longer record goes alone. As many sockets as
-    /// there can be descriptors in a packet, with names as long as they may be.
+    /// The limit for combining records in one packet, so that memory for more is not needed: a longer record is sent
+    /// alone. Enough for as many sockets as a packet has descriptors, with names of full length.
     package static let longestTogether = 32_768
-    /// What memory is kept for.
+    /// Up to this size the memory is reused.
     package static let usualLength = 4_096
     /// The longest record.
     package static let longestRecord = capacity - headerLength - itemLength
@@ -62,7 +61,7 @@ package struct ChannelPacket: Sendable {
     private static let itemLength = 16
 
     package private(set) var bytes: [UInt8]
-    /// They stay whose they are.
+    /// They remain the caller's.
     package private(set) var descriptors: [CInt] = []
     package private(set) var count = 0
 
@@ -73,7 +72,7 @@ package struct ChannelPacket: Sendable {
 
     package var isEmpty: Bool { count == 0 }
 
-    /// Whether there is no room for a record of this length, with a descriptor, any more.
+    /// Whether a record of this length, with a descriptor, no longer fits.
     package func isFull(for length: Int, maximumDescriptors: Int) -> Bool {
         !isEmpty && bytes.count + Self.itemLength + length > Self.longestTogether
             || descriptors.count >= maximumDescriptors
@@ -102,7 +101,7 @@ package struct ChannelPacket: Sendable {
         }
     }
 
-    /// The memory of a packet of the usual size is used again, that of a large one is not kept.
+    /// The memory of a packet of the usual size is reused, that of a large one is freed.
     package mutating func removeAll() {
         guard bytes.capacity < 2 * Self.usualLength else { return self = ChannelPacket() }
         bytes.removeSubrange(Self.headerLength...)
@@ -115,7 +114,7 @@ package struct ChannelPacket: Sendable {
         flag: Bool = false
     ) {
         if bytes.count + Self.itemLength + record.count > Self.usualLength {
-            // At once, and so large that it is given back as a whole: growing step by step leaves pieces behind.
+            // At once, and so large that it is given back as a whole: growing step by step fragments the heap.
             bytes.reserveCapacity(Self.longestTogether)
         }
         let head = UInt64(code) | UInt64(key.kind) << 8 | (flag ? 1 << 16 : 0)
@@ -124,7 +123,7 @@ package struct ChannelPacket: Sendable {
         bytes += record
     }
 
-    /// What a packet says, to the last byte.
+    /// The items of a packet, which must end exactly with the last one.
     package static func items(in bytes: [UInt8]) throws(ChannelError) -> [ChannelItem] {
         guard bytes.count >= headerLength else { throw .wrongLength }
         guard bytes[0] == version else { throw .version(bytes[0]) }
@@ -174,7 +173,7 @@ extension [UInt8] {
         unsafe Swift.withUnsafeBytes(of: number.littleEndian) { unsafe append(contentsOf: $0.prefix(bytes)) }
     }
 
-    /// What `append` has written there.
+    /// Reads a number that `append` has written.
     func number(at start: Int, bytes: Int) -> UInt64 {
         var number: UInt64 = 0
         var index = start + bytes
@@ -187,6 +186,6 @@ extension [UInt8] {
 }
 
 extension ArraySlice<UInt8> {
-    /// As a number of so many bytes, the least significant first.
+    /// The bytes as a number, the least significant first.
     package var number: UInt64 { reversed().reduce(0) { $0 << 8 | UInt64($1) } }
 }

@@ -2,11 +2,11 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// Closing what clients have handed over, without a thread and without waiting.
+/// Closes descriptors handed over by clients, without a thread and without blocking.
 ///
-/// close(2) may wait for a peer or for a file system's server for as long as those like. A process that ends does
-/// not linger for a peer, and if it waits for a server, nobody waits for it. So the last reference is left to a
-/// child that ends. (Threads, as `ForeignDescriptor` has, would not go with `fork`.)
+/// close(2) may block on a peer or on a file system's server for as long as those like. A process that ends does not
+/// linger for a peer, and if it blocks on a server, no process waits for it. So the last reference is left to a child
+/// that ends. (Threads, as `ForeignDescriptor` has, would not survive `fork`.)
 struct Disposal {
     private var children: [pid_t] = []
 
@@ -16,26 +16,26 @@ struct Disposal {
         do {
             try leaveToChild(descriptor)
         } catch {
-            // Without memory for a child there is worse to come than a close that takes its time.
+            // Without memory for a child there are worse problems than a slow close.
         }
     }
 
-    /// Forgets the children that have ended.
+    /// Reaps the children that have ended.
     mutating func reap() {
         children.removeAll { Fork.reap($0) != nil }
     }
 
     private mutating func leaveToChild(_ descriptor: consuming OwnedDescriptor) throws(SystemError) {
-        // Closed by its end: then the child's reference is the last of ours.
+        // The child waits until this is closed, so that its reference is the last.
         var ends: [CInt] = [-1, -1]
         _ = try systemCall("pipe") { unsafe pipe(&ends) }
         let reading = OwnedDescriptor(adopting: ends[0])
         let writing = OwnedDescriptor(adopting: ends[1])
         guard let pid = try Fork.split() else {
             writing.close()
-            // As numbers, which nobody closes but the end of this process.
+            // As numbers: only the end of this process closes them.
             let (one, other) = (UInt32(reading.take()), UInt32(descriptor.take()))
-            // Or it would hold everybody's sockets open for as long as it waits.
+            // Otherwise it would hold all sockets open while it waits.
             let (first, last) = (min(one, other), max(one, other))
             if first > 0 { _ = clinux_close_range(0, first - 1) }
             if last > first + 1 { _ = clinux_close_range(first + 1, last - 1) }

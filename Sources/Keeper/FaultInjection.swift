@@ -1,22 +1,22 @@
 import Glibc
 import Synchronization
 
-/// Has this process die at a place that a test names by its number. In release builds there is nothing here.
+/// Ends this process at a point that a test chooses by its number. Empty in release builds.
 package enum FaultInjection {
     #if NIGHTBELL_FAULTS
-        /// How many places are still passed; below zero: none is left to die at.
+        /// The number of points still to be passed; negative: none is armed.
         private static let countdown = Atomic<Int>(-1)
 
-        /// What the names of the places that count begin with: `NIGHTBELL_FAULT_AT`, or anything.
+        /// The prefix of the names of counted points: `NIGHTBELL_FAULT_AT`, or any name.
         private static let beginning =
             unsafe getenv("NIGHTBELL_FAULT_AT").map { unsafe String(cString: $0) } ?? ""
 
-        /// Dies at the place with this number, counted from 1 and from now on.
+        /// Ends the process at the point with this number, counted from 1 and from now on.
         package static func arm(_ number: Int) {
             countdown.store(number, ordering: .relaxed)
         }
 
-        /// As `NIGHTBELL_FAULT` says, in a worker that is the first: those after it are to live.
+        /// Arms as `NIGHTBELL_FAULT` says, in the first worker only: later ones are to live.
         package static func armFromEnvironment(isFirst: Bool) {
             guard isFirst, let value = unsafe getenv("NIGHTBELL_FAULT"),
                 let number = unsafe Int(String(cString: value))
@@ -24,7 +24,7 @@ package enum FaultInjection {
             arm(number)
         }
 
-        /// A place between two steps, either of which may be the last.
+        /// A point between two steps, either of which may be the last.
         package static func point(_ name: StaticString) {
             guard countdown.load(ordering: .relaxed) > 0, name.description.hasPrefix(beginning) else {
                 return

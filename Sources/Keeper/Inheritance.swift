@@ -1,11 +1,11 @@
-/// What a worker starts with.
+/// A worker's inputs.
 package struct Inheritance: ~Copyable, Sendable {
     /// Everything that the workers before it have written through.
     package var store: RecordStore
     package let link: KeeperLink
-    /// Nobody was before it: what is found stopped was left by another supervisor.
+    /// No worker ran before it: stopped processes were left by another supervisor.
     package let isFirst: Bool
-    /// Another worker may still turn out to be the right one: say `ready`, then do nothing until told to act.
+    /// Another worker may still be kept instead: say `ready`, then do nothing until told to act.
     package let mustWait: Bool
 
     package init(store: consuming RecordStore, link: KeeperLink, isFirst: Bool, mustWait: Bool) {

@@ -2,19 +2,19 @@ import CLinux
 package import Descriptors
 import Glibc
 
-/// A program on its way to take the place of this one.
+/// An upgrade in progress.
 struct Upgrade {
     enum Phase {
-        /// It is run only to see whether it runs, and understands its configuration and what the keeper has; all else
-        /// goes on meanwhile.
+        /// The program is run only to check that it runs and can decode its configuration and the keeper's records;
+        /// everything else goes on meanwhile.
         case preflight(ChildProcess)
-        /// The worker was told to act no more.
+        /// The worker was told to stop acting.
         case quiescing
-        /// A worker of the new program takes in what there is, and says whether it could serve.
+        /// A worker of the new program decodes the records, and reports whether it could serve.
         case testing(WorkerProcess)
     }
 
-    /// What each phase may take, in nanoseconds.
+    /// The time limit of each phase, in nanoseconds.
     static let patience: Int64 = 5_000_000_000
 
     var phase: Phase
@@ -24,7 +24,7 @@ struct Upgrade {
         self.phase = phase
     }
 
-    /// What is watched in this phase.
+    /// The descriptor to be polled in this phase.
     var process: CInt? {
         switch phase {
         case .preflight(let child): child.handle.rawValue
@@ -43,7 +43,7 @@ struct Upgrade {
     var isTesting: Bool { candidate != nil }
 }
 
-/// A process that only has to end.
+/// A process of which only the end matters.
 final class ChildProcess {
     let handle: ProcessHandle
 
@@ -51,19 +51,19 @@ final class ChildProcess {
         self.handle = handle
     }
 
-    /// As `waitpid` tells it, once it has ended.
+    /// Its status as `waitpid` returns it, once it has ended.
     func reap() -> CInt? { Fork.reap(handle.pid) }
 }
 
-/// Replacing the program: first the worker, then the keeper, and nobody notices.
+/// Replaces the program, first the worker, then the keeper, without clients noticing.
 extension Keeper {
-    /// Tries the program that lies on disk now.
+    /// Tries the program file that is on disk now.
     func beginUpgrade() {
         guard hasServed else { return upgradesOnceServed = true }
         upgradesOnceServed = false
         guard !isStopping, upgrade == nil else { return }
         upgrades += 1
-        hooks.log(.notice, "upgrading to what is at \(program.path) now")
+        hooks.log(.notice, "upgrading to the program now at \(program.path)")
         do {
             let state = try image().map { image throws(SystemError) in
                 try MemoryFile.create("nightbell-state", image).take()
@@ -85,7 +85,7 @@ extension Keeper {
         }
     }
 
-    /// Something that the upgrade waits for may have come.
+    /// The upgrade's process may have reported or ended.
     func upgradeMoved() {
         switch upgrade?.phase {
         case .preflight(let child):
@@ -113,12 +113,12 @@ extension Keeper {
 
     private func quiesce() {
         upgrade = Upgrade(.quiescing)
-        // Between two workers there is nobody to wait for.
+        // Between two workers there is none to wait for.
         guard let worker else { return quiesced() }
         worker.say(.quiesce(upgrades))
     }
 
-    /// The worker acts no more, and all that it did is in the store.
+    /// The worker has stopped acting, and all its records are in the store.
     func quiesced() {
         guard case .quiescing = upgrade?.phase else { return }
         restartAt = nil
@@ -134,7 +134,7 @@ extension Keeper {
         try pair.separate { ours, theirs throws(SystemError) in
             let image = store.image(adding: [.init(key: .channel, descriptor: theirs.rawValue)])
             let state = try MemoryFile.create("nightbell-state", image)
-            // As numbers, which nobody closes on the way to the other program.
+            // As numbers: nothing closes them before the other program runs.
             let (channelNumber, stateNumber) = (theirs.rawValue, state.rawValue)
             guard let pid = try Fork.split() else {
                 _ = theirs.takeDescriptor().take()
@@ -187,7 +187,7 @@ extension Keeper {
 
     // MARK: The keeper itself
 
-    /// Puts the new program into this process: the pid, the descriptors and the worker stay.
+    /// Executes the new program in this process: the pid, the descriptors and the worker stay.
     private func becomeNewProgram(_ worker: WorkerProcess) {
         guard let image = image() else { return }
         do {
@@ -203,7 +203,7 @@ extension Keeper {
         }
     }
 
-    /// What the next keeper starts with; nil: there is no worker.
+    /// The state for the next keeper; nil: there is no worker.
     private func image() -> [UInt8]? {
         guard let worker else { return nil }
         var details: [UInt8] = []
@@ -220,13 +220,13 @@ extension Keeper {
 }
 
 extension RecordKey {
-    /// The channel to the worker, or to the keeper; only on the way from one program to the next.
+    /// The channel to the worker, or to the keeper; exists only across `execve`.
     static let channel = RecordKey(kind: 0, id: 16)
-    /// The worker's pid and since when it serves; only on the way from one program to the next.
+    /// The worker's pid and the time since which it serves; exists only across `execve`.
     static let worker = RecordKey(kind: 0, id: 17)
 }
 
-/// What one program leaves to the next across execve.
+/// The state that one program leaves to the next across execve.
 package struct ProgramState: ~Copyable {
     var store: RecordStore
 
@@ -240,21 +240,21 @@ package struct ProgramState: ~Copyable {
         self.store = store
     }
 
-    /// Whether the program that reads this could go on as the keeper. Nothing is done with it.
+    /// Whether the program that reads this could go on as the keeper. Changes nothing.
     package consuming func tryKeeping() throws(SystemError) {
         var store = takeStore()
         _ = try Self.takeChannel(&store)
         _ = try Self.takeDetails(&store)
     }
 
-    /// What a new worker starts with, which has to wait until it is told to act.
+    /// The inputs of a new worker, which must wait until it is told to act.
     package consuming func inheritance() throws(SystemError) -> Inheritance {
         let channel = try Self.takeChannel(&store)
         return Inheritance(
             store: store, link: KeeperLink(channel), isFirst: false, mustWait: true)
     }
 
-    /// The worker that serves already.
+    /// The worker that already serves.
     mutating func takeWorker() throws(SystemError) -> WorkerProcess {
         let channel = try Self.takeChannel(&store)
         let details = try Self.takeDetails(&store)

@@ -2,24 +2,24 @@ package import Descriptors
 import Glibc
 
 /// The process that must not die, and therefore does next to nothing: it holds descriptors and records, and starts
-/// another worker when one has died. It reads what workers write through, and nothing that a client wrote.
+/// another worker when one has died. It reads the records that workers write through, and nothing that a client wrote.
 ///
-/// It has one thread, so that a worker can be a plain `fork` of it: that has every descriptor and every record
-/// already, is there within a millisecond, and is the same program whatever lies on disk by then.
+/// It has one thread, so that a worker can be a plain `fork` of it: the worker has every descriptor and every record
+/// already, starts within a millisecond, and is the same program even if the file on disk has changed.
 package final class Keeper {
-    /// What the keeper leaves to the program that it is part of.
+    /// Functions that the program supplies.
     package struct Hooks {
         package enum Level: Sendable { case info, notice, warning, error }
 
         package var log: (Level, String) -> Void
-        /// A worker serves for the first time.
+        /// Called when a worker serves for the first time.
         package var ready: () -> Void
         package var stopping: () -> Void
-        /// Read the configuration again, for the workers to come.
+        /// Reads the configuration again, for later workers.
         package var reload: () -> Void
-        /// Workers die one after the other, or stay away for good: let everybody run whom they have stopped.
+        /// Called when workers die one after the other, or none can be had: thaws all processes that they have stopped.
         package var thawEverybody: () -> Void
-        /// What a worker does, in a process of its own; gives its exit code.
+        /// The body of a worker, called in a process of its own; returns its exit code.
         package var work: (consuming Inheritance) -> Int32
 
         package init(
@@ -37,10 +37,10 @@ package final class Keeper {
         }
     }
 
-    /// How another program is put in the place of this one.
+    /// How to execute the program that replaces this one.
     package struct Program: Sendable {
         package var path: String
-        /// With the name of the program first, and without what an earlier replacement has added.
+        /// The program's name first, without arguments added by an earlier replacement.
         package var arguments: [String]
 
         package init(path: String, arguments: [String]) {
@@ -52,7 +52,7 @@ package final class Keeper {
     let hooks: Hooks
     let program: Program
     var policy: RestartPolicy
-    /// How long the last messages of a worker that was told to end may take.
+    /// How long a worker that was told to end may take to deliver its last messages.
     private static let stopping: Int64 = 10_000_000_000
 
     var store: RecordStore
@@ -64,22 +64,22 @@ package final class Keeper {
     /// When the next worker is to be started.
     var restartAt: Int64?
     private var stopDeadline: Int64?
-    /// How often one was tried: an answer may be that to an earlier one.
+    /// The number of attempted upgrades: an answer may belong to an earlier one.
     var upgrades: UInt64 = 0
-    /// Somebody was in a hurry.
+    /// An upgrade was requested before a worker served.
     var upgradesOnceServed = false
     /// A worker has served.
     var hasServed = false
     private var startedWorkers = 0
     private var exitCode: Int32?
-    /// Why there is no worker, if none could ever serve.
+    /// Why there is no worker, if none ever served.
     package private(set) var failure: String?
-    /// Why none could be started, if that is it.
+    /// The error if none could be started.
     package private(set) var obstacle: SystemError?
 
     var isStopping: Bool { stopDeadline != nil }
 
-    /// - Parameter store: with the listener, the lock, the ledger and the place in it.
+    /// - Parameter store: contains the listener, the lock, the ledger and the place record.
     package init(
         _ store: consuming RecordStore, policy: RestartPolicy, program: Program, hooks: Hooks
     ) throws(SystemError) {
@@ -88,11 +88,11 @@ package final class Keeper {
         self.program = program
         self.hooks = hooks
         signals = try SignalDescriptor([SIGTERM, SIGINT, SIGHUP, SIGUSR2])
-        // Whoever started us may ignore it: then the kernel would not keep how workers end.
+        // The parent may have ignored it: then the kernel would not keep the workers' exit statuses.
         signal(SIGCHLD, SIG_DFL)
     }
 
-    /// Goes on where the program before left this process.
+    /// Continues from the state of the program that this process ran before.
     package convenience init(
         resuming state: consuming ProgramState, policy: RestartPolicy, program: Program, hooks: Hooks
     ) throws(SystemError) {
@@ -102,7 +102,7 @@ package final class Keeper {
         hasServed = true
     }
 
-    /// Keeps until it is told to stop, or until no worker can be had. Gives the exit code.
+    /// Runs until it is told to stop, or until no worker can be started. Returns the exit code.
     package func run() -> Int32 {
         if worker == nil { startWorker() }
         while exitCode == nil {
@@ -121,22 +121,22 @@ package final class Keeper {
         for descriptor in [
             worker?.audible, worker?.process.rawValue, upgrade?.process, upgrade?.candidate?.audible,
         ] {
-            // One that is not there is passed over by the kernel.
+            // The kernel ignores negative descriptors.
             entries.append(pollfd(fd: descriptor ?? -1, events: CShort(POLLIN), revents: 0))
         }
         guard unsafe poll(&entries, nfds_t(entries.count), timeout) > 0 else { return }
         disposal.reap()
         if entries[0].revents != 0 { takeSignals() }
-        // What a dead worker has said is read before its death is acted upon.
+        // A dead worker's last messages are read before its death is handled.
         if let worker, entries[1].revents != 0 { hear(worker) }
         if let worker, entries[2].revents != 0 { ended(worker) }
         if entries[3].revents != 0 || entries[4].revents != 0 { upgradeMoved() }
     }
 
-    /// Milliseconds until something is due by itself; -1: nothing is.
+    /// Milliseconds until the next deadline; -1: there is none.
     private var timeout: CInt {
         var due = min(restartAt ?? .max, upgrade?.deadline ?? .max)
-        // Once killed, it ends.
+        // A killed worker ends by itself.
         if let stopDeadline, stopDeadline > RunningClock.now() { due = min(due, stopDeadline) }
         guard due < .max else { return -1 }
         return CInt(clamping: max(0, due - RunningClock.now() + 999_999) / 1_000_000)
@@ -152,7 +152,7 @@ package final class Keeper {
         }
     }
 
-    /// The worker reads first, so that what it finds is told once; between two workers there is only the keeper.
+    /// The worker reads first, so that problems are reported once; between two workers the keeper reads.
     private func beginReload() {
         guard !isStopping else { return }
         guard let worker else { return hooks.reload() }
@@ -168,7 +168,7 @@ package final class Keeper {
             startedWorkers += 1
             try pair.separate { ours, theirs throws(SystemError) in
                 guard let pid = try Fork.split() else {
-                    // Or it would never see the end of the keeper.
+                    // Otherwise it would never see the end of the keeper.
                     ours.takeDescriptor().close()
                     live(theirs)
                 }
@@ -185,11 +185,11 @@ package final class Keeper {
         }
     }
 
-    /// The life of a worker, in the child.
+    /// The body of a worker, in the child.
     private func live(_ channel: consuming SeqPacketSocket) -> Never {
         var inherited = RecordStore()
         swap(&inherited, &store)
-        // A worker has no use for them.
+        // A worker does not need them.
         packet = PacketBuffer(capacity: 1)
         close(signals.rawValue)
         var inheritance: Inheritance? = Inheritance(
@@ -204,7 +204,7 @@ package final class Keeper {
         exit(code ?? EX_OSERR)
     }
 
-    /// Takes in what a worker has said. A worker that says what nobody understands is broken.
+    /// Handles a worker's messages. A worker that sends invalid ones is broken.
     func hear(_ worker: WorkerProcess) {
         while true {
             do {
@@ -218,7 +218,7 @@ package final class Keeper {
                 }
                 guard packet.descriptorCount == 0 else { throw ChannelError.wrongDescriptors }
             } catch {
-                hooks.log(.error, "worker \(worker.process.pid) makes no sense, and is ended: \(error)")
+                hooks.log(.error, "worker \(worker.process.pid) sends invalid packets: ended: \(error)")
                 worker.isSilent = true
                 return worker.kill()
             }
@@ -237,7 +237,7 @@ package final class Keeper {
         case .quiesced(let number): if number == upgrades { quiesced() }
         case .upgradeWanted: beginUpgrade()
         case .reloaded: hooks.reload()
-        case .put, .update, .remove, .stop, .reload, .quiesce, .act, .goOn: break  // not a worker's to say
+        case .put, .update, .remove, .stop, .reload, .quiesce, .act, .goOn: break  // not sent by workers
         }
     }
 
@@ -260,7 +260,7 @@ package final class Keeper {
             exitCode = code
             return
         }
-        if upgrade?.isTesting == true { return }  // The candidate is to take its place, or another will.
+        if upgrade?.isTesting == true { return }  // The candidate replaces it, or another worker does.
         if case .quiescing = upgrade?.phase { return quiesced() }
         replace(worker, Fork.text(of: status))
     }
@@ -277,7 +277,7 @@ package final class Keeper {
             return
         }
         if verdict.thaws {
-            hooks.log(.error, "workers end one after the other: thawing everybody")
+            hooks.log(.error, "workers end one after the other: thawing all clients")
             hooks.thawEverybody()
         }
         if verdict.pause == 0 {

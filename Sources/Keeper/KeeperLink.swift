@@ -1,18 +1,18 @@
 package import Descriptors
 import Glibc
 
-/// The worker's end of the channel: what is said here survives the worker.
+/// The worker's end of the channel: messages sent here survive the worker.
 ///
-/// One successful `sendmsg` is all that it takes: what lies in the kernel's queue is read by the keeper whatever
-/// becomes of the sender, so nothing is waited for but room in the queue.
+/// One successful `sendmsg` is enough: the keeper reads messages in the kernel's queue even if the sender dies, so the
+/// worker waits for nothing but room in the queue.
 ///
-/// @unchecked: it belongs to one thread at a time, that which sets the worker up and then that of the loop.
+/// @unchecked: it belongs to one thread at a time, first the one that sets the worker up, then the loop's.
 package final class KeeperLink: @unchecked Sendable {
     private let socket: SeqPacketSocket
     private var packet = ChannelPacket()
-    /// What a keeper says is short.
+    /// The keeper's messages are short.
     private var buffer = PacketBuffer(capacity: 4_096)
-    /// The keeper is gone: nothing outlives us any more.
+    /// The keeper is gone: nothing outlives this process any more.
     package private(set) var isBroken = false
 
     package init(_ socket: consuming SeqPacketSocket) {
@@ -21,12 +21,12 @@ package final class KeeperLink: @unchecked Sendable {
 
     package var rawValue: CInt { socket.rawValue }
 
-    /// Whether something waits to be said.
+    /// Whether messages are waiting to be sent.
     package var hasPending: Bool { !packet.isEmpty }
 
-    // MARK: Saying
+    // MARK: Sending
 
-    /// The descriptor stays the caller's, and open until `flush`.
+    /// The descriptor stays the caller's, and must stay open until `flush`.
     package func put(_ key: RecordKey, _ record: [UInt8], descriptor: CInt? = nil) {
         append(
             .put(key, record: record[...], hasDescriptor: descriptor != nil), record.count,
@@ -39,7 +39,7 @@ package final class KeeperLink: @unchecked Sendable {
 
     package func remove(_ key: RecordKey) { append(.remove(key), 0) }
 
-    /// Something that is no record, at once and after everything before it.
+    /// Sends an item that is no record, at once and after everything before it.
     package func say(_ item: ChannelItem) {
         append(item, 1_024)
         flush()
@@ -51,7 +51,7 @@ package final class KeeperLink: @unchecked Sendable {
         packet.append(item, descriptor: descriptor)
     }
 
-    /// Says everything that waits. Blocks while the keeper's queue is full: it does nothing but read it.
+    /// Sends everything that is pending. Blocks while the keeper's queue is full: the keeper does nothing but read it.
     package func flush() {
         guard !packet.isEmpty else { return }
         defer { packet.removeAll() }
@@ -63,14 +63,14 @@ package final class KeeperLink: @unchecked Sendable {
                 }
                 _ = Poll.wait(socket.rawValue, for: .writable, timeoutMilliseconds: -1)
             } catch {
-                // Too many descriptors are under way for a user without privileges: they arrive in a moment.
+                // The user has too many descriptors in flight, without privileges: they arrive in a moment.
                 guard error.code == ETOOMANYREFS else { return isBroken = true }
                 _ = Poll.wait(socket.rawValue, for: .peerClosed, timeoutMilliseconds: 1)
             }
         }
     }
 
-    // MARK: Hearing
+    // MARK: Receiving
 
     package enum Heard: Sendable, Equatable {
         case item(ChannelItem)
@@ -79,7 +79,7 @@ package final class KeeperLink: @unchecked Sendable {
         case end
     }
 
-    /// What the keeper says, without waiting. It says one thing a packet.
+    /// The keeper's next message, without waiting. A packet of the keeper's holds one.
     package func hear() -> Heard {
         do {
             switch try socket.receive(into: &buffer) {
@@ -98,7 +98,7 @@ package final class KeeperLink: @unchecked Sendable {
         }
     }
 
-    /// As `hear`, but waits for something.
+    /// As `hear`, but waits for a message.
     package func waitAndHear() -> Heard {
         while true {
             let heard = hear()

@@ -2,22 +2,22 @@ import CLinux
 package import Descriptors
 import Glibc
 
-/// Memory that outlives the process that writes it: the keeper holds the file, the worker writes with plain
+/// Shared memory that outlives the process that writes it: the keeper holds the file, the worker writes with plain
 /// stores and no system call.
 ///
-/// A process can be killed between any two stores. What must be seen together is therefore written twice: first into
-/// one place for all records, where one store says whose it is, and from there into the record; whoever comes later
-/// finishes what was begun. What is a number of its own needs none of that. (Memory itself is not in doubt: the
-/// machine goes on, only the process does not.)
+/// A process can be killed between any two stores. Values that must change together are therefore written twice, by a
+/// one-entry redo log: first into one slot for all records, where one store names the record, and from there into the
+/// record; the next process completes an unfinished entry. A single number needs none of that. (The memory itself is
+/// intact: only the process dies, not the machine.)
 ///
-/// A page takes room once something in it is read or written. So the numbers of a record that are mostly zero lie
-/// apart, and are left alone for as long as they are.
+/// A page takes memory once something in it is read or written. So a record's numbers that are mostly zero lie apart,
+/// and are not touched while they are.
 @safe
 package final class Ledger {
-    /// What is seen together.
+    /// The values that change together.
     package typealias Words = InlineArray<16, UInt64>
 
-    /// How much room there is.
+    /// The capacity.
     package struct Shape: Sendable, Hashable {
         package var records: Int
         package var marks: Int
@@ -32,22 +32,22 @@ package final class Ledger {
         var wordCount: Int { headerWords + records * (nearWords + farCount) }
     }
 
-    /// Single numbers of each record, beside the words that are seen together.
+    /// Single numbers of each record, beside the words that change together.
     package static let plainCount = nearCount + farCount
-    /// Those with the record; the others are rarely anything but zero.
+    /// The ones that lie with the record; the others are rarely anything but zero.
     package static let nearCount = 5
-    /// Single numbers of each thing that has a mark, for the few that need more than that.
+    /// Single numbers for each thing with a mark, for the few that need more than the mark.
     package static let wideCount = 11
     /// Single numbers of the ledger as a whole.
     package static let generalCount = 40
 
     private static let farCount = 26
     private static let headerWords = 64
-    /// Whose words wait in the header, plus one; 0: nobody's.
+    /// The slot of the record that waits in the header, plus one; 0: none.
     private static let begunIndex = 3
     private static let generalStart = 8
     private static let begunStart = 48
-    /// What there is of a record, its words, and its near numbers.
+    /// A record's presence, its words, and its near numbers.
     private static let nearWords = 1 + Words.count + nearCount
     private static let isThere: UInt64 = 1
     private static let hasFar: UInt64 = 2
@@ -59,7 +59,7 @@ package final class Ledger {
     private let marks: UnsafeMutablePointer<UInt32>
     private let wide: UnsafeMutablePointer<UInt64>
 
-    /// A ledger with nothing in it.
+    /// An empty ledger.
     package static func create(_ shape: Shape) throws(SystemError) -> OwnedDescriptor {
         let file = try MemoryFile.create("nightbell-ledger", length: shape.byteCount)
         let header = [magic, UInt64(shape.records), UInt64(shape.marks)]
@@ -68,9 +68,9 @@ package final class Ledger {
         return file
     }
 
-    /// The ledger in this file, which may be closed afterwards.
+    /// Maps the ledger in this file, which may be closed afterwards.
     ///
-    /// - Throws: `EPROTO` if another version of the program has made it, or something else altogether.
+    /// - Throws: `EPROTO` if another version of the program has made it, or it is no ledger.
     package init(mapping descriptor: CInt) throws(SystemError) {
         var header: [UInt64] = [0, 0, 0]
         let read = try systemCall("pread") { unsafe pread(descriptor, &header, header.count * 8, 0) }
@@ -100,12 +100,12 @@ package final class Ledger {
 
     // MARK: Records
 
-    /// Writes what is seen together. A slot that there is no room for is forgotten.
+    /// Writes the values that change together. A slot beyond the capacity is ignored.
     package func write(_ slot: Int, _ value: Words) {
         write(slot, value) {}
     }
 
-    /// As above; `stored` is called after each store, for those who want to see how it looks in between.
+    /// As above; `stored` is called after each store, for tests that check the states in between.
     @inline(__always)
     package func write(_ slot: Int, _ value: Words, stored: () -> Void) {
         guard slot < shape.records else { return }
@@ -119,7 +119,7 @@ package final class Ledger {
         finish(stored)
     }
 
-    /// Copies what waits in the header to where it belongs.
+    /// Copies the record that waits in the header to its slot.
     @inline(__always)
     private func finish(_ stored: () -> Void) {
         let begun = unsafe words[Self.begunIndex]
@@ -135,7 +135,7 @@ package final class Ledger {
         stored()
     }
 
-    /// What was written last; nil: nothing, or it was cleared.
+    /// The last values written; nil: none, or the slot was cleared.
     package func read(_ slot: Int) -> Words? {
         guard slot < shape.records else { return nil }
         if unsafe words[Self.begunIndex] == UInt64(slot) + 1 {
@@ -146,7 +146,7 @@ package final class Ledger {
         return Words { index in unsafe record[1 + index] }
     }
 
-    /// Nothing is in this slot any more.
+    /// Clears the slot.
     package func clear(_ slot: Int) {
         guard slot < shape.records else { return }
         finish {}
@@ -184,7 +184,7 @@ package final class Ledger {
         unsafe words + Self.headerWords + shape.records * Self.nearWords + slot * Self.farCount
     }
 
-    // MARK: Marks and numbers of all
+    // MARK: Marks and general numbers
 
     /// A small number for each of many things.
     package func mark(_ slot: Int) -> UInt32 {

@@ -2,9 +2,9 @@ import CLinux
 package import Descriptors
 import Glibc
 
-/// Files that are nowhere but in memory, for as long as somebody has them open.
+/// Files that exist only in memory, for as long as a process has them open.
 package enum MemoryFile {
-    /// An empty one of this length; what is never written takes no room.
+    /// An empty file of this length; unwritten parts take no memory.
     package static func create(_ name: String, length: Int) throws(SystemError) -> OwnedDescriptor {
         let file = OwnedDescriptor(
             adopting: try systemCall("memfd_create") { unsafe clinux_memory_file(name) })
@@ -13,7 +13,7 @@ package enum MemoryFile {
         return file
     }
 
-    /// One with these bytes in it.
+    /// A file with these bytes.
     package static func create(_ name: String, _ bytes: [UInt8]) throws(SystemError) -> OwnedDescriptor {
         let file = try create(name, length: 0)
         let rawValue = file.rawValue
@@ -29,7 +29,7 @@ package enum MemoryFile {
         return file
     }
 
-    /// Everything in it, wherever its offset is.
+    /// Its whole content, from any offset.
     package static func read(_ descriptor: CInt) throws(SystemError) -> [UInt8] {
         var status = stat()
         _ = try systemCall("fstat") { unsafe fstat(descriptor, &status) }

@@ -1,14 +1,13 @@
-/// Records side by side: with tens of thousands of them, most of what they took in a dictionary of arrays was not
-/// theirs.
+/// Records side by side: with tens of thousands of them, a dictionary of arrays would be mostly overhead.
 ///
-/// A record and what tells whose it is lie in a chunk, one after the other, as they do in an image. Where each of them
-/// is, is found in a table of places by the key's hash. A record that is taken out stays where it is until most of its
-/// chunk is like it; then those that are left move, and the chunk's memory is given back.
+/// A record and its head, with its key, lie in a chunk, one after the other, as they do in an image. An open-addressing
+/// table finds the place of each by its key's hash. A removed record stays where it is until most of its chunk is
+/// unused; then the remaining records move, and the chunk's memory is freed.
 struct RecordArena: Sendable {
-    /// The number of a descriptor that is none.
+    /// The number that stands for no descriptor.
     static var none: CInt { -1 }
 
-    /// Small enough that moving what is left of one takes no time that anybody notices.
+    /// Small enough that moving the remaining records of one takes no noticeable time.
     private static let chunkLength = 65_536
     /// Longer records, with their heads, have a chunk of their own.
     private static let longestShared = chunkLength / 4
@@ -17,7 +16,7 @@ struct RecordArena: Sendable {
 
     private struct Chunk: Sendable {
         var bytes: [UInt8] = []
-        /// How many of the bytes are of records that are there.
+        /// The number of bytes in records that have not been removed.
         var live = 0
     }
 
@@ -29,13 +28,13 @@ struct RecordArena: Sendable {
     }
 
     private var chunks: [Chunk] = []
-    /// Chunks with nothing in them.
+    /// Empty chunks.
     private var unused: [Int] = []
-    /// The one that is being filled.
+    /// The chunk that is being filled.
     private var current: Int?
-    /// Full ones of which much has been taken out.
+    /// Full chunks with many removed records.
     private var suspects: [Int] = []
-    /// At least a quarter of them lead nowhere, so that looking ends soon.
+    /// At least a quarter of the slots are empty, so that probing ends soon.
     private var table = [Place](repeating: .none, count: 16)
     private(set) var count = 0
 
@@ -47,7 +46,7 @@ struct RecordArena: Sendable {
 
     func descriptor(_ key: RecordKey) -> CInt? { slot(of: key).map { descriptor(at: table[$0]) } }
 
-    /// In no order that means anything.
+    /// In no particular order.
     func forEach(_ body: (RecordKey, _ descriptor: CInt) -> Void) {
         for place in table where place != .none { body(key(at: place), descriptor(at: place)) }
     }
@@ -57,7 +56,7 @@ struct RecordArena: Sendable {
         slot(of: key).map { whole(at: table[$0]) } ?? []
     }
 
-    /// How much memory is taken for records and places, used or not.
+    /// Memory allocated for records and places, used or not.
     var byteCount: Int { chunks.reduce(table.count * 8) { $0 + $1.bytes.capacity } }
 
     static func append(
@@ -72,13 +71,13 @@ struct RecordArena: Sendable {
 
     // MARK: Writing
 
-    /// Keeps a record in place of the one there is; gives back the descriptor of that one.
+    /// Stores a record, replacing any under its key; returns the descriptor of the replaced one.
     mutating func set(_ key: RecordKey, _ descriptor: CInt, _ record: ArraySlice<UInt8>) -> CInt? {
         defer { tidy() }
         guard let slot = slot(of: key) else {
             if (count + 1) * 4 > table.count * 3 { resize(to: table.count * 3 / 2) }
             count += 1
-            // First: storing it may move others, but adds none.
+            // First: storing it may move other records, but adds none.
             let place = store(key, descriptor, record)
             table[freeSlot(for: key)] = place
             return nil
@@ -123,7 +122,7 @@ struct RecordArena: Sendable {
 
     // MARK: Chunks
 
-    /// Where the next record of this length lies.
+    /// The place for the next record of this length.
     private mutating func room(for length: Int) -> Place {
         let chunk: Int
         if length > Self.longestShared {
@@ -149,7 +148,7 @@ struct RecordArena: Sendable {
         return chunk
     }
 
-    /// What was at this place is not there any more.
+    /// The record at this place has been removed.
     private mutating func discard(_ place: Place, _ length: Int) {
         let chunk = Int(place.chunk)
         chunks[chunk].live -= length
@@ -157,13 +156,13 @@ struct RecordArena: Sendable {
         if chunks[chunk].live == 0 { chunks[chunk].bytes.removeAll(keepingCapacity: true) }
     }
 
-    /// Moves what is left in chunks that are mostly not used.
+    /// Moves the remaining records of chunks that are mostly unused.
     private mutating func tidy() {
         while let chunk = suspects.popLast() {
             guard chunk != current, !chunks[chunk].bytes.isEmpty,
                 chunks[chunk].live * 2 < chunks[chunk].bytes.count
             else { continue }
-            // Out of the way: what it holds is read while others are written.
+            // Taken out: its records are read while others are written.
             let old = chunks[chunk]
             chunks[chunk] = Chunk()
             if old.live > 0 { move(old.bytes, from: UInt32(chunk)) }
@@ -176,7 +175,7 @@ struct RecordArena: Sendable {
         while offset < bytes.count {
             let length = Self.headLength + Int(bytes.number(at: offset + 13, bytes: 4))
             let key = RecordKey(kind: bytes[offset], id: bytes.number(at: offset + 1, bytes: 8))
-            // It is another's place if this one was taken out.
+            // If this record was removed, the place may be another record's.
             if let slot = slot(of: key, at: Place(chunk: chunk, offset: UInt32(offset))) {
                 let place = room(for: length)
                 chunks[Int(place.chunk)].bytes += bytes[offset..<offset + length]
@@ -186,7 +185,7 @@ struct RecordArena: Sendable {
         }
     }
 
-    // MARK: What is at a place
+    // MARK: Reading a place
 
     private func key(at place: Place) -> RecordKey {
         let (chunk, start) = (Int(place.chunk), Int(place.offset))
@@ -212,9 +211,9 @@ struct RecordArena: Sendable {
 
     // MARK: The table
 
-    /// Where a key's place would be if no other were in its way.
+    /// The first slot that is probed for a key.
     private func home(of key: RecordKey) -> Int {
-        // The finisher of MurmurHash3: IDs are small numbers in both halves.
+        // The finaliser of MurmurHash3: IDs are small numbers in both halves.
         var hash = key.id ^ UInt64(key.kind) << 56
         hash = (hash ^ hash >> 33) &* 0xFF51_AFD7_ED55_8CCD
         hash = (hash ^ hash >> 33) &* 0xC4CE_B9FE_1A85_EC53
@@ -233,7 +232,7 @@ struct RecordArena: Sendable {
         return nil
     }
 
-    /// As above, for a place that nobody may read any more.
+    /// As above, for a place that must not be read any more.
     private func slot(of key: RecordKey, at place: Place) -> Int? {
         var slot = home(of: key)
         while table[slot] != .none {
@@ -249,13 +248,13 @@ struct RecordArena: Sendable {
         return slot
     }
 
-    /// Those behind it that were only in its way move up, so that nobody's way has a gap.
+    /// Entries behind it that it displaced move up, so that no probe sequence has a gap.
     private mutating func takeOut(_ slot: Int) {
         var gap = slot
         var next = after(gap)
         while table[next] != .none {
             let home = home(of: key(at: table[next]))
-            // Whether the gap lies between where it would be and where it is, around the end of the table.
+            // Whether the gap lies between its first slot and its present one, around the end of the table.
             let fromHome = (next - home + table.count) % table.count
             let fromGap = (next - gap + table.count) % table.count
             if fromHome >= fromGap {

@@ -1,6 +1,6 @@
-/// Names a record. To the keeper it is nothing but the same name or another one.
+/// Names a record. The keeper only compares keys.
 package struct RecordKey: Sendable, Hashable, Comparable {
-    /// Which kind of thing the record is about. Those below 16 are the keeper's own.
+    /// The kind of record. Kinds below 16 are the keeper's own.
     package let kind: UInt8
     package let id: UInt64
 
@@ -13,12 +13,12 @@ package struct RecordKey: Sendable, Hashable, Comparable {
         (one.kind, one.id) < (other.kind, other.id)
     }
 
-    /// The socket that everybody connects to.
+    /// The socket that clients connect to.
     package static let listener = RecordKey(kind: 0, id: 0)
     /// The lock on the runtime directory.
     package static let lock = RecordKey(kind: 0, id: 1)
-    /// The memory of small, often changing state.
+    /// The shared memory of small values that change often.
     package static let ledger = RecordKey(kind: 0, id: 2)
-    /// Where the lock and the listening socket are, so that nobody goes on with those of another configuration.
+    /// The paths of the lock and the listening socket, so that no worker continues with those of another configuration.
     package static let place = RecordKey(kind: 0, id: 3)
 }

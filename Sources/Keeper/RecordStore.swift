@@ -1,8 +1,8 @@
 package import Descriptors
 
-/// Records by key, some with a descriptor. What is in them is nobody's business here.
+/// Records by key, some with a descriptor. Their contents are opaque here.
 package struct RecordStore: ~Copyable, Sendable {
-    /// One record, taken out.
+    /// A record that was removed from the store.
     package struct Kept: ~Copyable {
         package let record: [UInt8]
         package let descriptor: OwnedDescriptor?
@@ -26,7 +26,7 @@ package struct RecordStore: ~Copyable, Sendable {
 
     package var descriptorCount: Int { descriptors.count }
 
-    /// How much memory is taken.
+    /// Memory in use.
     package var byteCount: Int { arena.byteCount }
 
     /// Sorted, so that the same records are always replayed in the same order.
@@ -44,7 +44,7 @@ package struct RecordStore: ~Copyable, Sendable {
         return descriptor
     }
 
-    /// Keeps a record; gives back the descriptor of the one that it replaces.
+    /// Stores a record; returns the descriptor of the one that it replaces.
     package mutating func put(
         _ key: RecordKey, _ record: [UInt8], _ descriptor: consuming OwnedDescriptor? = nil
     ) -> OwnedDescriptor? {
@@ -69,22 +69,21 @@ package struct RecordStore: ~Copyable, Sendable {
         if let descriptor = arena.descriptor(key) { _ = arena.set(key, descriptor, record) }
     }
 
-    /// Takes a record out.
+    /// Removes and returns a record.
     package mutating func take(_ key: RecordKey) -> Kept? {
         guard let record = record(key), let descriptor = remove(key) else { return nil }
         guard descriptor != RecordArena.none else { return Kept(record: record, descriptor: nil) }
         return Kept(record: record, descriptor: OwnedDescriptor(adopting: descriptor))
     }
 
-    /// Gives the number of its descriptor; nil if there is no such record.
+    /// Returns the number of its descriptor; nil if there is no such record.
     private mutating func remove(_ key: RecordKey) -> CInt? {
         guard let descriptor = arena.descriptor(key) else { return nil }
         arena.remove(key)
         return descriptor
     }
 
-    /// Does what one item of a packet says; the descriptors come from the packet. What is not about records is
-    /// given back.
+    /// Applies one item of a packet; the descriptors come from the packet. Returns an item that is not about records.
     package mutating func apply(
         _ item: ChannelItem, _ packet: inout PacketBuffer, dispose: (consuming OwnedDescriptor) -> Void
     ) throws(ChannelError) -> ChannelItem? {
@@ -116,8 +115,8 @@ package struct RecordStore: ~Copyable, Sendable {
 
     private static let magic: [UInt8] = Array("nightbell-store\u{1}".utf8)
 
-    /// All records and the numbers of their descriptors, for another program in this process, or in a child, that
-    /// has the same descriptors open.
+    /// All records and the numbers of their descriptors, for another program in this process, or in a child, that has
+    /// the same descriptors open.
     package func image(adding additions: [Addition] = []) -> [UInt8] {
         var bytes = Self.magic
         var keys: [RecordKey] = []
@@ -130,7 +129,7 @@ package struct RecordStore: ~Copyable, Sendable {
         return bytes
     }
 
-    /// What is only in an image.
+    /// A record that exists only in an image.
     package struct Addition {
         var key: RecordKey
         var record: [UInt8] = []
@@ -146,7 +145,7 @@ package struct RecordStore: ~Copyable, Sendable {
         return descriptors
     }
 
-    /// Takes over what `image` described. nil: it cannot be read, and no descriptor was taken over.
+    /// Restores the records that `image` described. nil: it cannot be decoded, and no descriptor was taken over.
     package init?(image: [UInt8]) {
         guard image.starts(with: Self.magic) else { return nil }
         var rest = image[Self.magic.count...]

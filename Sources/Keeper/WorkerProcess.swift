@@ -2,15 +2,15 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// A worker, as its keeper sees it.
+/// The keeper's view of a worker.
 final class WorkerProcess {
     let process: ProcessHandle
     let channel: SeqPacketSocket
-    /// It says nothing more.
+    /// Its channel has ended.
     var isSilent = false
-    /// When it said that it serves.
+    /// When it reported that it serves.
     var readyAt: Int64?
-    /// What it said when it could not.
+    /// Its reason when it could not serve.
     var failure: (code: Int32, text: String)?
 
     init(_ process: consuming ProcessHandle, _ channel: consuming SeqPacketSocket) {
@@ -18,10 +18,10 @@ final class WorkerProcess {
         self.channel = channel
     }
 
-    /// The channel, for as long as something may come out of it.
+    /// The channel, while messages may still arrive.
     var audible: CInt? { isSilent ? nil : channel.rawValue }
 
-    /// Says one thing. A worker that does not read any more is about to end, or to be ended.
+    /// Sends one item. A worker that does not read any more is about to end, or to be ended.
     func say(_ item: ChannelItem) {
         var packet = ChannelPacket()
         packet.append(item)
@@ -30,14 +30,14 @@ final class WorkerProcess {
 
     func kill() { try? process.signal(SIGKILL) }
 
-    /// How it ended, once it has: as `waitpid` tells it.
+    /// Its exit status as `waitpid` returns it, once it has ended.
     func reap() -> CInt? { Fork.reap(process.pid) }
 
-    /// As `reap`, but it is still to be reaped.
+    /// As `reap`, but leaves it to be reaped.
     func end() -> CInt? { Fork.end(of: process.pid) }
 }
 
-/// Splits this process in two.
+/// fork(2), execve(2) and waitpid(2).
 enum Fork {
     /// The child's pid in the parent; nil in the child.
     static func split() throws(SystemError) -> pid_t? {
@@ -45,7 +45,7 @@ enum Fork {
         return pid == 0 ? nil : pid
     }
 
-    /// Puts another program into this process. Returns only if that fails.
+    /// Executes another program in this process. Returns only on failure.
     static func become(_ program: String, _ arguments: [String]) -> SystemError {
         var argv: [UnsafeMutablePointer<CChar>?] = unsafe arguments.map { unsafe strdup($0) } + [nil]
         defer { unsafe argv.forEach { unsafe free($0) } }
@@ -53,8 +53,8 @@ enum Fork {
         return SystemError("execve \(program)")
     }
 
-    /// How a child ended, once it has. One that nobody can tell anything of any more has ended as well: to go on
-    /// waiting for it would be to wait for ever, and without sleeping.
+    /// A child's exit status, once it has ended. A child that the kernel no longer knows counts as ended as well:
+    /// waiting for it would never end, and spin.
     static func reap(_ pid: pid_t) -> CInt? {
         var status: CInt = 0
         let result = unsafe waitpid(pid, &status, WNOHANG)
@@ -62,7 +62,7 @@ enum Fork {
         return result == pid ? status : nil
     }
 
-    /// As `reap`, without reaping: the kernel takes its time to forget a process that had thousands of descriptors.
+    /// As `reap`, without reaping: the kernel takes its time to free a process that had thousands of descriptors.
     static func end(of pid: pid_t) -> CInt? {
         var information = unsafe siginfo_t()
         let result = unsafe waitid(P_PID, id_t(pid), &information, WEXITED | WNOHANG | WNOWAIT)
@@ -72,7 +72,7 @@ enum Fork {
         return unsafe information.si_code == CInt(CLD_EXITED) ? status << 8 : status
     }
 
-    /// As if killed: nothing says that it ended well.
+    /// As if killed: nothing shows that it ended well.
     private static let unknownEnd = SIGKILL
 
     /// Waits for the end of a child that was killed.
@@ -81,14 +81,14 @@ enum Fork {
         _ = try? systemCall("waitpid") { unsafe waitpid(pid, &status, 0) }
     }
 
-    /// A program that is started is not to find signals blocked that its starter reads in its own way.
+    /// A new program must not inherit blocked signals that this one reads in its own way.
     static func unblockSignals() {
         var all = sigset_t()
         unsafe sigfillset(&all)
         unsafe pthread_sigmask(SIG_UNBLOCK, &all, nil)
     }
 
-    /// What is said to a person about how a process ended.
+    /// Describes an exit status to a person.
     static func text(of status: CInt) -> String {
         let signal = status & 0x7F
         return signal == 0 ? "exit code \(status >> 8 & 0xFF)" : "signal \(signal)"
