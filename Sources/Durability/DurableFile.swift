@@ -1,13 +1,13 @@
 package import Descriptors
 import Glibc
 
-/// A small file that is either as it was or as it was meant to be, whenever the machine stops.
+/// A small file that has either its old or its new content, whenever the machine stops.
 ///
-/// New content is written beside it and put in its place when it is on the disk; the content before is kept as
-/// `NAME.previous`, for a disk that does not keep its word.
+/// New content is written beside it and renamed into its place once it is on the disk; the old content is kept as
+/// `NAME.previous`, for a disk that loses synced data.
 package struct DurableFile: Sendable {
     package let path: String
-    /// A longer file is none of ours.
+    /// A longer file was not written by us.
     package static let sizeLimit = 256 << 20
 
     package init(path: String) {
@@ -21,7 +21,7 @@ package struct DurableFile: Sendable {
         return end == path.startIndex ? "/" : String(path[..<end])
     }
 
-    /// The contents that there may be, the latest first. Which of them are whole is the reader's to say.
+    /// The contents that exist, the latest first. The reader checks which of them are whole.
     package func candidates() throws(SystemError) -> [(path: String, found: SmallFile.Found)] {
         var result: [(path: String, found: SmallFile.Found)] = []
         for path in [path, previousPath] {
@@ -34,10 +34,10 @@ package struct DurableFile: Sendable {
         return result
     }
 
-    /// Writes the content anew. When this returns it is on the disk.
+    /// Replaces the content. When this returns it is on the disk.
     package func write(_ bytes: [UInt8]) throws(SystemError) {
         guard bytes.count <= Self.sizeLimit else { throw SystemError(code: EFBIG, call: "write \(newPath)") }
-        // Whatever lies there: one may wait for ever to open a pipe.
+        // Remove any file there, even a pipe: opening one could block for ever.
         unsafe unlink(newPath)
         let file = try OwnedDescriptor(
             opening: newPath, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
@@ -51,7 +51,7 @@ package struct DurableFile: Sendable {
         }
         _ = try systemCall("fsync \(newPath)") { fsync(rawValue) }
         file.close()
-        // Between these two there is only the previous one, which is whole.
+        // Between these two only the previous content exists, which is whole.
         if unsafe rename(path, previousPath) != 0, errno != ENOENT { throw SystemError("rename \(path)") }
         _ = try systemCall("rename \(newPath)") { unsafe rename(newPath, path) }
         let parent = try OwnedDescriptor(opening: directory, O_RDONLY | O_DIRECTORY)
@@ -59,7 +59,7 @@ package struct DurableFile: Sendable {
         _ = try systemCall("fsync \(directory)") { fsync(parentValue) }
     }
 
-    /// Moves the latest content, which is damaged, out of the way, for somebody to look at; tells where to.
+    /// Moves the latest content, which is damaged, out of the way for inspection; returns the new path.
     package func setAside() throws(SystemError) -> String {
         for path in [path, previousPath] {
             let target = path + ".damaged"

@@ -2,37 +2,37 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// The table of identifiers on disk. It is changed and written by a thread of its own, which exists only while there is
-/// something to write: a disk takes its time, and so does a large table. Whoever changes it only says what has changed.
-/// Nobody keeps it in memory in between.
+/// The table of identifiers on disk. A thread of its own changes and writes it, and exists only while there is
+/// something to write: a disk is slow, and so is a large table. Callers only report changes; the table is not kept in
+/// memory in between.
 ///
-/// What cannot be written, because the disk is full, is tried again: after a second, then after twice as long each time,
-/// and whenever it is asked for (`flush`).
+/// A failed write, for example on a full disk, is retried: after a second, then with doubling pauses, and at each
+/// `flush`.
 @safe
 package final class IdentifierStore: @unchecked Sendable {
-    // Sendable: what may change is touched with the lock held only, and `unwritten` by the thread while there is one.
+    // Sendable: mutable state is touched only with the lock held, and `unwritten` by the thread while it exists.
 
-    /// Why the table cannot be had.
+    /// Why the table cannot be read.
     package struct Failure: Error, Sendable, CustomStringConvertible {
         package let description: String
-        /// 0 if it was not the system that refused.
+        /// 0 if it was not a system call that failed.
         package let code: Int32
     }
 
-    /// What was odd about what was found, for the log.
+    /// Problems of the files found, for the log.
     package let warnings: [String]
-    /// The longest pause between two attempts.
+    /// The longest pause between two attempts, in seconds.
     private static let longestPause = 60
     private let file: DurableFile
     private let onChange: @Sendable (Change) -> Void
-    /// The thread's, while there is one: what it has come to, and has not brought to the disk.
+    /// The thread's, while it exists: changes that it has applied but not written to the disk.
     private var unwritten: [String: IdentifierTable.Entry?] = [:]
 
-    /// What becomes of the table while it is used.
+    /// Events of the table while it is in use.
     package enum Change: Sendable, Hashable {
-        /// It was damaged since.
+        /// It was found damaged.
         case damaged(String)
-        /// It cannot be written; told for the first of a row of attempts.
+        /// It cannot be written; reported for the first of a row of attempts.
         case unwritable(String)
         /// It is written again.
         case written
@@ -40,23 +40,23 @@ package final class IdentifierStore: @unchecked Sendable {
 
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
-    /// Locked: what has changed since, and became of it.
+    /// Locked: changes that the thread has not taken yet.
     private var pending: [String: IdentifierTable.Entry?] = [:]
     /// Locked: whether there is a thread.
     private var isWriting = false
-    /// Locked: whether it is at it, and not waiting for the next attempt.
+    /// Locked: whether it is writing, and not waiting for the next attempt.
     private var isAttempting = false
-    /// Locked: how many attempts have failed, and up to which the next ones come without a pause.
+    /// Locked: how many attempts have failed, and up to which count the next ones come without a pause.
     private var failures: UInt64 = 0
     private var hurriesUntil: UInt64 = 0
-    /// Locked: how many in a row have failed, which the pauses grow with.
+    /// Locked: failures in a row, which determine the pause.
     private var pauses = 0
-    /// Locked: nothing is tried again any more.
+    /// Locked: there are no further attempts.
     private var isClosing = false
-    /// Locked: why what is noted is not on the disk.
+    /// Locked: why changes are not on the disk.
     private var obstacle: String?
 
-    /// Reads the table; there need not be one yet, nor a directory.
+    /// Reads the table; neither it nor its directory has to exist.
     ///
     /// - Parameter onChange: called on another thread, but never twice at a time.
     package init(
@@ -69,7 +69,7 @@ package final class IdentifierStore: @unchecked Sendable {
             (_, warnings) = try Self.read(file)
         } catch {
             guard error.code != 0 else { throw error }
-            // There may be room later, or it may be mounted then.
+            // There may be space later, or it may be mounted then.
             warnings = ["the table of identifiers cannot be read: \(error.description)"]
         }
         self.warnings = warnings
@@ -95,14 +95,14 @@ package final class IdentifierStore: @unchecked Sendable {
         unsafe mutex.deallocate()
     }
 
-    /// Why what is known now may be lost with this process, or may not be all that was known; empty: nothing is wrong.
+    /// Why changes may be lost with this process, or earlier ones may be unknown; empty: nothing is wrong.
     package var problems: [String] {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
         return warnings + (obstacle.map { ["the table of identifiers cannot be written: \($0)"] } ?? [])
     }
 
-    /// With those that it lies in: who never kept anything has none of them.
+    /// With its parents; a directory that was never used does not exist.
     private static func makeDirectory(_ path: String) throws(SystemError) {
         if unsafe mkdir(path, 0o700) == 0 || errno == EEXIST { return }
         guard errno == ENOENT, let end = path.lastIndex(of: "/"), end > path.startIndex else {
@@ -128,7 +128,7 @@ package final class IdentifierStore: @unchecked Sendable {
                 }
                 do throws(IdentifierTable.Damage) {
                     let table = try IdentifierTable(decoding: bytes)
-                    // It must not take the place of the one before when the next is written.
+                    // The next write must not move it to the place of the previous content.
                     if !warnings.isEmpty { setAside(file, &warnings) }
                     return (table, warnings)
                 } catch .newer(let version) {
@@ -148,7 +148,7 @@ package final class IdentifierStore: @unchecked Sendable {
         }
     }
 
-    /// What cannot be moved is overwritten one day.
+    /// A file that cannot be moved is overwritten later.
     private static func setAside(_ file: DurableFile, _ warnings: inout [String]) {
         do throws(SystemError) {
             warnings.append("the damaged table is \(try file.setAside()) now")
@@ -157,14 +157,14 @@ package final class IdentifierStore: @unchecked Sendable {
         }
     }
 
-    /// What is on the disk, as soon as everything is there that can be.
+    /// The table on the disk, after all changes that can be written are.
     package func table() throws(Failure) -> IdentifierTable {
         flush()
         return try Self.read(file).0
     }
 
-    /// Notes what becomes of some identifiers (nil: nothing is known of them any more), and has it written soon. Takes
-    /// the same time whatever the table's size.
+    /// Records changes of some identifiers (nil: the entry is removed), and has them written soon. Takes the same time
+    /// for any size of the table.
     package func note(_ changes: some Sequence<(identifier: String, entry: IdentifierTable.Entry?)>) {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
@@ -179,7 +179,7 @@ package final class IdentifierStore: @unchecked Sendable {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
         if !isWriting, !pending.isEmpty { isWriting = startThread() }
-        // One that is under way may have failed already.
+        // The current attempt may already have failed.
         let enough = failures + (isAttempting ? 2 : 1)
         hurriesUntil = max(hurriesUntil, enough)
         unsafe pthread_cond_broadcast(condition)
@@ -195,7 +195,7 @@ package final class IdentifierStore: @unchecked Sendable {
         unsafe pthread_attr_setstacksize(&attributes, 256 * 1_024)
         defer { unsafe pthread_attr_destroy(&attributes) }
         var thread = pthread_t()
-        // Not retained: the store's end waits for the thread's.
+        // Not retained: deinitialising the store waits for the thread's end.
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         let code = unsafe pthread_create(
             &thread, &attributes,
@@ -219,7 +219,7 @@ package final class IdentifierStore: @unchecked Sendable {
                 unwritten = [:]
                 succeeded()
             } catch {
-                // What is there by then may be something else.
+                // The file may have changed by then.
                 onDisk = nil
                 guard waitAfter("\(error)") else { return }
             }
@@ -234,7 +234,7 @@ package final class IdentifierStore: @unchecked Sendable {
         return table
     }
 
-    /// Whether there are any; otherwise the thread ends.
+    /// Whether there are changes; otherwise the thread ends.
     private func takeChanges() -> Bool {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
@@ -254,7 +254,7 @@ package final class IdentifierStore: @unchecked Sendable {
         pauses = 0
     }
 
-    /// Until it is time for the next attempt; false: there is none, and the thread ends.
+    /// Waits until the next attempt; false: there is none, and the thread ends.
     private func waitAfter(_ failure: String) -> Bool {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }

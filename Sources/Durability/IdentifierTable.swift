@@ -1,8 +1,7 @@
-/// Whom each identifier belongs to, and which clients their user has quit: all that outlives a supervisor.
+/// The owner of each identifier, and the clients that their user has quit: all that outlives a supervisor.
 ///
-/// On disk it is text, so that people can read it: a line that names the version, one for each identifier with its
-/// uid and what is to be known of it, and a checksum of all that comes before. Any byte that is missing or wrong is
-/// noticed.
+/// On disk it is text, so that people can read it: a line with the version, one for each identifier with its uid and
+/// attributes, and a checksum of all that comes before. Any byte that is missing or wrong is noticed.
 ///
 ///     nightbell-identifiers 2
 ///     1000 - org.example.chat
@@ -12,7 +11,7 @@ package struct IdentifierTable: Sendable, Equatable {
     package struct Entry: Sendable, Hashable {
         package var user: UInt32
         package var isQuit: Bool
-        /// Names the time from one start of the machine to the next in which it was quit. Empty: that is not known.
+        /// The boot ID of the machine's run in which it was quit. Empty: unknown.
         package var quitBoot: String
 
         package init(user: UInt32, isQuit: Bool, quitBoot: String = "") {
@@ -26,7 +25,7 @@ package struct IdentifierTable: Sendable, Equatable {
 
     /// Why a file is not used.
     package enum Damage: Error, Sendable, Hashable, CustomStringConvertible {
-        /// It is not what was written.
+        /// The checksum does not match.
         case checksum
         /// A later version of Nightbell has written it.
         case newer(version: String)
@@ -41,13 +40,13 @@ package struct IdentifierTable: Sendable, Equatable {
         }
     }
 
-    /// What is written, and the latest that is understood.
+    /// The version that is written, and the latest that can be read.
     package static let version = 2
-    /// In which it is not known since which start of the machine a client has been quit.
+    /// It does not record the boot in which a client was quit.
     private static let versionWithoutBoots = "1"
     private static let magic = "nightbell-identifiers "
 
-    /// As it is written, sorted by identifier: nothing has memory of its own.
+    /// As written, sorted by identifier: no entry has memory of its own.
     private var lines: [UInt8] = []
 
     package init(_ entries: [String: Entry] = [:]) {
@@ -62,7 +61,7 @@ package struct IdentifierTable: Sendable, Equatable {
         var start = 0
         var last: ArraySlice<UInt8> = []
         while start < lines.count {
-            // Whatever is not exactly as it would be written was written by somebody else.
+            // A line that differs from its canonical form was not written by this program.
             guard let line = Line(in: lines, at: start), last.lexicographicallyPrecedes(line.identifier)
             else { throw .checksum }
             start = line.end
@@ -79,7 +78,7 @@ package struct IdentifierTable: Sendable, Equatable {
         }
     }
 
-    /// Takes in what has become of some identifiers; nil: nothing is known of them any more.
+    /// Applies changes of some identifiers; nil: the entry is removed.
     package mutating func change(_ changes: [String: Entry?]) {
         var changed: [UInt8] = []
         changed.reserveCapacity(lines.count + 64 * changes.count)
@@ -105,10 +104,10 @@ package struct IdentifierTable: Sendable, Equatable {
     private struct Line {
         let entry: Entry
         let identifier: ArraySlice<UInt8>
-        /// Where the next one begins.
+        /// Where the next line begins.
         let end: Int
 
-        /// nil: there is none, or nobody would have written it.
+        /// nil: there is none, or it is not canonical.
         init?(in lines: [UInt8], at start: Int) {
             guard let newline = lines[start...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
             let fields = lines[start..<newline].split(
@@ -128,15 +127,15 @@ package struct IdentifierTable: Sendable, Equatable {
         }
     }
 
-    // MARK: The seal
+    // MARK: The checksum
 
     private static func sealed(_ body: [UInt8]) -> [UInt8] {
         let digits = String(checksum(body), radix: 16)
         return body + Array("sum \(String(repeating: "0", count: 8 - digits.count))\(digits)\n".utf8)
     }
 
-    /// The lines after the first, without the checksum, which is right in every version; that the version is a later one
-    /// is told only of a file that is whole.
+    /// The lines after the first, without the checksum. It is computed the same way in every version; a later version is
+    /// reported only for a file that is whole.
     private static func unsealed(_ bytes: [UInt8]) throws(Damage) -> ArraySlice<UInt8> {
         guard bytes.count > 13, sealed(Array(bytes.dropLast(13))) == bytes, bytes.starts(with: magic.utf8),
             let end = bytes.firstIndex(of: UInt8(ascii: "\n")), end < bytes.count - 13
@@ -156,7 +155,7 @@ package struct IdentifierTable: Sendable, Equatable {
         }
     }
 
-    /// That of each byte.
+    /// For each byte.
     private static let remainders: [UInt32] = (0..<256).map { byte in
         (0..<8).reduce(UInt32(byte)) { sum, _ in sum >> 1 ^ (sum & 1 == 1 ? 0xEDB8_8320 : 0) }
     }

@@ -6,14 +6,14 @@ import Glibc
 /// exists only while there is something to write: it waits for the disk.
 @safe
 package final class PageOut: @unchecked Sendable {
-    // Sendable: what may change is touched with the lock held only.
+    // Sendable: mutable state is touched only with the lock held.
 
-    /// Enough for one call of the system, and little enough to be interrupted between two.
+    /// Enough for one system call, and little enough to be cancelled between two.
     private static let rangesPerCall = 64
 
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private var waiting: [(id: UInt64, pidfd: CInt, pid: pid_t)] = []
-    /// Whose memory is being written; nil once it is awake again.
+    /// The process that is being written; nil once it is awake again.
     private var current: UInt64?
     private var isRunning = false
 
@@ -27,13 +27,13 @@ package final class PageOut: @unchecked Sendable {
         unsafe mutex.deallocate()
     }
 
-    /// Whether there is anything to write to.
+    /// Whether there is any swap.
     package static var hasSwap: Bool {
         guard let text = try? SmallFile.readText("/proc/swaps") else { return false }
         return text.split(separator: "\n").count > 1
     }
 
-    /// A process sleeps.
+    /// A process has been suspended.
     package func begin(_ id: UInt64, _ process: borrowing ProcessHandle) throws(SystemError) {
         let pidfd = try OwnedDescriptor(duplicating: process.rawValue)
         let pid = process.pid
@@ -43,7 +43,7 @@ package final class PageOut: @unchecked Sendable {
         if !isRunning { isRunning = startThread() }
     }
 
-    /// It is awake: what is not written yet stays where it is.
+    /// It is awake: memory that is not written yet stays.
     package func cancel(_ id: UInt64) {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
@@ -103,7 +103,7 @@ package final class PageOut: @unchecked Sendable {
 
     // MARK: One process
 
-    /// Writes the memory of a process as long as `goesOn` says so. Returns how much of it was advised on, in bytes; an
+    /// Writes the memory of a process as long as `goesOn` returns true. Returns how many bytes were advised on; an
     /// error ends it.
     @discardableResult
     package static func pageOut(
@@ -126,7 +126,7 @@ package final class PageOut: @unchecked Sendable {
         return .success(total)
     }
 
-    /// Memory that can be written: not the kernel's own pages, nor what no page is behind.
+    /// Memory that can be written: neither the kernel's own pages nor mappings without pages.
     private static func range(_ line: Substring) -> Range<UInt>? {
         let fields = line.split(separator: " ", omittingEmptySubsequences: true)
         guard fields.count >= 5, fields.count < 6 || !fields[5].hasPrefix("[v") else { return nil }

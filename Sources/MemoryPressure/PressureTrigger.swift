@@ -2,25 +2,25 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// Tells when processes have had to wait for memory (pressure stall information, Linux 5.2): a trigger of the
-/// kernel's, as a descriptor for somebody's event loop.
+/// Reports when processes had to wait for memory (pressure stall information, Linux 5.2): a kernel trigger, as a
+/// descriptor for an event loop.
 ///
-/// It fires at most once in a window, when the time that was lost within it reaches a threshold.
+/// It fires at most once in a window, when the time lost within it reaches a threshold.
 package struct PressureTrigger: ~Copyable, Sendable {
     /// When it fires.
     package struct Threshold: Sendable, Hashable {
-        /// Who must have waited.
+        /// The processes that must have waited.
         package enum Share: String, Sendable, Hashable, CaseIterable {
             /// Some processes.
             case some
-            /// All that had anything to do at the same time.
+            /// All processes that had work to do, at the same time.
             case full
         }
 
         package var share: Share
-        /// How much time must have been lost …
+        /// The time that must have been lost …
         package var stall: Duration
-        /// … within how much: 500 ms to 10 s, and whole multiples of 2 s without `CAP_SYS_RESOURCE`.
+        /// … within this window: 500 ms to 10 s, in multiples of 2 s without `CAP_SYS_RESOURCE`.
         package var window: Duration
 
         package init(_ share: Share, _ stall: Duration, in window: Duration) {
@@ -33,13 +33,13 @@ package struct PressureTrigger: ~Copyable, Sendable {
     /// Why there is no trigger.
     package struct Unavailable: Error, Sendable, Hashable, CustomStringConvertible {
         package enum Reason: Sendable, Hashable {
-            /// This kernel has none, or it was started without.
+            /// This kernel has none, or it was booted without.
             case missing
-            /// What is there is no file of the kernel's about pressure. Nothing was done to it.
+            /// The path is no pressure file of the kernel's. It was not changed.
             case anotherFile
-            /// We may not.
+            /// Permission denied.
             case notPermitted
-            /// The kernel takes no such threshold from us.
+            /// The kernel refuses this threshold.
             case threshold
             case system
         }
@@ -49,12 +49,12 @@ package struct PressureTrigger: ~Copyable, Sendable {
         package let description: String
     }
 
-    /// Where the kernel tells of the whole machine.
+    /// The pressure of the whole machine.
     package static let machineFile = "/proc/pressure/memory"
 
     private let trigger: OwnedDescriptor
-    /// The trigger's event is an exceptional condition, and everything else about it is always true: a set with this
-    /// only condition is readable when it holds, as event loops expect.
+    /// The trigger reports an exceptional condition, while its other conditions are always true: an epoll set with only
+    /// this condition is readable when it holds, as event loops expect.
     private let event: OwnedDescriptor
 
     /// - Parameter path: `machineFile`, or `memory.pressure` of a cgroup.
@@ -83,7 +83,7 @@ package struct PressureTrigger: ~Copyable, Sendable {
         self.event = event
     }
 
-    /// Whatever else lies there must not be written to, and devices and pipes not even be opened.
+    /// Another file at this path must not be written to, and devices and pipes must not even be opened.
     private static func open(_ path: String) throws(SystemError) -> OwnedDescriptor {
         let flags = O_RDWR | O_NONBLOCK | O_NOCTTY
         let file = OwnedDescriptor(
@@ -98,12 +98,12 @@ package struct PressureTrigger: ~Copyable, Sendable {
 
     private static var notPressure: SystemError { SystemError(code: EMEDIUMTYPE, call: "read") }
 
-    /// Readable when the threshold was reached; `clear` makes it unreadable until it is again.
+    /// Readable when the threshold was reached; `clear` makes it unreadable until it is reached again.
     package var rawValue: CInt { event.rawValue }
 
     package borrowing func clear() {
         var interest = unsafe epoll_event()
-        // What has happened is taken by being looked at.
+        // Collecting the event clears it.
         _ = unsafe epoll_wait(event.rawValue, &interest, 1, 0)
     }
 }
@@ -115,11 +115,11 @@ extension PressureTrigger.Unavailable {
         case ENOENT, EOPNOTSUPP, ENXIO, ENOTDIR:
             reason = .missing
             description =
-                "\(path) is not there: the kernel tells nothing of memory pressure (CONFIG_PSI, psi=1)"
+                "\(path) does not exist: the kernel does not report memory pressure (CONFIG_PSI, psi=1)"
         case EMEDIUMTYPE, EISDIR:
             reason = .anotherFile
             description =
-                "\(path) is no file in which the kernel tells of pressure, such as \(PressureTrigger.machineFile)"
+                "\(path) is not a pressure file of the kernel's, such as \(PressureTrigger.machineFile)"
         case EACCES, EPERM, EROFS:
             reason = .notPermitted
             description = "\(path) may not be used: \(SystemError.message(for: error.code))"
