@@ -1,10 +1,10 @@
 import Descriptors
 package import Glibc
 
-/// Whether a process is confined more than we are. What such a one says of how it was started must not be believed:
-/// started by us, the program would run outside of its confinement.
+/// Whether a process is more confined than we are. Its statement of how it was started must not be trusted: if we
+/// launched the program, it would run outside of its confinement.
 package enum Confinement {
-    /// In words, why it is more confined; nil: it is not.
+    /// The reason as text; nil: it is not more confined.
     package static func reason(_ process: pid_t) -> String? {
         do {
             for name in ["mnt", "user", "pid", "net", "ipc", "cgroup"] {
@@ -13,11 +13,11 @@ package enum Confinement {
                 }
             }
             guard try directory("/proc/\(process)/root") == directory("/proc/self/root") else {
-                return "its root directory is another"
+                return "it has another root directory"
             }
             let theirs = try Status(process)
             let ours = try Status(getpid())
-            // Whoever started it has chosen what it says, and may not do what it may.
+            // Its starter has chosen its arguments, and may not have its rights.
             guard theirs.users.allSatisfy({ $0 == theirs.users.first }),
                 theirs.groups.allSatisfy({ $0 == theirs.groups.first })
             else { return "it was started by another user or group than it runs as" }
@@ -30,7 +30,7 @@ package enum Confinement {
             }
             return nil
         } catch {
-            return "it cannot be looked at: \(error)"
+            return "it cannot be inspected: \(error)"
         }
     }
 
@@ -40,7 +40,7 @@ package enum Confinement {
         return [UInt64(status.st_dev), UInt64(status.st_ino)]
     }
 
-    /// What the kernel tells of a process's privileges.
+    /// A process's privileges as the kernel reports them.
     private struct Status {
         /// Real, effective, saved, and of the file system.
         var users: [Substring] = []

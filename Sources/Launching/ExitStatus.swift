@@ -6,7 +6,7 @@ import Glibc
 package enum ExitStatus: Sendable, Hashable {
     case exited(Int32)
     case signalled(Int32)
-    /// It was somebody else's child, and this kernel (before 6.15) keeps no record of such.
+    /// It was another process's child, and this kernel (before 6.15) keeps no exit status for such.
     case unknown
 
     init(waitStatus: Int32) {
@@ -16,19 +16,19 @@ package enum ExitStatus: Sendable, Hashable {
 }
 
 extension ProcessHandle {
-    /// How it has ended; nil: not yet, or its parent has not heard of it yet. A child of ours is waited for by this,
-    /// so that nothing is left of it.
+    /// Its exit status; nil: it has not ended, or its parent has not been notified yet. Reaps the process if it is our
+    /// child.
     package borrowing func exitStatus() throws(SystemError) -> ExitStatus? {
         guard hasExited else { return nil }
         var status: Int32 = 0
         let result = unsafe clinux_wait(rawValue, &status)
         if result == 1 { return ExitStatus(waitStatus: status) }
         guard result == -1, errno == ECHILD else { return nil }
-        // Somebody else's child. While its parent waits for it there is a moment in which nobody knows.
+        // Another process's child. While its parent reaps it, there is a moment in which neither source has the status.
         for _ in 0..<Self.looks {
-            // Its parent may not have waited for it yet …
+            // Its parent may not have reaped it yet …
             if let code = ProcFS.exitCode(pid), isThere { return ExitStatus(waitStatus: code) }
-            // … or it has; then the pidfd knows.
+            // … or it has; then the pidfd has the status.
             switch unsafe clinux_pidfd_exit_status(rawValue, &status) {
             case 1: return ExitStatus(waitStatus: status)
             case 0: _ = Poll.wait(rawValue, for: .peerClosed, timeoutMilliseconds: 1)
@@ -38,9 +38,9 @@ extension ProcessHandle {
         return nil
     }
 
-    /// On a machine with much to do, whoever has just been told may not run for a while, and it is not over before.
+    /// On a busy machine the parent may not run for a while after it was notified; only then is it over.
     private static var looks: Int { 50 }
 
-    /// Whether the number is still its own: nobody has waited for it.
+    /// Whether the pid is still its own: it has not been reaped.
     private var isThere: Bool { clinux_pidfd_send_signal(rawValue, 0) == 0 || errno == EPERM }
 }

@@ -5,17 +5,17 @@ import Glibc
 /// Why a program could not be started: at which step, and the step's `errno`.
 package struct LaunchError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Step: Sendable, Hashable {
-        /// The specification is none.
+        /// The specification is invalid.
         case specification
-        /// No child could be made.
+        /// No child process could be made.
         case process
         case descriptors
         case limits
-        /// Its user or its groups could not be taken on.
+        /// Its user or its groups could not be set.
         case identity
         case directory
         case output
-        /// It is not there, or is no program.
+        /// It does not exist, or is not executable.
         case program
     }
 
@@ -30,12 +30,12 @@ package struct LaunchError: Error, Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// A program on its way to run, in a process of its own.
+/// A program that is being started, in a process of its own.
 ///
-/// The process is there at once, but runs its program no sooner than `go` says so, and never if nobody
-/// has the other end of `reportDescriptor` any more. That the program runs is known a little later: `report` is readable then.
+/// The process exists at once, but runs its program only after `go`, and never if all copies of the other end of
+/// `reportDescriptor` are closed. Whether the program runs is known a little later: `report` is readable then.
 package struct Launch: ~Copyable {
-    /// Nil while it is not known yet.
+    /// nil while it is not known yet.
     package enum Outcome: Sendable, Equatable {
         case runs
         case failed(LaunchError)
@@ -54,7 +54,7 @@ package struct Launch: ~Copyable {
         return launch
     }
 
-    /// Makes the process, which waits for `go`. Nothing of the order is needed afterwards.
+    /// Makes the process, which waits for `go`. The order is not needed afterwards.
     package static func prepare(_ order: LaunchOrder) throws(LaunchError) -> Launch {
         if let problem = order.specification.problem { throw LaunchError(.specification, 0, problem) }
         do throws(SystemError) {
@@ -69,7 +69,7 @@ package struct Launch: ~Copyable {
         let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
         _ = try systemCall("socketpair") { unsafe socketpair(AF_UNIX, kind, 0, &ends) }
         let ours = OwnedDescriptor(adopting: ends[0])
-        // The child waits at its end.
+        // The child waits at its own end.
         let theirs = OwnedDescriptor(adopting: ends[1])
         let memory = LaunchMemory(order, report: theirs.rawValue)
         var pidfd: CInt = -1
@@ -85,27 +85,27 @@ package struct Launch: ~Copyable {
     /// Lets the program run. Once.
     package func go() { Self.go(report.rawValue) }
 
-    /// The same, for whoever has a duplicate of `reportDescriptor`. One that runs or has failed does not listen.
+    /// The same, for a holder of a duplicate of `reportDescriptor`. A process that runs or has failed ignores it.
     package static func go(_ report: CInt) {
         var word: UInt8 = 1
         _ = unsafe send(report, &word, 1, CInt(MSG_NOSIGNAL | MSG_DONTWAIT))
     }
 
-    /// A supervisor may be one of the last that the kernel ends when there is no memory left; what it launches is not.
-    /// Only once its program runs: until then the kernel takes both for one.
+    /// A supervisor may be protected from the OOM killer; the programs that it launches are not. Call it only once the
+    /// program runs: until then the kernel treats both as one.
     package static func takeProtection(from process: borrowing ProcessHandle) {
         do throws(SystemError) {
             guard try SmallFile.readText("/proc/self/oom_score_adj").hasPrefix("-") else { return }
             try SmallFile.write("0", to: "/proc/\(process.pid)/oom_score_adj")
         } catch {
-            // It has ended, or may not be looked at.
+            // It has ended, or may not be inspected.
         }
     }
 
     /// Readable once the outcome is known.
     package var reportDescriptor: CInt { report.rawValue }
 
-    /// What has become of it; nil if that is not known yet.
+    /// The outcome; nil if it is not known yet.
     package mutating func outcome() -> Outcome? {
         var failure = clinux_launch_failure()
         let rawValue = report.rawValue
@@ -116,7 +116,7 @@ package struct Launch: ~Copyable {
                     rawValue, &failure, MemoryLayout<clinux_launch_failure>.size, CInt(MSG_DONTWAIT))
             }
         } catch {
-            // It ended before it was told to run.
+            // It ended before `go`.
             guard error.code == ECONNRESET else {
                 preconditionFailure("a socket of our own can be read: \(error)")
             }
@@ -124,7 +124,7 @@ package struct Launch: ~Copyable {
             return .runs
         }
         guard let count else { return nil }
-        // The child reads it no more.
+        // The child no longer reads it.
         memory = nil
         guard count == MemoryLayout<clinux_launch_failure>.size else { return .runs }
         return .failed(error(failure))
@@ -134,15 +134,15 @@ package struct Launch: ~Copyable {
         switch clinux_launch_stage(failure.stage) {
         case CLINUX_LAUNCH_DESCRIPTORS: LaunchError(.descriptors, failure.code, "descriptors")
         case CLINUX_LAUNCH_LIMITS: LaunchError(.limits, failure.code, "a limit cannot be set")
-        case CLINUX_LAUNCH_IDENTITY: LaunchError(.identity, failure.code, "its user cannot be taken on")
+        case CLINUX_LAUNCH_IDENTITY: LaunchError(.identity, failure.code, "its user cannot be set")
         case CLINUX_LAUNCH_DIRECTORY: LaunchError(.directory, failure.code, directory)
         case CLINUX_LAUNCH_OUTPUT: LaunchError(.output, failure.code, "its output cannot be opened")
         default: LaunchError(.program, failure.code, program)
         }
     }
 
-    /// Given up before it is known whether the program runs, the child is killed and waited for. If that takes long,
-    /// what it may still read is left to it.
+    /// If the outcome is still unknown, the child is killed and reaped. If that takes long, memory that it may still
+    /// read is leaked.
     deinit {
         guard memory != nil else { return }
         do throws(SystemError) {
@@ -156,7 +156,7 @@ package struct Launch: ~Copyable {
         do throws(SystemError) {
             _ = try process.exitStatus()
         } catch {
-            // Somebody else has waited for it.
+            // Another part of this program has reaped it.
         }
     }
 }

@@ -1,10 +1,10 @@
 import CLinux
 import Glibc
 
-/// Everything that a child reads between its making and its program, in one piece of memory that nobody changes.
+/// Everything that a child reads between its making and its program, in one block of memory that never changes.
 @safe
 final class LaunchMemory {
-    /// Some system calls deep, and a table of descriptors.
+    /// Enough for a few nested system calls and a table of descriptors.
     private static let stackSize = 32_768
 
     let launch: UnsafeMutablePointer<clinux_launch>
@@ -26,7 +26,7 @@ final class LaunchMemory {
         unsafe pieces.forEach { piece in unsafe piece.deallocate() }
     }
 
-    /// Leaves the memory to a child that will not let go of it.
+    /// Leaks the memory, because a child may still use it.
     func abandon() {
         unsafe pieces.removeAll()
     }
@@ -58,7 +58,7 @@ final class LaunchMemory {
         unsafe launch.pointee.group_count = UInt32(order.identity.otherGroups.count)
     }
 
-    /// The variables, among them those that tell the program its own pid, which only it knows.
+    /// The variables, including the ones that tell the program its own pid, which only the child knows.
     private func environment(
         _ order: LaunchOrder
     ) -> UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> {
@@ -101,7 +101,7 @@ final class LaunchMemory {
 }
 
 extension UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> {
-    /// The same table, of texts that nobody changes.
+    /// The same table, of constant strings.
     fileprivate var constant: UnsafeMutablePointer<UnsafePointer<CChar>?> {
         unsafe UnsafeMutableRawPointer(self).assumingMemoryBound(to: UnsafePointer<CChar>?.self)
     }

@@ -1,14 +1,14 @@
-/// A launch as it is asked for: what, as whom, and with which descriptors.
+/// A launch request: program, identity and descriptors.
 package struct LaunchOrder: Sendable {
     package var specification: LaunchSpecification
     package var identity: ProcessIdentity
-    /// Variables of the supervisor's, beside those of the specification.
+    /// Variables set by the supervisor, beside those of the specification.
     package var additions: [String: String] = [:]
-    /// The sockets that the program takes over, and what they are called. It finds them from descriptor 3 on, in
-    /// this order, in the way of socket activation: `LISTEN_FDS`, `LISTEN_FDNAMES`, `LISTEN_PID`.
+    /// The sockets that the program inherits, with their names. They are numbered from descriptor 3 on, in this order,
+    /// as in socket activation: `LISTEN_FDS`, `LISTEN_FDNAMES`, `LISTEN_PID`.
     package var sockets: [Socket] = []
-    /// A connection to the supervisor, if the program gets one: its descriptor comes after those of the sockets
-    /// and is named by `NIGHTBELL_CONNECTION_FD`; `NIGHTBELL_CONNECTION_PID` says whom it is for.
+    /// A connection to the supervisor, if the program gets one: its descriptor comes after those of the sockets and is
+    /// in `NIGHTBELL_CONNECTION_FD`; `NIGHTBELL_CONNECTION_PID` names the process that it is for.
     package var connection: CInt?
 
     package struct Socket: Sendable {
@@ -26,7 +26,7 @@ package struct LaunchOrder: Sendable {
         self.identity = identity
     }
 
-    /// The first descriptor that socket activation hands over.
+    /// The first descriptor of socket activation.
     package static let firstDescriptor: CInt = 3
 
     var descriptors: [CInt] { sockets.map(\.descriptor) + (connection.map { [$0] } ?? []) }
@@ -35,7 +35,7 @@ package struct LaunchOrder: Sendable {
         (sockets.isEmpty ? [] : ["LISTEN_PID"]) + (connection == nil ? [] : ["NIGHTBELL_CONNECTION_PID"])
     }
 
-    /// Every variable but those of `processVariables`.
+    /// All variables except `processVariables`.
     var environment: [(name: String, value: String)] {
         var result = specification.environment.filter { !LaunchSpecification.isReserved($0.key) }
         result.merge(additions) { $1 }
@@ -49,8 +49,8 @@ package struct LaunchOrder: Sendable {
         return result.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// Names are separated by colons, and may hold nothing that is not printable ASCII; a socket without a name is
-    /// called `unknown`, as everywhere in socket activation.
+    /// Names are separated by colons, and must be printable ASCII; a socket without a name is called `unknown`, as in
+    /// socket activation.
     package static func activationName(_ name: String) -> String {
         let plain = name.utf8.map { byte in
             (0x20..<0x7F).contains(byte) && byte != UInt8(ascii: ":") ? byte : UInt8(ascii: "_")
@@ -58,7 +58,7 @@ package struct LaunchOrder: Sendable {
         return plain.isEmpty ? "unknown" : String(decoding: plain, as: UTF8.self)
     }
 
-    /// Where the program may be. One with a slash in its name is in one place only.
+    /// The possible paths of the program. A name with a slash has only one.
     var programs: [String] {
         guard let program = specification.arguments.first, !program.contains("/") else {
             return specification.arguments.first.map { [$0] } ?? []
@@ -67,6 +67,6 @@ package struct LaunchOrder: Sendable {
         return path.split(separator: ":").filter { $0.hasPrefix("/") }.map { "\($0)/\(program)" }
     }
 
-    /// Only root can be somebody else, and needs to say so even to be itself: groups are inherited otherwise.
+    /// Only root can change its identity, and has to even to keep it: groups are inherited otherwise.
     var changesIdentity: Bool { currentUser() == 0 || identity.user != currentUser() }
 }

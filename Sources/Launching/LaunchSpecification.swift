@@ -1,15 +1,15 @@
-/// How a program is started: everything but who it runs as.
+/// How a program is started, without its identity.
 package struct LaunchSpecification: Sendable, Hashable {
-    /// The program first. One without a slash is looked for in the `PATH` of `environment`.
+    /// The program first. A name without a slash is searched in the `PATH` of `environment`.
     package var arguments: [String]
-    /// An absolute path; the program starts there.
+    /// The working directory, as an absolute path.
     package var directory: String
-    /// All of its environment, but for what the launcher adds.
+    /// Its whole environment, except for the launcher's additions.
     package var environment: [String: String]
     package var limits: [ResourceLimit]
-    /// Bits that the files it makes do not have.
+    /// The umask: permission bits that new files do not get.
     package var fileModeMask: UInt32
-    /// A file that its standard output and error are appended to, made if there is none; nil: they go nowhere.
+    /// A file to which its standard output and error are appended, created if missing; nil: they are discarded.
     package var output: String?
 
     package init(
@@ -24,15 +24,15 @@ package struct LaunchSpecification: Sendable, Hashable {
         self.output = output
     }
 
-    /// Where programs are looked for when the environment does not say.
+    /// The search path if the environment has none.
     package static let standardPath = "/usr/local/bin:/usr/bin:/bin"
 
-    /// The names of variables that say something about a launch: a launch gives each its own.
+    /// Variables that describe a launch: each launch sets its own.
     package static func isReserved(_ variable: String) -> Bool {
         variable.hasPrefix("LISTEN_") || variable.hasPrefix("NIGHTBELL_")
     }
 
-    /// How long all texts may be together, each with what tells its length: they are kept in one record of the keeper's.
+    /// The limit of all texts together, each with its length prefix: they are stored in one keeper record.
     package static let maximumBytes = 65_536
     private static let bytesBeside = 4
 
@@ -40,16 +40,16 @@ package struct LaunchSpecification: Sendable, Hashable {
         arguments + [directory, output ?? ""] + environment.keys + environment.values
     }
 
-    /// What counts against `maximumBytes`.
+    /// The size that counts against `maximumBytes`.
     package var byteCount: Int { texts.reduce(0) { $0 + $1.utf8.count + Self.bytesBeside } }
 
-    /// Why nothing can be started like this; nil if it can be tried.
+    /// Why it cannot be launched; nil if it can be tried.
     package var problem: String? {
         guard let program = arguments.first, !program.isEmpty else { return "no program" }
         guard program.hasPrefix("/") || !program.utf8.contains(UInt8(ascii: "/")) else {
             return "the program is named by neither an absolute path nor a plain name"
         }
-        guard directory.hasPrefix("/") else { return "the directory is no absolute path" }
+        guard directory.hasPrefix("/") else { return "the directory is not an absolute path" }
         guard texts.allSatisfy({ !$0.utf8.contains(0) }) else { return "a text contains a zero byte" }
         guard byteCount <= Self.maximumBytes else {
             return """

@@ -1,13 +1,13 @@
 package import Descriptors
 package import Glibc
 
-/// Who a program runs as.
+/// The user and groups of a program.
 package struct ProcessIdentity: Sendable, Hashable {
     package var user: uid_t
     package var group: gid_t
     package var otherGroups: [gid_t]
 
-    /// More than that is not written down, though the kernel allows four times as many.
+    /// More groups are not recorded, though the kernel allows four times as many.
     package static let mostGroups = 16_384
 
     package init(user: uid_t, group: gid_t, otherGroups: [gid_t]) {
@@ -16,7 +16,7 @@ package struct ProcessIdentity: Sendable, Hashable {
         self.otherGroups = otherGroups
     }
 
-    /// Whoever this process runs as.
+    /// The identity of this process.
     package static func own() throws(SystemError) -> ProcessIdentity {
         var groups = [gid_t](repeating: 0, count: 65_536)
         let count = try systemCall("getgroups") { unsafe getgroups(CInt(groups.count), &groups) }

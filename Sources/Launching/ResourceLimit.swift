@@ -35,7 +35,7 @@ package struct ResourceLimit: Sendable, Hashable {
         self.hard = hard
     }
 
-    /// Those of a process, as far as they are not ours. A child of ours inherits ours, so these make it equal.
+    /// The limits of a process that differ from ours. A child of ours inherits ours, so these make it equal.
     package static func differing(of process: Int32) throws(SystemError) -> [ResourceLimit] {
         var result: [ResourceLimit] = []
         for theirs in try all(of: process) where theirs != (try get(theirs.resource, of: 0)) {
@@ -44,8 +44,8 @@ package struct ResourceLimit: Sendable, Hashable {
         return result
     }
 
-    /// prlimit(2) tells other users' only to those with `CAP_SYS_RESOURCE`, which root in a container may lack; the
-    /// kernel's file tells everybody.
+    /// prlimit(2) on other users' processes needs `CAP_SYS_RESOURCE`, which root in a container may lack; the kernel's
+    /// file is readable by all.
     private static func all(of process: pid_t) throws(SystemError) -> [ResourceLimit] {
         try SmallFile.readText("/proc/\(process)/limits").split(separator: "\n").compactMap { line in
             guard let (name, resource) = names.first(where: { line.hasPrefix($0.0 + "  ") }) else {
@@ -63,7 +63,7 @@ package struct ResourceLimit: Sendable, Hashable {
         text == "unlimited" ? unlimited : UInt64(text)
     }
 
-    /// As proc_pid_limits(5) calls them.
+    /// The names in proc_pid_limits(5).
     private static let names: [(String, Resource)] = [
         ("Max cpu time", .cpuTime), ("Max file size", .fileSize), ("Max data size", .data),
         ("Max stack size", .stack), ("Max core file size", .core), ("Max resident set", .residentSet),
