@@ -6,11 +6,11 @@ import Logging
 import NightbellCore
 import NightbellSupervisor
 
-/// The daemon as two processes: a keeper that holds, and a worker that works.
+/// The daemon as two processes: a keeper that holds state, and a worker that serves.
 extension Daemon {
-    /// Keeps until a signal says stop; gives the exit code.
+    /// Runs the keeper until a stop signal; returns the exit code.
     ///
-    /// - Parameter state: what the program that was in this process before has left, as a descriptor.
+    /// - Parameter state: the state left by the program that this process ran before, as a descriptor.
     func keep(resuming state: CInt?) -> Int32 {
         let manager = ServiceManager.fromEnvironment()
         do {
@@ -57,7 +57,7 @@ extension Daemon {
         }
     }
 
-    /// A worker of this program, that takes the place of another if it can: what `--worker-state` asks for.
+    /// Runs a worker of this program that replaces another if it can: the option `--worker-state`.
     func workInsteadOfAnother(_ state: CInt) -> Int32 {
         declarations = logged(readManifests())
         do {
@@ -97,9 +97,9 @@ extension Daemon {
             work: { self.work($0) })
     }
 
-    /// What a worker does, in a process of its own.
+    /// The body of a worker, in a process of its own.
     private func work(_ inheritance: consuming Inheritance) -> Int32 {
-        // Its keeper is told to stop, and tells it.
+        // The keeper receives these signals, and tells the worker.
         for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR2] { signal(number, SIG_IGN) }
         Process.setName("nightbelld-work")
         ServiceManager.forget()
@@ -118,15 +118,14 @@ extension Daemon {
 
     // MARK: The program
 
-    /// Where the program lies that an upgrade puts in the place of this one. A file that was replaced is shown as
-    /// deleted.
+    /// The path of the program that an upgrade executes. A replaced file is shown as deleted.
     private static func programPath() throws(SystemError) -> String {
         let path = try readLink("/proc/self/exe")
         let mark = " (deleted)"
         return path.hasSuffix(mark) ? String(path.dropLast(mark.count)) : path
     }
 
-    /// The arguments as somebody wrote them.
+    /// The arguments as they were originally given.
     private static func argumentsToKeep() -> [String] {
         var arguments = CommandLine.arguments
         if let index = arguments.firstIndex(of: "--keeper-state") {

@@ -6,7 +6,7 @@ import Manifests
 import NightbellCore
 import NightbellSupervisor
 
-/// What the configuration says of clients that are launched, and of those that are ended.
+/// Configuration of launching and ending clients.
 extension Daemon {
     var pressureTrigger: SupervisorConfiguration.MemoryPressureTrigger? {
         let settings = loaded.settings
@@ -19,7 +19,7 @@ extension Daemon {
         return trigger
     }
 
-    /// What manifests declare. A mistake in one is told, and keeps nobody else's client from running.
+    /// The clients that manifests declare. An error in one manifest is reported, and does not affect the others.
     func readManifests() -> (declarations: [Declaration], problems: [String]) {
         guard !loaded.settings.manifestDirectory.isEmpty else { return ([], []) }
         let directory = ManifestDirectory(

@@ -1,9 +1,9 @@
 import DaemonConfiguration
 import NightbellSupervisor
 
-/// The configuration and the manifests, read again.
+/// Reads the configuration and the manifests again.
 extension Daemon {
-    /// Takes in what is written now, but for the keys that count only from a start: those keep their values.
+    /// Applies the new values, except for keys that count only from a start: those keep their values.
     func reload() -> SupervisorConfiguration.Reloaded {
         var new: LoadedConfiguration
         do {

@@ -8,15 +8,15 @@ import NightbellSupervisor
 
 /// A supervisor as a process of its own, from its configuration to its end.
 final class Daemon: @unchecked Sendable {
-    // Sendable: only one thread of the process knows it, that of the keeper or of the loop.
+    // Sendable: only one thread of the process uses it, the keeper's or the loop's.
     let read: Reading
     var loaded: LoadedConfiguration
     let logger: Logger
     let threshold: StandardErrorLog.Threshold
-    /// What manifests declare. Every worker has the same, unless they are read again.
+    /// The declarations of manifests. Every worker has the same, unless they are read again.
     var declarations: [Declaration] = []
 
-    /// How the configuration is put together, as often as it is wanted.
+    /// Loads the configuration; called again for each reload.
     typealias Reading = () throws(ConfigurationError) -> LoadedConfiguration
 
     init(_ read: @escaping Reading) throws(ConfigurationError) {
@@ -31,11 +31,11 @@ final class Daemon: @unchecked Sendable {
         }
     }
 
-    /// Serves until a signal says stop.
+    /// Serves until a stop signal.
     ///
-    /// - Parameter state: what the program that was in this process before has left, as a descriptor.
+    /// - Parameter state: the state left by the program that this process ran before, as a descriptor.
     func run(resuming state: CInt? = nil) throws {
-        // A reader of our log that goes away must not take every client with it.
+        // If the reader of our log ends, the clients must not end with it.
         signal(SIGPIPE, SIG_IGN)
         clinux_keep_little_memory()
         Process.raiseDescriptorLimit()
@@ -51,7 +51,7 @@ final class Daemon: @unchecked Sendable {
         }
     }
 
-    /// Serves in this one process: what it knows is lost with it.
+    /// Serves in this one process: its state is lost with it.
     private func runAlone() throws {
         let manager = ServiceManager.fromEnvironment()
         ServiceManager.forget()
@@ -82,7 +82,7 @@ final class Daemon: @unchecked Sendable {
         manager.ready(status: "Listening on \(loaded.settings.socket)")
     }
 
-    /// Lets everything run that a supervisor with this configuration has left stopped.
+    /// Thaws every process that a supervisor with this configuration has left stopped.
     func thawLeftovers() throws(ExitCode) {
         do {
             try Supervisor.thawLeftovers(of: supervisorConfiguration, logger: logger)

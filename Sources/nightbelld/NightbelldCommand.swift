@@ -25,23 +25,23 @@ struct NightbelldCommand: ParsableCommand {
     @Option(help: ArgumentHelp("The configuration file.", valueName: "path"))
     var config: String?
 
-    @Flag(help: "Run for this user only, below $XDG_RUNTIME_DIR. The default for everybody but root.")
+    @Flag(help: "Run for this user only, below $XDG_RUNTIME_DIR. The default for users other than root.")
     var user = false
 
     @Flag(help: "Run for the whole machine, below /run/nightbell. The default for root.")
     var system = false
 
-    @Option(help: ArgumentHelp("Where the control socket is.", valueName: "path"))
+    @Option(help: ArgumentHelp("The path of the control socket.", valueName: "path"))
     var socket: String?
 
-    @Option(help: ArgumentHelp("Where to keep what the next run must know.", valueName: "path"))
+    @Option(help: ArgumentHelp("The directory for state that the next run needs.", valueName: "path"))
     var runtimeDirectory: String?
 
     @Option(help: ArgumentHelp("How clients are stopped: auto, cgroup, signal or none.", valueName: "method"))
     var suspend: String?
 
     @Option(
-        help: ArgumentHelp("What is logged: trace, debug, info, notice, warning, error.", valueName: "level"))
+        help: ArgumentHelp("The log level: trace, debug, info, notice, warning, error.", valueName: "level"))
     var logLevel: String?
 
     @Option(help: ArgumentHelp("The shortest keep-alive timeout, such as 600s.", valueName: "duration"))
@@ -53,13 +53,13 @@ struct NightbelldCommand: ParsableCommand {
     @Flag(help: "Print the whole configuration as a file, and exit.")
     var printConfiguration = false
 
-    @Flag(help: "Let everything run that a supervisor which died has left stopped, and exit.")
+    @Flag(help: "Thaw the processes that a dead supervisor has left stopped, and exit.")
     var thawLeftovers = false
 
-    @Flag(help: "Serve in one process, which nobody replaces: what it knows is lost with it.")
+    @Flag(help: "Serve in one process without a keeper: its state is lost with it.")
     var noKeeper = false
 
-    /// What one program leaves to the next, for which nobody else has any use.
+    /// State passed from one program to the next during an upgrade.
     @Option(help: .hidden)
     var keeperState: CInt?
 
@@ -95,7 +95,7 @@ struct NightbelldCommand: ParsableCommand {
         } else if thawLeftovers {
             try daemon.thawLeftovers()
         } else if preflight {
-            // Who comes as far as this runs here and understands its configuration.
+            // Reaching this point shows that the program runs here and can decode its configuration.
             guard let keeperState else { return }
             do throws(SystemError) {
                 try ProgramState(reading: keeperState).tryKeeping()
@@ -112,14 +112,14 @@ struct NightbelldCommand: ParsableCommand {
 
     private func chooseMode(_ environment: [String: String]) throws(ConfigurationError) -> Mode {
         if system || (!user && geteuid() == 0) { return .system }
-        // Who names both paths needs no XDG_RUNTIME_DIR.
+        // With both paths named, XDG_RUNTIME_DIR is not needed.
         if let runtimeDirectory, environment["XDG_RUNTIME_DIR"] == nil {
             return try .user(environment: environment.merging(["XDG_RUNTIME_DIR": runtimeDirectory]) { $1 })
         }
         return try .user(environment: environment)
     }
 
-    /// What the flags say, as keys. `--set` comes last, so it counts.
+    /// The flags, as keys. `--set` comes last and wins.
     private var flags: Flags {
         let named: [(key: String, text: String?)] = [
             ("socket", socket), ("runtimeDirectory", runtimeDirectory), ("suspension.method", suspend),

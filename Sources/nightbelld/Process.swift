@@ -1,9 +1,9 @@
 import Descriptors
 import Glibc
 
-/// What the daemon asks of its own process.
+/// Settings of the daemon's own process.
 enum Process {
-    /// Every parked socket costs a descriptor: takes as many as the hard limit allows.
+    /// Raises the descriptor limit to the hard limit: every parked socket costs a descriptor.
     static func raiseDescriptorLimit() {
         var limit = rlimit()
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
@@ -11,21 +11,21 @@ enum Process {
         _ = unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     }
 
-    /// How many descriptors this process may have.
+    /// The limit of descriptors of this process.
     static var descriptorLimit: UInt64 {
         var limit = rlimit()
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 0 }
         return UInt64(limit.rlim_cur)
     }
 
-    /// What `ps` and `top` show; 15 bytes of it.
+    /// The name that `ps` and `top` show; 15 bytes of it.
     static func setName(_ name: String) {
         // The process is named after its first thread; tools that show threads show the names of all.
         for thread in ["self", "thread-self"] { try? SmallFile.write(name, to: "/proc/\(thread)/comm") }
     }
 
-    /// Whoever started us may have closed these; the next files opened must not take their place and be written to
-    /// as if they were the log.
+    /// Opens closed standard descriptors. The parent may have closed them; the next files opened must not take their
+    /// numbers and receive log lines.
     static func openStandardDescriptors() {
         for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO]
         where dup2(descriptor, descriptor) == -1 {
@@ -47,9 +47,9 @@ enum Process {
         return result
     }
 
-    /// Gives back the pages of program code that only starting needed: arguments, YAML, the Swift runtime's look
-    /// at all types. They are read again from the file if ever needed, so nothing is lost but residence. Only
-    /// mappings that are executable and not writable are touched: nothing was written to those.
+    /// Releases the pages of program code that only start-up needed: arguments, YAML, the Swift runtime's scan of all
+    /// types. They are read again from the file if needed, so only residence is lost. Only mappings that are executable
+    /// and not writable are released: nothing was written to them.
     static func releaseStartUpCode() {
         guard let file = unsafe fopen("/proc/self/maps", "re") else { return }
         defer { unsafe fclose(file) }

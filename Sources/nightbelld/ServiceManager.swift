@@ -1,11 +1,11 @@
 import Glibc
 
-/// Tells the service manager how far we are: the protocol of sd_notify(3), one datagram a message, to the socket
-/// that `NOTIFY_SOCKET` names. Without the variable nobody wants to know.
+/// Notifies the service manager of our progress, by the protocol of sd_notify(3): one datagram per message, to the
+/// socket in `NOTIFY_SOCKET`. Without the variable there is none to notify.
 struct ServiceManager: Sendable {
     private let address: String?
 
-    /// Processes that are started from here on do not find the address in their environment.
+    /// Child processes must not inherit the address.
     static func forget() { unsafe unsetenv("NOTIFY_SOCKET") }
 
     static func fromEnvironment() -> ServiceManager {
@@ -14,10 +14,10 @@ struct ServiceManager: Sendable {
     }
 
     func ready(status: String) { send("READY=1\nSTATUS=\(status)") }
-    func stopping() { send("STOPPING=1\nSTATUS=Stopping: everybody is thawed") }
+    func stopping() { send("STOPPING=1\nSTATUS=Stopping: all clients are thawed") }
     func failed(errno code: Int32, status: String) { send("STATUS=\(status)\nERRNO=\(code)") }
 
-    /// Failures are ignored: the supervisor does its work without a service manager as well.
+    /// Failures are ignored: the supervisor works without a service manager as well.
     private func send(_ message: String) {
         guard let address, let first = address.first, first == "/" || first == "@" else { return }
         var name = Array(address.utf8)

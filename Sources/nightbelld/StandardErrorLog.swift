@@ -8,7 +8,7 @@ import Synchronization
 /// Under systemd, which sets `JOURNAL_STREAM`, a line starts with the priority that the journal understands and
 /// has no time stamp: the journal has its own.
 struct StandardErrorLog: LogHandler {
-    /// What is logged, for all copies alike: it can change while the daemon runs.
+    /// The log level, shared by all copies: it can change while the daemon runs.
     final class Threshold: Sendable {
         private let index: Atomic<Int>
 
@@ -83,15 +83,15 @@ struct StandardErrorLog: LogHandler {
     }
 }
 
-/// Writes a line at once and as a whole. Control characters within it, which may come from a client, are escaped.
+/// Writes a line at once and as a whole. Control characters in it, which may come from a client, are escaped.
 ///
-/// A reader that does not keep up misses lines: clients are not kept waiting for it. A pipe that is writable takes
-/// at least `PIPE_BUF` bytes without blocking, so a line is no longer than that.
+/// A reader that does not keep up misses lines: clients do not wait for it. A pipe that is writable takes at least
+/// `PIPE_BUF` bytes without blocking, so a line is no longer than that.
 func writeToStandardError(_ line: String) {
     var bytes = Array(Escaping.escaped(line).utf8.prefix(4_095))
     bytes.append(UInt8(ascii: "\n"))
     var entry = pollfd(fd: STDERR_FILENO, events: CShort(POLLOUT), revents: 0)
     guard unsafe poll(&entry, 1, 0) == 1, CInt(entry.revents) & POLLOUT != 0 else { return }
-    // There is nobody to tell when even this fails.
+    // If this fails there is no way left to report it.
     _ = unsafe bytes.withUnsafeBytes { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
 }
