@@ -2,16 +2,16 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// Descriptors of which nothing is kept but what the kernel keeps: an epoll set.
+/// A set of watched descriptors with all of its state in the kernel: an epoll set.
 ///
-/// For parked sockets, of which there are thousands: a libevent event and its list take 160 bytes each, and libevent leaves
-/// and enters its own epoll set for each one-shot event. Confined to the loop's thread.
+/// For parked sockets, of which there are thousands: a libevent event and its list take 160 bytes each, and libevent
+/// leaves and enters its own epoll set for each one-shot event. Confined to the loop's thread.
 @safe
 package struct EpollSet: ~Copyable {
     package enum Mode: Sendable, Hashable {
         /// Reported once, when there is something to read, the end or an error; then not before it is armed again.
         case oneShot
-        /// Reported when it is armed while there is something, and whenever there is more of it (`EPOLLET`).
+        /// Reported when it is armed while a condition holds, and with each new arrival (`EPOLLET`).
         case edge
     }
 
@@ -34,7 +34,8 @@ package struct EpollSet: ~Copyable {
     /// Readable while the set has something to report.
     var rawValue: CInt { descriptor.rawValue }
 
-    /// Watches a descriptor, which stays the caller's. What is true already counts, also for one that is armed.
+    /// Watches a descriptor, which stays the caller's. Conditions that already hold are reported, also when it is armed
+    /// again.
     ///
     /// - Parameters:
     ///   - isMember: whether it was armed before, and not removed since.
@@ -55,17 +56,17 @@ package struct EpollSet: ~Copyable {
         }
     }
 
-    /// Ceases to watch a member. Call it before the member is closed: a duplicate elsewhere would keep it in the set. An
+    /// Stops watching a member. Call it before the member is closed: a duplicate elsewhere would keep it in the set. An
     /// event that was collected already is still delivered.
     package borrowing func remove(_ member: CInt) {
         _ = epoll_ctl(descriptor.rawValue, EPOLL_CTL_DEL, member, nil)
     }
 
-    /// Takes what has happened.
+    /// Collects events.
     ///
     /// - Parameters:
-    ///   - milliseconds: how long to wait for something; 0: not at all.
-    ///   - limit: how many events to take. The next call finds the rest, before it finds again what this one took.
+    ///   - milliseconds: how long to wait for an event; 0: not at all.
+    ///   - limit: the most events to collect. The next call finds the rest, before it finds these again.
     borrowing func collect(
         into list: UnsafeMutablePointer<ReadyList>, milliseconds: CInt, atMost limit: Int
     ) throws(LoopError) {

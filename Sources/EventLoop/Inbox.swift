@@ -1,11 +1,11 @@
 import Descriptors
 
-/// Jobs on their way to the loop, and the wish to stop it. Used from all threads.
+/// Jobs queued for the loop, and the request to stop it. Used from all threads.
 final class Inbox: @unchecked Sendable {
     // Sendable: `jobs`, `isSignalled` and `stopRequested` are touched only with the lock held.
     private let lock = Lock()
     private var jobs: [UnownedJob] = []
-    /// Whether the loop has been told, or need not be, that there is something in here.
+    /// Whether the loop has been woken for the contents, or does not need to be.
     private var isSignalled = false
     private var stopRequested = false
 
@@ -27,8 +27,8 @@ final class Inbox: @unchecked Sendable {
         }
     }
 
-    /// Exchanges the jobs that wait for an empty array with capacity. From here on the loop must be woken again
-    /// for whatever is new.
+    /// Exchanges the queued jobs for an empty array with capacity. From here on the loop must be woken again for new
+    /// jobs.
     func take(into batch: inout [UnownedJob]) {
         withLock {
             swap(&batch, &jobs)
@@ -36,7 +36,7 @@ final class Inbox: @unchecked Sendable {
         }
     }
 
-    /// Whether there is nothing to do but to wait.
+    /// Whether the loop may wait.
     var isEmpty: Bool { withLock { jobs.isEmpty && !stopRequested } }
 
     var hasJobs: Bool { withLock { !jobs.isEmpty } }

@@ -1,11 +1,11 @@
 package import Descriptors
 
-/// Something the event loop could not do.
+/// An operation of the event loop that failed.
 package struct LoopError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Code: Sendable, Hashable {
         /// No loop could be made.
         case cannotCreate
-        /// The watch could not be made: the descriptor or signal number is no valid one.
+        /// The watch could not be made: the descriptor or signal number is invalid.
         case cannotWatch
         /// The kernel refused to watch the descriptor: `EPERM`, it is a file that is always ready;
         /// `ENOSPC`, the user's limit of watches is reached.

@@ -4,18 +4,18 @@ import Descriptors
 import Glibc
 import Synchronization
 
-/// One libevent loop on one thread, which is at the same time the serial executor of the actors that live there.
+/// One libevent loop on one thread, which is also the serial executor of the actors that live there.
 ///
 /// Parked sockets are members of an epoll set of their own (``urgent``), which libevent watches as its most urgent event;
-/// everything else is a libevent event (``Watch``). Callbacks note what happened; those of urgent events also call
+/// everything else is a libevent event (``Watch``). Callbacks record events; that of the urgent set also calls
 /// ``onUrgent``. A turn of `run` gathers with ``dispatch(waits:)`` and ``collectUrgent(waiting:atMost:)``, delivers the events
-/// as one batch, and then the jobs that wait are run: the actor is entered once per turn, not once per event, and no `Task`
-/// is made. With nothing due the thread sleeps in libevent without a timeout.
+/// as one batch, and then runs the queued jobs: the actor is entered once per turn, not once per event, and no `Task` is
+/// made. With nothing due the thread sleeps in libevent without a timeout.
 ///
 /// The executor outlives its actors and its watches: both hold it.
 ///
-/// Sendable: the inbox and `owner` are made for all threads. All else is confined to the loop's thread, or, while
-/// the loop does not run, to the thread that makes the watches and calls `run` afterwards.
+/// Sendable: the inbox and `owner` are made for all threads. All else is confined to the loop's thread, or, while the
+/// loop does not run, to the thread that makes the watches and calls `run` afterwards.
 @safe
 package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     let base: OpaquePointer
@@ -23,9 +23,9 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let inbox = Inbox()
     /// Readable when another thread put something into the inbox.
     private let wakeupEvent: EventDescriptor
-    /// The sockets that must be dealt with before a turn begins: the parked ones.
+    /// The parked sockets, which must be handled before a turn begins.
     package let urgent: EpollSet
-    /// Called with each urgent event as soon as it is collected, before the turn. True: it was dealt with, see
+    /// Called with each urgent event as soon as it is collected, before the turn. True: it was handled, see
     /// ``Ready/isDealt``.
     package var onUrgent: (_ ready: Ready) -> Bool = { _ in false }
     /// libevent's events for `wakeupEvent` and `urgent`.
@@ -43,8 +43,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// Empty between turns; kept for its capacity.
     private var jobs: [UnownedJob] = []
 
-    /// Of what is not urgent, one pass of libevent reports this many events at most; the rest stays queued in there. A turn
-    /// with more of them would take some 1.5 ms, and wakes would wait for it.
+    /// One pass of libevent reports at most this many events that are not urgent; the rest stays queued in libevent. A
+    /// turn with more of them would take some 1.5 ms, and wakes would wait for it.
     private static let portion = 64
 
     package init() throws(LoopError) {
@@ -79,8 +79,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         unsafe list.deallocate()
     }
 
-    /// A loop for one thread, with two priorities. The changelist would merge what duplicates of a descriptor need kept
-    /// apart, and the environment can switch it on, so that is ignored.
+    /// A loop for one thread, with two priorities. The environment is ignored, because it can switch on the changelist,
+    /// which would merge operations on duplicates that must stay separate.
     private static func makeBase() -> OpaquePointer? {
         guard let config = unsafe event_config_new() else { return nil }
         defer { unsafe event_config_free(config) }
@@ -89,7 +89,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
             EVENT_BASE_FLAG_NOLOCK.rawValue | EVENT_BASE_FLAG_IGNORE_ENV.rawValue
             | EVENT_BASE_FLAG_NO_CACHE_TIME.rawValue
         unsafe event_config_set_flag(config, CInt(flags))
-        // epoll: it can watch another epoll set, and takes the same time however many descriptors there are.
+        // epoll: it can watch another epoll set, and its cost does not depend on the number of descriptors.
         unsafe event_config_require_features(config, CInt(EV_FEATURE_O1.rawValue))
         let base = unsafe event_base_new_with_config(config)
         if let base = unsafe base { unsafe event_base_priority_init(base, 2) }
@@ -120,8 +120,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
 
     // MARK: Running
 
-    /// Runs the loop on the calling thread until `stop`, calling `turn` again and again. Jobs that were enqueued before it
-    /// returns have run; later ones wait for another `run`.
+    /// Runs the loop on the calling thread until `stop`, calling `turn` again and again. Jobs that were enqueued before
+    /// it returns have run; later ones wait for another `run`.
     ///
     /// - Parameter turn: gathers events, and delivers them. False: there is more to deliver before jobs may run.
     package func run(turn: () throws(LoopError) -> Bool) throws(LoopError) {
@@ -138,22 +138,22 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         inbox.forgetStop()
     }
 
-    /// How many events were gathered and not delivered yet.
+    /// The number of events gathered and not delivered yet.
     package var readyCount: Int { unsafe list.pointee.count }
 
-    /// How many of them were dealt with early.
+    /// How many of them were handled early.
     package var dealtCount: Int { unsafe list.pointee.dealt }
 
-    /// Whether a turn may wait for something to happen: no event and no job waits for it. The loop's own thread signals no
-    /// wakeup, so jobs that it has left for this turn must be asked for.
+    /// Whether a turn may wait for an event: no gathered event and no job is pending. The loop's own thread signals no
+    /// wakeup, so jobs that it has left for this turn must be checked for.
     package var mayWait: Bool {
         unsafe list.pointee.count == 0 && !list.pointee.isUrgentReady && inbox.isEmpty
     }
 
     /// One pass of libevent.
     ///
-    /// - Parameter waits: until there is something. If an urgent socket is ready, the urgent events are collected, and what is
-    ///   not urgent is left to the next pass.
+    /// - Parameter waits: blocks until there is an event. If an urgent socket is ready, the pass collects the urgent events,
+    ///   and leaves others to the next pass.
     /// - Returns: whether the urgent set was ready. Unless `waits`, its events are still to be collected.
     package func dispatch(waits: Bool) throws(LoopError) -> Bool {
         stopsAtUrgent = waits
@@ -172,17 +172,17 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         return unsafe list.pointee.isUrgentReady
     }
 
-    /// Whether libevent has found more than it has reported.
+    /// Whether libevent has found more events than it has reported.
     package var hasUnreported: Bool {
         unsafe event_base_get_num_events(base, CUnsignedInt(EVENT_BASE_COUNT_ACTIVE)) > 0
     }
 
-    /// Takes what has happened to urgent sockets, and calls ``onUrgent`` with each.
+    /// Collects the events of urgent sockets, and calls ``onUrgent`` with each.
     ///
     /// - Parameters:
-    ///   - milliseconds: how long to wait for something.
-    ///   - limit: how many events to take.
-    /// - Returns: whether one of them was dealt with early.
+    ///   - milliseconds: how long to wait for an event.
+    ///   - limit: the most events to collect.
+    /// - Returns: whether one of them was handled early.
     package func collectUrgent(
         waiting milliseconds: CInt, atMost limit: Int
     ) throws(LoopError) -> Bool {
@@ -197,7 +197,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         return isDealt
     }
 
-    /// Delivers the oldest events that were gathered, if there are any.
+    /// Delivers the oldest gathered events, if there are any.
     package func deliver(atMost limit: Int = .max, to turn: (_ batch: [Ready]) -> Void) {
         guard unsafe list.pointee.count > 0 else { return }
         let batch = unsafe list.pointee.take(atMost: limit)
@@ -238,8 +238,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         isUrgentWatched = true
     }
 
-    /// Ends `run` after the turn it is in, whole or not, and the jobs that wait. From any thread; before `run` it ends the next
-    /// one at once. Of what the turn was not told yet, the next `run` tells.
+    /// Ends `run` after the current turn, whole or not, and the queued jobs. Can be called from any thread; before
+    /// `run` it ends the next one at once. Undelivered events are delivered by the next `run`.
     package func stop() {
         if inbox.requestStop() { signalWakeup() }
     }
@@ -289,8 +289,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
 
     // MARK: Watches
 
-    /// A watch for a descriptor, which stays the caller's and must stay open until the watch is disarmed or gone.
-    /// It is not armed yet. Several watches may share a descriptor.
+    /// A watch for a descriptor, which stays the caller's and must stay open until the watch is disarmed or gone. It is
+    /// not armed yet. Several watches may share a descriptor.
     package func watch(
         _ descriptor: CInt, _ interest: Interest, _ mode: WatchMode, token: UInt64
     ) throws(LoopError) -> Watch {

@@ -1,15 +1,16 @@
 import CLibevent
 
-/// Where libevent's callbacks and the urgent set put what they report, until a turn takes it. Confined to the loop's thread.
+/// Collects the reports of libevent's callbacks and of the urgent set until a turn takes them. Confined to the loop's
+/// thread.
 ///
-/// The events do not lie in an array: the runtime checks access to arrays, and each page of code or memory that a wake needs
-/// and the processor does not have at hand costs more than a hundred instructions.
+/// The events do not lie in an array: the runtime checks access to arrays, and on the wake path each page of code or
+/// memory that is not in the processor's caches costs more than a hundred instructions.
 @safe
 struct ReadyList: ~Copyable {
     private var base: UnsafeMutablePointer<Ready>
     private var capacity = 64
     private(set) var count = 0
-    /// How many of the events were dealt with early.
+    /// How many of the events were handled early.
     private(set) var dealt = 0
     private var spare: [Ready] = []
     /// Another thread has woken the loop for its inbox.

@@ -11,7 +11,7 @@ struct WatchRecord {
     let loop: Unmanaged<LoopExecutor>
 }
 
-/// The loop's interest in one descriptor or signal, as a libevent event; letting go of it disarms it. For parked sockets,
+/// The loop's interest in one descriptor or signal, as a libevent event; releasing it disarms it. For parked sockets,
 /// of which there are thousands, see ``EpollSet``. Used on the loop's thread only.
 @safe
 package struct Watch: ~Copyable {
@@ -42,8 +42,8 @@ package struct Watch: ~Copyable {
     /// What the watch's events carry.
     package var token: UInt64 { unsafe record.pointee.token }
 
-    /// Starts to watch; does nothing if it does already. What is true already counts: unread input is reported in the
-    /// next turn.
+    /// Starts watching; does nothing if armed. Conditions that already hold count: unread input is reported in the next
+    /// turn.
     package borrowing func arm() throws(LoopError) {
         errno = 0
         guard unsafe event_add(&record.pointee.event, nil) == 0 else {

@@ -23,7 +23,7 @@ struct TurnGatherer {
     /// Waits for an event, and in a wake burst for its end. Only wakes prolong that wait: other events would be
     /// answers of clients that were told already, while further wakes arrive.
     ///
-    /// - Returns: whether everything that is known is for the next turn; else it is for a portion of the wakes only.
+    /// - Returns: whether the next turn gets all events; otherwise it gets a portion of the wakes only.
     mutating func gather(_ loop: LoopExecutor) throws(LoopError) -> Bool {
         let mayWait = loop.mayWait
         if mayWait {
@@ -34,7 +34,7 @@ struct TurnGatherer {
         } else if loop.readyCount < Self.enough {
             _ = try loop.collectUrgent(waiting: 0, atMost: Self.enough - loop.readyCount)
         }
-        // Nothing is waited for while other clients wait for their portion, or jobs do.
+        // Do not wait while other clients wait for their portion, or jobs are queued.
         let hasWaited = mayWait ? try awaitEndOfBurst(loop) : false
         guard !fallsBehind(loop) else { return false }
         if !mayWait || hasWaited || loop.hasUnreported { _ = try loop.dispatch(waits: false) }
@@ -79,8 +79,8 @@ extension LoopExecutor {
     ///
     /// - Parameters:
     ///   - early: called with the event of each parked socket as soon as it is known. True: its owner was thawed.
-    ///   - turn: called with what has happened since the last turn, if anything did. If it is not whole, it has a portion of
-    ///     the wakes and nothing else.
+    ///   - turn: called with the events since the last turn, if there are any. If it is not whole, it has a portion of the
+    ///     wakes and nothing else.
     package func run(
         early: @escaping (_ ready: Ready) -> Bool, turn: (_ batch: [Ready], _ isWhole: Bool) -> Void
     ) throws(LoopError) {
