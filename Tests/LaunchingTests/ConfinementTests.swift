@@ -45,6 +45,6 @@ struct ConfinementTests {
     func gone() throws {
         let child = try Child.echo()
         child.end()
-        #expect(Confinement.reason(child.pid)?.contains("cannot be looked at") == true)
+        #expect(Confinement.reason(child.pid)?.contains("cannot be inspected") == true)
     }
 }

@@ -121,7 +121,7 @@ import Testing
         try supervisor.stop()
         // Once for all attempts, and at the end what it comes to.
         #expect(isTold() == 1)
-        #expect(log.lines.contains { $0.contains("after the next start identifiers may go to whoever") })
+        #expect(log.lines.contains { $0.contains("after the next start identifiers may go to the first") })
     }
 }
 
