@@ -4,15 +4,15 @@ import Foundation
 import NightbellWire
 import SwiftProtobuf
 
-/// A part that is played by one process after the other: the puppets of one client, each of which connects to the
-/// test when it starts, whoever has started it.
+/// One client that several processes play in turn: test clients, each of which connects to the test when it starts,
+/// whether the test or the supervisor has started it.
 final class Actor {
     let identifier: String
     let socketPath: String
     private let directory: TemporaryDirectory
     private let listener: Int32
     private let environment: [String: String]
-    /// What the supervisor is told to launch.
+    /// The program for the supervisor to launch.
     var program = PuppetProcess.program("puppet")
     var arguments: [String] = []
     /// The first process, which the test itself has started.
@@ -38,7 +38,7 @@ final class Actor {
         }
         guard bound == 0, listen(listener, 16) == 0 else { throw Pair.failure("listen") }
         chmod(path, 0o777)
-        // Looking for where it crashed takes longer than anybody waits.
+        // A backtrace of a crash takes longer than the tests wait.
         let own = ["PUPPET_CONTROL": path, "SWIFT_BACKTRACE": "enable=no"]
         self.environment = environment.merging(own) { $1 }
     }
@@ -52,7 +52,7 @@ final class Actor {
 
     deinit { close(listener) }
 
-    /// How the supervisor is told that this program is started.
+    /// How this program is started, as the supervisor is told.
     var specification: WireLaunchSpecification {
         .with {
             $0.arguments = [program] + arguments
@@ -61,8 +61,8 @@ final class Actor {
         }
     }
 
-    /// Starts the first process as `nightbell run` would, or as another user, or as a program that has more
-    /// privileges than the user who starts it, or may gain none.
+    /// Starts the first process as `nightbell run` would, or as another user, or as a program that has more privileges
+    /// than its user, or may gain none.
     func start(
         _ words: String = "voip", as user: uid_t? = nil, startedBy starter: uid_t? = nil,
         isRecorded: Bool = true, isConfined: Bool = false
@@ -90,8 +90,8 @@ final class Actor {
         return performance
     }
 
-    /// Has `nightbell run` start the first process, which says nothing yet: in a session of its own, on this terminal, or
-    /// without any.
+    /// Has `nightbell run` start the first process, which sends nothing yet: in a session of its own, on this terminal,
+    /// or without any.
     func run(
         _ arguments: [String], saying path: String = "/dev/null", terminal: String? = nil
     ) throws -> Performance {
@@ -109,14 +109,14 @@ final class Actor {
     /// Waits for the next process.
     func appears() throws -> Performance {
         guard !Poll.wait(listener, for: .readable, timeoutMilliseconds: 20_000).isEmpty else {
-            throw TestFailure("nobody appears as \(identifier)")
+            throw TestFailure("no process appears as \(identifier)")
         }
         let connection = accept(listener, nil, nil)
         guard connection >= 0 else { throw Pair.failure("accept") }
         return try Performance(OwnedDescriptor(adopting: connection))
     }
 
-    /// Waits for a process that the supervisor has launched, and has it say who it is.
+    /// Waits for a process that the supervisor has launched, and has it say Hello.
     func returns(_ words: String = "voip") throws -> Performance {
         let performance = try appears()
         launched?.note(performance.pid)
@@ -124,13 +124,13 @@ final class Actor {
         return performance
     }
 
-    /// Nobody appears for a while.
+    /// No process appears for a while.
     func staysAway(milliseconds: Int32 = 400) -> Bool {
         Poll.wait(listener, for: .readable, timeoutMilliseconds: milliseconds).isEmpty
     }
 }
 
-/// One process of an actor's.
+/// One process of an actor.
 final class Performance {
     let channel: OwnedDescriptor
     private(set) var pid: pid_t = 0
@@ -148,7 +148,7 @@ final class Performance {
         _ = try systemCall("send") { send(rawValue, bytes, bytes.count, Int32(MSG_NOSIGNAL)) }
     }
 
-    /// Gives a command and waits until it was carried out; gives back what followed `ok`.
+    /// Gives a command and waits until it was carried out; returns the text after `ok`.
     @discardableResult
     func command(_ text: String) throws -> String {
         try say(text)
@@ -157,7 +157,7 @@ final class Performance {
         return String(answer.dropFirst(3))
     }
 
-    /// Connects to a listener of the test's and hands the connection over to survive; gives the test's end.
+    /// Connects to a listener of the test's and hands the connection over to survive; returns the test's end.
     func park(_ name: String, _ words: String = "survives") throws -> Int32 {
         let (listener, address) = try Pair.listener()
         defer { close(listener) }
@@ -168,7 +168,7 @@ final class Performance {
         return peer
     }
 
-    /// The next line that begins with this word; those before it are kept for others.
+    /// The next line that begins with this word; earlier lines stay in the queue.
     @discardableResult
     func event(_ word: String) throws -> String {
         try event { $0 == word || $0.hasPrefix(word + " ") }
@@ -182,7 +182,7 @@ final class Performance {
                 next += 1
             }
             guard !Poll.wait(channel.rawValue, for: .readable, timeoutMilliseconds: 20_000).isEmpty else {
-                throw TestFailure("it says nothing more; last: \(lines.suffix(5))")
+                throw TestFailure("no further output; last: \(lines.suffix(5))")
             }
             var bytes = [UInt8](repeating: 0, count: 4_096)
             let rawValue = channel.rawValue
@@ -198,7 +198,7 @@ final class Performance {
 }
 
 extension TestSupervisor {
-    /// What the supervisor knows of a client; nil if it knows none.
+    /// The supervisor's information on a client; nil if it knows none.
     func show(_ identifier: String) throws -> WireClientInfo? {
         let client = try WireClient(self)
         switch try client.ask(.show(.with { $0.identifier = identifier })) {

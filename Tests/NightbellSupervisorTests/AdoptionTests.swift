@@ -5,7 +5,7 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Descriptors of the right and the wrong kind, and too many of them.
+/// Descriptors of right and wrong kinds, and too many of them.
 @Suite struct AdoptionTests {
     private func expectRefusal(
         _ code: WireErrorCode, _ descriptor: Int32, _ tag: WireSocketTag, modes: [WireMode] = [.voip]
@@ -65,12 +65,12 @@ import Testing
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
         let code = try client.handOverAny([pair.near])[0].error.code
-        // A reset stream has an error pending and no peer any more; either is named.
+        // A reset stream has a pending error and no peer any more; either may be named.
         #expect(code == .socketError || code == .notConnected)
         try supervisor.stop()
     }
 
-    /// Errors are looked for of all of them at once.
+    /// All descriptors are checked for errors in one call.
     @Test func aPendingErrorIsThatOfItsOwnSocket() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
@@ -79,7 +79,7 @@ import Testing
         defer { withExtendedLifetime((good, noSocket)) {} }
         let failed = try Pair.udp(connected: true)
         failed.closeFar()
-        // The kernel answers that nobody is there.
+        // The kernel answers that there is no receiver.
         try #require(send(failed.near, "?", 1, 0) == 1)
         try #require(
             Poll.wait(failed.near, for: .readable, timeoutMilliseconds: 10_000).contains(.error))
@@ -96,7 +96,7 @@ import Testing
         try expectRefusal(.modeRequired, pair.near, .voip, modes: [])
     }
 
-    @Test func eachOfManyIsJudgedByItself() throws {
+    @Test func eachOfManyIsInspectedByItself() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
         let good = try (0..<249).map { _ in try Pair.unix() }
@@ -111,7 +111,7 @@ import Testing
         try supervisor.stop()
     }
 
-    /// What came with it is nobody's: least of all that of the next who hands something over.
+    /// Its descriptors must not be used, least of all by the next HandOver.
     @Test func refusedHandOverLeavesNothingForTheNext() throws {
         let supervisor = try TestSupervisor()
         let careless = try WireClient(supervisor, "org.example.careless")
@@ -126,7 +126,7 @@ import Testing
         else { throw TestFailure("a socket without a tag was adopted") }
         #expect(error.code == .invalidArgument)
         left.closeNear()
-        // The supervisor has let go of both.
+        // The supervisor has closed both.
         try #require(!Poll.wait(left.far, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
 
         let pair = try Pair.unix()
@@ -188,7 +188,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func tokensOfOthersAreNobodysBusiness() throws {
+    @Test func tokensOfOtherClientsAreUnknown() throws {
         let supervisor = try TestSupervisor()
         let owner = try WireClient(supervisor, "org.example.owner")
         let thief = try WireClient(supervisor, "org.example.thief")
@@ -226,12 +226,12 @@ import Testing
     }
 
     /// A stream that lingers makes close(2) wait for its peer; the supervisor must not.
-    @Test func lingeringSocketKeepsNobodyWaiting() throws {
+    @Test func lingeringSocketDelaysNoClient() throws {
         let supervisor = try TestSupervisor()
         let bystander = try WireClient(supervisor, "org.example.bystander")
         let client = try WireClient(supervisor, "org.example.phone")
         let pair = try Pair.tcp()
-        // More than the peer, which does not read, has room for.
+        // More than the buffers hold while the peer does not read.
         let chunk = [UInt8](repeating: 0, count: 65_536)
         while send(pair.near, chunk, chunk.count, Int32(MSG_DONTWAIT)) > 0 {}
         var linger = linger(l_onoff: 1, l_linger: 60)

@@ -7,7 +7,7 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// Clients whose process is gone, and the processes that take over from them. All of them are real.
+/// Clients without a process, and the processes that replace them. All are real.
 @Suite(.serialized) struct ComingBackTests {
     private let name = "org.example.phone"
 
@@ -16,7 +16,7 @@ import Testing
         _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
     ) throws -> TestSupervisor {
         try TestSupervisor(suspension: suspension) {
-            // On a busy machine, too, nobody is to be suspended without having answered: that is not how clients end.
+            // On a busy machine, too, no client may be suspended by force: that is not how these clients end.
             $0.settings.budgets.prepareToSuspend = .seconds(20)
             $0.settings.launches.retry = .milliseconds(20)
             $0.settings.launches.retryMaximum = .milliseconds(80)
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    /// Everything that a peer is sent, and that nothing else comes.
+    /// The peer receives exactly this text.
     private func expect(_ peer: Int32, _ text: String) throws {
         var bytes = [UInt8](repeating: 0, count: 256)
         #expect(!Poll.wait(peer, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
@@ -45,7 +45,7 @@ import Testing
         let supervisor = try supervisor()
         let actor = try Actor(name, of: supervisor)
         let first = try actor.start("audio")
-        // Without the mode voip nothing but traffic launches it.
+        // Without the mode voip only traffic launches it.
         let device = try first.pipe("wire")
         kill(first.pid, SIGKILL)
         try supervisor.reaches(.dormant, name)
@@ -69,7 +69,7 @@ import Testing
         let first = try actor.start()
         let peer = try first.park("registration")
         let other = try first.park("other", "")
-        // A sanitizer would report the other as a fault of the program.
+        // A sanitizer would report the other signal as a fault of the program.
         kill(first.pid, isSanitized ? SIGKILL : SIGSEGV)
         let second = try actor.returns()
         #expect(isClosed(other), "it was not handed over to survive")
@@ -79,7 +79,7 @@ import Testing
         #expect(try second.command("read registration") == "")
         try second.command("write registration there")
         try expect(peer, "there")
-        // It can hand over more, and lose its life again.
+        // It can hand over more, and crash again.
         let third = try second.park("third")
         kill(second.pid, SIGKILL)
         let last = try actor.returns()
@@ -90,7 +90,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func whoEndsWellOrIsAskedToEndIsForgotten() throws {
+    @Test func aClientThatEndsWellOrIsAskedToIsForgotten() throws {
         let supervisor = try supervisor()
         for way in ["exit 0", "SIGTERM", "SIGINT", "SIGHUP"] {
             let actor = try Actor(name, of: supervisor)
@@ -113,14 +113,14 @@ import Testing
         let supervisor = try supervisor()
         let actor = try Actor(name, of: supervisor)
         try actor.start().say("exit 3")
-        // It ends when nobody directs it any more.
+        // It ends when its test connection is closed.
         let second = try actor.returns()
         #expect(try supervisor.show(name)?.counters.crashes == 1)
         withExtendedLifetime(second) {}
         try supervisor.stop()
     }
 
-    @Test func whoCrashesAgainAndAgainIsGivenUpAndItsStateWithIt() throws {
+    @Test func aClientThatKeepsCrashingIsGivenUpWithItsState() throws {
         let supervisor = try supervisor { $0.settings.launches.relaunches = 3 }
         let actor = try Actor(name, of: supervisor)
         var process = try actor.start()
@@ -130,9 +130,9 @@ import Testing
         for crash in 1...3 {
             kill(process.pid, SIGKILL)
             process = try actor.returns()
-            // Suspended, it would be taken for sound.
+            // If it were suspended, its start would count as successful.
             try process.command("begin work")
-            // Twice in a row at its start, and what it had saved is dropped.
+            // After two crashes in a row at its start its saved state is dropped.
             #expect(try process.event("restored").hasSuffix(crash == 1 ? "state=poison" : "state="))
             #expect(try supervisor.show(name)?.launchesInRow == UInt64(crash))
         }
@@ -142,7 +142,7 @@ import Testing
         #expect(try watcher.ask(.watch(watch)) == .done(WireDone()))
         kill(process.pid, SIGKILL)
         try supervisor.forgets(name)
-        // The core has forgotten its name by then; whoever watches it by name is told the end all the same.
+        // The core has forgotten its name by then; a watcher of that name is told the end all the same.
         for kind in ["crashed", "gave up", "gone"] {
             let event = try watcher.notice { body -> WireWatchEvent? in
                 guard case .watchEvent(let event) = body, event.kind == kind else { return nil }
@@ -159,10 +159,10 @@ import Testing
         let supervisor = try supervisor { $0.settings.launches.relaunches = 2 }
         let actor = try Actor(name, of: supervisor)
         var process = try actor.start()
-        // Without anything that could wake it, it would be left awake for a while after each launch.
+        // Without any way to wake it, it would be kept awake for a while after each launch.
         let peer = try process.park("s")
         for _ in 0..<6 {
-            // Who has been suspended has been launched with success.
+            // A client that has been suspended counts as launched with success.
             try process.say("background")
             try supervisor.reaches(.suspended, name)
             kill(process.pid, SIGKILL)
@@ -189,11 +189,11 @@ import Testing
     // MARK: Ended by the supervisor
 
     @Test(arguments: [SupervisorConfiguration.Suspension.none, .signal, .cgroup])
-    func whoHibernatesIsWokenByTrafficAsAnotherProcess(
+    func aHibernatedClientIsRelaunchedByTraffic(
         _ suspension: SupervisorConfiguration.Suspension
     ) throws {
         guard suspension != .cgroup || geteuid() == 0 else { return }
-        // Stopped, it could not be told what to do.
+        // If it were stopped, it could not be given commands.
         let supervisor = try supervisor(suspension) {
             $0.settings.wakes.linger = .seconds(1)
             $0.settings.budgets.backgroundTasks = .seconds(60)
@@ -213,7 +213,7 @@ import Testing
         for round in 0..<3 {
             try peer.say("INVITE\(round)")
             let next = try actor.returns()
-            // However long this test takes, it is not stopped before it is told to hibernate.
+            // However long this test takes, it must not be stopped before it is told to hibernate.
             try next.command("begin work")
             #expect(
                 try next.event("restored") == "restored launched=true sockets=registration:3 state=cseq=17")
@@ -229,7 +229,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func whatIsUnreadWhenItHibernatesBringsItBackAtOnce() throws {
+    @Test func unreadInputBringsAHibernatingClientBackAtOnce() throws {
         let supervisor = try supervisor()
         let actor = try Actor(name, of: supervisor)
         let first = try actor.start()
@@ -266,12 +266,12 @@ import Testing
         try supervisor.reaches(.dormant, "org.example.small")
         supervisor.pretendMemoryIsShort()
         #expect(
-            try supervisor.show("org.example.unknown")?.state == .suspended, "nobody could launch it again")
+            try supervisor.show("org.example.unknown")?.state == .suspended, "it cannot be launched again")
         #expect(try supervisor.show("org.example.large")?.counters.endedUnderPressure == 1)
         try supervisor.stop()
     }
 
-    @Test func whoDoesNotWantToBeInTheBackgroundIsToldToEnd() throws {
+    @Test func aClientThatExitsOnSuspendIsToldToEnd() throws {
         let supervisor = try supervisor()
         let actor = try Actor(name, of: supervisor)
         let first = try actor.start("voip exits-on-suspend")
@@ -286,12 +286,12 @@ import Testing
         try second.event("wake")
         try second.event("will-terminate")
         try second.say("exit 0")
-        // What it has not read brings it back.
+        // Unread input brings it back.
         try actor.returns("voip exits-on-suspend").event("wake")
         try supervisor.stop()
     }
 
-    @Test func whoWasQuitStaysAway() throws {
+    @Test func aQuitClientStaysAway() throws {
         let supervisor = try supervisor()
         let actor = try Actor(name, of: supervisor)
         let first = try actor.start()
@@ -359,7 +359,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func aProcessThatDoesNotSayWhoItIsIsEnded() throws {
+    @Test func aProcessWithoutHelloIsEnded() throws {
         let supervisor = try supervisor {
             $0.settings.launches.budget = .milliseconds(300)
             $0.settings.launches.relaunches = 1
@@ -376,7 +376,7 @@ import Testing
 }
 
 extension Performance {
-    /// A pipe that is handed over to survive; gives the test's end.
+    /// Hands over a pipe that survives; returns the test's end.
     fileprivate func pipe(_ name: String) throws -> Int32 {
         let path = NSTemporaryDirectory() + "nightbell-\(UUID().uuidString)"
         let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)

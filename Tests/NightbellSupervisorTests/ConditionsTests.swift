@@ -4,7 +4,7 @@ import Testing
 
 @testable import NightbellSupervisor
 
-@Suite("What the kernel reports, in words of the core")
+@Suite("The kernel's conditions, as the core's")
 struct ConditionsTests {
     private static let words: [(Readiness, Conditions)] = [
         (.readable, .readable), (.peerClosed, .peerClosed), (.hangUp, .hangUp), (.error, .error),
@@ -12,7 +12,7 @@ struct ConditionsTests {
         ([.readable, .writable, .hangUp], [.readable, .hangUp]),
     ]
 
-    @Test("Each by its name", arguments: words)
+    @Test("Each condition is mapped", arguments: words)
     func named(_ readiness: Readiness, _ conditions: Conditions) {
         #expect(Conditions(readiness) == conditions)
     }

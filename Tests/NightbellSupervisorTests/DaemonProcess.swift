@@ -13,18 +13,18 @@ final class DaemonProcess {
     let child: Child
     var socketPath: String { directory + "/nightbell.sock" }
 
-    /// Starts it through a shell that does `before` first, and waits until it listens.
+    /// Starts it through a shell that runs `before` first, and waits until it listens.
     init(suspension: String, directory: String? = nil, before: String = ":", _ flags: String = "") throws {
         self.directory = directory ?? NSTemporaryDirectory() + "nightbell-daemon-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: self.directory, withIntermediateDirectories: true)
         let settings = [
             "wakes.linger=20ms", "suspension.retry=20ms", "keepAlive.minimumTimeout=200ms",
             "keepAlive.lead=50ms", "helloTimeout=5m",
-            // Tests kill one worker after the other: that is to be no loop.
+            // Tests kill one worker after the other, which must not count as a crash loop.
             "keeper.crashLimit=1000", "keeper.crashPeriod=10ms",
-            // While memory is short, who crashed is not launched: also if it is others who need it.
+            // While memory is short, crashed clients are not launched, even if other processes use it.
             "memoryPressure.file=",
-            // What this machine's own supervisor keeps is none of the tests' business, and writing takes descriptors.
+            // The state of this machine's own supervisor must not matter, and writing takes descriptors.
             "stateDirectory=",
         ].map { "--set \($0)" }.joined(separator: " ")
         let program = PuppetProcess.program("nightbelld")
@@ -33,7 +33,7 @@ final class DaemonProcess {
             --runtime-directory '\(self.directory)' --suspend \(suspension) \
             --log-level critical \(settings) \(flags)
             """
-        // What other tests have open at this moment is inherited; it must not count against a limit set here.
+        // Descriptors of other tests are inherited; they must not count against a limit set here.
         let closeInherited = """
             for entry in /proc/self/fd/*; do
                 number=${entry##*/}
@@ -53,10 +53,10 @@ final class DaemonProcess {
         guard listens else { throw TestFailure("nightbelld does not listen") }
     }
 
-    /// The process that does the work: the child of this one, if this one is a keeper.
+    /// The worker process: the child of this one, if this one is a keeper.
     func worker() throws -> pid_t { pid_t(try WireClient(path: socketPath).status().processID) }
 
-    /// Kills the process that does the work, and waits until another serves.
+    /// Kills the worker, and waits until another serves.
     @discardableResult
     func killWorker() throws -> pid_t {
         let old = try worker()
@@ -67,7 +67,7 @@ final class DaemonProcess {
         return old
     }
 
-    /// Whether somebody else serves; a connection to one that is about to die may end at any moment.
+    /// Whether another process serves; a connection to one that is about to die may end at any moment.
     private func answers(otherThan old: pid_t) throws -> Bool {
         do {
             return try worker() != old
@@ -84,12 +84,12 @@ final class DaemonProcess {
         return try pids.reduce(0) { try $0 + contextSwitches(of: $1) }
     }
 
-    /// Whether keeper and worker wait for something to happen.
+    /// Whether keeper and worker are both blocked.
     func isAsleep() -> Bool {
         ProcFS.state(child.pid) == "S" && ProcFS.state(knownWorker ?? child.pid) == "S"
     }
 
-    /// Found out before anybody counts: to ask is to wake it.
+    /// Found before anything is measured: asking wakes it.
     private lazy var knownWorker = try? worker()
 
     private func contextSwitches(of pid: pid_t) throws -> Int {
@@ -102,7 +102,7 @@ final class DaemonProcess {
     }
 
     deinit {
-        // In an orderly way, so that it takes its cgroups with it; if that fails, as it comes.
+        // In an orderly way, so that it removes its cgroups; if that fails, by force.
         kill(child.pid, SIGTERM)
         if let handle = try? child.handle() {
             _ = Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 5_000)

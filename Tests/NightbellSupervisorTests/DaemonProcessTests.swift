@@ -5,7 +5,7 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// What only a supervisor in a process of its own can show: it is killed, it runs out of descriptors, it idles.
+/// Tests that need a supervisor in a process of its own: it is killed, runs out of descriptors, or idles.
 @Suite(.serialized) struct DaemonProcessTests {
     static let ways = ["cgroup", "signal"]
 
@@ -25,12 +25,12 @@ import Testing
         for index in puppets.indices {
             try observer.wait(for: "org.example.phone\(index)", toBe: .suspended, path: daemon.socketPath)
         }
-        // The observers' ends are the last that it hears of. A process that another test is about to start may hold on
-        // to one for a while, as a copy.
+        // The closing of the observers' connections is its last event. A process that another test is starting may hold
+        // copies of them for a while.
         try #require(try eventually(within: 60_000) { try observer.status().connections == 21 })
         let handle = try daemon.child.handle()
         var before = -1
-        // On a busy machine it may have to wait before it can go back to sleep: calm is only who has slept for a while.
+        // On a busy machine it may have to wait before it can sleep again, so wait until it has slept for a while.
         let isCalm = try eventually(within: 60_000) {
             before = try daemon.contextSwitches()
             let goesOn = Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 100).isEmpty
@@ -44,7 +44,7 @@ import Testing
         try puppets[7].event("read")
     }
 
-    @Test(arguments: ways) func killedSupervisorLeavesNobodyFrozenForLong(way: String) throws {
+    @Test(arguments: ways) func killedSupervisorLeavesNoClientFrozenForLong(way: String) throws {
         let first = try DaemonProcess(suspension: way, "--no-keeper")
         let puppet = try PuppetProcess(path: first.socketPath, "org.example.phone")
         let peer = try puppet.park("flow")
@@ -53,7 +53,7 @@ import Testing
         try puppet.enterBackground()
         try observer.wait(for: "org.example.phone", toBe: .suspended, path: first.socketPath)
         first.child.end()
-        // Nobody thaws it, so nobody hears it.
+        // It stays frozen, so it does not read this.
         try puppet.child.send("echo awake\n")
         while let heard = try puppet.child.hear(within: 100) { #expect(!heard.contains("awake")) }
         let second = try DaemonProcess(suspension: way, directory: first.directory)
@@ -64,7 +64,7 @@ import Testing
         _ = second
     }
 
-    @Test(arguments: ways) func thawHookThawsEverybody(way: String) throws {
+    @Test(arguments: ways) func thawHookThawsAllClients(way: String) throws {
         let daemon = try DaemonProcess(suspension: way, "--no-keeper")
         let puppet = try PuppetProcess(path: daemon.socketPath, "org.example.phone")
         let observer = try WireClient(path: daemon.socketPath)
@@ -79,11 +79,11 @@ import Testing
         hook.reap()
     }
 
-    @Test func noDescriptorLeftIsToldAndGetsOver() throws {
+    @Test func exhaustedDescriptorsAreReportedAndRecoveredFrom() throws {
         let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 48")
         let client = try WireClient(path: daemon.socketPath)
         try client.hello("org.example.phone")
-        // Others take all there are.
+        // Others use up all descriptors.
         var crowd: [WireClient] = []
         var refused: WireError?
         while refused == nil, crowd.count < 100 {
@@ -96,7 +96,7 @@ import Testing
             }
         }
         #expect(refused?.code == .outOfDescriptors)
-        // Who is in notices nothing, and is refused a socket with the reason.
+        // The connected client notices nothing, and is refused a socket with the reason.
         let pair = try Pair.unix()
         do {
             _ = try client.handOver(pair.near)
@@ -105,14 +105,14 @@ import Testing
             #expect(error.code == .outOfDescriptors)
         }
         crowd.removeAll()
-        // With the crowd gone there is room again: for its socket and for others.
+        // When the others have gone there is room again, for its socket and for new connections.
         #expect(try eventually { try client.status().connections == 1 })
         _ = try client.handOver(pair.near)
         _ = try WireClient(path: daemon.socketPath).status()
         withExtendedLifetime(pair) {}
     }
 
-    /// Whoever fills the table, be it root: a worker that dies then must not be the last.
+    /// Even if root fills the table: a worker that dies then must be replaced.
     @Test(arguments: [31, 64, 400]) func workerIsReplacedThoughDescriptorsAreUsedUp(limit: Int) throws {
         let daemon = try DaemonProcess(suspension: "signal", before: "ulimit -n \(limit)")
         let client = try WireClient(path: daemon.socketPath)
@@ -129,7 +129,7 @@ import Testing
             }
         }
         #expect(count > 0)
-        // There is room for whoever looks after it.
+        // There is room for an administrator.
         let worker = try daemon.worker()
         #expect(try WireClient(path: daemon.socketPath).status().sockets == count)
         kill(worker, SIGKILL)
@@ -140,7 +140,7 @@ import Testing
         #expect(isBack)
     }
 
-    /// As many as the documentation says.
+    /// The number in the documentation.
     @Test func thirtyOneDescriptorsAreEnoughForOne() throws {
         let daemon = try DaemonProcess(suspension: "signal", before: "ulimit -n 31")
         let puppet = try PuppetProcess(path: daemon.socketPath, "org.example.phone")
@@ -152,8 +152,8 @@ import Testing
         try puppet.event("read")
     }
 
-    /// Whether it has said something before or not: the kernel would tell of a reset first.
-    @Test func whoIsRefusedCanReadWhy() throws {
+    /// Whether it has sent something before or not: the kernel would report a reset first.
+    @Test func aRefusedConnectionCanReadTheReason() throws {
         let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 28")
         let worker = try daemon.worker()
         var crowd: [WireClient] = []
@@ -174,8 +174,8 @@ import Testing
         withExtendedLifetime(crowd) {}
     }
 
-    /// Beside what it breaks the protocol with it has said more, which nobody will read.
-    @Test func whoIsExpelledCanReadWhy() throws {
+    /// Beside the breach of the protocol it has sent more, which stays unread.
+    @Test func aDisconnectedClientCanReadTheReason() throws {
         let daemon = try DaemonProcess(suspension: "none", "--set messagesPerTurn=1")
         let worker = try daemon.worker()
         let client = try WireClient(path: daemon.socketPath)
@@ -188,8 +188,8 @@ import Testing
     }
 
     /// Some of the descriptors of a packet arrive, and then there is no room for more: that is not the packet's fault,
-    /// though there is room again as soon as those are let go.
-    @Test(arguments: 1...6) func handOverWithoutRoomForAll(room: Int) throws {
+    /// though there is room again as soon as those are closed.
+    @Test(arguments: 1...6) func aHandOverWithoutRoomForAllIsRefused(room: Int) throws {
         let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 48")
         let client = try WireClient(path: daemon.socketPath)
         try client.hello("org.example.phone")
@@ -216,18 +216,18 @@ import Testing
                 #expect(error.code == .outOfDescriptors, "\(error)")
             }
         }
-        // None of those that did arrive was kept. (Looking at one takes another.)
+        // None of the descriptors that arrived was kept. (Inspecting one takes another.)
         #expect(try client.handOverAny(Array(repeating: device.rawValue, count: room), .device).count == room)
     }
 
-    /// One user takes all it can get; what the others need is not among it.
+    /// One user takes all it can get, which must leave enough for the others.
     @Test func greedyUserLeavesRoomForOthers() throws {
         let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 96; umask 0")
         let path = daemon.socketPath
         let crowd = try OwnThread {
             guard ctest_become(65_534) == 0 else { throw TestFailure("cannot become another user") }
             var sockets: [Int32] = []
-            // The supervisor lets none of these in for good beyond its share; all of them stay connected.
+            // The supervisor admits none of these beyond the user's share; all of them stay connected.
             for _ in 0..<96 {
                 let stranger = try WireClient(path: path)
                 guard (try? stranger.status()) != nil else {

@@ -7,7 +7,7 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// What the supervisor that comes next makes of declared clients: those that still run, and those that were quit.
+/// How the next supervisor treats declared clients: those that still run, and those that were quit.
 @Suite(.serialized, .timeLimit(.minutes(15))) struct DeclaredRestartTests {
     private let name = "org.example.phone"
     private let manifests: TemporaryDirectory
@@ -15,7 +15,7 @@ import Testing
     private let place: TemporaryDirectory
     private let daemons = Daemons()
 
-    /// One that ends takes its directory with it, where the next one serves.
+    /// Each daemon that ends removes its directory, while the next one serves in it.
     private final class Daemons {
         var all: [DaemonProcess] = []
     }
@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func whoStillRunsComesBackAndIsNotLaunchedAgain() throws {
+    @Test func aRunningClientReconnectsAndIsNotLaunchedAgain() throws {
         let actor = try actor
         try declare(actor)
         let first = try start()
@@ -72,12 +72,12 @@ import Testing
         try stop(first)
         let second = try start()
         #expect(try isServed(process.pid, by: second))
-        // For longer than it would be waited for.
+        // For longer than the supervisor waits for it.
         #expect(actor.staysAway(milliseconds: 6_000))
         #expect(try WireClient(path: second.socketPath).info(of: name)?.counters.launches == 0)
     }
 
-    @Test func whoDoesNotComeBackIsLaunchedAfterAWhile() throws {
+    @Test func aClientThatDoesNotReconnectIsLaunchedAfterAWhile() throws {
         let actor = try actor
         try declare(actor)
         let first = try start()
@@ -86,14 +86,14 @@ import Testing
         try stop(first)
         let second = try start()
         #expect(actor.staysAway(milliseconds: 2_000))
-        // The worker that waits is replaced: the next waits on.
+        // The waiting worker is replaced: the next one waits on.
         try second.killWorker()
         let other = try actor.returns("voip")
         #expect(try isServed(other.pid, by: second))
         kill(other.pid, SIGTERM)
     }
 
-    @Test func whoseProcessIsGoneIsLaunchedAtOnce() throws {
+    @Test func aClientWithoutProcessIsLaunchedAtOnce() throws {
         let actor = try actor
         try declare(actor)
         let first = try start()
@@ -106,21 +106,21 @@ import Testing
         try second.end(actor.returns("voip"))
     }
 
-    @Test func whoHasNotSaidYetWhoItIsEndsWithTheSupervisor() throws {
+    @Test func aLaunchWithoutHelloEndsWithTheSupervisor() throws {
         let actor = try actor
         try declare(actor)
         let first = try start()
         let process = try actor.appears()
         try stop(first)
         #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
-        // The next one has nobody to wait for.
+        // The next one has no client to wait for.
         let second = try start()
         #expect(!actor.staysAway(milliseconds: 4_000))
         try second.end(actor.returns("voip"))
     }
 
-    /// Both are told what it takes to have the identifier back.
-    @Test func whoseIdentifierIsTakenIsLaunchedOnceItIsGivenUp() throws {
+    /// Both are told how to get the identifier back.
+    @Test func aClientIsLaunchedOnceItsTakenIdentifierIsGivenUp() throws {
         chmod(place.path, 0o755)
         let first = try start()
         let (path, name) = (first.socketPath, name)
@@ -151,7 +151,7 @@ import Testing
         try third.end(actor.returns("voip socket=\(path)"))
     }
 
-    /// The supervisor does not undo what a user has done, the start of the machine does.
+    /// A start of the supervisor does not undo a user's quit, a start of the machine does.
     @Test func aClientThatWasQuitIsLaunchedWhenTheMachineStarts() throws {
         let actor = try actor
         try declare(actor)
@@ -164,7 +164,7 @@ import Testing
         let second = try start()
         #expect(actor.staysAway(milliseconds: 1_000))
         try stop(second)
-        // What was quit before the machine was started:
+        // Quit before the machine was started:
         let path = state.file("identifiers")
         var table = try IdentifierTable(decoding: try SmallFile.read(path))
         table.change([name: IdentifierTable.Entry(user: geteuid(), isQuit: true, quitBoot: "earlier")])
@@ -189,7 +189,7 @@ import Testing
         guard case .done = answer else { throw TestFailure("\(answer)") }
         let next = try actor.returns("voip socket=\(first.socketPath)")
         #expect(try isServed(next.pid, by: second))
-        // It is not quit any more.
+        // It no longer counts as quit.
         try stop(second)
         kill(next.pid, SIGKILL)
         #expect(eventually { ProcFS.state(next.pid).map { $0 == "Z" } ?? true })
@@ -242,7 +242,7 @@ extension WireClient {
 }
 
 extension DaemonProcess {
-    /// Ends what it has launched, in a way that it is not launched again.
+    /// Ends a process that it has launched, without a new launch.
     fileprivate func end(_ process: Performance) throws {
         kill(process.pid, SIGTERM)
         guard eventually({ ProcFS.state(process.pid).map { $0 == "Z" } ?? true }) else {

@@ -4,8 +4,8 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// The worker dies at each single step of everything that it writes through or does, one after the other: between
-/// any two of them, nothing is lost, nobody notices, and nobody stays frozen.
+/// The worker dies at each single step of everything that it writes through or does, one after the other: between any
+/// two of them nothing is lost, clients notice nothing, and none stays frozen.
 @Suite(.serialized, .timeLimit(.minutes(10))) struct FaultTests {
     static let ways = ["cgroup", "signal"]
     private let name = "org.example.phone"
@@ -13,16 +13,16 @@ import Testing
     @Test(arguments: ways) func deathAtEveryStep(way: String) throws {
         var step = 1
         var deaths = 0
-        // At the first step it does not serve yet: that is not counted as a restart.
+        // At the first step it does not serve yet, which does not count as a restart.
         while try live(way, dyingAt: step) || step == 1 {
             deaths += 1
             step += 1
         }
-        // Fewer would mean that the places are not reached any more.
+        // Fewer would mean that the fault points are no longer reached.
         #expect(deaths > 40, "only \(deaths) steps")
     }
 
-    /// A whole life of a client; tells whether the worker died in it.
+    /// A client's whole life; returns whether the worker died in it.
     private func live(_ way: String, dyingAt step: Int) throws -> Bool {
         let daemon = try DaemonProcess(suspension: way, before: "export NIGHTBELL_FAULT=\(step)")
         let puppet = try PuppetProcess(path: daemon.socketPath, name, "voip audio")
@@ -41,12 +41,12 @@ import Testing
             #expect(try puppet.event("read").hasPrefix("read flow 6"), "step \(step)")
         }
         try waitUntil(.suspended, daemon, step)
-        // Frozen, it hears this only once it is woken, as administrators can ask for.
+        // Frozen, it reads this only once it is woken, as administrators can request.
         try puppet.tell("close-released other")
         try puppet.tell("foreground")
         try wake(daemon)
         #expect(try puppet.event("wake").contains("request"), "step \(step)")
-        // On a busy machine it sleeps again before it has heard everything.
+        // On a busy machine it sleeps again before it has read everything.
         let isAwake = try eventually {
             let state = try ask(daemon) { try $0.show(self.name).state }
             if state == .suspended { try wake(daemon) }
@@ -57,7 +57,7 @@ import Testing
         let info = try ask(daemon) { try $0.show(self.name) }
         #expect(info.sockets.map(\.name) == ["flow"] && info.backgroundTasks.isEmpty, "step \(step)")
         #expect(info.keepAliveTimeoutMs == 600_000, "step \(step)")
-        // Each wake was told once.
+        // Each wake was sent once.
         #expect(puppet.heard("wake").filter { $0.contains("reasons=socket ") }.isEmpty, "step \(step)")
         #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty, "step \(step)")
         try puppet.command("goodbye")
@@ -84,7 +84,7 @@ import Testing
         guard isReached else { throw TestFailure("step \(step): the client does not become \(state)") }
     }
 
-    /// Whoever asks may be cut short by the death of whom it asks: then it asks the next.
+    /// The worker may die while it answers: then ask the next one.
     private func ask<Answer>(_ daemon: DaemonProcess, _ body: (WireClient) throws -> Answer) throws -> Answer
     {
         for _ in 0..<3 {
@@ -96,6 +96,6 @@ import Testing
                 continue
             }
         }
-        throw TestFailure("nobody answers")
+        throw TestFailure("no worker answers")
     }
 }

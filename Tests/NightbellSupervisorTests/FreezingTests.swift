@@ -7,7 +7,7 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Real processes, really stopped, in both ways of suspension.
+/// Real processes, really stopped, by both suspension methods.
 @Suite(.serialized) struct FreezingTests {
     typealias Suspension = SupervisorConfiguration.Suspension
     static let ways: [Suspension] = [.cgroup, .signal]
@@ -18,26 +18,26 @@ import Testing
         let (puppet, peer) = (scene.puppet, scene.peer)
         try puppet.enterBackground()
         try scene.reaches(.suspended)
-        // It runs no more: it does not even hear its standard input.
-        try puppet.child.send("echo nobody\n")
+        // It does not run: it does not even read its standard input.
+        try puppet.child.send("echo asleep\n")
         if way == .signal { #expect(ProcFS.state(puppet.pid) == "T") }
         try peer.say("INVITE")
         #expect(try puppet.event("wake").contains("socket"))
         #expect(try puppet.event("read").hasPrefix("read flow 6"))
-        // What it was told while it slept, it hears now.
-        try puppet.event("ok nobody")
+        // It now reads the command that was sent while it slept.
+        try puppet.event("ok asleep")
         try scene.reaches(.suspended)
         #expect(try scene.observer.show(name).counters.wakesSocket == 1)
         try scene.stop()
     }
 
-    /// Data at every point of the way to sleep: whatever the moment, it is read in time.
+    /// Data at every point of falling asleep: at any moment, it is read in time.
     @Test(arguments: ways) func trafficAtAnyMomentOfFallingAsleepIsRead(way: Suspension) throws {
         let scene = try Scene(way) { $0.settings.wakes.linger = .zero }
         let (puppet, peer) = (scene.puppet, scene.peer)
         try puppet.enterBackground()
         for step in 0..<300 {
-            // The way to sleep begins with WakeDone, right after `read` was said; it takes some 200 µs here.
+            // Falling asleep begins with WakeDone, right after `read` was reported; it takes some 200 µs here.
             let until = BootClock.now() + Int64(step) * 1_000
             while BootClock.now() < until {}
             try peer.say("x")
@@ -53,7 +53,7 @@ import Testing
     @Test(arguments: ways) func trafficInEachStateIsRead(way: Suspension) throws {
         let scene = try Scene(way)
         let (puppet, peer) = (scene.puppet, scene.peer)
-        // In the foreground: its own business, but not read by now.
+        // In the foreground the input is its own business, but it must not have read it by now.
         try puppet.command("foreground")
         try peer.say("a")
         try puppet.command("hang-enter")
@@ -87,7 +87,7 @@ import Testing
         try scene.stop()
     }
 
-    @Test(arguments: ways) func killedSleeperIsForgottenAndItsPeerTold(way: Suspension) throws {
+    @Test(arguments: ways) func aKilledSleeperIsForgottenAndItsPeerSeesTheEnd(way: Suspension) throws {
         let supervisor = try TestSupervisor(suspension: way)
         let observer = try WireClient(supervisor)
         let puppet = try PuppetProcess(supervisor, name)
@@ -112,7 +112,7 @@ import Testing
         try supervisor.stop()
     }
 
-    /// `^Z`: whoever stopped it lets it go on, not we; what happened meanwhile waits.
+    /// `^Z`: the process that stopped it resumes it, not we; events wait meanwhile.
     @Test(arguments: ways) func clientStoppedFromOutsideStaysStopped(way: Suspension) throws {
         let scene = try Scene(way)
         let (puppet, peer) = (scene.puppet, scene.peer)
@@ -122,7 +122,7 @@ import Testing
         try puppet.event("read")
         kill(puppet.pid, SIGSTOP)
         #expect(eventually { ProcFS.state(puppet.pid) == "T" })
-        // It cannot answer: it is suspended by force.
+        // It cannot answer, so it is suspended by force.
         try scene.reaches(.suspended)
         try peer.say("second")
         try scene.reaches(.background)
@@ -187,7 +187,7 @@ import Testing
         try scene.stop()
     }
 
-    @Test(arguments: ways) func quitTellsWhoRunsAndEndsWhoSleeps(way: Suspension) throws {
+    @Test(arguments: ways) func quitTellsRunningClientsAndEndsSleepers(way: Suspension) throws {
         let supervisor = try TestSupervisor(suspension: way)
         let observer = try WireClient(supervisor)
         var quit = WireQuitClient()
@@ -196,7 +196,7 @@ import Testing
         quit.identifier = "org.example.runner"
         #expect(try observer.ask(.quitClient(quit)) == .done(WireDone()))
         try runner.event("will-terminate")
-        // It does not go by itself, so it is ended.
+        // It does not end by itself, so it is killed.
         let runnerHandle = try runner.child.handle()
         #expect(!Poll.wait(runnerHandle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
 
@@ -210,7 +210,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test(arguments: ways) func tooManyWakesEndWhoAskedForIt(way: Suspension) throws {
+    @Test(arguments: ways) func tooManyWakesEndAClientThatAskedForIt(way: Suspension) throws {
         let scene = try Scene(way, "voip terminate") { $0.settings.wakes.limit = 3 }
         let (puppet, peer) = (scene.puppet, scene.peer)
         let handle = try puppet.child.handle()

@@ -7,11 +7,11 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// Clients that cost as much as they can. What all of it does to others is measured by `nightbell-load hostile`.
+/// Clients that cost as much as they can. `nightbell-load hostile` measures the effect on others.
 @Suite struct HostileClientTests {
     // MARK: Packets that are costly to decode
 
-    /// As many sockets as fit into a packet, with nothing in them.
+    /// As many empty sockets as fit into a packet.
     private static let emptySockets: [UInt8] = {
         let count = 64_000
         let body = (0..<count).flatMap { _ in [1 << 3 | 2, 0] as [UInt8] }
@@ -19,11 +19,11 @@ import Testing
         return [3 << 3 | 2] + length.map { UInt8($0) } + body
     }()
 
-    @Test func whatIsTooMuchIsFoundWithoutDecoding() throws {
+    @Test func excessIsFoundWithoutDecoding() throws {
         #expect(throws: PacketScan.Refusal.excessive("a HandOver has at most 253 sockets")) {
             try PacketScan(Self.emptySockets)
         }
-        // It costs about as much as to read so many bytes; to decode them costs hundreds of times as much.
+        // Scanning costs about as much as reading the bytes; decoding them costs hundreds of times as much.
         func time(_ body: () -> Void) -> Double {
             (0..<5).map { _ in
                 let start = threadTime()
@@ -126,13 +126,13 @@ import Testing
         #expect(left == 1_001 - 30)
     }
 
-    @Test func costlyPacketsAreMadeUpFor() {
+    @Test func costlyPacketsAreChargedToTheirUser() {
         var backlog = Backlog<UInt32>()
         for _ in 0..<2_000 {
             backlog.append(1, of: 1)
             backlog.append(2, of: 2)
         }
-        // Each of one user takes a hundred times as long as each of the other.
+        // Each element of one user takes a hundred times as long as each of the other.
         var time: [UInt32: Int64] = [1: 0, 2: 0]
         for _ in 0..<1_000 {
             guard let next = backlog.takeNext() else { break }
@@ -142,7 +142,7 @@ import Testing
         }
         let (first, second) = (time[1] ?? 0, time[2] ?? 0)
         #expect(abs(first - second) <= 2_000_000, "\(time)")
-        // Alone, it is not kept from anything.
+        // Alone, it is not held back.
         while backlog.takeNext() != nil {}
         backlog.endTurn()
         backlog.append(1, of: 1)
@@ -154,7 +154,7 @@ import Testing
 
     // MARK: Connections
 
-    /// More than it may have: each is refused at once, and nothing of it stays.
+    /// More connections than it may have: each is refused at once, and nothing of it stays.
     @Test func refusedConnectionsCostNoThread() throws {
         let daemon = try DaemonProcess(suspension: "none", "--set connectionsPerUser=6")
         let administrator = try WireClient(path: daemon.socketPath)
@@ -171,7 +171,7 @@ import Testing
         var most = 0
         for number in 0..<2_000 {
             let stranger = try WireClient(path: daemon.socketPath)
-            // Some have said something by then, others have not.
+            // Some have sent something by then, others have not.
             if number % 3 == 0 { _ = try? stranger.socket.send([0, 0]) }
             if number % 3 == 1 { _ = try? stranger.socket.send([]) }
             most = max(most, threads())
@@ -182,7 +182,7 @@ import Testing
         withExtendedLifetime(kept) {}
     }
 
-    /// What a packet of a refused connection carries is closed all the same, elsewhere.
+    /// The descriptors of a refused connection are closed all the same, elsewhere.
     @Test func refusedConnectionsLeaveNothingOpen() throws {
         let daemon = try DaemonProcess(suspension: "none", "--set connectionsPerUser=2")
         let administrator = try WireClient(path: daemon.socketPath)

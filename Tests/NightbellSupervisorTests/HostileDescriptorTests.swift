@@ -6,9 +6,9 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Descriptors made so that whoever touches them waits. The supervisor has one thread for everybody.
+/// Descriptors made so that each access blocks. The supervisor has one thread for all clients.
 @Suite(.serialized) struct HostileDescriptorTests {
-    /// A file system of a user's own that never answers, such as fstat(2) of one of its files would wait for.
+    /// A user's file system that never answers; fstat(2) of one of its files would block.
     @Test(.enabled(if: geteuid() == 0 && access("/dev/fuse", R_OK | W_OK) == 0, "needs root and FUSE"))
     func fileOfAServerThatNeverAnswers() throws {
         let directory = try TemporaryDirectory()
@@ -16,7 +16,7 @@ import Testing
         let server = ctest_mute_file_system(directory.path, &root)
         guard server >= 0 else { throw Pair.failure("mount") }
         let supervisor = try TestSupervisor()
-        // Closed before the supervisor is stopped: a thread that waits for it can go on then.
+        // Closed before the supervisor is stopped, so that a blocked thread can continue.
         defer {
             close(server)
             close(root)

@@ -5,11 +5,11 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// More sockets fire at once than the core is told of at a time: some clients run then whom it takes for asleep.
+/// More sockets fire at once than one turn reports to the core: some clients then run that it takes for asleep.
 @Suite(.serialized) struct LargeCrowdTests {
     private static let phone = "org.example.phone"
 
-    /// So many others that share a socket with a phone and sleep. What it is told of comes last.
+    /// Puts many clients to sleep that share a socket with a phone. Its own event comes last.
     private func sleep(
         _ phone: WireClient, _ shared: borrowing Pair, beside count: Int, _ supervisor: TestSupervisor
     ) throws -> [WireClient] {

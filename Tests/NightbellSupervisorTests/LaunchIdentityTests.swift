@@ -8,8 +8,8 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// Which client a process is that was launched, and whether it can be launched again: one rule, whatever the program says
-/// and whichever worker is asked.
+/// The identity of launched processes, and whether they can be launched again: one rule for every program and every
+/// worker.
 @Suite(.serialized, .timeLimit(.minutes(20))) struct LaunchIdentityTests {
     private let name = "org.example.phone"
     private let other = "org.example.other"
@@ -37,8 +37,8 @@ import Testing
 
     // MARK: Started by hand
 
-    @Test func aRecordedLaunchHoldsForAProcessThatSaysNothingOfIt() throws {
-        // Each crash is one of a settled client: two in a row at the start would drop the state.
+    @Test func aRecordedLaunchHoldsForAProcessWithoutASpecification() throws {
+        // Each crash must be that of a settled client: two in a row at the start would drop the state.
         let daemon = try DaemonProcess(
             suspension: "none", "--set launches.retry=20ms --set launches.settled=1ms")
         let actor = try Actor(name, socketPath: daemon.socketPath)
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func aLaunchThatIsNotBelievedEndsTheOneBefore() throws {
+    @Test func anUntrustedLaunchSpecificationRemovesTheOneBefore() throws {
         guard geteuid() == 0 else { return }
         let daemon = try DaemonProcess(suspension: "none", before: "umask 0", "--set launches.retry=20ms")
         chmod(daemon.directory, 0o755)
@@ -81,7 +81,7 @@ import Testing
 
     // MARK: Names
 
-    @Test func aLaunchedProgramIsWhatItWasLaunchedAsWhateverItSays() throws {
+    @Test func aLaunchedProgramHasTheIdentifierOfItsLaunch() throws {
         let supervisor = try supervisor { $0.settings.launches.budget = .milliseconds(400) }
         let actor = try Actor(name, of: supervisor)
         var process = try actor.start()
@@ -120,7 +120,7 @@ import Testing
         try supervisor.stop()
     }
 
-    /// What is only the name of the program is no more than a proposal.
+    /// The program's own identifier is only a proposal.
     @Test func withoutAnIdentifierForRunTheProgramHasItsOwn() throws {
         let supervisor = try supervisor()
         let actor = try Actor(name, of: supervisor)
@@ -135,7 +135,7 @@ import Testing
 
     // MARK: Programs that start others
 
-    @Test func whatALaunchedShellStartsIsTheClient() throws {
+    @Test func aProgramStartedByALaunchedShellIsTheClient() throws {
         let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }
         let actor = try Actor(name, of: supervisor)
         actor.arguments = ["-c", "'\(actor.program)'; exit $?"]
@@ -153,7 +153,7 @@ import Testing
             #expect(try process.event("restored").contains("launched=true sockets=registration:"))
             #expect(try process.event("wake").contains("reasons=\(round == 3 ? "socket" : "relaunched")"))
             #expect(try supervisor.show(name)?.processID == UInt32(process.pid))
-            // What woke the last one is unread.
+            // The input that woke the last one is unread.
             if round < 3 { try peer.say("call") }
             try process.command("read registration")
             #expect(try process.event("read").hasPrefix("read registration 4 "))
@@ -167,12 +167,12 @@ import Testing
                 try peer.say("call")
             }
         }
-        // Nothing is left of those that were launched first.
+        // The launched shells have been reaped.
         #expect(ProcFS.state(shells[0]) == nil && ProcFS.state(shells[1]) == nil)
         try supervisor.stop()
     }
 
-    // MARK: Programs that never speak
+    // MARK: Programs that never say Hello
 
     @Test func aProgramThatNeverSpeaksIsLeftAlone() throws {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
@@ -185,20 +185,20 @@ import Testing
         }
         let silent = try actors[0].appears()
         supervisor.launched.note(silent.pid)
-        // It takes no room: the other one is launched when its time is over.
+        // It takes no launch slot: the other one is launched when its time is over.
         let speaking = try actors[1].appears()
         supervisor.launched.note(speaking.pid)
         try speaking.command("hello \(other) voip")
         let info = try #require(try supervisor.show(name))
         #expect(info.state == .launching && info.stateDetail.contains("does not speak to Nightbell"))
         #expect(info.processID == UInt32(silent.pid))
-        // It is neither ended nor launched again, and not too late.
+        // It is neither ended nor launched again nor told that it is late.
         #expect(actors[0].staysAway(milliseconds: 1_500))
         try silent.command("hello \(name) voip")
         #expect(try supervisor.show(name)?.processID == UInt32(silent.pid))
-        // From now on it is a client that does.
+        // From now on it is a client that speaks.
         kill(silent.pid, SIGKILL)
-        // A process ends by itself when the test lets go of it.
+        // A process ends by itself when the test releases it.
         var launched: [Performance] = []
         for _ in 0..<2 {
             launched.append(try actors[0].appears())

@@ -7,7 +7,7 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// What the launches of many clients have in common is kept once, for as long as one of them is there.
+/// Launch settings shared by many clients are stored once, for as long as one of the clients is there.
 @Suite(.serialized, .timeLimit(.minutes(15))) struct LaunchSettingTests {
     private func setting(_ level: Int, directory: String = "/") -> LaunchSetting {
         LaunchSetting(
@@ -20,7 +20,7 @@ import Testing
 
     // MARK: The table
 
-    @Test func whatSaysTheSameIsTheSame() {
+    @Test func equalSettingsAreShared() {
         var settings = LaunchSettings()
         let (one, isNew) = settings.share(setting(1))
         #expect(isNew && one.number == 1)
@@ -33,14 +33,14 @@ import Testing
         #expect(content.identity?.otherGroups == [9, 10] && content.limits.first?.hard == 20)
     }
 
-    @Test func whatNobodyUsesIsForgottenOnceAndItsNumberIsNotUsedAgain() {
+    @Test func anUnusedSettingIsForgottenOnceAndItsNumberIsNotReused() {
         var settings = LaunchSettings()
         let one = settings.share(setting(1)).0
         for _ in 0..<3 { settings.enter(one) }
         for _ in 0..<2 { settings.leave(one) }
         #expect(settings.takeUnused() == [])
         settings.leave(one)
-        // Somebody else comes in the same turn.
+        // Another client comes in the same turn.
         settings.enter(settings.share(setting(1)).0)
         settings.leave(one)
         settings.enter(one)
@@ -65,9 +65,9 @@ import Testing
         #expect(next.takeUnused() == [2])
     }
 
-    // MARK: The real thing
+    // MARK: With processes
 
-    /// Each of those who differ in little is launched as it said, also after the worker has died.
+    /// Each client with a small difference is launched as it said, also after the worker has died.
     @Test func differencesAreEachClientsOwn() throws {
         let daemon = try DaemonProcess(suspension: "none")
         func launch(_ number: Int) -> WireLaunchSpecification {
@@ -137,8 +137,8 @@ import Testing
         #expect(clients.count == 110)
     }
 
-    /// The keeper dies, and with it everything that was known of the client. Its process was launched, not started by
-    /// `nightbell run`: it says to the next supervisor how to launch it nevertheless.
+    /// The keeper dies, and with it everything known of the client. Its process was launched, not started by `nightbell
+    /// run`: it still tells the next supervisor how to launch it.
     @Test func aLaunchedProcessCanBeLaunchedByTheNextSupervisor() throws {
         let name = "org.example.phone"
         let daemon = try DaemonProcess(suspension: "none")

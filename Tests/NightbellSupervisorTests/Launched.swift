@@ -3,8 +3,8 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// The processes that a supervisor of the tests has launched and not seen the end of. They are children of the tests'
-/// process: a zombie that nobody waits for keeps the test library from noticing the ends of its own children.
+/// The processes that a supervisor of the tests has launched and not reaped. They are children of the tests' process:
+/// an unreaped zombie keeps the test library from noticing the ends of its own children.
 final class Launched: Sendable {
     private let variable: String
     private let pids = Mutex<Set<pid_t>>([])
@@ -13,10 +13,10 @@ final class Launched: Sendable {
         variable = "NIGHTBELL_SOCKET=\(socketPath)"
     }
 
-    /// Somebody who may be among them.
+    /// A process that may be among them.
     func note(_ pid: pid_t) { _ = pids.withLock { $0.insert(pid) } }
 
-    /// Looks for those who run now.
+    /// Finds the processes that run now.
     func look() {
         let all = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         for pid in all.compactMap({ pid_t($0) })
@@ -25,7 +25,7 @@ final class Launched: Sendable {
         }
     }
 
-    /// Ends them, after their supervisor has.
+    /// Ends them, after their supervisor has ended.
     func end() {
         for pid in pids.withLock({ $0 }) where Self.isOurs(pid) {
             kill(pid, SIGKILL)

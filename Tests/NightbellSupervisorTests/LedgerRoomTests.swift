@@ -3,9 +3,9 @@ import NightbellCore
 import Testing
 
 @Suite struct LedgerRoomTests {
-    /// What is usual lies with a record, all else apart: neither knows of the other.
+    /// Usual figures lie with a record, all others apart: each side must know the number.
     @Test func usualFiguresLieNear() {
-        // The number of the wake that was told lies before them.
+        // The number of the last wake sent lies before them.
         #expect(Ledger.nearCount == 1 + Progress.usualFigures)
         #expect(Ledger.plainCount == 1 + Progress.Figures(repeating: 0).count)
     }

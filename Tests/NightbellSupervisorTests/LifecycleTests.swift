@@ -5,7 +5,7 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Budgets, assertions and races of the life cycle, as a client on the wire sees them.
+/// Budgets, assertions and races of the life cycle, as seen by a client on the wire.
 @Suite struct LifecycleTests {
     private let name = "org.example.phone"
 
@@ -30,7 +30,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func answerToAnEarlierAttemptCountsForNothing() throws {
+    @Test func aStaleAnswerIsIgnored() throws {
         let supervisor = try TestSupervisor { $0.settings.budgets.prepareToSuspend = .seconds(30) }
         let client = try WireClient(supervisor, name)
         let pair = try Pair.unix()
@@ -41,7 +41,7 @@ import Testing
         try client.ready(first, notIdle: [token])
         _ = try client.prepare()
         try client.ready(first)
-        // Answered in order: the stale answer has been looked at by then.
+        // Requests are answered in order, so the stale answer has been handled by then.
         #expect(try client.show(name).state == .suspending)
         try supervisor.stop()
     }
@@ -142,7 +142,7 @@ import Testing
         #expect(left.unlimited)
         _ = try client.notice { body -> Bool? in
             guard case .prepareToSuspend = body else { return nil }
-            // One that was announced before the first sign of media may come first.
+            // A wake announced before the first sign of media may come first.
             return BootClock.now() - began >= 200_000_000 ? true : nil
         }
         try supervisor.stop()
@@ -183,7 +183,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func stoppingThawsEverybodyAndSaysSo() throws {
+    @Test func stoppingThawsAndInformsAllClients() throws {
         let supervisor = try TestSupervisor()
         let sleeper = try WireClient(supervisor, "org.example.sleeper")
         let active = try WireClient(supervisor, "org.example.active")

@@ -8,9 +8,9 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Whoever makes the supervisor say something again and again does not fill its log.
+/// A client that causes log messages again and again does not fill the log.
 @Suite struct LogTests {
-    @Test func soManyAMinuteAndTheRestCounted() {
+    @Test func aLimitPerMinuteAndTheRestCounted() {
         var limiter = LogLimiter()
         var now = Instant(nanoseconds: 5_000_000_000)
         var admitted: [Int?] = []
@@ -32,7 +32,7 @@ import Testing
         let flood = (0..<25).map { _ in limiter.admit(.crashes, of: 1_000, at: now) }
         #expect(flood.count { $0 != nil } == LogLimiter.perMinute)
         #expect(limiter.admit(.crashes, of: 1_001, at: now) == 0)
-        // Neither do all together fill the log, however many they are.
+        // All users together do not fill the log either, however many they are.
         for user in UInt32(2_000)..<8_000 { _ = limiter.admit(.crashes, of: user, at: now) }
         #expect(limiter.heldBack.map(\.count) == [25 + 1 + 6_000 - LogLimiter.perMinuteOfAll])
         let later = now + .seconds(60)
@@ -56,14 +56,14 @@ import Testing
             try eventually {
                 try administrator.status().clientsByState["suspended"] == UInt64(clients.count)
             })
-        // Each is told of twice: when it is too late, and when it is suspended all the same.
+        // Two messages about each: when it is late, and when it is suspended all the same.
         let told = log.lines.count { $0.contains(": forced ") || $0.contains(": overrun ") }
         #expect(told == LogLimiter.perMinute)
         try supervisor.stop()
         #expect(log.lines.contains("40 messages about clients that take too long were held back"))
     }
 
-    @Test func whatAClientSaysIsEscaped() {
+    @Test func clientTextIsEscaped() {
         let log = Log()
         let logger = Logger(label: "test") { _ in log.handler }
         var limiter = LogLimiter()
@@ -71,14 +71,14 @@ import Testing
         #expect(log.lines == [#"in /tmp/\u009b2J\u000a\u007f"#])
     }
 
-    /// The same where the daemon writes.
+    /// The same in the daemon's log.
     @Test func theDaemonsLogIsEscaped() throws {
         let place = try TemporaryDirectory()
         let file = place.file("log")
         let directory = NSTemporaryDirectory() + "nightbell-\u{9B}2J\u{85}\u{202E}\u{7F}-\(UUID().uuidString)"
         let daemon = try DaemonProcess(
             suspension: "none", directory: directory, before: "exec 2>'\(file)'", "--log-level info")
-        // It listens before it says so.
+        // It listens before it logs that.
         var text = ""
         let isReady = try eventually {
             text = try String(contentsOfFile: file, encoding: .utf8)
@@ -107,7 +107,7 @@ import Testing
 
     @Test func aDiskThatTakesNothing() throws {
         let state = try TemporaryDirectory()
-        // Where the table is written before it takes the old one's place.
+        // In the place of the file that is written before it replaces the table.
         mkdir(state.file("identifiers.new"), 0o700)
         let log = Log()
         var logger = Logger(label: "test") { _ in log.handler }
@@ -119,13 +119,13 @@ import Testing
             #expect(eventually { isTold() >= 1 })
         }
         try supervisor.stop()
-        // Once for all attempts, and at the end what it comes to.
+        // Once for all attempts, and the consequence at the end.
         #expect(isTold() == 1)
         #expect(log.lines.contains { $0.contains("after the next start identifiers may go to the first") })
     }
 }
 
-/// What was logged.
+/// The captured log.
 final class Log: Sendable {
     private let lock = NSLock()
     private nonisolated(unsafe) var said: [String] = []

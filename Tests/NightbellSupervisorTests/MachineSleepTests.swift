@@ -25,7 +25,7 @@ import Testing
         try busy.wait(for: "org.example.sleeper", toBe: .suspended, supervisor)
 
         slept.withLock { $0 = .seconds(7_200) }
-        // Whatever makes a turn.
+        // Any request makes a turn.
         _ = try busy.status()
         let wake = try sleeper.wake()
         #expect(wake.reasons == [.keepAlive] && wake.asleepNs >= 7_200_000_000_000)

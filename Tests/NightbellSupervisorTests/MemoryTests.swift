@@ -4,7 +4,7 @@ import NightbellWire
 import Testing
 
 @Suite(.serialized) struct MemoryTests {
-    /// So many clients with a thousand sockets each.
+    /// This many clients with a thousand sockets each.
     private func crowd(
         of count: Int, _ daemon: DaemonProcess, _ device: borrowing EventDescriptor
     ) throws -> [WireClient] {
@@ -26,13 +26,13 @@ import Testing
         #expect(isEmpty)
     }
 
-    /// A crowd comes and goes. What it needed is given back, not only to the allocator.
+    /// Many clients come and go. Their memory is given back to the kernel, not only to the allocator.
     @Test(.disabled(if: isSanitized, "a sanitizer keeps what was freed"))
     func memoryIsGivenBack() throws {
         let daemon = try DaemonProcess(suspension: "none")
         let observer = try WireClient(path: daemon.socketPath)
         let device = try EventDescriptor()
-        // The first ones bring the program's own pages in.
+        // The first clients page in the program itself.
         var clients = try crowd(of: 1, daemon, device)
         try dismiss(&clients, observer)
         let before = try observer.status().memoryBytes
@@ -42,7 +42,7 @@ import Testing
         try dismiss(&clients, observer)
         let needed = during - before
         #expect(needed > 1 << 19, "or this test shows nothing")
-        // At the end of the turn in which they were gone.
+        // At the end of the turn in which they went.
         var after = during
         let isGivenBack = try eventually {
             after = try observer.status().memoryBytes

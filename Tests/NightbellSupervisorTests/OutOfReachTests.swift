@@ -5,7 +5,7 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Clients that could not be called, with real processes.
+/// Clients that nothing could wake, with real processes.
 @Suite(.serialized) struct OutOfReachTests {
     private let name = "org.example.phone"
 
@@ -13,7 +13,7 @@ import Testing
         _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
     ) throws -> TestSupervisor {
         try TestSupervisor(suspension: .signal) {
-            // On a busy machine, too, nobody is to be suspended without having answered.
+            // On a busy machine, too, no client may be suspended by force.
             $0.settings.budgets.prepareToSuspend = .seconds(20)
             $0.settings.launches.retry = .milliseconds(20)
             configure(&$0)
@@ -31,7 +31,7 @@ import Testing
         return (try supervisor.show(name)?.warnings ?? [], listed)
     }
 
-    @Test func whoLosesItsConnectionToMemoryPressureIsLaunchedAgain() throws {
+    @Test func aClientEndedByMemoryPressureIsLaunchedAgain() throws {
         let supervisor = try supervisor { $0.settings.memoryPressure.pause = .milliseconds(100) }
         let actor = try Actor(name, of: supervisor)
         let first = try actor.start()
@@ -44,7 +44,7 @@ import Testing
         #expect(try supervisor.show(name)?.counters.endedUnderPressure == 1)
         close(peer)
         try supervisor.stop()
-        // A process without a director ends by itself.
+        // A process ends by itself when its test connection is closed.
         withExtendedLifetime((first, second)) {}
     }
 
@@ -58,10 +58,10 @@ import Testing
         kill(first.pid, SIGKILL)
         let second = try actor.returns()
         try second.event("wake")
-        // Nothing else holds it any more.
+        // No other reason keeps it awake any more.
         #expect(try eventually { try supervisor.show(name)?.stateDetail == "setting up" })
         #expect(try supervisor.show(name)?.state == .background)
-        // Or it would be stopped before it has said that it has handed its socket over.
+        // Otherwise it would be stopped before it has reported its HandOver.
         try second.command("begin work")
         let peer = try second.park("registration")
         try second.say("end work")
@@ -73,7 +73,7 @@ import Testing
         withExtendedLifetime((first, second)) {}
     }
 
-    @Test func whoSleepsWithNothingThatCouldWakeItIsShown() throws {
+    @Test func aSleeperThatNothingCanWakeIsShown() throws {
         let supervisor = try supervisor { $0.settings.launches.budget = .seconds(8) }
         let actor = try Actor(name, of: supervisor)
         let first = try actor.start()

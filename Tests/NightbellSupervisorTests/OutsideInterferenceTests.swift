@@ -6,16 +6,16 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Somebody else lets a sleeper run. Nobody is told of that, but whoever asks is told the truth, and the sleeper is
-/// put to sleep again.
+/// Another process resumes a sleeper. The kernel does not report that, but a status request shows the truth, and the
+/// sleeper is put to sleep again.
 @Suite(.serialized) struct OutsideInterferenceTests {
     typealias Suspension = SupervisorConfiguration.Suspension
 
-    /// What lets a sleeper run behind the supervisor's back.
+    /// Ways to resume a sleeper behind the supervisor's back.
     enum Interference: String, CaseIterable {
         /// Stopped by us, continued by others.
         case continued
-        /// Stopped by others before we came to it, continued by them.
+        /// Stopped by others before we did, continued by them.
         case stoppedAndContinued
         /// Thawed from outside.
         case thawed
@@ -34,7 +34,7 @@ import Testing
 
     private let name = "org.example.phone"
 
-    /// Has the puppet asleep, and then running all the same.
+    /// Puts the test client to sleep, and then resumes it.
     private func interfere(
         _ interference: Interference, _ puppet: PuppetProcess, _ peer: Int32, _ observer: WireClient,
         _ supervisor: TestSupervisor
@@ -50,7 +50,7 @@ import Testing
             let lingers = try eventually { try observer.show(name).stateDetail == "lingering" }
             #expect(lingers)
             kill(puppet.pid, SIGSTOP)
-            // It cannot answer, so it is suspended by force: as far as that goes.
+            // It cannot answer, so it is suspended by force, as far as that works.
             try observer.wait(for: name, toBe: .suspended, supervisor)
             kill(puppet.pid, SIGCONT)
         case .thawed:
@@ -62,7 +62,7 @@ import Testing
             try "\(puppet.pid)".write(
                 toFile: outer + "/cgroup.procs", atomically: false, encoding: .utf8)
         }
-        // It runs, for it answers; and nobody has noticed.
+        // It runs, for it answers; and the supervisor has not noticed.
         try puppet.command("echo running")
     }
 
@@ -100,9 +100,9 @@ import Testing
     }
 
     @Test(arguments: Interference.allCases, Question.allCases)
-    func whoAsksIsToldTheTruth(_ interference: Interference, _ question: Question) throws {
+    func aStatusRequestShowsTheTruth(_ interference: Interference, _ question: Question) throws {
         let supervisor = try TestSupervisor(suspension: interference.way) {
-            // The forced suspension comes soon; the one after it is discovered leaves time to look.
+            // The forced suspension comes soon; the one after it is discovered leaves time to check.
             $0.settings.budgets.prepareToSuspend = .milliseconds(100)
             $0.settings.wakes.linger = .milliseconds(600)
         }
@@ -129,7 +129,7 @@ import Testing
             #expect(try observer.ask(.suspendClient(suspend)) == .done(WireDone()))
         }
         try notices(watcher)
-        // It may read again, and is then put to sleep for real.
+        // It may read again, and is then really put to sleep.
         try observer.wait(for: name, toBe: .suspended, supervisor)
         #expect(try isStopped(puppet, interference))
         #expect(try observer.show(name).state == .suspended)
@@ -140,7 +140,7 @@ import Testing
 
     /// Not every message of a client is a request that calls it back.
     @Test(arguments: [Interference.continued, .thawed])
-    func whatTheSleeperSaysGivesItAway(_ interference: Interference) throws {
+    func aMessageRevealsARunningSleeper(_ interference: Interference) throws {
         let supervisor = try TestSupervisor(suspension: interference.way) {
             $0.settings.budgets.wake = .milliseconds(100)
             $0.settings.budgets.prepareToSuspend = .milliseconds(100)
@@ -153,7 +153,7 @@ import Testing
         try puppet.command("hang-wake")
         try puppet.enterBackground()
         try observer.wait(for: name, toBe: .suspended, supervisor)
-        // Woken, it dawdles until it is suspended by force in the middle of it.
+        // Woken, it hangs until it is suspended by force in the middle of it.
         try peer.say("x")
         try puppet.event("read")
         try observer.wait(for: name, toBe: .suspended, supervisor)
@@ -165,7 +165,7 @@ import Testing
             try "0".write(
                 toFile: try cgroup(of: puppet) + "/cgroup.freeze", atomically: false, encoding: .utf8)
         }
-        // WakeDone: far too late, but it shows that the client runs. Nobody asks meanwhile.
+        // WakeDone: far too late, but it shows that the client runs. No status request is made meanwhile.
         try puppet.child.send("unhang\n")
         try puppet.event("unhung")
         try notices(watcher)
@@ -174,7 +174,8 @@ import Testing
         try supervisor.stop()
     }
 
-    /// A question and a call at one moment: the sleeper runs because the call has let it, and is told of the call.
+    /// A status request and a call at one moment: the sleeper runs because the call has thawed it, and is told of the
+    /// call.
     @Test(arguments: ["cgroup", "signal"]) func askingAtTheMomentOfACall(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
         let worker = try daemon.worker()
@@ -186,7 +187,7 @@ import Testing
         for round in 1...20 {
             try observer.wait(for: name, toBe: .suspended, path: daemon.socketPath)
             #expect(try observer.show(name).counters.wakesSocket == UInt64(round - 1))
-            // Stopped, it finds both when it runs again, the question first.
+            // Stopped, the worker finds both when it runs again, the request first.
             kill(worker, SIGSTOP)
             #expect(eventually { ProcFS.state(worker) == "T" })
             var show = WireShow()
@@ -201,9 +202,9 @@ import Testing
         #expect(try observer.show(name).counters.suspensionsCancelled == 0)
     }
 
-    /// Who really sleeps is left alone, however often somebody asks.
+    /// A client that really sleeps is left alone, however many requests are made.
     @Test(arguments: [Suspension.cgroup, .signal, .none])
-    func askingWakesNobody(way: Suspension) throws {
+    func statusRequestsDoNotWake(way: Suspension) throws {
         let supervisor = try TestSupervisor(suspension: way)
         let observer = try WireClient(supervisor)
         let puppets = try (0..<3).map { try PuppetProcess(supervisor, "org.example.phone\($0)") }
@@ -219,7 +220,7 @@ import Testing
         try supervisor.stop()
     }
 
-    /// More clients than are looked at in one turn.
+    /// More clients than are inspected in one turn.
     @Test func statusOfManyClients() throws {
         let supervisor = try TestSupervisor()
         let clients = try (0..<200).map { try WireClient(supervisor, "org.example.phone\($0)") }
@@ -232,7 +233,7 @@ import Testing
         var show = WireShow()
         show.identifier = "org.example.phone7"
         try observer.send(.show(show), request: 902)
-        // In the order of the questions.
+        // In the order of the requests.
         guard case .supervisorStatus(let status)? = try observer.receive().body else {
             throw TestFailure("no status")
         }

@@ -4,7 +4,7 @@ import Foundation
     import Glibc
 #endif
 
-/// Two connected sockets: `near` is the one that a client hands over, `far` the peer's.
+/// Two connected sockets: a client hands over `near`, and the peer has `far`.
 final class Pair {
     private(set) var near: Int32
     private(set) var far: Int32
@@ -14,7 +14,7 @@ final class Pair {
         self.far = far
     }
 
-    /// Children of other tests must not have copies: what we close would stay open.
+    /// Children of other tests must not have copies: a socket that we close would stay open.
     private static func kind(_ type: __socket_type) -> Int32 { Int32(type.rawValue | SOCK_CLOEXEC.rawValue) }
 
     static func unix(_ type: __socket_type = SOCK_STREAM) throws -> Pair {
@@ -65,7 +65,7 @@ final class Pair {
         return pair
     }
 
-    /// From now on what is sent goes to that socket of the loopback interface.
+    /// From now on packets go to that socket of the loopback interface.
     func pointFar(at socket: Int32) throws {
         let port = try Self.port(of: socket)
         let connected = try Self.withAddress("127.0.0.1", port: port) { connect(far, $0, $1) }
@@ -85,7 +85,7 @@ final class Pair {
             getsockname(socket, $0.assumingMemoryBound(to: sockaddr.self).baseAddress, &length)
         }
         guard named == 0 else { throw failure("getsockname") }
-        // It lies in the same place for both families.
+        // The port lies in the same place for both families.
         return withUnsafeBytes(of: storage) { $0.loadUnaligned(as: sockaddr_in.self).sin_port }
     }
 
@@ -144,7 +144,7 @@ final class Pair {
         guard write(far, text, text.utf8.count) == text.utf8.count else { throw Self.failure("write") }
     }
 
-    /// What can be read on the near side now, without waiting.
+    /// All that can be read on the near side now, without waiting.
     func received() -> String {
         var buffer = [UInt8](repeating: 0, count: 4_096)
         let count = recv(near, &buffer, buffer.count, Int32(MSG_DONTWAIT))

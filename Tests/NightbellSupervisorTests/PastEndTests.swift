@@ -5,12 +5,12 @@ import Glibc
 import NightbellWire
 import Testing
 
-/// An end that was told is told once; bytes wake their owner all the same: those left unread before the end, and those
-/// that the next writer puts into a FIFO.
+/// A stream's end is reported once; bytes wake their owner all the same: unread ones before the end, and those that the
+/// next writer puts into a FIFO.
 @Suite struct PastEndTests {
     private let name = "org.example.phone"
 
-    /// A FIFO, of which `reader` is handed over.
+    /// A FIFO; its `reader` is handed over.
     private final class Pipe {
         private let directory: TemporaryDirectory
         private var path: String { directory.file("fifo") }
@@ -31,7 +31,7 @@ import Testing
             return try systemCall("open") { open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC) }
         }
 
-        /// All that is there.
+        /// All available bytes.
         func read() -> String {
             var buffer = [UInt8](repeating: 0, count: 64)
             let count = Glibc.read(reader, &buffer, buffer.count)
@@ -49,7 +49,7 @@ import Testing
         try client.wait(for: name, toBe: .suspended, path: path)
     }
 
-    /// Gives the wake that tells the end, after any for bytes before it.
+    /// Returns the wake that reports the end, after any for bytes before it.
     private func end(_ client: WireClient, _ path: String, _ read: () -> String) throws -> WireWake {
         while true {
             let wake = try client.wake()
@@ -70,7 +70,7 @@ import Testing
         for round in 0..<3 {
             try client.wait(for: name, toBe: .suspended, supervisor)
             let count = try client.show(name).counters.wakes
-            // Without a byte it says no more than the end that was told.
+            // Without a byte it reports no more than the end already reported.
             if round > 0 { close(try fifo.opened()) }
             do {
                 let writer = try fifo.opened()
@@ -111,7 +111,7 @@ import Testing
             #expect(wake.sockets[0].readable && wake.sockets[0].peerClosed)
         }
         #expect(pair.received() == "t words")
-        // Nothing is left but the end, which it knows of.
+        // Only the end is left, which it knows of.
         let count = try client.show(name).counters.wakes
         for _ in 0..<2 {
             try sleepAgain(client, after: wake, supervisor.socketPath)
@@ -129,7 +129,7 @@ import Testing
         return try client.wake()
     }
 
-    /// The next worker knows whether the end was told, and whether there was a writer since.
+    /// The next worker knows whether the end was reported, and whether there was a writer since.
     @Test(.timeLimit(.minutes(20))) func anotherWorkerGoesOnFromThere() throws {
         let daemon = try DaemonProcess(suspension: "none")
         let client = try WireClient(path: daemon.socketPath)

@@ -5,7 +5,7 @@ import Glibc
 import NightbellWire
 import Testing
 
-/// What a service manager grants the supervisor is not for the programs that it launches.
+/// The supervisor's privileges from a service manager are not passed to the programs that it launches.
 @Suite struct ProtectionTests {
     @Test(.enabled(if: geteuid() == 0, "needs root"))
     func aLaunchedProcessIsNotProtectedAsTheSupervisorIs() throws {
@@ -29,9 +29,9 @@ import Testing
         try second.say("exit 0")
     }
 
-    /// Whoever starts a program that has more privileges than he has may say what he likes in its environment.
+    /// The user that starts a program with more privileges controls its environment.
     @Test(.enabled(if: geteuid() == 0, "needs root"))
-    func whatThoseSayWhoStartAProgramWithMorePrivilegesIsNotBelieved() throws {
+    func theEnvironmentOfAPrivilegedProgramIsNotTrusted() throws {
         let daemon = try DaemonProcess(suspension: "none")
         let actor = try Actor("org.example.phone", socketPath: daemon.socketPath)
         let process = try actor.start(startedBy: 4_711)

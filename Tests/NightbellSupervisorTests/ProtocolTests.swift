@@ -6,10 +6,10 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// Bad input: each gets the documented error, and nobody else notices.
+/// Bad input: each gets the documented error, and no other client notices.
 @Suite struct ProtocolTests {
-    /// Runs `mistake` on a connection of its own, expects the error and the end, and that a bystander who sleeps
-    /// meanwhile sleeps on and is still woken.
+    /// Runs `mistake` on a connection of its own, expects the error and the end, and that a sleeping bystander sleeps
+    /// on and is still woken.
     private func expectExpulsion(
         _ code: WireErrorCode, hello: Bool = true, _ mistake: (WireClient) throws -> Void
     ) throws {
@@ -34,7 +34,7 @@ import Testing
         try expectExpulsion(.malformedPacket) { try $0.sendRaw([0xff, 0xff, 0xff, 0xff]) }
     }
 
-    /// Of no use without an answer, so nothing comes of them.
+    /// Without an answer they would be useless, so they are refused.
     @Test func questionsWithoutANumberAreRefused() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
@@ -52,7 +52,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func everyNumberIsAnswered() throws {
+    @Test func everyNumberedRequestIsAnswered() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
         #expect(try client.ask(.restartNoted(.with { $0.restart = 7 })) == .done(.init()))
@@ -87,7 +87,7 @@ import Testing
     }
 
     @Test func unknownMessage() throws {
-        // Field 2047, which no version knows.
+        // Field 2047, unknown in every version.
         try expectExpulsion(.unknownMessage) { try $0.sendRaw([0xfa, 0x7f, 0x00]) }
     }
 
@@ -152,7 +152,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func randomBytesHurtNobody() throws {
+    @Test func randomBytesHarmNoOtherClient() throws {
         let supervisor = try TestSupervisor()
         let bystander = try WireClient(supervisor, "org.example.bystander")
         var generator = SystemRandomNumberGenerator()
@@ -162,12 +162,12 @@ import Testing
             let bytes = (0..<length).map { _ in UInt8.random(in: 0...255, using: &generator) }
             try client.sendRaw(bytes)
         }
-        // Connections are served in their order, so all of those have been.
+        // Connections are served in order, so all of those have been served.
         #expect(try bystander.status().clientsByState["inactive"] == 1)
         try supervisor.stop()
     }
 
-    @Test func floodDelaysNobody() throws {
+    @Test func aFloodDelaysNoOtherClient() throws {
         let supervisor = try TestSupervisor { $0.messagesPerTurn = 4 }
         let flooder = try WireClient(supervisor, "org.example.flooder")
         let client = try WireClient(supervisor, "org.example.phone")
@@ -178,7 +178,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func whoDoesNotReadIsLetGo() throws {
+    @Test func aClientThatDoesNotReadIsDisconnected() throws {
         let supervisor = try TestSupervisor { $0.outgoingBytesPerConnection = 4_096 }
         let deaf = try WireClient(supervisor)
         let bystander = try WireClient(supervisor, "org.example.bystander")

@@ -2,19 +2,19 @@ import Descriptors
 import EdgeTestSupport
 import Foundation
 
-/// A real client process that does what it is told, and can really be frozen.
+/// A real client process that carries out commands, and can really be frozen.
 final class PuppetProcess {
     let child: Child
     private var pending = ""
     private var lines: [String] = []
-    /// Commands whose answers nobody waited for; they come before those of later commands.
+    /// Commands sent without waiting for their answers; those come before the answers of later commands.
     private var owedAnswers = 0
 
     init() throws {
         child = try Child(Self.program("puppet"))
     }
 
-    /// Starts a puppet that is a client already.
+    /// Starts a process that is a client already.
     convenience init(_ supervisor: TestSupervisor, _ identifier: String, _ words: String = "voip") throws {
         try self.init(path: supervisor.socketPath, identifier, words)
     }
@@ -32,7 +32,7 @@ final class PuppetProcess {
 
     var pid: pid_t { child.pid }
 
-    /// Gives a command and waits until it was carried out; gives back what followed `ok`.
+    /// Gives a command and waits until it was carried out; returns the text after `ok`.
     @discardableResult
     func command(_ text: String) throws -> String {
         try child.send(text + "\n")
@@ -46,13 +46,13 @@ final class PuppetProcess {
         try event { $0 == "ok" || $0.hasPrefix("ok ") || $0.hasPrefix("error ") }
     }
 
-    /// Gives a command after which it may be frozen before it comes to saying `ok`, or is already.
+    /// Gives a command after which it may be frozen before it answers `ok`, or is already.
     func tell(_ text: String) throws {
         try child.send(text + "\n")
         owedAnswers += 1
     }
 
-    /// Waits for the answers to everything that it was told.
+    /// Waits for the answers to all commands.
     func settle() throws {
         while owedAnswers > 0 {
             _ = try answer()
@@ -65,20 +65,20 @@ final class PuppetProcess {
         try event("did-enter-background")
     }
 
-    /// The next line that begins with `word`; those before it are kept for others.
+    /// The next line that begins with `word`; earlier lines stay in the queue.
     @discardableResult
     func event(_ word: String) throws -> String {
         try event { $0 == word || $0.hasPrefix(word + " ") }
     }
 
-    /// All lines so far that begin with `word` and that nobody has waited for.
+    /// All lines so far that begin with `word` and were not waited for.
     func heard(_ word: String) -> [String] {
         lines.filter { $0 == word || $0.hasPrefix(word + " ") }
     }
 
     private func event(_ matches: (String) -> Bool) throws -> String {
         var next = 0
-        // It may say something else again and again.
+        // It may print other lines again and again.
         let deadline = BootClock.now() + 30_000_000_000
         while true {
             while next < lines.count {
@@ -96,7 +96,7 @@ final class PuppetProcess {
         }
     }
 
-    /// Connects over TCP to a listener of the test's; gives the test's end.
+    /// Connects over TCP to a listener of the test's; returns the test's end.
     func connect(_ name: String) throws -> Int32 {
         let (listener, address) = try Pair.listener()
         defer { close(listener) }
@@ -106,7 +106,7 @@ final class PuppetProcess {
         return peer
     }
 
-    /// Hands a TCP connection over and reads whatever comes by itself.
+    /// Hands over a TCP connection; its input is read automatically.
     func park(_ name: String) throws -> Int32 {
         let peer = try connect(name)
         try command("handover \(name) voip")

@@ -4,10 +4,10 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// A socket that is still watched since an earlier sleep, and a client that says that it is ready, in one turn.
+/// A socket that is still watched since an earlier sleep, and a client's ReadyToSuspend, in one turn.
 @Suite struct ReadyRaceTests {
     enum Kind: CaseIterable {
-        /// Delivered by the time that the call that sends it returns, also on a machine that is busy.
+        /// Delivered by the time that the sending call returns, also on a busy machine.
         case unix
         case tcp
 
@@ -31,7 +31,7 @@ import Testing
         _ = try client.handOver(pair.near)
         try client.goToSleep()
         try client.wait(for: name, toBe: .suspended, path: daemon.socketPath)
-        // Woken for something else, its socket stays watched.
+        // If it is woken for another reason, its socket stays watched.
         var request = WireWakeClient()
         request.identifier = name
         try administrator.ask(.wakeClient(request))

@@ -5,10 +5,10 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// A larger receive buffer while the owner sleeps, where it asked for that, and what is dropped all the same.
+/// A larger receive buffer while the owner sleeps, if it asked for one, and the count of drops.
 @Suite(.timeLimit(.minutes(20))) struct ReceiveBufferTests {
     private let name = "org.example.phone"
-    /// As a program sets it; less than that, the kernel doubles it.
+    /// As a program sets it; the kernel stores twice this value.
     private let small: Int32 = 8_192
     private let large: Int32 = 150_000
 
@@ -39,12 +39,12 @@ import Testing
         return try #require(answer.adoptions.first)
     }
 
-    /// The client is told of its state before the option is set.
+    /// The client is told its state before the option is set.
     private func becomes(_ value: Int32, _ descriptor: Int32) -> Bool {
         eventually(within: 20_000) { buffer(of: descriptor) == value }
     }
 
-    @Test func itIsSetBackAndNoOtherIsTouched() throws {
+    @Test func theBufferIsSetBackAndOtherSocketsAreUntouched() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, name)
         let (pair, other) = (try pair(), try pair())
@@ -69,8 +69,8 @@ import Testing
         try supervisor.stop()
     }
 
-    /// It is the owner's option: a value that was set by another is left alone, and so is one that is large enough.
-    @Test func whatAnotherHasSetIsLeftAlone() throws {
+    /// It is the owner's option: a value set by another process is left alone, and so is one that is large enough.
+    @Test func aValueSetByAnotherProcessIsLeftAlone() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, name)
         let (pair, roomy) = (try pair(), try pair())
@@ -85,14 +85,14 @@ import Testing
         SocketOption.receiveBuffer.set(20_000, on: pair.near)
         try pair.send("INVITE")
         let wake = try client.wake()
-        // What follows the wake is answered after it.
+        // Requests after the wake are answered after it.
         #expect(try client.show(name).state == .background)
         #expect(buffer(of: pair.near) == 40_000 && buffer(of: roomy.near) == room)
         try client.finish(wake)
         try supervisor.stop()
     }
 
-    @Test func onlyDatagramSocketsHaveOne() throws {
+    @Test func onlyDatagramSocketsHaveAReceiveBuffer() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, name)
         for pair in [try Pair.tcp(), try Pair.unix(), try Pair.unix(SOCK_DGRAM)] {
@@ -105,7 +105,7 @@ import Testing
         try supervisor.stop()
     }
 
-    /// More than there is room for, while the worker is kept from telling of it.
+    /// Sends more than the buffer holds, while the worker is kept from reporting it.
     private func flood(_ daemon: DaemonProcess, _ pair: Pair, count: Int) throws {
         let worker = try daemon.worker()
         #expect(kill(worker, SIGSTOP) == 0)
@@ -120,7 +120,7 @@ import Testing
         return count
     }
 
-    @Test func dropsAreTold() throws {
+    @Test func dropsAreReported() throws {
         let daemon = try DaemonProcess(suspension: "none")
         let client = try WireClient(path: daemon.socketPath)
         try client.hello(name)
@@ -143,13 +143,13 @@ import Testing
             try client.finish(wake)
             try client.ready(try client.prepare())
         }
-        // Those of an earlier sleep are not told again.
+        // Drops of an earlier sleep are not reported again.
         try client.wait(for: name, toBe: .suspended, path: daemon.socketPath)
         try narrow.send("INVITE")
         #expect(try client.wake().sockets.map(\.dropped) == [0])
     }
 
-    /// What one worker has raised the next sets back.
+    /// A buffer raised by one worker is set back by the next.
     @Test func anotherWorkerSetsItBack() throws {
         let daemon = try DaemonProcess(suspension: "none")
         let client = try WireClient(path: daemon.socketPath)

@@ -5,8 +5,8 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// The worker dies at each single step of ending a client, keeping what it leaves, and launching it again: its sockets
-/// and its state are there for the next process, of which there is one.
+/// The worker dies at each single step of ending a client, keeping its sockets and state, and launching it again: they
+/// are there for the next process, of which there is one.
 @Suite(.serialized, .timeLimit(.minutes(10))) struct RelaunchFaultTests {
     private let name = "org.example.phone"
 
@@ -17,18 +17,18 @@ import Testing
             deaths += 1
             step += 1
         }
-        // Fewer would mean that the places are not reached any more.
+        // Fewer would mean that the fault points are no longer reached.
         #expect(deaths > 60, "only \(deaths) steps")
     }
 
-    /// What is given up is gone with every worker that comes later, at whatever step the one died that gave it up.
+    /// A client that was given up stays away with every later worker, at any step of giving it up.
     @Test func aClientThatWasGivenUpStaysAway() throws {
         var step = 1
         while try giveUp(dyingAt: step) || step == 1 { step += 1 }
         #expect(step > 20, "only \(step) steps")
     }
 
-    /// A client whose program is not there any more; tells whether the worker died.
+    /// A client with a program that no longer exists; returns whether the worker died.
     private func giveUp(dyingAt step: Int) throws -> Bool {
         let flags = "--set launches.retry=10ms --set launches.relaunches=1"
         let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
@@ -50,7 +50,7 @@ import Testing
         return restarts > 0
     }
 
-    /// The background tasks of a process that is gone are not those of the next one, however many workers die.
+    /// Background tasks end with their process, however many workers die.
     @Test func tasksEndWithTheirProcess() throws {
         var step = 1
         while try leaveTask(dyingAt: step) || step == 1 { step += 1 }
@@ -75,13 +75,13 @@ import Testing
         return restarts > 0
     }
 
-    /// A life of four processes; tells whether the worker died in it.
+    /// A life of four processes; returns whether the worker died in it.
     private func live(dyingAt step: Int) throws -> Bool {
         let directory = try TemporaryDirectory()
         let log = directory.file("log")
         let flags =
             "--set launches.retry=30ms --set launches.retryMaximum=30ms --log-level debug 2>'\(log)'"
-        // Stopped, a client could not be directed by this test.
+        // A stopped client could not be given commands by this test.
         let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
         let actor = try Actor(name, socketPath: daemon.socketPath)
         let comment = Comment("step \(step)")
@@ -102,7 +102,7 @@ import Testing
                 try process.command("save-state cseq=18")
                 kill(process.pid, SIGKILL)
             }
-            // It has crashed: it comes by itself.
+            // It has crashed, and is launched without a call.
             let third = try actor.returns()
             #expect(try third.event("restored").hasSuffix("sockets=registration:3 state=cseq=18"), comment)
             #expect(try third.event("wake").contains("relaunched"), comment)
@@ -122,11 +122,11 @@ import Testing
         } catch {
             let info = try? ask(daemon) { try $0.show(self.name) }
             let said = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
-            throw TestFailure("step \(step): \(error), \(info.map { "\($0)" } ?? "nobody")\n\(said)")
+            throw TestFailure("step \(step): \(error), \(info.map { "\($0)" } ?? "no client")\n\(said)")
         }
     }
 
-    /// Calls who has no process: one is made, which is told, reads and answers.
+    /// Calls a client without a process: one is launched, told, reads and answers.
     private func call(
         _ peer: Int32, _ actor: Actor, _ words: String, _ comment: Comment, state: String,
         _ end: (Performance) throws -> Void
@@ -153,7 +153,7 @@ import Testing
         }
     }
 
-    /// The one that is to die at a step may do so when it is asked which process it is.
+    /// A worker that is to die at a step may do so when it is asked for its pid.
     private func killWorker(of daemon: DaemonProcess) throws {
         do {
             try daemon.killWorker()
@@ -162,7 +162,7 @@ import Testing
         }
     }
 
-    /// Whoever asks may be cut short by the death of whom it asks: then it asks the next.
+    /// The worker may die while it answers: then ask the next one.
     private func ask<Answer>(_ daemon: DaemonProcess, _ body: (WireClient) throws -> Answer) throws -> Answer
     {
         for _ in 0..<3 {
@@ -174,6 +174,6 @@ import Testing
                 continue
             }
         }
-        throw TestFailure("nobody answers")
+        throw TestFailure("no worker answers")
     }
 }

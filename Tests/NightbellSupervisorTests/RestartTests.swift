@@ -6,7 +6,7 @@ import NightbellWire
 import Synchronization
 import Testing
 
-/// The worker is killed, and nobody notices: neither clients nor their peers.
+/// The worker is killed, and neither clients nor their peers notice.
 @Suite(.serialized, .timeLimit(.minutes(10))) struct RestartTests {
     static let ways = ["cgroup", "signal"]
     private let name = "org.example.phone"
@@ -38,7 +38,7 @@ import Testing
         while let heard = try puppet.child.hear(within: 100) { #expect(!heard.contains("awake")) }
     }
 
-    @Test(arguments: ways) func whatArrivesWhileNobodyServesWakes(way: String) throws {
+    @Test(arguments: ways) func inputThatArrivesWhileNoWorkerServesWakes(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
         let puppet = try PuppetProcess(path: daemon.socketPath, name)
         let peer = try puppet.park("flow")
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    /// Deaths at any moment of waking and falling asleep: each byte is read, and no wake is told twice.
+    /// Deaths at any moment of waking and falling asleep: each byte is read, and no wake is passed on twice.
     @Test(arguments: ways) func deathsAtAnyMomentLoseNothing(way: String) throws {
         let daemon = try DaemonProcess(suspension: way, "--set wakes.limit=1000000")
         let puppet = try PuppetProcess(path: daemon.socketPath, name)
@@ -76,7 +76,7 @@ import Testing
         let numbers = try puppet.heard("wake").map {
             try #require(Int($0.split(separator: "=")[1].split(separator: " ")[0]))
         }
-        // One that is noticed early has the number of the next that is told of.
+        // A wake noticed early has the number of the next one that is sent.
         #expect(numbers == numbers.sorted() && numbers.count <= 61, "\(numbers)")
         #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
     }
@@ -84,7 +84,7 @@ import Testing
     @Test func runningClientNoticesNothing() throws {
         let daemon = try DaemonProcess(suspension: "cgroup")
         let puppet = try PuppetProcess(path: daemon.socketPath, name)
-        // One command after the other, each answered, whoever dies meanwhile.
+        // One command after the other, each answered, even if workers die meanwhile.
         let killing = Killing(daemon)
         func command(_ text: String) throws -> String {
             defer { killing.noteProgress() }
@@ -125,7 +125,7 @@ import Testing
         }
         #expect(try killing.finish() > 2)
         let observer = try WireClient(path: daemon.socketPath)
-        // Nothing of them is left, neither here nor with the keeper.
+        // Nothing of them is left, neither in the worker nor in the keeper.
         #expect(try eventually { try observer.status().sockets == 0 && observer.status().connections == 1 })
         #expect(eventually { ProcFS.openDescriptors(daemon.child.pid) ?? 0 < 20 })
     }
@@ -141,7 +141,7 @@ import Testing
             let line = try puppet.event("keepalive")
             let at = try #require(Int64(line.dropFirst("keepalive at=".count)))
             let pause = (at - last) / 1_000_000
-            // The machine may be busy; what counts is that the clock does not begin anew with each worker.
+            // The machine may be busy; the test is that the clock does not start anew with each worker.
             #expect(pause < 400 + 250, "\(pause) ms after the one before")
             last = at
         }
@@ -165,7 +165,7 @@ import Testing
         }.join()
     }
 
-    @Test func endOfAClientWhileNobodyServesIsNoticed() throws {
+    @Test func theEndOfAClientWhileNoWorkerServesIsNoticed() throws {
         let daemon = try DaemonProcess(suspension: "cgroup")
         let puppet = try PuppetProcess(path: daemon.socketPath, name)
         let peer = try puppet.park("flow")
@@ -187,7 +187,7 @@ import Testing
         return text.split(separator: " ").compactMap { pid_t($0) }
     }
 
-    @Test func keeperKilledEverybodyIsThawedAndComesBack() throws {
+    @Test func afterTheKeepersDeathClientsAreThawedAndReconnect() throws {
         let first = try DaemonProcess(suspension: "cgroup")
         let puppet = try PuppetProcess(path: first.socketPath, name)
         let peer = try puppet.park("flow")
@@ -204,7 +204,7 @@ import Testing
         try puppet.event("read")
     }
 
-    /// The worker of a keeper that was killed has its directory until it has told everybody.
+    /// The worker of a killed keeper has its directory until it has informed all clients.
     private func eventuallyStarted(_ directory: String) throws -> DaemonProcess {
         var daemon: DaemonProcess?
         let isStarted = eventually {
@@ -231,7 +231,7 @@ final class Killing {
                 let before = progress.count
                 try daemon.killWorker()
                 count += 1
-                // A slow machine would never get anything done between two deaths.
+                // On a slow machine nothing would ever be completed between two deaths.
                 _ = eventually { end.isReached || progress.count != before }
             }
             return count
@@ -240,10 +240,10 @@ final class Killing {
 
     deinit { end.reach() }
 
-    /// Something was done in spite of it.
+    /// A step was completed in spite of the deaths.
     func noteProgress() { progress.note() }
 
-    /// How many it has killed.
+    /// Returns the number of workers killed.
     func finish() throws -> Int {
         end.reach()
         return try thread.join()

@@ -4,7 +4,7 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// Programs that `nightbell run` starts, and what it does for them afterwards.
+/// Programs started by `nightbell run`, and what it does for them afterwards.
 @Suite(.serialized, .timeLimit(.minutes(20))) struct RunTests {
     private let name = "org.example.phone"
     private let nightbell = PuppetProcess.program("nightbell")
@@ -20,7 +20,7 @@ import Testing
                 let text = (try? String(contentsOfFile: said, encoding: .utf8)) ?? ""
                 return text.contains("/bin/sleep, pid \(shell.pid),") && text.contains("does not speak")
             })
-        // It has the place of `run`, and nothing has happened to it.
+        // It has replaced `run` in its process, and was left alone.
         #expect(ProcFS.name(shell.pid) == "sleep")
         #expect(try WireClient(path: daemon.socketPath).status().launchBudgetMs == 400)
     }
@@ -31,7 +31,7 @@ import Testing
         let actor = try Actor(name, socketPath: daemon.socketPath)
         let process = try actor.run([], saying: said)
         try process.command("hello \(name) voip")
-        // It has looked once it is gone.
+        // The watcher ends once it has checked.
         #expect(eventually(within: 20_000) { Self.watchers(of: daemon).isEmpty })
         #expect(try String(contentsOfFile: said, encoding: .utf8) == "")
     }
@@ -49,7 +49,7 @@ import Testing
         try process.command("hello \(name) voip")
         try process.say("background")
         try WireClient(path: daemon.socketPath).wait(for: name, toBe: .suspended, path: daemon.socketPath)
-        // Also when it has looked whether the program speaks.
+        // Also after it has checked whether the program speaks.
         let looks = BootClock.now() + 1_000_000_000
         while BootClock.now() < looks { _ = Poll.wait(terminal.rawValue, for: [], timeoutMilliseconds: 100) }
         let handle = try ProcessHandle(opening: process.pid)
@@ -59,7 +59,7 @@ import Testing
         #expect(eventually(within: 20_000) { Self.watchers(of: daemon).isEmpty })
     }
 
-    /// The processes that look after what `run` has started with this supervisor.
+    /// The processes that watch over programs that `run` has started with this supervisor.
     private static func watchers(of daemon: DaemonProcess) -> [pid_t] {
         let all = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         return all.compactMap { pid_t($0) }.filter { pid in

@@ -2,15 +2,15 @@ import Foundation
 import NightbellSupervisor
 import NightbellWire
 
-/// What most tests of real sleep begin with: a supervisor, a phone with one parked connection, the far end of that,
-/// and somebody who looks on.
+/// The usual beginning of tests of real sleep: a supervisor, a phone with one parked connection, the far end of that,
+/// and an observer.
 final class Scene {
     static let name = "org.example.phone"
 
     let supervisor: TestSupervisor
     let observer: WireClient
     let puppet: PuppetProcess
-    /// The far end of what the phone has parked.
+    /// The far end of the phone's parked connection.
     let peer: Int32
 
     init(
@@ -23,7 +23,7 @@ final class Scene {
         peer = try puppet.park("flow")
     }
 
-    /// Waits until the supervisor says this of the phone.
+    /// Waits until the supervisor reports this state of the phone.
     func reaches(_ state: WireClientState) throws {
         try observer.wait(for: Self.name, toBe: state, supervisor)
     }

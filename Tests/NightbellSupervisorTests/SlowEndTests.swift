@@ -7,11 +7,11 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Clients that can be launched and hang up long before their process has ended, if it ever does.
+/// Launchable clients that hang up long before their process has ended, if it ever does.
 @Suite(.serialized) struct SlowEndTests {
     private let name = "org.example.phone"
 
-    /// A supervisor that is told of the client by others: of itself, a process in a namespace of its own may not say how
+    /// A supervisor that is told of the client by others: a process in a namespace of its own is not trusted to say how
     /// it is started.
     private func stage() throws -> (TestSupervisor, Actor) {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
@@ -30,9 +30,9 @@ import Testing
         return (supervisor, actor)
     }
 
-    /// The first process of a PID namespace ends when all others of it have ended and were waited for; its descriptors
-    /// are closed by then.
-    @Test(.enabled(if: geteuid() == 0, "namespaces are made by root")) func whoTakesLongToEndHasCrashed()
+    /// The first process of a PID namespace ends when all others of it have ended and were reaped; its descriptors are
+    /// closed by then.
+    @Test(.enabled(if: geteuid() == 0, "needs root")) func aClientThatTakesLongToEndHasCrashed()
         throws
     {
         let (supervisor, actor) = try stage()
@@ -48,13 +48,13 @@ import Testing
 
         let other = try Child("/usr/bin/nsenter", "--pid=/proc/\(pid)/ns/pid", "/bin/cat")
         #expect(try other.answers())
-        // It waits for nobody.
+        // It has no process to reap.
         kill(other.pid, SIGSTOP)
         #expect(eventually { ProcFS.state(other.pid) == "T" })
 
         kill(pid, SIGKILL)
         #expect(eventually { ProcFS.isExiting(pid) })
-        // Much longer than whoever is a client no more is waited for.
+        // Much longer than the wait for a client that has only deregistered.
         #expect(try !eventually(within: 2_500) { try supervisor.show(name) == nil })
         #expect(ProcFS.isExiting(pid))
         kill(other.pid, SIGCONT)
@@ -66,8 +66,8 @@ import Testing
         try supervisor.stop()
     }
 
-    /// The first thread is on its way to its end for as long as the others live.
-    @Test func whoGoesOnWithoutItsFirstThreadIsAClientNoMore() throws {
+    /// The first thread stays a zombie for as long as the others live.
+    @Test func aProcessWithoutItsFirstThreadIsNoClientAnyMore() throws {
         let (supervisor, actor) = try stage()
         let process = try Child(actor.program, [], environment: actor.specification.environment)
         let first = try actor.appears()

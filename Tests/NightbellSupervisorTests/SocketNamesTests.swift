@@ -14,7 +14,7 @@ import Testing
         #expect(names.text(of: second, slot: 1) == "sip")
         #expect(names.text(of: other, slot: 2) == "rtp")
         #expect(names.text(of: none, slot: 3).isEmpty)
-        // What nobody is called any more makes room.
+        // An unused name makes room.
         names.remove(second, slot: 1)
         let third = names.add("registration", slot: 1)
         #expect(third == first && names.text(of: third, slot: 1) == "registration")
@@ -22,7 +22,7 @@ import Testing
         names.remove(none, slot: 3)
     }
 
-    /// Somebody calls each of them something else.
+    /// A client gives each socket another name.
     @Test func tooManyNamesAreKeptOneByOne() {
         var names = SocketNames(limit: 2)
         let all = (0..<5).map { names.add("name \($0)", slot: UInt32($0)) }

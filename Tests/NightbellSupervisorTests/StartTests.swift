@@ -24,7 +24,7 @@ import Testing
         let error = start { $0.socketPath = other.socketPath }
         #expect(error?.code == .socket && error?.errorNumber == EADDRINUSE)
         #expect(cgroupsLeft(by: directory.path) == [])
-        // The other one does not notice.
+        // The other one is not affected.
         _ = try WireClient(other).status()
         try other.stop()
     }
@@ -37,7 +37,7 @@ import Testing
         #expect(access(directory.file("nightbell.sock"), F_OK) == -1)
     }
 
-    /// What it says there is believed: which processes to let run, which cgroups to empty and remove.
+    /// The files in it are trusted: they name processes to thaw, and cgroups to empty and remove.
     @Test(.enabled(if: geteuid() == 0, "needs root"), arguments: ["owner", "mode", "link"])
     func runtimeDirectoryOfAnotherUser(_ kind: String) throws {
         let mine = try TemporaryDirectory()
@@ -52,7 +52,7 @@ import Testing
         let path = kind == "link" ? directory.file("link") : directory.path
         let error = start { $0.runtimeDirectory = path }
         #expect(error?.code == .runtimeDirectory && error?.errorNumber == EPERM)
-        // Not even looked at, and nothing was left in it.
+        // It was not even opened, and nothing was left in it.
         #expect(access(path + "/lock", F_OK) == -1)
         var configuration = SupervisorConfiguration(
             socketPath: directory.file("nightbell.sock"), runtimeDirectory: path)

@@ -4,9 +4,9 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Those who connect and say nothing.
+/// Connections that send nothing.
 @Suite struct StrangerTests {
-    @Test func whoSaysNothingIsShownTheDoor() throws {
+    @Test func aSilentConnectionIsClosed() throws {
         let supervisor = try TestSupervisor { $0.helloTimeout = .milliseconds(150) }
         let start = BootClock.now()
         let strangers = try (0..<5).map { _ in try WireClient(supervisor) }
@@ -16,13 +16,13 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func whoHasSpokenStays() throws {
+    @Test func aConnectionThatHasSentSomethingStays() throws {
         let supervisor = try TestSupervisor { $0.helloTimeout = .milliseconds(150) }
         let first = try WireClient(supervisor)
         let administrator = try WireClient(supervisor)
         _ = try administrator.status()
         let client = try WireClient(supervisor, "org.example.phone")
-        // A crowd that comes and goes behind one that is silent.
+        // Many connections that come and go behind one that is silent.
         for _ in 0..<300 { _ = try WireClient(supervisor).status() }
         let last = try WireClient(supervisor)
         #expect(try first.end()?.code == .helloRequired)

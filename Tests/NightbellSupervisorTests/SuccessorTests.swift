@@ -5,13 +5,13 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// Clients that are there again before the supervisor has come to hear that they were gone.
+/// Clients that are back before the supervisor has handled their end.
 @Suite(.serialized, .timeLimit(.minutes(15))) struct SuccessorTests {
     private let name = "org.example.phone"
 
-    /// What the supervisor hears first is the Hello of the next process, and then the end of the last.
+    /// The supervisor handles the Hello of the next process before the end of the last.
     @Test(arguments: [false, true])
-    func whoComesBeforeTheEndOfTheLastWasNoticedIsLetIn(canLaunch: Bool) throws {
+    func aProcessIsAdmittedBeforeTheEndOfThePreviousOneIsHandled(canLaunch: Bool) throws {
         let daemon = try DaemonProcess(
             suspension: "none", "--set launches.retry=5m --set launches.retryMaximum=5m")
         let actor = try Actor(name, socketPath: daemon.socketPath)
@@ -21,7 +21,7 @@ import Testing
         let peer = try first?.park("s")
         defer { if let peer { close(peer) } }
         let next = try WireClient(path: daemon.socketPath)
-        // It is served, and so has been let in, and those before it.
+        // It is served, and so it has been accepted, and so have those before it.
         let worker = pid_t(try next.status().processID)
         #expect(eventually { ProcFS.state(worker) == "S" })
         kill(worker, SIGSTOP)

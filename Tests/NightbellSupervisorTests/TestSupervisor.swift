@@ -4,8 +4,8 @@ import Logging
 import NightbellCore
 import NightbellSupervisor
 
-/// A supervisor on a thread of its own, in a directory of its own. Stopped, and waited for, by `stop()`, or when the
-/// test lets go of it.
+/// A supervisor on a thread of its own, in a directory of its own. `stop()` stops it and waits for it, and so does the
+/// end of this object.
 final class TestSupervisor: Sendable {
     let directory: String
     let configuration: SupervisorConfiguration
@@ -28,7 +28,7 @@ final class TestSupervisor: Sendable {
             socketPath: directory + "/nightbell.sock", runtimeDirectory: directory)
         configuration.suspension = suspension
         configuration.settings = .quick
-        // Tests connect first and speak when they come to it, which may take a busy machine its time.
+        // Tests connect first and say Hello later, which may take long on a busy machine.
         configuration.helloTimeout = .seconds(300)
         configure(&configuration)
         self.configuration = configuration
@@ -45,7 +45,7 @@ final class TestSupervisor: Sendable {
 
     func pretendMemoryIsShort() { run.supervisor.memoryIsShort() }
 
-    /// Ends it in an orderly way; fails if it does not come to an end, or leaves a cgroup behind.
+    /// Ends it in an orderly way; fails if it does not end, or leaves a cgroup behind.
     func stop(timeout: TimeInterval = 10) throws {
         launched.look()
         try run.stop(timeout)
@@ -62,7 +62,7 @@ final class TestSupervisor: Sendable {
 
     /// A supervisor and its thread.
     private final class Run: @unchecked Sendable {
-        // Sendable: what changes is guarded by the condition.
+        // Sendable: mutable state is guarded by the condition.
         let supervisor: Supervisor
         private let ended = NSCondition()
         private var outcome: Result<Void, any Error>?

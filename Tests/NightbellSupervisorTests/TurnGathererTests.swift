@@ -4,14 +4,14 @@ import EventLoop
 import NightbellSupervisor
 import Testing
 
-/// Wakes that happen before the turn, in bursts and alone.
+/// Wakes before the turn, in bursts and alone.
 @Suite struct TurnGathererTests {
     private let loop: LoopExecutor
 
     init() throws { loop = try LoopExecutor() }
 
-    /// What happens while the first are dealt with comes before the turn, too.
-    @Test(arguments: [true, false]) func aCrowdIsGatheredBeforeTheTurn(isCrowd: Bool) throws {
+    /// Wakes that arrive while the first are handled come before the turn, too.
+    @Test(arguments: [true, false]) func aBurstIsGatheredBeforeTheTurn(isCrowd: Bool) throws {
         let streams = try (0..<3).map { _ in try StreamPair() }
         try loop.watchUrgently(streams)
         streams[0].send()
@@ -29,15 +29,15 @@ import Testing
         #expect(turns == (isCrowd ? [[0, 1, 2]] : [[0], [1], [2]]))
     }
 
-    /// Those who were told in an earlier turn answer while the next ones come.
-    @Test func whatElseHappensDoesNotEndACrowd() throws {
+    /// Clients told in an earlier turn answer while the next wakes arrive.
+    @Test func otherEventsDoNotEndABurst() throws {
         let streams = [try StreamPair(), try StreamPair()]
         try loop.watchUrgently(streams)
         let timer = try TimerDescriptor()
         try loop.urgent.arm(timer.rawValue, .edge, isMember: false, token: 2)
         let answer = try StreamPair()
         let watch = try loop.watch(answer.rawValue, .read, .oneShot, token: 3)
-        // Where the machine is busy, the second may come too late to be the first one's crowd.
+        // On a busy machine the second may come too late for the first one's burst.
         let isOneTurn = try (0..<20).contains { _ in
             for stream in streams { stream.drain() }
             answer.drain()
@@ -68,7 +68,7 @@ import Testing
         #expect(isOneTurn)
     }
 
-    @Test func onlyWhatIsUrgentComesEarly() throws {
+    @Test func onlyUrgentEventsComeEarly() throws {
         let (urgent, other) = (try StreamPair(), try StreamPair())
         try loop.watchUrgently([urgent])
         let watch = try loop.watch(other.rawValue, .read, .oneShot, token: 1)
@@ -87,8 +87,8 @@ import Testing
         #expect(early == [0] && turn.sorted() == [0, 1])
     }
 
-    /// However large the crowd, there is a turn: when so many are known, or so much time is over.
-    @Test func aCrowdWithoutEndDoesNotKeepTheTurnAway() throws {
+    /// However large the burst, a turn begins: at a limit of events, or of time.
+    @Test func anEndlessBurstDoesNotPreventTheTurn() throws {
         let streams = [try StreamPair(), try StreamPair()]
         try loop.watchUrgently(streams)
         streams[0].send()
@@ -106,13 +106,13 @@ import Testing
         #expect((1...1_024 + 64).contains(batch))
     }
 
-    /// Those who come while a turn is told of some wait for that part of the others only.
-    @Test func aLargeCrowdIsToldInPortions() throws {
+    /// Wakes that arrive while a turn is given a portion wait for that portion only.
+    @Test func aLargeBurstIsDeliveredInPortions() throws {
         let events = try WatchedEvents(200) { try loop.urgent.arm($0, .edge, isMember: false, token: $1) }
         let (late, other) = (try StreamPair(), try StreamPair())
         try loop.urgent.arm(late.rawValue, .edge, isMember: false, token: 1_000)
         let watch = try loop.watch(other.rawValue, .read, .oneShot, token: 1_001)
-        // Where the machine is busy, it may take so long that the rest is not put off any longer.
+        // On a busy machine it may take so long that the rest is not put off any longer.
         let isInPortions = try (0..<20).contains { _ in
             for stream in [late, other] { stream.drain() }
             try watch.arm()
@@ -132,7 +132,7 @@ import Testing
                 if turns.count == 1 { late.send() }
                 if isWhole { loop.stop() }
             }
-            // Nobody is passed over, and who came first is told first.
+            // None is passed over, and the first to fire is the first to be told.
             #expect(turns.joined().sorted() == (0..<200) + [1_000, 1_001])
             #expect(turns.joined().filter { $0 != 1_001 } == early)
             #expect(turns.last?.last == 1_001)
@@ -142,7 +142,7 @@ import Testing
         #expect(isInPortions)
     }
 
-    /// However many come again and again, everything else gets its turn, and then the turn knows of all of them.
+    /// However many fire again and again, other events get their turn, and then the turn knows of all wakes.
     @Test func aFloodDoesNotKeepTheRestAway() throws {
         let events = try WatchedEvents(200) { try loop.urgent.arm($0, .edge, isMember: false, token: $1) }
         let other = try StreamPair()
@@ -167,8 +167,8 @@ import Testing
         #expect(told == early + 1)
     }
 
-    /// Those for whom nothing could be done early may wait for their turn, and put nobody off.
-    @Test func whoIsNotDealtWithEarlyPutsNobodyOff() throws {
+    /// Sockets that are not handled early wait for their turn, and delay no other.
+    @Test func eventsNotHandledEarlyDelayNoOthers() throws {
         let events = try WatchedEvents(200) { try loop.urgent.arm($0, .edge, isMember: false, token: $1) }
         let other = try StreamPair()
         let watch = try loop.watch(other.rawValue, .read, .oneShot, token: 1_001)
@@ -187,7 +187,7 @@ import Testing
 }
 
 extension LoopExecutor {
-    /// With the places of the streams as tokens, until these are closed.
+    /// Uses the index of each stream as its token, until the streams are closed.
     fileprivate func watchUrgently(_ streams: [StreamPair]) throws {
         for (index, stream) in streams.enumerated() {
             try urgent.arm(stream.rawValue, .edge, isMember: false, token: UInt64(index))
@@ -195,7 +195,7 @@ extension LoopExecutor {
     }
 }
 
-/// Many descriptors that are watched, each with its place as token.
+/// Many watched descriptors, each with its index as token.
 private final class WatchedEvents {
     private var all = UniqueSlots<EventDescriptor>()
 

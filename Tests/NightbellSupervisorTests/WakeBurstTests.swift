@@ -1,7 +1,7 @@
 import NightbellSupervisor
 import Testing
 
-/// How long a turn waits for the end of a burst of wakes.
+/// How long a turn waits for the end of a wake burst.
 @Suite struct WakeBurstTests {
     private static let millisecond: Int64 = 1_000_000
     private let start = 7 * Self.millisecond
@@ -9,7 +9,7 @@ import Testing
 
     @Test mutating func aLoneWakeIsNotDelayed() {
         burst.note(pending: 1, at: start)
-        // The set is only asked whether there is another one already.
+        // The set is only checked for another event.
         #expect(burst.wait(at: start) == 0)
         #expect(burst.wait(at: start + 1) == nil)
     }
@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test(arguments: [(1_999_999, 1), (2_000_000, 0)] as [(Int64, CInt)])
-    mutating func wakesInQuickSuccessionAreABurst(distance: Int64, wait: CInt) {
+    mutating func wakesInQuickSuccessionFormABurst(distance: Int64, wait: CInt) {
         burst.note(pending: 1, at: start)
         burst.reset()
         burst.note(pending: 1, at: start + distance)
@@ -30,21 +30,21 @@ import Testing
     }
 
     @Test(arguments: [(7, 0), (8, 1), (400, 3), (1_000, 6)] as [(Int, CInt)])
-    mutating func theMoreThereAreTheLongerThePauseThatEndsIt(known: Int, wait: CInt) {
+    mutating func moreWakesNeedALongerPauseToEndTheBurst(known: Int, wait: CInt) {
         burst.note(pending: known, at: start)
         #expect(burst.wait(at: start) == wait)
     }
 
-    /// Something else happens during the wait.
+    /// Another event interrupts the wait.
     @Test mutating func aWaitThatWasInterruptedGoesOnForTheRest() {
         burst.note(pending: 400, at: start)
         #expect(burst.wait(at: start + 2 * Self.millisecond) == 1)
         #expect(burst.wait(at: start + 4 * Self.millisecond) == nil)
     }
 
-    /// In microseconds from one to the next, and milliseconds until the turn.
+    /// Microseconds from one wake to the next, and milliseconds until the turn.
     @Test(arguments: [(1_000, 2), (100, 2), (60, 6), (10, 50), (1, 50)] as [(Int64, Int64)])
-    mutating func aTurnIsPutOffForAsLongAsItTakesAtMost(distance: Int64, limit: Int64) {
+    mutating func aTurnIsDelayedForALimitedTime(distance: Int64, limit: Int64) {
         var now = start
         var known = 0
         burst.note(pending: 8, at: now)

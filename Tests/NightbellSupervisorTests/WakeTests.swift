@@ -2,7 +2,8 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// What wakes a sleeping client, and with which reason. Nobody is really stopped here (`none`): the protocol is.
+/// Events that wake a sleeping client, and their reasons. No process is really stopped here (`none`): this tests the
+/// protocol.
 @Suite struct WakeTests {
     enum Kind: CaseIterable {
         case tcp, udp, connectedUDP, unix
@@ -68,7 +69,7 @@ import Testing
             #expect(pair.received() == "last words")
             try client.finish(wake)
         }
-        // What has ended is told once: the next sleep is not disturbed by it.
+        // An end is reported once: it does not disturb the next sleep.
         try client.ready(try client.prepare())
         try client.wait(for: "org.example.phone", toBe: .suspended, supervisor)
         #expect(try client.show("org.example.phone").sockets.map(\.condition) == ["ended"])
@@ -159,7 +160,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func releasedSocketWakesNobodyAndEndsForThePeer() throws {
+    @Test func aReleasedSocketDoesNotWakeAndEndsForThePeer() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
         var pair = try Pair.tcp()

@@ -5,7 +5,7 @@ import NightbellWire
 import Testing
 
 @Suite struct WakeWordTests {
-    /// Whoever has a word sees the whole page.
+    /// A client with a word sees the whole page.
     @Test func usersShareNoPage() throws {
         var words = WakeWords()
         let first = try words.take(user: 1)
@@ -19,7 +19,7 @@ import Testing
         #expect(descriptor != words.descriptor(for: second))
     }
 
-    /// A word that somebody had before must not look like a wake of its new owner.
+    /// A reused word must not look like a wake of its new owner.
     @Test func aWordThatIsUsedAgainIsZero() throws {
         var words = WakeWords()
         let place = try words.take(user: 1)
@@ -42,8 +42,8 @@ import Testing
         #expect(Set(places.map(\.page)).count == 2)
     }
 
-    /// A uid that was here once holds nothing for ever.
-    @Test func aPageThatNobodyUsesIsGivenBack() throws {
+    /// A uid that has gone uses no page.
+    @Test func anUnusedPageIsGivenBack() throws {
         var words = WakeWords()
         let lasting = try words.take(user: 0)
         for user in UInt32(1)...100 {
@@ -59,7 +59,7 @@ import Testing
 
     // MARK: In a supervisor
 
-    @Test func aSocketThatWakesIsToldInTheWord() throws {
+    @Test func aSocketThatWakesIsAnnouncedInTheWord() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor)
         let word = try client.helloForWakeWord("org.example.phone")
@@ -79,7 +79,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func aPeerThatClosesIsToldToo() throws {
+    @Test func aPeerThatClosesIsAnnouncedToo() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor)
         let word = try client.helloForWakeWord("org.example.phone")
@@ -93,8 +93,8 @@ import Testing
         try supervisor.stop()
     }
 
-    /// Its sockets are not its own before the message says so: the supervisor may end it instead.
-    @Test func whoMayBeTerminatedIsNotToldEarly() throws {
+    /// Its sockets are not its own before the message arrives: the supervisor may end it instead.
+    @Test func aClientThatMayBeTerminatedGetsNoEarlyWord() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor)
         let word = try client.helloForWakeWord("org.example.phone", policy: .terminate)
@@ -108,7 +108,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func wakesByOthersThanSocketsAreNotToldEarly() throws {
+    @Test func wakesWithoutASocketAreNotAnnouncedEarly() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor)
         let word = try client.helloForWakeWord("org.example.phone")
@@ -124,7 +124,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func nobodyGetsOneUnasked() throws {
+    @Test func noClientGetsAWordUnasked() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
         #expect(client.descriptorsReceived == 0)

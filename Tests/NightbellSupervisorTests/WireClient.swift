@@ -3,12 +3,12 @@ import Foundation
 import NightbellWire
 import SwiftProtobuf
 
-/// A client that speaks the bare protocol, so that tests can also say what the library never would.
+/// A client that speaks the bare protocol, so that tests can also send messages that the library never would.
 final class WireClient {
     let socket: SeqPacketSocket
     private var buffer = PacketBuffer()
     private var lastRequest: UInt64 = 0
-    /// What the supervisor said of its own accord and nobody has looked at yet.
+    /// Unrequested messages of the supervisor that have not been read yet.
     private var notices: [WireSupervisorMessage] = []
 
     static let patience: Int32 = 10_000
@@ -23,7 +23,7 @@ final class WireClient {
             do {
                 return try SeqPacketSocket.connect(path: path)
             } catch {
-                // With a crowd before the door the kernel says to come back.
+                // With a full backlog the kernel returns EAGAIN.
                 guard error.code == EAGAIN, BootClock.now() < until else { throw error }
                 sched_yield()
             }
@@ -69,7 +69,7 @@ final class WireClient {
         return try SharedWord(mapping: descriptor, at: Int(welcome.wakeWord))
     }
 
-    // MARK: Speaking
+    // MARK: Sending
 
     func sendRaw(_ bytes: [UInt8], descriptors: [Int32] = []) throws {
         while try !socket.send(bytes, descriptors: descriptors) {
@@ -109,9 +109,9 @@ final class WireClient {
         }
     }
 
-    // MARK: Listening
+    // MARK: Receiving
 
-    /// How many came with the last message.
+    /// The number of descriptors that came with the last message.
     var descriptorsReceived: Int { buffer.descriptorCount }
 
     /// The next message; fails when none comes in time.
@@ -134,7 +134,7 @@ final class WireClient {
 
     struct EndOfConnection: Error {}
 
-    /// The next notice for which `pick` gives something; others before it are passed over.
+    /// The next notice for which `pick` returns a value; others before it are dropped.
     func notice<Result>(
         within milliseconds: Int32 = patience, _ pick: (WireSupervisorMessage.OneOf_Body) -> Result?
     ) throws -> Result {
@@ -151,7 +151,7 @@ final class WireClient {
         }
     }
 
-    /// Waits for the end of the connection; gives the last error before it.
+    /// Waits for the end of the connection; returns the last error before it.
     func end() throws -> WireError? {
         var last: WireError?
         for case .error(let error)? in notices.map(\.body) { last = error }
@@ -164,7 +164,7 @@ final class WireClient {
         }
     }
 
-    /// All that comes until the end, read as a simple client would: a reset is an error.
+    /// All messages until the end, read as a simple client would: a reset is an error.
     func plainWords() throws -> [WireSupervisorMessage] {
         var messages: [WireSupervisorMessage] = []
         var bytes = [UInt8](repeating: 0, count: 65_536)
@@ -178,7 +178,7 @@ final class WireClient {
         }
     }
 
-    // MARK: What most tests do
+    // MARK: Common steps
 
     func handOver(_ descriptor: Int32, _ tag: WireSocketTag = .voip, name: String = "") throws -> UInt64 {
         switch try handOverAny([descriptor], tag, name: name)[0].result {
@@ -263,7 +263,7 @@ final class WireClient {
         return status
     }
 
-    /// Waits until a client is in `state`, told by the supervisor's own events.
+    /// Waits until a client is in `state`, according to the supervisor's own events.
     func wait(for identifier: String, toBe state: WireClientState, _ supervisor: TestSupervisor) throws {
         try wait(for: identifier, toBe: state, path: supervisor.socketPath)
     }

@@ -6,8 +6,8 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// What a client reads and what was taken out for it are together what was sent, byte for byte and in order: random
-/// messages of each protocol, cut and joined at random, with a client that sleeps and wakes in between.
+/// The bytes that a client reads and the bytes that were consumed for it are together the bytes that were sent, in
+/// order: random messages of each protocol, cut and joined at random, with a client that sleeps and wakes in between.
 @Suite(.timeLimit(.minutes(120))) struct DifferentialTests {
     /// `NIGHTBELL_DIFFERENTIAL_BYTES` for each shape.
     private static let bytes =
@@ -15,14 +15,14 @@ import Testing
 
     @Test(arguments: Shape.allCases) func nothingIsLostAddedOrMoved(shape: Shape) throws {
         let scene = try OffloadScene(try .tcp(), shape.profile) {
-            // Nothing is too much: what wakes is a message.
+            // No token bucket runs empty: only messages wake.
             $0.settings.offload.noiseBurst = 1_000_000
             $0.settings.offload.noiseInterval = .microseconds(1)
             $0.settings.offload.partialTimeout = .seconds(60)
             $0.settings.wakes.linger = .zero
             $0.settings.wakes.limit = 1_000_000
-            // Who does not vouch in time is suspended by force and woken by everything, noise included: so it is
-            // meant. On a machine that stands still for a moment that would be this client.
+            // A client that does not answer in time is suspended by force and then woken by everything, noise included.
+            // On a machine that stalls for a moment that would happen to this client.
             $0.settings.budgets.prepareToSuspend = .seconds(600)
             $0.settings.budgets.wake = .seconds(600)
         }
@@ -39,7 +39,7 @@ import Testing
             pieces += first
             let noise = batch[..<first].reduce(0) { $0 + $1.bytes.count }
             guard first < batch.count else {
-                // Nobody is woken: all of it disappears.
+                // No client is woken: all of it disappears.
                 absorbed += noise
                 let isGone = eventually { scene.pair.unread == 0 }
                 #expect(isGone, "\(scene.pair.unread) bytes of noise are left")
@@ -65,19 +65,19 @@ import Testing
         }
         let info = try Self.info(scene)
         #expect(info.counters.wakes == UInt64(wakes))
-        // Each counts once; white space, however much of it is there together.
+        // Each counts once; contiguous white space counts once, too.
         let counted = info.offload.answered + info.offload.absorbed
         #expect(shape == .xmpp ? counted <= UInt64(pieces) : counted == UInt64(pieces))
         print("\(shape): \(sent) bytes sent, \(absorbed) absorbed, \(sent - absorbed) read, \(wakes) wakes")
         try scene.stop()
     }
 
-    /// Asked on a connection of its own: one on which nobody has said Hello for minutes is closed.
+    /// Uses a connection of its own: one without Hello is closed after minutes.
     private static func info(_ scene: OffloadScene) throws -> WireClientInfo {
         try WireClient(scene.supervisor).show(OffloadScene.name)
     }
 
-    /// In pieces of any size; what the supervisor answers is thrown away.
+    /// In pieces of any size; the supervisor's answers are discarded.
     private func write(_ bytes: [UInt8], _ scene: OffloadScene, _ random: inout SeededGenerator) throws {
         var start = 0
         while start < bytes.count {
@@ -93,7 +93,7 @@ import Testing
     }
 }
 
-/// What is sent, by protocol.
+/// The messages, by protocol.
 enum Shape: String, CaseIterable {
     case lines, bytes, sip, stun, irc, mqtt, webSocket, xmpp, imap, tcp
 
@@ -155,7 +155,7 @@ enum Shape: String, CaseIterable {
                 ? Message(noise[Int.random(in: 0..<3, using: &random)], isNoise: true)
                 : Message([1, 2, 4] + Array(word.utf8), isNoise: false)
         case .stun:
-            // Indications: of Binding, and of Data.
+            // Indications of Binding, and of Data.
             let length = isNoise ? 0 : (word.utf8.count + 3) & ~3
             let cookie: [UInt8] = [0x21, 0x12, 0xA4, 0x42]
             let transaction = (0..<12).map { _ in UInt8.random(in: 0...255, using: &random) }
@@ -228,14 +228,14 @@ extension WireClient {
 }
 
 extension Pair {
-    /// How much waits on the near side.
+    /// The number of unread bytes on the near side.
     fileprivate var unread: Int32 {
         var count: Int32 = 0
         _ = ioctl(near, UInt(FIONREAD), &count)
         return count
     }
 
-    /// Reads so many bytes on the near side, and then whatever else is there.
+    /// Reads so many bytes on the near side, and then any others.
     fileprivate func receivedBytes(_ count: Int) -> [UInt8] {
         var bytes: [UInt8] = []
         _ = eventually {
@@ -247,7 +247,7 @@ extension Pair {
         return bytes
     }
 
-    /// Otherwise the kernel joins what was cut, and waits before it sends it.
+    /// Otherwise the kernel joins pieces, and delays them.
     fileprivate func sendAtOnce() {
         var isOn: Int32 = 1
         setsockopt(far, Int32(IPPROTO_TCP), TCP_NODELAY, &isOn, socklen_t(MemoryLayout<Int32>.size))

@@ -5,7 +5,7 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Pings of sockets whose owner has no process are dealt with as for those who sleep, and a message makes a process.
+/// Pings of sockets without an owner process are handled as for sleepers, and a message launches a process.
 @Suite(.serialized, .timeLimit(.minutes(20))) struct DormantOffloadTests {
     private let name = "org.example.phone"
 
@@ -23,7 +23,7 @@ import Testing
         #expect(heard == text)
     }
 
-    @Test func whoHibernatesIsNotLaunchedByPings() throws {
+    @Test func aHibernatedClientIsNotLaunchedByPings() throws {
         let supervisor = try TestSupervisor(suspension: .none)
         let actor = try Actor(name, of: supervisor)
         var process = try actor.start()
@@ -48,7 +48,7 @@ import Testing
             #expect(try supervisor.show(name)?.sockets[0].offload.active == false)
             try process.command("read flow")
             #expect(try process.event("read").hasPrefix("read flow 5 "))
-            // It knows of the profile that the process before it has chosen, and so what that takes nothing of.
+            // It knows the profile that the previous process chose, and so that this profile takes no tags.
             try process.say("lend flow idle a1")
             #expect(try process.event("error").contains("tags are lent for the profile imap"))
             try process.say("hibernate")
@@ -57,7 +57,7 @@ import Testing
     }
 
     /// Together they are longer than a packet may be.
-    @Test func longProfilesOfManySocketsKeepNobodyFromComingBack() throws {
+    @Test func longProfilesOfManySocketsDoNotPreventARelaunch() throws {
         let supervisor = try TestSupervisor(suspension: .none)
         let actor = try Actor(name, of: supervisor)
         let first = try actor.start()
@@ -80,7 +80,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func peerThatFallsSilentHasAProcessMade() throws {
+    @Test func aSilentPeerLaunchesAProcess() throws {
         let supervisor = try TestSupervisor(suspension: .none)
         let actor = try Actor(name, of: supervisor)
         let first = try actor.start()

@@ -6,15 +6,15 @@ import SwiftProtobuf
     import NightbellSupervisor
 #endif
 
-/// What a fuzzer made up for a supervisor that is sent keep-alive profiles and what they are lent: a byte that chooses,
-/// and a packet. It has no message of its own to be put into, so that the fuzzer need not find that first.
+/// A fuzzer's input for keep-alive profiles and delegated state: a byte that selects the case, and a packet. It is not
+/// wrapped in a whole message, so that the fuzzer need not find that first.
 ///
 /// | byte, its remainder by 8 | packet |
 /// | --- | --- |
-/// | 4, 5 | a profile for a stream, or for datagrams; the last bytes are what arrives |
-/// | 6, 7 | what is lent to a profile |
+/// | 4, 5 | a profile for a stream, or for datagrams; the last bytes are the input |
+/// | 6, 7 | the state that is delegated to a profile |
 struct FuzzedProfile {
-    /// A promise that was not kept.
+    /// A violated guarantee.
     struct Broken: Error, CustomStringConvertible {
         let description: String
     }
@@ -36,7 +36,7 @@ struct FuzzedProfile {
         }
     }
 
-    /// A profile is refused with words, or it works.
+    /// A profile is refused with a reason, or it works.
     private func playProfile(over transport: Transport) throws {
         guard let wire = try? WireProfile(serializedBytes: packet) else { return }
         let profile: Profile
@@ -78,7 +78,7 @@ struct FuzzedProfile {
         _ = profile.end()
     }
 
-    /// What is lent comes back as it was.
+    /// Delegated state comes back as it was.
     private func playLent() throws {
         guard let wire = try? WireLent(serializedBytes: packet), let lent = Lent(wire) else { return }
         let again = lent.wire(token: wire.token)

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Plays what the fuzzer of profiles on the wire starts from, and all that it has found.
+/// Replays the seeds of the fuzzer of profiles on the wire, and all its finds.
 @Suite("Seeds and finds of the fuzzer of profiles on the wire")
 struct FuzzedProfileTests {
     static var files: [URL] {
@@ -19,12 +19,12 @@ struct FuzzedProfileTests {
         FuzzedProfile([UInt8](try Data(contentsOf: file)))
     }
 
-    @Test("There are some")
+    @Test("There are seeds")
     func exist() throws {
         #expect(try Self.files.count { try Self.input($0) != nil } >= 12)
     }
 
-    @Test("They are refused with a reason, or they work", arguments: files)
+    @Test("Each is refused with a reason, or works", arguments: files)
     func plays(file: URL) throws {
         try Self.input(file)?.play()
     }

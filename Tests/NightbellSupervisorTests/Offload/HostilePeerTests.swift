@@ -4,7 +4,7 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// What a peer does to somebody who sleeps costs the supervisor a bounded amount of time and memory, and ends in a wake.
+/// A peer's attack on a sleeper costs the supervisor a bounded amount of time and memory, and ends in a wake.
 @Suite(.serialized, .timeLimit(.minutes(10))) struct HostilePeerTests {
     private static let name = "org.example.phone"
     private static let million = 1_000_000
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    /// Each begins like noise and never comes to its end.
+    /// Each begins like noise and never ends.
     static let attacks = [
         Attack("sip", "OPTIONS sip:"), Attack("sip", "OPTIONS sip:a@b SIP/2.0\r\nVia: "),
         Attack("sip", "OPTIONS sip:a@b SIP/2.0\r\nContent-Length: 99999999999999999999\r\n\r\n"),
@@ -42,7 +42,7 @@ import Testing
         Attack("stun", [0x01, 0x01, 0xFF, 0xFC, 0x21, 0x12, 0xA4, 0x42], 0),
     ]
 
-    /// A sleeper, who reads what it is woken for, and the process that watches its connection.
+    /// A sleeper that reads after each wake, and the process that watches its connection.
     private struct Scene {
         let daemon: DaemonProcess
         let puppet: PuppetProcess
@@ -80,10 +80,10 @@ import Testing
         func cost() throws -> Cost { try Cost(of: worker) - before }
     }
 
-    /// What the kernel has written down for a process.
+    /// A process's resource usage, as the kernel reports it.
     private struct Cost {
         var seconds: Double
-        /// The most memory it ever had.
+        /// The peak of its memory.
         var kibibytes: Int
 
         init(of pid: pid_t) throws {
@@ -116,13 +116,13 @@ import Testing
         defer { close(scene.peer) }
         try scene.peer.sayAll(attack.bytes(Self.million))
         try scene.puppet.event("wake")
-        // What was noise is gone; the rest is in its socket, all of it.
+        // The noise is consumed; the rest is in its socket, all of it.
         let info = try scene.info()
         #expect(info.counters.wakes >= 1)
         expectModest(try scene.cost())
     }
 
-    @Test func everyByteOfItIsTheOwners() throws {
+    @Test func everyByteBelongsToTheOwner() throws {
         let scene = try Scene("sip", "--set offload.partialTimeout=1s")
         defer { close(scene.peer) }
         try scene.peer.sayAll(Attack("sip", "OPTIONS sip:").bytes(Self.million))
@@ -131,8 +131,8 @@ import Testing
         expectModest(try scene.cost())
     }
 
-    /// Byte by byte, as slowly as the supervisor can see each.
-    @Test func slowPingIsNotWaitedForForEver() throws {
+    /// Byte by byte, slowly enough that the supervisor sees each one alone.
+    @Test func aSlowPingHasATimeLimit() throws {
         let scene = try Scene("sip", "--set offload.partialTimeout=1s")
         defer { close(scene.peer) }
         var isOn: CInt = 1
@@ -140,7 +140,7 @@ import Testing
         let bytes = Attack("sip", "OPTIONS sip:").bytes(4_000)
         var sent = 0
         while sent < bytes.count, try scene.info().counters.wakes == 0 {
-            // Each answer is of a later turn than that in which the byte before is looked at.
+            // Each answer is of a later turn than the inspection of the byte before.
             try scene.peer.sayAll([bytes[sent]])
             sent += 1
         }
@@ -154,10 +154,10 @@ import Testing
     func floodOfPingsWakes(profile: String, ping: String) throws {
         let scene = try Scene(profile, "--set offload.noiseInterval=10s")
         defer { close(scene.peer) }
-        // Nobody reads what is answered.
+        // The answers stay unread.
         try scene.peer.sayAll(Array(String(repeating: ping, count: Self.million / ping.utf8.count).utf8))
         #expect(try scene.puppet.event("wake").contains("flooded"))
-        // No more than one burst was dealt with, and a little for the time that has passed.
+        // No more than one burst was absorbed, and a little for the time that has passed.
         let offload = try scene.info().offload
         #expect(offload.answered + offload.absorbed < 64, "\(offload)")
         expectModest(try scene.cost())

@@ -5,11 +5,11 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// A network of its own, whose only link is cut: what is sent arrives nowhere, and nobody says so.
+/// A network of its own with its only link cut: packets are lost without an error.
 @Suite(.timeLimit(.minutes(10))) struct LostPathTests {
     private static let isRoot = geteuid() == 0
 
-    @Test(.enabled(if: isRoot)) func pathThatTheKernelGivesUpIsAReasonOfItsOwn() throws {
+    @Test(.enabled(if: isRoot)) func aPathGivenUpByTheKernelHasAReasonOfItsOwn() throws {
         let network = try Network()
         defer { network.end() }
         var tcp = WireProfile.TCP()
@@ -35,7 +35,7 @@ import Testing
         tcp.probeIntervalMs = 1_000
         tcp.probes = 4
         let pair = try network.pair()
-        // The owner's own does not decide either.
+        // The owner's own option does not decide either.
         SocketOption.userTimeout.set(1_000, on: pair.near)
         let scene = try OffloadScene(pair, .make(.tcp(tcp), interval: .seconds(5)))
         try scene.sleep()
@@ -59,7 +59,7 @@ import Testing
         return info[3]
     }
 
-    /// What is sent for the client arrives nowhere either: the missing answer is noticed first.
+    /// The supervisor's pings are lost as well: the missing answer is noticed first.
     @Test(.enabled(if: isRoot)) func missingAnswerIsNoticedWithoutTheKernel() throws {
         let network = try Network()
         defer { network.end() }
@@ -79,7 +79,7 @@ import Testing
         init() throws {
             try onOwnThread { [self] in
                 guard ctest_own_network() == 0 else { throw Pair.failure("unshare") }
-                // It belongs to the namespace, wherever it is used.
+                // It belongs to the namespace, on whichever thread it is used.
                 control = socket(AF_INET, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
                 try setLoopback(up: true)
                 made = try Pair.tcp()

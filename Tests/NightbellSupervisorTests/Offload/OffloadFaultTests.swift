@@ -5,7 +5,7 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// The worker dies between any two steps of dealing with pings: the connection lives, what is for the owner reaches it
+/// The worker dies between any two steps of handling pings: the connection lives, significant input reaches the owner
 /// whole and once, and every ping of the peer is answered, if need be by two workers.
 @Suite(.serialized, .timeLimit(.minutes(10))) struct OffloadFaultTests {
     private static let name = "org.example.phone"
@@ -13,11 +13,11 @@ import Testing
     @Test(arguments: FaultTests.ways) func deathAtEveryStep(way: String) throws {
         var step = 1
         while try live(way, dyingAt: step) { step += 1 }
-        // Fewer would mean that the places are not reached any more.
+        // Fewer would mean that the fault points are no longer reached.
         #expect(step > 8, "only \(step - 1) steps")
     }
 
-    /// What the peer says and hears.
+    /// The peer's side of the connection.
     private final class Peer {
         let descriptor: Int32
         private var heard = ""
@@ -26,7 +26,7 @@ import Testing
 
         init(_ descriptor: Int32) { self.descriptor = descriptor }
 
-        /// Answers what has come meanwhile.
+        /// Answers the messages that have arrived.
         func listen() throws {
             var buffer = [UInt8](repeating: 0, count: 256)
             let count = recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT))
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    /// Tells whether the worker died.
+    /// Returns whether the worker died.
     private func live(_ way: String, dyingAt step: Int) throws -> Bool {
         let before = "export NIGHTBELL_FAULT=\(step) NIGHTBELL_FAULT_AT=offload"
         let daemon = try DaemonProcess(suspension: way, before: before)
@@ -57,7 +57,7 @@ import Testing
         try puppet.enterBackground()
         try suspended(daemon)
         try peer.descriptor.say("ping\nnop\n")
-        // Who died with an answer under way is not asked for another: after that, not before.
+        // A worker that died with an answer under way is asked for the next one only afterwards.
         let isAnswered = try eventually {
             try peer.listen()
             return peer.answers >= 1 && peer.pings >= 1
@@ -69,7 +69,7 @@ import Testing
             return peer.answers >= 2
         }
         #expect(isAnsweredAgain, "step \(step)")
-        // Taken out before it died, an answer of the peer's may be missed by the next worker; nothing else wakes.
+        // If a worker died after consuming it, the next one may miss an answer of the peer's; nothing else wakes.
         let early = try info(daemon).counters
         #expect(early.wakes == early.wakesPathLost && early.wakes <= 1, "step \(step): \(early)")
         try suspended(daemon)
@@ -82,8 +82,8 @@ import Testing
         return restarts > 0
     }
 
-    /// The end of a connection is told in one wake, also where a profile has looked at what came before it.
-    @Test(arguments: FaultTests.ways) func anEndIsToldOnce(way: String) throws {
+    /// The end of a connection is reported in one wake, also where a profile has inspected the input before it.
+    @Test(arguments: FaultTests.ways) func anEndIsReportedOnce(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
         let puppet = try PuppetProcess(path: daemon.socketPath, Self.name)
         let peer = try puppet.connect("flow")
@@ -108,7 +108,7 @@ import Testing
         guard isReached else { throw TestFailure("it does not sleep") }
     }
 
-    /// Whoever asks may be cut short by the death of whom it asks: then it asks the next.
+    /// The worker may die while it answers: then ask the next one.
     private func info(_ daemon: DaemonProcess) throws -> WireClientInfo {
         for _ in 0..<3 {
             do {
@@ -119,6 +119,6 @@ import Testing
                 continue
             }
         }
-        throw TestFailure("nobody answers")
+        throw TestFailure("no worker answers")
     }
 }

@@ -4,8 +4,8 @@ import Foundation
 import NightbellSupervisor
 import NightbellWire
 
-/// A sleeping client with one connection whose pings are dealt with, and the far end of that. Nobody is really stopped
-/// (`none`), so that the test itself can look at the near end.
+/// A sleeping client with one connection that has a profile, and the far end of that. No process is really stopped
+/// (`none`), so that the test itself can read the near end.
 final class OffloadScene {
     static let name = "org.example.phone"
 
@@ -41,7 +41,7 @@ final class OffloadScene {
 
     func counters() throws -> WireOffloadCounters { try info().sockets[0].offload.counters }
 
-    /// What the peer hears next, this many bytes of it.
+    /// The peer's next input, this many bytes of it.
     func heard(_ count: Int, within milliseconds: Int32 = 10_000) throws -> [UInt8] {
         var bytes: [UInt8] = []
         while bytes.count < count {
@@ -55,7 +55,7 @@ final class OffloadScene {
         return bytes
     }
 
-    /// What the owner finds: the peer's kernel may send it in pieces.
+    /// The owner's input: the peer's kernel may send it in pieces.
     func received(_ count: Int) -> String {
         var text = ""
         _ = eventually {
@@ -67,7 +67,7 @@ final class OffloadScene {
 
     func heardText(_ count: Int) throws -> String { String(decoding: try heard(count), as: UTF8.self) }
 
-    /// Waits until the supervisor has dealt with so much.
+    /// Waits until the supervisor's counters satisfy the condition.
     func reaches(_ what: String, _ condition: (WireOffloadCounters) -> Bool) throws {
         guard try eventually({ condition(try counters()) }) else {
             throw TestFailure("\(what): \(try counters())")

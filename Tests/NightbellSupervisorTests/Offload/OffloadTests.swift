@@ -7,7 +7,7 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Pings are dealt with, and nobody is woken; everything else wakes, complete and in place.
+/// Pings are handled without a wake; everything else wakes, complete and in place.
 @Suite(.timeLimit(.minutes(10))) struct OffloadTests {
     @Test func pingsAreAnsweredWithoutWaking() throws {
         let scene = try OffloadScene(try .tcp(), .sip)
@@ -36,7 +36,7 @@ import Testing
         #expect(wake.reasons == [.socket] && wake.sockets.map(\.token) == [scene.token])
         #expect(wake.sockets[0].readable && !wake.sockets[0].flooded)
         #expect(try scene.heardText(10) == "pong\npong\n")
-        // What is behind it is its owner's as well.
+        // Input behind it is its owner's as well.
         #expect(scene.received(10) == "news\nping\n")
         #expect(try scene.counters().answered == 2)
         try scene.sleepAgain(after: wake)
@@ -70,8 +70,8 @@ import Testing
         try scene.stop()
     }
 
-    /// The kernel has told of it, and the owner, woken for something else, has not looked.
-    @Test func beginningThatItsOwnerLeavesIsLookedAtAgain() throws {
+    /// The kernel has reported it, and the owner, woken for another reason, has not read it.
+    @Test func aPartialPingLeftByItsOwnerIsInspectedAgain() throws {
         let scene = try OffloadScene(try .tcp(), .lines()) {
             $0.settings.offload.partialTimeout = .seconds(3)
         }
@@ -90,7 +90,7 @@ import Testing
         try scene.stop()
     }
 
-    @Test func nobodyIsOffloadedWhileAwake() throws {
+    @Test func awakeClientsAreNotOffloaded() throws {
         let scene = try OffloadScene(try .tcp(), .lines(every: .seconds(1)))
         try scene.pair.send("ping\n")
         try scene.sleep()
@@ -105,7 +105,7 @@ import Testing
         try scene.stop()
     }
 
-    @Test func endBehindNoiseIsTold() throws {
+    @Test func endBehindNoiseIsReported() throws {
         let scene = try OffloadScene(try .tcp(), .lines())
         try scene.sleep()
         try scene.pair.send("nop\n")
@@ -116,8 +116,8 @@ import Testing
         try scene.stop()
     }
 
-    /// It still listens: what it has asked for is answered first.
-    @Test(arguments: [WakeTests.Kind.tcp, .unix]) func peerThatHasSaidItsLastIsAnsweredAndTold(
+    /// It still listens: its pings are answered first.
+    @Test(arguments: [WakeTests.Kind.tcp, .unix]) func aHalfClosedPeerIsAnsweredAndReported(
         kind: WakeTests.Kind
     ) throws {
         let scene = try OffloadScene(try kind.make(), .lines())
@@ -131,7 +131,7 @@ import Testing
         try scene.stop()
     }
 
-    /// To be read, the end of such a socket looks like an empty packet, again and again.
+    /// Reading the end of such a socket returns an empty packet, again and again.
     @Test(arguments: [SOCK_SEQPACKET, SOCK_DGRAM].map { Int($0.rawValue) })
     func endOfPacketsIsNoNoise(type: Int) throws {
         let scene = try OffloadScene(try .unix(__socket_type(UInt32(type))), .sip)
@@ -139,7 +139,7 @@ import Testing
         try scene.pair.send("\0\0\0\0")
         try scene.reaches("absorbed") { $0.absorbed == 1 }
         guard type == Int(SOCK_SEQPACKET.rawValue) else {
-            // The other end of a datagram socket tells nobody; the owner may have done it itself.
+            // Closing the other end of a datagram socket is not reported; the owner may have shut it down itself.
             shutdown(scene.pair.near, Int32(SHUT_RD))
             let wake = try scene.client.wake()
             #expect(wake.sockets[0].peerClosed && !wake.sockets[0].flooded)
@@ -153,7 +153,7 @@ import Testing
         try scene.stop()
     }
 
-    /// The kernel gives what lies before urgent data by itself, and forgets what is skipped.
+    /// The kernel returns the bytes before urgent data separately, and forgets the mark when they are skipped.
     @Test(arguments: ["nop\n", ""]) func urgentDataIsTheOwners(before: String) throws {
         let scene = try OffloadScene(try .tcp(), .lines())
         let far = scene.pair.far
@@ -172,8 +172,9 @@ import Testing
         try scene.stop()
     }
 
-    /// The mark of urgent data stays when that has been read, and the kernel gives what lies behind it by itself, too.
-    @Test(arguments: [true, false]) func whatLiesBehindUrgentDataIsTheOwners(isLocal: Bool) throws {
+    /// The mark of urgent data stays after that has been read, and the kernel returns the bytes behind it separately,
+    /// too.
+    @Test(arguments: [true, false]) func inputBehindUrgentDataIsTheOwners(isLocal: Bool) throws {
         let scene = try OffloadScene(isLocal ? try .unix(SOCK_STREAM) : try .tcp(), .lines())
         try scene.pair.send("nop\n")
         #expect(Glibc.send(scene.pair.far, "!", 1, Int32(MSG_OOB)) == 1)
@@ -189,7 +190,7 @@ import Testing
         try scene.stop()
     }
 
-    /// Whoever takes the bytes takes what comes with them.
+    /// Consuming bytes consumes the descriptors that come with them.
     @Test(arguments: [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM].map { Int($0.rawValue) })
     func noiseThatBringsADescriptorIsTheOwners(type: Int) throws {
         let scene = try OffloadScene(try .unix(__socket_type(UInt32(type))), .lines())
@@ -209,7 +210,7 @@ import Testing
         try scene.stop()
     }
 
-    @Test func resetIsToldWithItsError() throws {
+    @Test func resetIsReportedWithItsError() throws {
         let scene = try OffloadScene(try .tcp(), .lines())
         try scene.sleep()
         scene.pair.reset()
@@ -268,7 +269,7 @@ import Testing
         try scene.stop()
     }
 
-    @Test func missingAnswerWakesForAReasonOfItsOwn() throws {
+    @Test func aMissingAnswerHasAReasonOfItsOwn() throws {
         let scene = try OffloadScene(try .tcp(), .lines(every: .seconds(1), answerWithin: .milliseconds(300)))
         try scene.sleep()
         _ = try scene.heard(5)
@@ -280,7 +281,7 @@ import Testing
         try scene.stop()
     }
 
-    @Test(arguments: [WakeTests.Kind.tcp, .unix]) func peerThatTakesNothingIsTold(
+    @Test(arguments: [WakeTests.Kind.tcp, .unix]) func aPeerThatReadsNothingIsReported(
         kind: WakeTests.Kind
     ) throws {
         let scene = try OffloadScene(try kind.make(), .lines())
@@ -289,13 +290,13 @@ import Testing
         try scene.pair.send("nop\nping\n")
         let wake = try scene.client.wake()
         #expect(wake.reasons == [.socket] && wake.sockets[0].unanswerable)
-        // Nothing was taken out that could not be answered.
+        // No ping was consumed that could not be answered.
         #expect(scene.pair.received().hasSuffix("ping\n"))
         try scene.stop()
     }
 
-    /// Its own pings stay unsent as well, and that is told before anybody could miss an answer.
-    @Test(arguments: [WakeTests.Kind.tcp, .unix]) func pingThatNobodyTakesIsTold(
+    /// Its own pings stay unsent as well, and that is reported before an answer could be missed.
+    @Test(arguments: [WakeTests.Kind.tcp, .unix]) func anUnreadPingIsReported(
         kind: WakeTests.Kind
     ) throws {
         let scene = try OffloadScene(
@@ -334,7 +335,7 @@ import Testing
         try scene.stop()
     }
 
-    // MARK: Who has not vouched
+    // MARK: Clients that have not answered
 
     @Test func suspendedByForceIsWokenByEverything() throws {
         let scene = try OffloadScene(try .tcp(), .lines())
@@ -354,7 +355,7 @@ extension Pair {
         let junk = [UInt8](repeating: 0x2E, count: 4_096)
         _ = eventually {
             while Glibc.send(near, junk, junk.count, Int32(MSG_DONTWAIT)) > 0 {}
-            // The kernel moves what it can to the other end in the meantime.
+            // The kernel moves bytes to the other end in the meantime.
             return Poll.wait(near, for: .writable, timeoutMilliseconds: 200).isEmpty
         }
         while Glibc.send(near, junk, 1, Int32(MSG_DONTWAIT)) > 0 {}

@@ -7,7 +7,7 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Datagrams are judged one by one; from the first significant one on, all stay where they are.
+/// Datagrams are inspected one by one; from the first significant one on, all stay where they are.
 @Suite(.timeLimit(.minutes(10))) struct OffloadedDatagramTests {
     private static let options = """
         OPTIONS sip:alice@127.0.0.1:5060 SIP/2.0\r
@@ -22,7 +22,7 @@ import Testing
 
         """
 
-    @Test(arguments: [WakeTests.Kind.udp, .connectedUDP]) func optionsAndFillersWakeNobody(
+    @Test(arguments: [WakeTests.Kind.udp, .connectedUDP]) func optionsAndFillersDoNotWake(
         kind: WakeTests.Kind
     ) throws {
         let scene = try OffloadScene(try kind.make(), .sip)
@@ -44,7 +44,8 @@ import Testing
         try scene.stop()
     }
 
-    /// Whoever has asked one address of several takes no answer from another, above all if its socket is connected.
+    /// A peer that has asked one address of several accepts no answer from another, above all if its socket is
+    /// connected.
     @Test(arguments: [("0.0.0.0", "127.0.0.2"), ("::", "127.0.0.3"), ("::", "::1")])
     func answerComesFromTheAddressThatWasAsked(bound: String, asked: String) throws {
         let pair = try Pair.udp(bound: bound, asked: asked)
@@ -55,7 +56,7 @@ import Testing
             #expect(try scene.heardText(14) == "SIP/2.0 200 OK")
         }
         try scene.reaches("answered") { $0.answered == 2 }
-        // Its owner finds the socket as it was.
+        // Its owner finds the socket unchanged.
         let isV6 = bound.contains(":")
         var (value, length): (CInt, socklen_t) = (-1, 4)
         let result = getsockopt(
@@ -65,8 +66,8 @@ import Testing
         try scene.stop()
     }
 
-    /// It came while anybody could send to the socket, and is not for the connection.
-    @Test func datagramOfSomebodyElseThanThePeerWakes() throws {
+    /// It came while any peer could send to the socket, and is not for the connection.
+    @Test func aDatagramOfAnotherSenderWakes() throws {
         let pair = try Pair.udp(connected: false)
         let stranger = try Pair.udp(bound: "127.0.0.1", asked: "127.0.0.1")
         try stranger.pointFar(at: pair.near)
@@ -81,7 +82,7 @@ import Testing
         try scene.stop()
     }
 
-    @Test func firstSignificantOneWakesWithAllOfThemInOrder() throws {
+    @Test func theFirstSignificantDatagramWakesWithAllInOrder() throws {
         let scene = try OffloadScene(try .udp(connected: true), .sip)
         try scene.sleep()
         // Held back until all are there.
@@ -98,7 +99,7 @@ import Testing
         try scene.stop()
     }
 
-    @Test func queuedDatagramsAreEachJudged() throws {
+    @Test func queuedDatagramsAreEachInspected() throws {
         let scene = try OffloadScene(try .udp(connected: true), .sip)
         for text in ["\0\0\0\0", "\r\n\r\n", Self.options, "first", "\0\0\0\0", "last"] {
             try scene.pair.send(text)
@@ -127,8 +128,7 @@ import Testing
         try scene.stop()
     }
 
-    /// Longer than any ping, and lengths that are not true: a STUN response that ends before it says, and one that says
-    /// less than there is.
+    /// Longer than any ping, and wrong lengths: a STUN response that ends early, and one with bytes left over.
     @Test(arguments: [
         Array("OPTIONS sip:alice@127.0.0.1 SIP/2.0\r\nX: ".utf8) + [UInt8](repeating: 0x78, count: 60_000),
         [1, 1, 0xFF, 0xFC, 0x21, 0x12, 0xA4, 0x42] + [UInt8](repeating: 0, count: 12),
@@ -154,7 +154,7 @@ import Testing
         try scene.stop()
     }
 
-    /// Nobody knows where to send them.
+    /// They have no destination.
     @Test func unconnectedSocketSendsNone() throws {
         let scene = try OffloadScene(try .udp(connected: false), .sip)
         try scene.sleep()

@@ -4,7 +4,7 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// Clients that are really stopped stay so while their pings are dealt with, also when the worker dies.
+/// Clients that are really stopped stay so while their pings are handled, also when the worker dies.
 @Suite(.serialized, .timeLimit(.minutes(10))) struct OffloadedSleeperTests {
     static let ways = ["cgroup", "signal"]
     private let name = "org.example.phone"
@@ -17,7 +17,7 @@ import Testing
         try WireClient(path: daemon.socketPath).show(name)
     }
 
-    /// What the peer hears; fails if it is not this.
+    /// The peer's next input must be this text.
     private func hears(_ text: String, _ peer: Int32) throws {
         var heard = ""
         while heard.utf8.count < text.utf8.count {
@@ -99,7 +99,7 @@ import Testing
         #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
     }
 
-    @Test func keepAlivesAreRestoredByWhoeverComesAfter() throws {
+    @Test func keepAlivesAreRestoredByTheNextWorker() throws {
         let daemon = try DaemonProcess(suspension: "cgroup")
         let (puppet, peer) = try parked(daemon, "profile=tcp interval=30000 within=5000 probes=3")
         defer { close(peer) }
@@ -129,7 +129,7 @@ import Testing
         #expect(try puppet.command("loan flow") == "idle a12 idling")
     }
 
-    @Test func supervisorThatComesBackIsToldOfTheProfile() throws {
+    @Test func aReturningSupervisorIsToldTheProfile() throws {
         let directory = NSTemporaryDirectory() + "nightbell-daemon-\(UUID().uuidString)"
         var daemon: DaemonProcess? = try DaemonProcess(suspension: "none", directory: directory)
         let puppet = try PuppetProcess(path: directory + "/nightbell.sock", name)

@@ -4,7 +4,7 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// Which profiles are taken for which sockets, and what is done to the sockets.
+/// Which profiles are accepted for which sockets, and their effect on the sockets.
 @Suite(.timeLimit(.minutes(10))) struct ProfileOfferTests {
     private func refusal(_ profile: WireProfile, _ pair: Pair, encrypted: Bool = false) throws -> WireError {
         let supervisor = try TestSupervisor()
@@ -64,15 +64,14 @@ import Testing
         try supervisor.stop()
     }
 
-    /// Each is kept, and there may be thousands.
+    /// Each is stored, and there may be thousands.
     @Test func longProfileIsRefused() throws {
         let pattern = [UInt8](repeating: 0x61, count: 3_000)
         let error = try refusal(.bytes([(pattern, pattern)]), try .tcp())
         #expect(error.code == .invalidProfile && error.message.contains("4096 bytes"))
     }
 
-    @Test(arguments: [3_600_001, UInt64.max]) func nobodyWaitsForAnAnswerForEver(milliseconds: UInt64) throws
-    {
+    @Test(arguments: [3_600_001, UInt64.max]) func answersHaveATimeLimit(milliseconds: UInt64) throws {
         var profile = WireProfile.lines(every: .seconds(1))
         profile.answerWithinMs = milliseconds
         let error = try refusal(profile, try .tcp())
@@ -108,7 +107,7 @@ import Testing
             profile.intervalMs = milliseconds
             do {
                 _ = try client.handOver(pair.near, profile: profile)
-                // Nothing said: the standard one. MQTT's may be longer than the others'.
+                // Zero means the default. MQTT's may be longer than the others'.
                 let isLongOfMQTT = kind == .mqtt(.init()) && milliseconds == 8_000_000
                 #expect(milliseconds == 0 || isLongOfMQTT, "\(kind)")
             } catch let error as WireError {
@@ -122,7 +121,7 @@ import Testing
         #expect(try refusal(.sip, try .tcp(), encrypted: true).code == .opaqueSocket)
     }
 
-    /// The kernel's keep-alives see nothing of what is in it.
+    /// The kernel's keep-alives do not depend on the content.
     @Test func kernelKeepAlivesAreForEncryptedSocketsToo() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
@@ -131,7 +130,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func goodOnesOfAPacketAreTakenBesideBadOnes() throws {
+    @Test func validProfilesOfAPacketAreTakenBesideInvalidOnes() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
         let pair = try Pair.tcp()
@@ -173,7 +172,7 @@ import Testing
         try scene.stop()
     }
 
-    // MARK: What is lent
+    // MARK: Delegated state
 
     private func lent(_ scene: OffloadScene, _ tag: String) -> [WireLent] {
         var lent = WireLent()
@@ -184,7 +183,7 @@ import Testing
         return [lent]
     }
 
-    @Test func whatIsLentIsGivenBackAsItHasBecome() throws {
+    @Test func delegatedStateIsReturnedAsItHasBecome() throws {
         let scene = try OffloadScene(try .tcp(), .make(.imap(.init()), interval: .seconds(60)))
         try scene.client.enterBackground()
         try scene.client.ready(try scene.client.prepare(), lending: lent(scene, "a7"))
@@ -215,7 +214,7 @@ import Testing
         try scene.stop()
     }
 
-    @Test func loansOfTheWrongKindAreRefused() throws {
+    @Test func delegatedStateOfTheWrongKindIsRefused() throws {
         let scene = try OffloadScene(try .tcp(), .make(.xmpp(.init())))
         try scene.client.enterBackground()
         let epoch = try scene.client.prepare()
@@ -228,15 +227,15 @@ import Testing
             try scene.client.ready(epoch, lending: [wrong])
             #expect(try refusal(scene).code == .invalidArgument)
         }
-        // What is for nobody's socket is nobody's matter.
+        // State for an unknown socket is ignored.
         counters.token += 1
         try scene.client.ready(epoch, lending: [counters])
         try scene.observer.wait(for: OffloadScene.name, toBe: .suspended, scene.supervisor)
         try scene.stop()
     }
 
-    /// A renewal that the owner has begun has its time, too.
-    @Test func answerToWhatTheOwnerBeganMayBeMissing() throws {
+    /// A renewal that the owner has begun has its time limit, too.
+    @Test func anAnswerToTheOwnersRequestMayBeMissing() throws {
         let scene = try OffloadScene(
             try .tcp(), .make(.imap(.init()), interval: .seconds(60), answerWithin: .milliseconds(300)))
         var lent = self.lent(scene, "a7")

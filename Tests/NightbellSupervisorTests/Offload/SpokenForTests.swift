@@ -5,7 +5,7 @@ import Glibc
 import NightbellWire
 import Testing
 
-/// A supervisor may more than its clients: on which sockets it speaks in their name.
+/// A supervisor has more rights than its clients: the sockets on which it may send in their name.
 @Suite(.timeLimit(.minutes(10))) struct SpokenForTests {
     private static func refusal(
         _ client: WireClient, _ socket: Int32, _ profile: WireProfile = .lines(every: .seconds(60))
@@ -18,8 +18,8 @@ import Testing
         }
     }
 
-    /// What it sends has its own credentials, which other users do not have.
-    @Test func strangersAreSpokenForOnTCPAndUDPOnly() throws {
+    /// Its packets carry its own credentials, which other users do not have.
+    @Test func otherUsersSocketsMustBeTCPOrUDP() throws {
         let daemon = try DaemonProcess(suspension: "none", before: "umask 0")
         let path = daemon.socketPath
         try OwnThread {
@@ -42,7 +42,7 @@ import Testing
         try Self.expectNetlinkIsRefused(ours)
     }
 
-    /// The kernel would do as asked, because it is the supervisor who asks.
+    /// The kernel would comply, because the supervisor asks.
     private static func expectNetlinkIsRefused(_ client: WireClient) throws {
         let netlink = socket(AF_NETLINK, CInt(SOCK_RAW.rawValue | SOCK_CLOEXEC.rawValue), 0)
         defer { close(netlink) }
@@ -50,7 +50,7 @@ import Testing
         #expect(error.code == .profileNotForThis && error.message.contains("TCP, UDP and Unix sockets"))
     }
 
-    @Test func socketThatCannotBeLookedIntoIsRefused() throws {
+    @Test func aSocketThatCannotBeInspectedIsRefused() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
         let alone = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
@@ -62,7 +62,7 @@ import Testing
         cases.append((try .udp(connected: true), .joinsDatagrams, 1, "UDP_GRO"))
         cases.append((try .tcp(), .lowWaterMark, 100, "SO_RCVLOWAT"))
         for (pair, option, value, name) in cases {
-            // Some kernels have none of these for some sockets.
+            // Some kernels lack these for some sockets.
             guard option.set(value, on: pair.near) else { continue }
             let error = try #require(try Self.refusal(client, pair.near), "\(name)")
             #expect(error.code == .profileNotForThis && error.message.contains(name), "\(error.message)")

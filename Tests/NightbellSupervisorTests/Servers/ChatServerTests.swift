@@ -38,7 +38,7 @@ import Testing
     private static let bind =
         "<iq type='set' id='b1'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>"
 
-    /// Gives the client's address.
+    /// Returns the client's address.
     private func join(_ scene: ServerScene, _ server: RealServer) throws -> String {
         try scene.connect(server.port)
         try scene.say(Self.open)
@@ -63,7 +63,7 @@ import Testing
         let seconds = ServerScene.seconds(atLeast: 34)
         let counters = try scene.staysAsleep(seconds: seconds)
         #expect(counters.sent >= UInt64(seconds / 31) && counters.confirmed == counters.sent, "\(counters)")
-        // White space whenever nothing was heard for 5 s.
+        // White space whenever nothing was received for 5 s.
         #expect(counters.absorbed >= UInt64(seconds / 8), "\(counters)")
         let friend = try SecondClient(server)
         try friend.say(Self.open)
@@ -82,7 +82,7 @@ import Testing
                 + "absorbed \(counters.absorbed), wakes 0, then 1")
     }
 
-    /// The stanza as the friend sent it, with the address that the server puts in, and nothing before or behind it.
+    /// The stanza as the friend sent it, with the address that the server adds, and nothing before or behind it.
     private func expectStanza(_ stanza: String, from sender: String, to address: String) {
         #expect(stanza.hasPrefix("<message "))
         let head = stanza.dropFirst("<message ".count).prefix { $0 != ">" }
@@ -123,7 +123,7 @@ import Testing
 }
 
 extension String {
-    /// What is in the first element of this name.
+    /// The content of the first element of this name.
     fileprivate func inside(_ element: String) -> String? {
         guard let start = range(of: "<\(element)>"), let end = range(of: "</\(element)>") else { return nil }
         return String(self[start.upperBound..<end.lowerBound])

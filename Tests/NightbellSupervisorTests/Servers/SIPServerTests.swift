@@ -3,11 +3,11 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// Kamailio, which pings everybody who has registered.
+/// Kamailio, which pings all registered clients.
 @Suite(.serialized, .timeLimit(.minutes(90))) struct SIPServerTests {
     static let program = "/usr/sbin/kamailio"
 
-    /// Over UDP the module nathelper pings, which can only do that; over TCP the location table itself.
+    /// Over UDP the module nathelper pings, which supports nothing else; over TCP the location table itself does.
     private func server(_ transport: String) throws -> RealServer {
         let pings =
             transport == "UDP"
@@ -109,7 +109,7 @@ import Testing
         """
     }
 
-    /// The message as the friend sent it, but for what a proxy has to change, and nothing before or behind it.
+    /// The message as the friend sent it, with the changes that a proxy has to make, and nothing before or behind it.
     private func expectWhole(_ message: String, over transport: String) {
         let lines = message.components(separatedBy: "\r\n")
         let parameter = transport == "TCP" ? ";transport=tcp" : ""

@@ -3,18 +3,18 @@ import EdgeTestSupport
 import Foundation
 import NightbellWire
 
-/// A client that sleeps with a connection to a real server, and nothing of ours on the other side.
+/// A client that sleeps with a connection to a real server, without our code on the other side.
 final class ServerScene {
     static let name = "org.example.phone"
 
-    /// How long it sleeps: `NIGHTBELL_SERVER_SECONDS`, or long enough for a few pings.
+    /// The duration of its sleep: `NIGHTBELL_SERVER_SECONDS`, or long enough for a few pings.
     static func seconds(atLeast least: Int) -> Int {
         ProcessInfo.processInfo.environment["NIGHTBELL_SERVER_SECONDS"].flatMap(Int.init) ?? least
     }
 
     let daemon: DaemonProcess
     let puppet: PuppetProcess
-    /// What has been read and not been waited for.
+    /// Input that has been read and not been waited for.
     private var heard: [UInt8] = []
 
     init() throws {
@@ -35,7 +35,7 @@ final class ServerScene {
             "write-hex flow " + bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())
     }
 
-    /// Reads until this has been said, and no further; gives all that was said until then.
+    /// Reads up to the end of this text, and no further; returns everything read until then.
     @discardableResult
     func hears(_ text: String) throws -> String {
         let wanted = Array(text.utf8)
@@ -68,7 +68,7 @@ final class ServerScene {
 
     // MARK: Asleep
 
-    /// Falls asleep; without a profile if none is given.
+    /// Falls asleep, with a profile if one is given.
     func sleep(_ profile: String?, _ lend: String? = nil) throws {
         try puppet.command("handover flow voip " + (profile.map { "profile=\($0)" } ?? ""))
         if let lend { try puppet.command("lend flow \(lend)") }
@@ -84,18 +84,18 @@ final class ServerScene {
 
     func info() throws -> WireClientInfo { try WireClient(path: daemon.socketPath).show(Self.name) }
 
-    /// Lets time pass. What ends early is found out by the caller.
+    /// Lets time pass. The caller detects an early end.
     func pass(seconds: Int) throws {
         let end = BootClock.now() + Int64(seconds) * 1_000_000_000
         while BootClock.now() < end {
-            // The puppet says nothing while it sleeps; if it is woken, it does.
+            // The test client prints nothing while it sleeps; if it is woken, it does.
             let left = CInt(clamping: (end - BootClock.now()) / 1_000_000 + 1)
             _ = Poll.wait(
                 puppet.child.channel.rawValue, for: .peerClosed, timeoutMilliseconds: min(left, 1_000))
         }
     }
 
-    /// Asleep all the time, with its pings dealt with.
+    /// Asleep all the time, with its pings handled.
     func staysAsleep(seconds: Int) throws -> WireOffloadCounters {
         try pass(seconds: seconds)
         let info = try info()
@@ -106,7 +106,7 @@ final class ServerScene {
         return info.offload
     }
 
-    /// The one wake that a message makes; gives what the client reads, which is to end with this.
+    /// Expects one wake by a message; returns the client's input, which must end with this.
     func wakesOnce(for end: String) throws -> [UInt8] {
         try puppet.event("wake")
         var bytes: [UInt8] = []
@@ -128,7 +128,7 @@ final class ServerScene {
 }
 
 extension [UInt8] {
-    /// Where the first occurrence of these bytes ends.
+    /// The end of the first occurrence of these bytes.
     fileprivate func end(of wanted: [UInt8]) -> Int? {
         guard count >= wanted.count else { return nil }
         return (0...(count - wanted.count)).first { self[$0..<($0 + wanted.count)].elementsEqual(wanted) }
@@ -183,7 +183,7 @@ final class RealServer {
         }
     }
 
-    /// Another client of the server, the test itself.
+    /// Connects another client to the server: the test itself.
     func connected() throws -> Int32 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
@@ -207,7 +207,7 @@ final class RealServer {
     }
 }
 
-/// Talks to a server as a second client, in the test's own process.
+/// A second client of a server, in the test's own process.
 final class SecondClient {
     let descriptor: Int32
     private var heard = ""

@@ -3,8 +3,8 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// Real servers, with nothing of ours on the other side: the connection lives, every ping is answered, nobody is woken;
-/// then one message wakes once, complete and unmodified. And what it would be without a profile.
+/// Real servers, without our code on the other side: the connection lives, every ping is answered, no wake; then one
+/// message wakes once, complete and unmodified. For comparison, the same without a profile.
 @Suite(.serialized, .timeLimit(.minutes(90))) struct ServerTests {
     // MARK: IRC
 
@@ -48,7 +48,7 @@ import Testing
         try scene.sleep("irc interval=10000 within=5000")
         let seconds = ServerScene.seconds(atLeast: 26)
         let counters = try scene.staysAsleep(seconds: seconds)
-        // It pings when nothing was heard for 4 s; ours is something.
+        // It pings when it received nothing for 4 s; our pings count as input.
         #expect(counters.answered >= UInt64(seconds / 12))
         #expect(counters.sent >= UInt64(seconds / 12) && counters.confirmed == counters.sent)
         let friend = try SecondClient(server)
@@ -201,7 +201,7 @@ import Testing
         let scene = try ServerScene()
         try joinIMAP(scene, server)
         try scene.sleep("imap interval=60000", "idle a3")
-        // Long enough for one renewal, where there is time for it.
+        // Long enough for one renewal, if the time allows.
         let seconds = ServerScene.seconds(atLeast: 65)
         let counters = try scene.staysAsleep(seconds: seconds)
         #expect(counters.absorbed >= UInt64(seconds / 6))

@@ -5,7 +5,7 @@ import Testing
 
 /// A WebSocket server on SwiftNIO, which pings.
 @Suite(.serialized, .timeLimit(.minutes(90))) struct WebSocketServerTests {
-    /// What the server has counted.
+    /// The server's counters.
     private struct Counts {
         private let words: String
 
