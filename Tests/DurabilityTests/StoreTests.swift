@@ -26,7 +26,7 @@ struct StoreTests {
         try Data(bytes).write(to: URL(fileURLWithPath: path + suffix))
     }
 
-    @Test("What one supervisor knew, the next one knows")
+    @Test("The next supervisor reads what one has written")
     func survives() throws {
         let first = try store()
         #expect(try first.entries().isEmpty && first.warnings.isEmpty)
@@ -45,7 +45,7 @@ struct StoreTests {
         #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o600)
     }
 
-    @Test("What cannot be a table is put aside, and nobody waits for it", arguments: 0..<3)
+    @Test("A file that cannot be a table is put aside without blocking", arguments: 0..<3)
     func strangers(kind: Int) throws {
         let first = try store()
         first.note("a", .init(user: 1, isQuit: false))
@@ -60,7 +60,7 @@ struct StoreTests {
             #expect(creat(path, 0o600) >= 0)
             #expect(truncate(path, off_t(DurableFile.sizeLimit) + 1) == 0)
         }
-        // Nobody reads what is written to it.
+        // It has no reader.
         #expect(mkfifo(path + ".new", 0o600) == 0)
         let second = try store()
         let words = kind < 2 ? "it is no regular file" : "it is longer than 268435456 bytes"
@@ -87,7 +87,7 @@ struct StoreTests {
         #expect(before.st_ino == after.st_ino)
     }
 
-    @Test("A write that was interrupted anywhere leaves the old table or the new one")
+    @Test("A write interrupted anywhere leaves the old table or the new one")
     func torn() throws {
         let store = try store()
         store.note("old", .init(user: 1, isQuit: false))
@@ -107,7 +107,7 @@ struct StoreTests {
         #expect(try self.store().table().encoded == new)
     }
 
-    @Test("On a disk that does not keep its word, the one before counts")
+    @Test("On a disk that loses synced data, the previous table counts")
     func damaged() throws {
         let first = try store()
         first.note("a", .init(user: 1, isQuit: false))
@@ -127,7 +127,7 @@ struct StoreTests {
         }
     }
 
-    @Test("With nothing whole left, nobody is known, and what is left is kept for people to look at")
+    @Test("With no whole table left, no identifier is known, and the files are kept for inspection")
     func lost() throws {
         _ = try store()
         try put([1, 2, 3])
@@ -139,7 +139,7 @@ struct StoreTests {
         #expect(try self.store().table() == store.table())
     }
 
-    @Test("If only a damaged one before is left, it is put aside, and what comes after is written")
+    @Test("A damaged previous table alone is put aside, and later changes are written")
     func previousDamaged() throws {
         _ = try store()
         try put([1, 2, 3], ".previous")
@@ -151,7 +151,7 @@ struct StoreTests {
         #expect(try self.store().table() == store.table())
     }
 
-    @Test("A damaged table does not take the place of the one before")
+    @Test("A damaged table does not replace the previous one")
     func keepsPrevious() throws {
         let first = try store()
         first.note("a", .init(user: 1, isQuit: false))
@@ -165,7 +165,7 @@ struct StoreTests {
         #expect(try Array(store().entries().keys) == ["a"] && second.warnings.count == 2)
     }
 
-    @Test("What is noted while the disk is busy takes no longer the more is known")
+    @Test("Recording a change on a busy disk takes the same time for any size of the table")
     func large() throws {
         let names = (0..<20_000).map { "client.\($0)" }
         let store = try store()
@@ -181,11 +181,11 @@ struct StoreTests {
         let last = time(names[19_500...])
         store.flush()
         #expect(try self.store().entries().count == 20_000)
-        // Both take about a millisecond. With the whole table looked at each time, it would be seconds.
+        // Both take about a millisecond. If the whole table were read each time, it would be seconds.
         #expect(last < max(first, .milliseconds(1)) * 100)
     }
 
-    @Test("What becomes of the file while somebody serves is told, and hardly anything is lost by it")
+    @Test("Damage to the file while a supervisor serves is reported, and hardly anything is lost")
     func damagedMeanwhile() throws {
         let told = Told()
         let store = try IdentifierStore(path: path) { told.note($0) }
@@ -196,13 +196,13 @@ struct StoreTests {
         try put([1, 2, 3])
         store.note("d", .init(user: 1, isQuit: false))
         store.flush()
-        // What is damaged, and where it is now.
+        // The damage, and where the file is now.
         #expect(told.number == 2)
         #expect(try self.store().entries().keys.sorted() == ["a", "b", "d"])
         #expect(try bytes(".damaged") == [1, 2, 3])
     }
 
-    @Test("A table of a later version is left alone, and the reason is told")
+    @Test("A table of a later version is left alone, with a reason")
     func newer() throws {
         _ = try store()
         let text = "nightbell-identifiers 3\nsomething else\nsum e9f16c96\n"
@@ -212,7 +212,7 @@ struct StoreTests {
         #expect(try bytes() == Array(text.utf8))
     }
 
-    @Test("What cannot be written is told once, and written when it can be and somebody asks")
+    @Test("A failed write is reported once, and done when it can be and a flush asks for it")
     func unwritable() throws {
         let told = Told()
         let store = try IdentifierStore(path: path) { told.note($0) }
@@ -228,7 +228,7 @@ struct StoreTests {
         #expect(told.last == .written && store.problems.isEmpty)
     }
 
-    @Test("On a disk that is full, it is written as soon as there is room", .enabled(if: geteuid() == 0))
+    @Test("On a full disk, it is written as soon as there is space", .enabled(if: geteuid() == 0))
     func full() throws {
         let disk = try SmallDisk()
         let told = Told()
@@ -241,13 +241,13 @@ struct StoreTests {
         store.flush()
         #expect(store.problems.count == 1)
         try disk.free()
-        // Nobody asks, and nothing else changes.
+        // Without a flush, and without further changes.
         #expect(eventually(within: 30_000) { told.last == .written })
         let next = try IdentifierStore(path: path) { _ in }
         #expect(try next.entries().count == 2_001 && next.warnings.isEmpty && store.problems.isEmpty)
     }
 
-    @Test("A disk that is full from the start is no reason not to write later", .enabled(if: geteuid() == 0))
+    @Test("With a disk that is full from the start, it is written later", .enabled(if: geteuid() == 0))
     func fullAtFirst() throws {
         let disk = try SmallDisk()
         let path = disk.path + "/state/identifiers"

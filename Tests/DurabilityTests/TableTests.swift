@@ -9,7 +9,7 @@ struct TableTests {
         "a": .init(user: 0, isQuit: false), "z": .init(user: .max, isQuit: true),
     ])
 
-    @Test("What is written is read again, and is text for people")
+    @Test("A written table is read again, and is text for people")
     func roundTrip() throws {
         for table in [Self.table, IdentifierTable()] {
             #expect(try IdentifierTable(decoding: table.encoded) == table)
@@ -20,7 +20,7 @@ struct TableTests {
         #expect(lines.count == 6)
     }
 
-    @Test("Changes become of it what they become of a dictionary")
+    @Test("Changes have the same effect as on a dictionary")
     func changes() throws {
         var table = IdentifierTable()
         var dictionary: [String: IdentifierTable.Entry] = [:]
@@ -42,7 +42,7 @@ struct TableTests {
         }
     }
 
-    @Test("Cut off after any byte, it is known to be damaged")
+    @Test("Cut off after any byte, it is detected as damaged")
     func truncated() {
         let bytes = Self.table.encoded
         for count in bytes.indices {
@@ -52,7 +52,7 @@ struct TableTests {
         }
     }
 
-    @Test("Whatever becomes of any byte, it is known to be damaged")
+    @Test("With any byte changed, it is detected as damaged")
     func corrupted() {
         let bytes = Self.table.encoded
         for index in bytes.indices {
@@ -75,14 +75,14 @@ struct TableTests {
         #expect(throws: IdentifierTable.Damage.checksum) { try IdentifierTable(decoding: blocks) }
     }
 
-    @Test("A table from before the start of the machine was noted is read")
+    @Test("A table without boot IDs is read")
     func versionWithoutBoots() throws {
         let text = "nightbell-identifiers 1\n1000 quit org.example.phone\nsum 24bf9b11\n"
         let table = try IdentifierTable(decoding: Array(text.utf8))
         #expect(table == IdentifierTable(["org.example.phone": .init(user: 1_000, isQuit: true)]))
     }
 
-    @Test("What is no text is damage, whoever has sealed it")
+    @Test("A table that is not text is damaged, even with a correct checksum")
     func noText() {
         let bytes =
             Array("nightbell-identifiers 1\n1000 - ".utf8) + [0xFF, 0xFE]

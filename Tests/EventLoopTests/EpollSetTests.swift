@@ -10,7 +10,7 @@ import Testing
 
     init() throws { loop = try LoopExecutor() }
 
-    @Test func oneShotFiresOnceAndForWhatIsUnreadAgain() throws {
+    @Test func oneShotFiresOnceAndAgainForUnreadInput() throws {
         let stream = try StreamPair()
         stream.send()
         #expect(try loop.turnsWhileQuiet(2) == [])
@@ -36,7 +36,7 @@ import Testing
         #expect(try loop.nextBatch() == [Ready(token: 0, readable: true, closed: true)])
     }
 
-    @Test func anArmedOneArmedAgainReportsWhatIsUnread() throws {
+    @Test func rearmingReportsUnreadInput() throws {
         let stream = try StreamPair()
         try loop.urgent.arm(stream.rawValue, .edge, isMember: false, token: 1)
         stream.send()
@@ -46,7 +46,7 @@ import Testing
         #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
     }
 
-    @Test func theEndOfInputIsToldFromData() throws {
+    @Test func theEndOfInputIsDistinctFromData() throws {
         let stream = try StreamPair()
         try loop.urgent.arm(stream.rawValue, .oneShot, isMember: false, token: 1)
         stream.send()
@@ -63,7 +63,7 @@ import Testing
         #expect(try loop.nextBatch() == [Ready(token: 1, readable: true, closed: true)])
     }
 
-    /// There are more than one look finds.
+    /// There are more than one call of `collect` finds.
     @Test func everyMemberIsReportedOnce() throws {
         let streams = try (0..<1_500).map { _ in try StreamPair() }
         for (index, stream) in streams.enumerated() {
@@ -81,7 +81,7 @@ import Testing
     }
 
     /// A member may have a libevent watch as well.
-    @Test func aMemberMayBeWatchedOtherwiseToo() throws {
+    @Test func aMemberMayHaveALibeventWatch() throws {
         let stream = try StreamPair()
         let write = try loop.watch(stream.rawValue, .write, .oneShot, token: 2)
         try loop.urgent.arm(stream.rawValue, .oneShot, isMember: false, token: 1)
@@ -101,7 +101,7 @@ import Testing
         #expect(try loop.turnsWhileQuiet(2) == [])
     }
 
-    @Test func whatCannotBeWatchedIsRefused() throws {
+    @Test func unwatchableDescriptorsAreRefused() throws {
         let directory = try TemporaryDirectory()
         let file = try OwnedDescriptor(opening: directory.file("file"), O_RDWR | O_CREAT, mode: 0o600)
         let rawValue = file.rawValue

@@ -67,7 +67,7 @@ import Testing
         }
     }
 
-    @Test func stoppingRunsWhatWasEnqueued() async throws {
+    @Test func stoppingRunsEnqueuedJobs() async throws {
         let loop = try LoopExecutor()
         let stopper = Stopper(loop)
         let thread = OwnThread { try loop.run { _ in } }
@@ -77,7 +77,7 @@ import Testing
     }
 
     /// A job enqueued by a job while the loop is stopping still runs, and so does its successor.
-    @Test func stoppingRunsWhatThoseEnqueue() async throws {
+    @Test func stoppingRunsJobsEnqueuedByJobs() async throws {
         let loop = try LoopExecutor()
         let stopper = Stopper(loop)
         let thread = OwnThread { try loop.run { _ in } }
@@ -86,7 +86,7 @@ import Testing
         #expect(stopper.tally.values == Array((1...50).reversed()))
     }
 
-    @Test func aStopBeforeTheRunEndsIt() throws {
+    @Test func aStopBeforeTheRunEndsTheRun() throws {
         let loop = try LoopExecutor()
         loop.stop()
         loop.stop()
@@ -125,7 +125,7 @@ import Testing
         await resident.append(1)
         let thread = try #require(await resident.threadIdentifier())
         let path = "/proc/self/task/\(thread)/status"
-        // Until it has gone to sleep after our last question.
+        // Until it has gone to sleep after our last request.
         #expect(try eventually { try SmallFile.readText(path).contains("State:\tS") })
         let before = try switches(path)
         // Half a second in which nothing happens: there is no event to wait for.
@@ -147,7 +147,7 @@ import Testing
 
 extension Resident {
     func threadIdentifier() -> pid_t? {
-        // The kernel says who reads it: `/proc/thread-self` leads to `PID/task/TID`.
+        // The kernel names the reading thread: `/proc/thread-self` leads to `PID/task/TID`.
         guard let text = try? SmallFile.readText("/proc/thread-self/stat") else { return nil }
         return text.split(separator: " ").first.flatMap { pid_t($0) }
     }
@@ -161,7 +161,7 @@ private final class Tally: @unchecked Sendable {
 /// An actor that enqueues jobs after it has stopped its own loop.
 private actor Stopper {
     private let loop: LoopExecutor
-    /// Outside of the actor: looking at it must not need the loop to run.
+    /// Outside of the actor: reading it must not need the loop to run.
     nonisolated let tally = Tally()
 
     init(_ loop: LoopExecutor) { self.loop = loop }

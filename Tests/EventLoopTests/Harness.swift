@@ -3,11 +3,11 @@ import EdgeTestSupport
 import EventLoop
 import Testing
 
-/// Token of the deadline that ends a test's loop when what it waits for does not come.
+/// Token of the deadline that ends a test's loop when the expected event does not come.
 let deadlineToken = UInt64.max
 
 extension LoopExecutor {
-    /// Runs with turns that are given everything that is known.
+    /// Runs with turns that are given all gathered events.
     func run(_ turn: (_ batch: [Ready]) -> Void) throws(LoopError) {
         try run { () throws(LoopError) in
             let isUrgent = mayWait ? try dispatch(waits: true) : true
@@ -20,7 +20,7 @@ extension LoopExecutor {
         }
     }
 
-    /// Runs on the calling thread until `isDone` says so of a turn's batch; false when ten seconds are over.
+    /// Runs on the calling thread until `isDone` returns true for a turn's batch; false after ten seconds.
     func runUntil(_ isDone: (_ batch: [Ready]) -> Bool) throws -> Bool {
         let timer = try TimerDescriptor()
         try timer.set(absoluteNanoseconds: BootClock.now() + 10_000_000_000)
@@ -42,7 +42,7 @@ extension LoopExecutor {
     func nextBatch() throws -> [Ready] {
         var next: [Ready] = []
         let came = try runUntil { batch in
-            // Whatever comes with the stop is the same turn's.
+            // Events that come with the stop belong to the same turn.
             if next.isEmpty { next = batch }
             return !next.isEmpty
         }
@@ -50,11 +50,11 @@ extension LoopExecutor {
         return next
     }
 
-    /// What comes in the next turns though nothing new happens.
+    /// The events of the next turns while nothing new happens.
     func turnsWhileQuiet(_ count: Int) throws -> [Ready] {
         var seen: [Ready] = []
         for _ in 0..<count {
-            // An event of our own makes the loop turn though nothing else happens.
+            // An event of our own makes the loop turn.
             let event = try EventDescriptor()
             try event.signal()
             let watch = try watch(event.rawValue, .read, .oneShot, token: deadlineToken - 1)
@@ -75,7 +75,7 @@ final class LoopThread: Sendable {
         let loop = try LoopExecutor()
         self.loop = loop
         resident = Resident(loop)
-        // The result is how many turns there were.
+        // The result is the number of turns.
         thread = OwnThread {
             var turns = 0
             try loop.run { _ in turns += 1 }
@@ -97,7 +97,7 @@ actor Resident {
 
     func append(_ value: Int) { values.append(value) }
 
-    /// What the supervisor does: it is entered from the loop's callback, without a task.
+    /// As in the supervisor: it is entered from the loop's callback, without a task.
     nonisolated func enterSynchronously(_ value: Int) {
         assumeIsolated { $0.append(value) }
     }

@@ -9,7 +9,7 @@ import Testing
 
     init() throws { loop = try LoopExecutor() }
 
-    @Test func aWatchIsNotArmedUntilItIs() throws {
+    @Test func aNewWatchIsNotArmed() throws {
         let stream = try StreamPair()
         stream.send()
         let watch = try loop.watch(stream.rawValue, .read, .persistent, token: 7)
@@ -20,7 +20,7 @@ import Testing
         #expect(try loop.nextBatch() == [Ready(token: 7, readable: true)])
     }
 
-    @Test func oneShotFiresOnceAndForWhatIsUnreadAgain() throws {
+    @Test func oneShotFiresOnceAndAgainForUnreadInput() throws {
         let stream = try StreamPair()
         let watch = try loop.watch(stream.rawValue, .read, .oneShot, token: 1)
         try watch.arm()
@@ -32,7 +32,7 @@ import Testing
         #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
     }
 
-    @Test func persistentFiresEveryTurnUntilThereIsNothing() throws {
+    @Test func persistentFiresEveryTurnUntilAllIsRead() throws {
         let stream = try StreamPair()
         let watch = try loop.watch(stream.rawValue, .read, .persistent, token: 1)
         try watch.arm()
@@ -82,7 +82,7 @@ import Testing
         #expect(try loop.nextBatch() == [Ready(token: 1, writable: true)])
     }
 
-    @Test func oneTurnHasEverythingThatIsReady() throws {
+    @Test func oneTurnGetsAllReadyEvents() throws {
         // More than libevent asks the kernel for at first.
         let streams = try (0..<20).map { _ in try StreamPair() }
         let watches = try WatchList(streams.enumerated().map { (UInt64($0), $1.rawValue) }, in: loop)
@@ -119,7 +119,7 @@ import Testing
             try second.arm()
         }
         duplicate.close()
-        // The number is used again for something that has nothing to say.
+        // The number is reused for a stream without input.
         let another = try StreamPair()
         #expect(try loop.turnsWhileQuiet(2) == [])
         try first.arm()
@@ -138,7 +138,7 @@ import Testing
         #expect(try loop.nextBatch() == [Ready(token: 1, readable: true)])
     }
 
-    @Test func lettingGoOfAWatchEndsIt() throws {
+    @Test func releasingAWatchEndsIt() throws {
         let stream = try StreamPair()
         do {
             let watch = try loop.watch(stream.rawValue, .read, .persistent, token: 1)
@@ -148,7 +148,7 @@ import Testing
         #expect(try loop.turnsWhileQuiet(2) == [])
     }
 
-    @Test func whatCannotBeWatchedIsRefused() throws {
+    @Test func unwatchableDescriptorsAreRefused() throws {
         let directory = try TemporaryDirectory()
         let file = try OwnedDescriptor(opening: directory.file("file"), O_RDWR | O_CREAT, mode: 0o600)
         let watch = try loop.watch(file.rawValue, .read, .persistent, token: 1)
@@ -192,7 +192,7 @@ import Testing
     }
 }
 
-/// Watches in a row: an array cannot hold what cannot be copied.
+/// Watches in a row: an array cannot hold noncopyable values.
 private final class WatchList {
     private final class Item {
         let watch: Watch

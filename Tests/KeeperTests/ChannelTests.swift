@@ -13,7 +13,7 @@ import Testing
         .quiesce(8), .act, .goOn("why"),
     ]
 
-    @Test("What is said is understood, to the last byte")
+    @Test("Items are decoded as encoded, to the last byte")
     func roundTrip() throws {
         var packet = ChannelPacket()
         for item in Self.items { packet.append(item) }
@@ -30,7 +30,7 @@ import Testing
         #expect(throws: ChannelError.wrongLength) { try ChannelPacket.items(in: packet.bytes + [0]) }
     }
 
-    @Test("What another version says is not guessed at")
+    @Test("Packets of another version are refused")
     func unknown() {
         #expect(throws: ChannelError.version(2)) { try ChannelPacket.items(in: [2, 0, 0, 0]) }
         var bytes: [UInt8] = [1, 0, 0, 0, 99]
@@ -41,7 +41,7 @@ import Testing
         #expect(throws: ChannelError.wrongLength) { try ChannelPacket.items(in: tooLong) }
     }
 
-    @Test("A full queue is waited for, and nothing is lost or out of order")
+    @Test("A full queue blocks, and nothing is lost or out of order")
     func fullQueue() throws {
         let pair = try SeqPacketSocket.pair()
         try pair.separate { keeper, worker in
@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    @Test("What is adopted together is said in one packet, whatever the names")
+    @Test("Sockets adopted together go into one packet, even with the longest names")
     func oneForMany() throws {
         let pair = try SeqPacketSocket.pair()
         try pair.separate { keeper, worker in
@@ -95,7 +95,7 @@ import Testing
         }
     }
 
-    @Test("A keeper that is gone keeps nobody waiting")
+    @Test("A worker does not wait for a keeper that is gone")
     func broken() throws {
         let pair = try SeqPacketSocket.pair()
         pair.separate { keeper, worker in
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    @Test("The store survives as an image; what is no image is refused")
+    @Test("The store survives as an image; other bytes are refused")
     func image() throws {
         var store = RecordStore()
         let file = try MemoryFile.create("test", [7])

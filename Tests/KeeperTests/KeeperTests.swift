@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Keeper and workers", .timeLimit(.minutes(10)))
 struct KeeperTests {
-    @Test("What a worker has said survives it, descriptors too")
+    @Test("Records of a worker survive it, descriptors too")
     func survives() throws {
         let program = try KeptProgram()
         let first = try program.worker("first")
@@ -28,7 +28,7 @@ struct KeeperTests {
         try program.said("ok")
     }
 
-    @Test("A worker may say something and die in the same moment")
+    @Test("A worker may write a record and die in the same moment")
     func lastWords() throws {
         let program = try KeptProgram()
         try program.worker("first")
@@ -38,7 +38,7 @@ struct KeeperTests {
         #expect(try program.list().count == 61)
     }
 
-    @Test("More than a packet, and more than the queue, can hold")
+    @Test("More records than a packet, and than the queue, can hold")
     func manyDescriptors() throws {
         let program = try KeptProgram("ulimit -n 8192;")
         try program.worker("first")
@@ -48,7 +48,7 @@ struct KeeperTests {
         #expect(try program.list() == ["5000 more, 5001 descriptors"])
     }
 
-    @Test("Workers that die at once are replaced more slowly, and everybody is thawed once")
+    @Test("Workers that die at once are replaced with back-off, and all clients are thawed once")
     func loop() throws {
         let program = try KeptProgram()
         for number in 0..<7 {
@@ -61,7 +61,7 @@ struct KeeperTests {
         #expect(try program.said("") != "thawed")
     }
 
-    @Test("One that ends without being asked to is replaced as well; one that makes no sense is ended")
+    @Test("A worker that exits unasked is replaced; one that sends invalid packets is ended")
     func otherEnds() throws {
         let program = try KeptProgram()
         try program.worker("first")
@@ -74,14 +74,14 @@ struct KeeperTests {
         #expect(try program.list().first == "1=one")
     }
 
-    @Test("A first worker that cannot serve ends it all, with its own code")
+    @Test("A first worker that cannot serve ends the keeper, with its own exit code")
     func cannotServe() throws {
         let program = try KeptProgram("KEPT_BROKEN=1")
         try program.said("failure: broken on purpose")
         #expect(try program.status() == 7)
     }
 
-    @Test("SIGTERM: the worker is told, and its end is the end")
+    @Test("SIGTERM is passed on to the worker, and the keeper ends after it")
     func stop() throws {
         let program = try KeptProgram()
         try program.worker("first")
@@ -90,7 +90,7 @@ struct KeeperTests {
         #expect(try program.status() == 0)
     }
 
-    @Test("The keeper's end is heard by the worker")
+    @Test("The worker notices the keeper's end")
     func orphan() throws {
         let program = try KeptProgram()
         try program.worker("first")
@@ -98,7 +98,7 @@ struct KeeperTests {
         try program.said("orphaned")
     }
 
-    @Test("A socket whose close would wait for its peer keeps nobody waiting")
+    @Test("A socket that lingers at close does not delay the keeper")
     func linger() throws {
         let program = try KeptProgram()
         try program.worker("first")
@@ -114,7 +114,7 @@ struct KeeperTests {
         #expect(try program.list().prefix(2) == ["2=two", "3=three"])
     }
 
-    @Test("An upgrade: another worker, then another program in the same keeper, and all is there")
+    @Test("An upgrade: a new worker, then a new program in the same keeper, with all records")
     func upgrade() throws {
         let program = try KeptProgram()
         let first = try program.worker("first")
@@ -127,7 +127,7 @@ struct KeeperTests {
         #expect(second != first)
         #expect(try program.said("keeper again ").hasSuffix(keeper))
         #expect(try program.list() == ["1=one", "2=|text", "0 more, 2 descriptors"])
-        // And once more, asked for by the worker, and then a death: the new keeper can do all that the old one could.
+        // Once more, requested by the worker, and then a death: the new keeper can do all that the old one could.
         try program.command("put 3 three")
         try program.command("upgrade")
         try program.worker()

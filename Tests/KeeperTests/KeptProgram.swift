@@ -16,7 +16,7 @@ final class KeptProgram {
     init(_ environment: String = "") throws {
         let tests = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         let program = tests.deletingLastPathComponent().appendingPathComponent("nightbell-kept").path
-        // What other tests have open is inherited, and would be counted.
+        // Descriptors of other tests are inherited, and would be counted.
         let close = """
             for entry in /proc/self/fd/*; do
                 number=${entry##*/}
@@ -31,7 +31,7 @@ final class KeptProgram {
         try said("ok")
     }
 
-    /// The next line that begins so; those before it are kept for others.
+    /// The next line with this beginning; earlier lines stay in the queue.
     @discardableResult
     func said(_ beginning: String) throws -> String {
         while true {
@@ -39,7 +39,7 @@ final class KeptProgram {
                 return lines.remove(at: index)
             }
             guard let heard = try child.hear(), !heard.isEmpty else {
-                throw Failure(description: "nobody said \(beginning), but: \(lines)")
+                throw Failure(description: "no line begins with \(beginning), but: \(lines)")
             }
             pending += heard
             while let end = pending.firstIndex(of: "\n") {
@@ -59,7 +59,7 @@ final class KeptProgram {
         return pid
     }
 
-    /// All that it keeps.
+    /// All its records.
     func list() throws -> [String] {
         try child.send("list\n")
         var list: [String] = []
@@ -70,7 +70,7 @@ final class KeptProgram {
         return list
     }
 
-    /// How it ended, as `waitpid` tells it.
+    /// Its exit status, as `waitpid` returns it.
     func status() throws -> CInt {
         let handle = try child.handle()
         guard !Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty else {

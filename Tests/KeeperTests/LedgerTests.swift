@@ -7,7 +7,7 @@ import Testing
 @Suite("The ledger") struct LedgerTests {
     private static let shape = Ledger.Shape(records: 16, marks: 100)
 
-    @Test("What one mapping writes the other reads")
+    @Test("One mapping reads what the other writes")
     func shared() throws {
         let file = try Ledger.create(Self.shape)
         let ours = try Ledger(mapping: file.rawValue)
@@ -20,7 +20,7 @@ import Testing
         for index in 0..<Ledger.plainCount { ours.setPlain(3, index, to: UInt64(index) + 1) }
         for index in 0..<Ledger.generalCount { ours.setGeneral(index, to: UInt64(index) + 7) }
         for index in 0..<100 { ours.setMark(index, to: UInt32(index) + 9) }
-        // None of it lies on top of another.
+        // No two of them overlap.
         #expect(theirs.read(3)?[15] == 5)
         #expect((0..<Ledger.plainCount).allSatisfy { theirs.plain(3, $0) == UInt64($0) + 1 })
         #expect((0..<Ledger.generalCount).allSatisfy { theirs.general($0) == UInt64($0) + 7 })
@@ -31,13 +31,13 @@ import Testing
         #expect(try Ledger(mapping: file.rawValue).shape == Self.shape)
     }
 
-    @Test("What a writer that died had begun is finished by the next, whatever it writes")
+    @Test("The next writer completes an unfinished entry first")
     func begun() throws {
         let file = try Ledger.create(Self.shape)
         let writer = try Ledger(mapping: file.rawValue)
         writer.write(0, Ledger.Words(repeating: 1))
         let (bytes, number) = try (MemoryFile.read(file.rawValue), 3)
-        // As after the store that says whose the words are.
+        // As after the store that names the record.
         var changed = bytes
         changed[number * 8] = 1
         for byte in 0..<(16 * 8) { changed[48 * 8 + byte] = 7 }
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test("Numbers that are zero take no room, until one of a record is not")
+    @Test("Zero numbers take no memory, until one of a record is not zero")
     func rarelyAnythingButZero() throws {
         let file = try Ledger.create(Ledger.Shape(records: 4_096, marks: 16))
         let ledger = try Ledger(mapping: file.rawValue)
@@ -78,7 +78,7 @@ import Testing
         #expect(ledger.plain(2_000, Ledger.plainCount - 1) == 0)
     }
 
-    @Test("Slots that there is no room for are forgotten, not written somewhere")
+    @Test("Slots beyond the capacity are ignored, not written elsewhere")
     func outside() throws {
         let file = try Ledger.create(Ledger.Shape(records: 1, marks: 1))
         let ledger = try Ledger(mapping: file.rawValue)
@@ -89,7 +89,7 @@ import Testing
             ledger.read(1) == nil && ledger.mark(1) == 0 && ledger.mark(0) == 0 && ledger.plain(1, 0) == 0)
     }
 
-    @Test("After every single store, there is the old value or the new one")
+    @Test("After every single store, the old value or the new one is read")
     func everyStore() throws {
         let file = try Ledger.create(Self.shape)
         let writer = try Ledger(mapping: file.rawValue)
@@ -108,13 +108,13 @@ import Testing
         #expect(stores == 4 * 35)
     }
 
-    @Test("A writer that is killed at any moment leaves no mixture")
+    @Test("A writer killed at any moment leaves no mixed values")
     func killed() throws {
         let program = try KeptProgram()
         try program.worker("first")
         var progress = 0
         for _ in 0..<30 {
-            // It writes the same number everywhere, and then the next, for ever.
+            // It writes one number everywhere, and then the next, for ever.
             try program.child.send("scribble\n")
             let pid = try #require(pid_t(try program.said("scribbles ").split(separator: " ")[1]))
             kill(pid, SIGKILL)
@@ -128,7 +128,7 @@ import Testing
         }
     }
 
-    @Test("Another version's ledger, or anything else, is refused")
+    @Test("Another version's ledger, or another file, is refused")
     func refused() throws {
         let file = try Ledger.create(Self.shape)
         let raw = file.rawValue

@@ -5,20 +5,20 @@ import Keeper
 import Testing
 
 @Suite("The store's memory") struct RecordStoreTests {
-    /// What the store is compared with.
+    /// The reference that the store is compared with.
     private struct Plain {
         var record: [UInt8]
         var descriptor: CInt?
     }
 
-    @Test("Whatever is done in whatever order, it holds what a dictionary would", arguments: [1, 2, 3, 4])
+    @Test("After random operations it equals a dictionary", arguments: [1, 2, 3, 4])
     func randomOperations(seed: UInt64) throws {
         var random = SplitMix(state: seed)
         let file = try MemoryFile.create("test", [7])
         var store = RecordStore()
         var plain: [RecordKey: Plain] = [:]
         for step in 0..<100_000 {
-            // There are times of growing, and of shrinking.
+            // Phases of growing and of shrinking.
             let isGrowing = step / 9_000 % 2 == 0
             let key = RecordKey(
                 kind: UInt8(random.below(3)),
@@ -54,7 +54,7 @@ import Testing
             try #require(store.count == plain.count && store.record(key) == plain[key]?.record)
             if step % 10_000 == 9_999 { try compare(store, plain) }
         }
-        // And once more, as the next program sees it.
+        // And once more from the image, as the next program reads it.
         switch RecordStore(image: store.image()) {
         case .some(var next):
             try compare(next, plain)
@@ -99,21 +99,21 @@ import Testing
         try #require(store.descriptorCount == plain.count { $0.value.descriptor != nil })
     }
 
-    @Test("Memory is little more than what is kept, and is given back")
+    @Test("Memory is little more than the records, and is given back")
     func memory() {
         var store = RecordStore()
         let (count, length) = (20_000, 100)
         for number in 0..<count { put(number, length, into: &store) }
         let whole = count * (length + 17)
         #expect(store.byteCount < whole * 5 / 4 && store.byteCount > whole)
-        // Each of them again and again, in another length each time.
+        // Each again and again, with another length each time.
         for round in 1...10 {
             for number in 0..<count {
                 put((number * 7_919) % count, length + round % 3, into: &store)
                 if number % 1_000 == 0 { #expect(store.byteCount < whole * 5 / 2) }
             }
         }
-        // One in ten stays, wherever it lies.
+        // One in ten stays, in any chunk.
         for number in 0..<count where number % 10 != 0 { _ = isMissing(store.take(Self.key(number))) }
         #expect(store.byteCount < whole * 3 / 10)
         for number in stride(from: 0, to: count, by: 10) {
@@ -121,7 +121,7 @@ import Testing
         }
         for number in 0..<count { _ = isMissing(store.take(Self.key(number))) }
         #expect(store.count == 0 && store.byteCount < 70_000)
-        // Long ones are not kept room for.
+        // No room is kept for long records.
         for _ in 0..<100 { put(0, 60_000, into: &store) }
         put(0, 60_001, into: &store)
         #expect(store.byteCount < 140_000)
@@ -164,7 +164,7 @@ import Testing
             writer.close()
             #expect(Poll.now(reader.rawValue).isEmpty, "the rest are open")
         }
-        // A number that two had would have been closed by one that does not own it, which ends the program.
+        // If two owners had one number, it would have been closed twice, which ends the program.
         #expect(Poll.wait(reader.rawValue, for: .readable, timeoutMilliseconds: 10_000).contains(.hangUp))
     }
 }

@@ -4,7 +4,7 @@ import Testing
 @Suite("When a worker is replaced") struct RestartPolicyTests {
     private static let milliseconds: Int64 = 1_000_000
 
-    @Test("At once the first time, then more and more slowly; then everybody is thawed, once")
+    @Test("At once the first time, then with back-off; then all clients are thawed, once")
     func loop() {
         var policy = RestartPolicy()
         let verdicts = (0..<8).map { _ in policy.noteDeath(servedFor: nil) }
@@ -13,7 +13,7 @@ import Testing
         #expect(verdicts.map(\.thaws) == [false, false, false, false, true, false, false, false])
     }
 
-    @Test("Who served for its share of the period is none of a row")
+    @Test("A worker that stays up for `period / limit` resets the count")
     func lives() {
         var policy = RestartPolicy()
         for _ in 0..<4 { _ = policy.noteDeath(servedFor: 1_999 * Self.milliseconds) }

@@ -4,9 +4,9 @@ import Glibc
 import Launching
 import Testing
 
-@Suite("Who is confined more than we are")
+@Suite("Processes more confined than we are")
 struct ConfinementTests {
-    @Test("A child like any other is not")
+    @Test("An ordinary child is not more confined")
     func free() throws {
         let child = try Child.echo()
         #expect(Confinement.reason(child.pid) == nil)
@@ -14,7 +14,7 @@ struct ConfinementTests {
     }
 
     @Test(
-        "Another namespace, no new privileges, fewer capabilities, started by somebody else",
+        "Another namespace, no new privileges, fewer capabilities, started by another user",
         .enabled(if: geteuid() == 0, "needs root"),
         arguments: [
             (["/usr/bin/unshare", "--mount"], "mnt namespace"),
@@ -27,7 +27,7 @@ struct ConfinementTests {
         ] as [([String], String?)])
     func confined(_ example: (command: [String], reason: String?)) throws {
         let child = try Child(example.command[0], Array(example.command.dropFirst()) + ["/bin/cat"])
-        // It answers once it is what it was to be.
+        // It answers once it is confined.
         let channel = child.channel.rawValue
         var bytes: [UInt8] = [1]
         _ = try systemCall("write") { write(channel, bytes, 1) }
@@ -41,7 +41,7 @@ struct ConfinementTests {
         }
     }
 
-    @Test("Who is gone is not believed")
+    @Test("A process that is gone is not trusted")
     func gone() throws {
         let child = try Child.echo()
         child.end()

@@ -6,9 +6,9 @@ import Glibc
 import Launching
 import Testing
 
-@Suite("How processes have ended")
+@Suite("Exit statuses")
 struct ExitStatusTests {
-    @Test("Our own children tell, and are waited for", arguments: [0, 3, 255])
+    @Test("Our own children report theirs, and are reaped", arguments: [0, 3, 255])
     func exits(_ code: Int32) throws {
         let report = try Launched.shell("exit \(code)")
         #expect(report.status == .exited(code))
@@ -20,12 +20,13 @@ struct ExitStatusTests {
         #expect(try Launched.shell("ulimit -c 0; kill -\(number) $$").status == .signalled(number))
     }
 
-    /// Its parent is none of ours, and it may not be looked at: the kernel says 0 of everything.
+    /// Its parent is not ours, and it may not be inspected: the kernel reports 0 for everything.
     @Test(
-        "Whoever may not look does not take a crash for a success", .enabled(if: geteuid() == 0, "needs root")
+        "Without permission to inspect, a crash is no success", .enabled(if: geteuid() == 0, "needs root")
     )
     func hidden() throws {
-        // What the shell becomes does not know of the child, and waits for none; the child ends when it has become that.
+        // The program that the shell executes does not know of the child, and waits for none; the child ends after the
+        // exec.
         var pair = try Pair()
         var order = LaunchOrder(
             LaunchSpecification(
@@ -51,15 +52,15 @@ struct ExitStatusTests {
         pair.close()
     }
 
-    @Test("It runs: nothing is told")
+    @Test("A running process has none")
     func running() throws {
         let child = try Child.echo()
         #expect(try child.handle().exitStatus() == nil)
     }
 
-    @Test("Somebody else's child tells too, waited for or not", arguments: [false, true])
+    @Test("Another process's child has one too, reaped or not", arguments: [false, true])
     func grandchild(_ isWaitedFor: Bool) throws {
-        // The shell tells the pid of its child, ends it when told to, and waits for it then, or only later.
+        // The shell reports the pid of its child, ends it on command, and reaps it then, or only later.
         var pair = try Pair()
         let wait = isWaitedFor ? "wait $child; " : ""
         var order = LaunchOrder(
@@ -80,7 +81,7 @@ struct ExitStatusTests {
         try pair.say("\n")
         #expect(!Poll.wait(grandchild.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
         if isWaitedFor { #expect(eventually(within: 30_000) { ProcFS.state(pid) == nil }) }
-        // Kernels before 6.15 do not know any more who has been waited for.
+        // Kernels before 6.15 keep no exit status of reaped processes.
         let status = try grandchild.exitStatus()
         #expect(status == .exited(7) || (isWaitedFor && status == .unknown))
         try end.say("\n")

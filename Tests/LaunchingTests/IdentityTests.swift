@@ -6,11 +6,11 @@ import Glibc
 import Launching
 import Testing
 
-@Suite("Who launched programs run as", .enabled(if: geteuid() == 0, "needs root"))
+@Suite("The identity of launched programs", .enabled(if: geteuid() == 0, "needs root"))
 struct IdentityTests {
     private static let nobody = ProcessIdentity(user: 4_711, group: 4_712, otherGroups: [4_713, 4_714])
 
-    @Test("User and groups are taken on, all of them and no others")
+    @Test("User and groups are set, all of them and no others")
     func identity() throws {
         let report = try Launched.run(
             ["/bin/grep", "-E", "^(Uid|Gid|Groups|Cap...):", "/proc/self/status"], as: Self.nobody)
@@ -22,7 +22,7 @@ struct IdentityTests {
         for index in [3, 4, 5, 7] { #expect(values[index] == "0000000000000000", "\(report.lines[index])") }
     }
 
-    @Test("The program, its directory and its output are looked for as that user")
+    @Test("The program, its directory and its output are opened as that user")
     func permissions() throws {
         let directory = try TemporaryDirectory()
         chmod(directory.path, 0o700)
@@ -54,12 +54,12 @@ struct IdentityTests {
         #expect(report.output == "20000\n")
     }
 
-    @Test("A user cannot be taken on by who is not root")
+    @Test("Without root the user cannot be changed")
     func unprivileged() throws {
         let order = LaunchOrder(
             LaunchSpecification(arguments: ["/bin/true"]),
             as: ProcessIdentity(user: 0, group: 0, otherGroups: []))
-        // A thread of ours that is somebody else tries.
+        // A thread of ours with another uid tries.
         let outcome = Monitored<LaunchError?>(nil)
         let thread = Thread {
             guard ctest_become(4_711) == 0, var launch = try? Launch.begin(order),
@@ -91,7 +91,7 @@ extension IdentityTests {
     }
 }
 
-/// Something that another thread finds out.
+/// A value that another thread determines.
 final class Monitored<Value>: @unchecked Sendable {
     private let condition = NSCondition()
     private var value: Value

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Launching programs")
 struct LaunchTests {
-    @Test("Arguments and environment arrive as they were given, and nothing else does")
+    @Test("Arguments and environment arrive as given, and nothing else does")
     func exactly() throws {
         let arguments = try Launched.run(["/usr/bin/printf", "%s\\n", "a b", "", "*", "'\"$HOME"])
         #expect(arguments.output == "a b\n\n*\n'\"$HOME\n")
@@ -24,7 +24,7 @@ struct LaunchTests {
     }
 
     @Test(
-        "It runs where it should, with the limits and the mask that it should have, in a session of its own")
+        "It has the given directory, limits and umask, and a session of its own")
     func surroundings() throws {
         let report = try Launched.shell("pwd; ulimit -n; ulimit -c; umask; cut -d' ' -f6 /proc/self/stat") {
             $0.specification.directory = "/usr/lib"
@@ -36,7 +36,7 @@ struct LaunchTests {
         #expect(report.lines == ["/usr/lib", "77", "0", "0027", String(report.pid)])
     }
 
-    @Test("Sockets arrive in the way of socket activation, the connection after them")
+    @Test("Sockets arrive as in socket activation, followed by the connection")
     func sockets() throws {
         var first = try Pair(), second = try Pair(), control = try Pair()
         try first.say("one\n")
@@ -48,7 +48,7 @@ struct LaunchTests {
             head -n 1 <&3; head -n 1 <&4; head -n 1 <&5
             ls -1 /proc/$$/fd
             """
-        // One that is not close-on-exec, as a program that embeds us may have.
+        // One without close-on-exec, as a program that embeds us may have.
         let stray = dup(first.theirs)
         defer { close(stray) }
         let report = try Launched.shell(command) {
@@ -65,7 +65,7 @@ struct LaunchTests {
         first.close(); second.close(); control.close()
     }
 
-    @Test("Sockets arrive in their order, wherever they lay")
+    @Test("Sockets arrive in order, from any descriptor numbers")
     func placement() throws {
         // From 3 on in our own table, where they are in each other's way.
         var pairs: [Pair] = []
@@ -79,7 +79,7 @@ struct LaunchTests {
         for index in pairs.indices { pairs[index].close() }
     }
 
-    @Test("No signal is blocked or ignored there, whatever is here")
+    @Test("No signal is blocked or ignored there, even if it is here")
     func signals() throws {
         let before = signal(SIGPIPE, SIG_IGN)
         defer { signal(SIGPIPE, before) }
@@ -98,9 +98,9 @@ struct LaunchTests {
         #expect((1..<32).allSatisfy { $0 == SIGTERM || sigismember(&now, $0) == sigismember(&old, $0) })
     }
 
-    // MARK: What goes wrong
+    // MARK: Failures
 
-    @Test("Whatever keeps a program from running is told")
+    @Test("Any failure to run a program is reported")
     func failures() throws {
         func failure(_ arguments: [String], _ adjust: (inout LaunchOrder) -> Void = { _ in }) throws
             -> LaunchError?
@@ -134,11 +134,11 @@ struct LaunchTests {
         #expect(try failure(["/nonexistent"])?.description == "/nonexistent: No such file or directory")
     }
 
-    @Test("A script without an interpreter is no program: no shell is tried")
+    @Test("A script without an interpreter is refused: no shell is tried")
     func noShell() throws {
         let directory = try TemporaryDirectory()
         let path = directory.file("script")
-        // Written by another process: a file that ours had open might be taken along by another test's child.
+        // Written by another process: a descriptor of ours might be inherited by another test's child.
         _ = try Launched.shell("echo echo hello > '\(path)'; chmod 755 '\(path)'")
         var launch = try Launch.begin(LaunchOrder(LaunchSpecification(arguments: [path]), as: .own()))
         guard case .failed(let error) = try Launched.outcome(of: &launch) else {
@@ -163,7 +163,7 @@ struct LaunchTests {
         }
     }
 
-    @Test("Many at once, from many threads")
+    @Test("Many launches at once, from many threads")
     func many() async throws {
         try await withThrowingTaskGroup(of: String.self) { group in
             for number in 0..<64 {

@@ -4,9 +4,9 @@ import Foundation
 import Glibc
 import Launching
 
-/// A program that a test launches, with what it writes gathered in a file.
+/// A program that a test launches, with its output collected in a file.
 struct Launched {
-    /// What has become of a program that ran.
+    /// The result of a program that ran.
     struct Report {
         var status: ExitStatus?
         var output: String

@@ -18,7 +18,7 @@ struct PageOutTests {
         }
         switch advised {
         case .success(let bytes): #expect(bytes > 1 << 20 && calls > 0)
-        // Without CAP_SYS_NICE nobody may.
+        // It needs CAP_SYS_NICE.
         case .failure(let error): #expect(error.code == EPERM)
         }
         #expect(try child.answers())
@@ -39,7 +39,7 @@ struct PageOutTests {
         }
     }
 
-    @Test("Many come and go")
+    @Test("Many processes come and go")
     func comeAndGo() throws {
         let pageOut = PageOut()
         let children = try (0..<8).map { _ in try Child.echo() }
