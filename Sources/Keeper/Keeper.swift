@@ -272,7 +272,7 @@ package final class Keeper {
             .error, "the worker, pid \(worker.process.pid), ended by \(how)\(reason): another takes its place"
         )
         if verdict.thaws, !hasServed {
-            failure = "the worker ended by \(how) before it served, again and again"
+            failure = "the worker ended by \(how) before it served, repeatedly"
             exitCode = EX_SOFTWARE
             return
         }

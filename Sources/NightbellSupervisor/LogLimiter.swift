@@ -21,7 +21,7 @@ package struct LogLimiter {
         case reach = "clients that nothing can wake"
         case keepAlives = "keep-alives that are late"
         case locks = "clients that sleep with file locks held"
-        case state = "what cannot be written down"
+        case state = "state that cannot be written"
     }
 
     /// For one user, or for messages that concern no user.

@@ -331,7 +331,7 @@ extension Supervisor {
                 wantsWakeWord: introduction.wantsWakeWord, takesSocketsBack: true,
                 isWelcome: true)
         } catch {
-            return breach(connection, WireError(.processGone, "its process cannot be told: \(error)"))
+            return breach(connection, WireError(.processGone, "its process cannot be identified: \(error)"))
         }
         feed(.rejoined(client, introduction.registration, RequestKey(connection: connection.key, request: 0)))
         candidate = nil

@@ -79,7 +79,7 @@ extension Supervisor {
             return breach(connection, WireError(.malformedPacket, "the packet does not decode"))
         }
         guard let body = message.body else {
-            let error = WireError(.unknownMessage, "this kind of message is not known")
+            let error = WireError(.unknownMessage, "unknown kind of message")
             return breach(connection, error, request: message.request)
         }
         switch body {
@@ -211,7 +211,7 @@ extension Supervisor {
                     recipe: recipe,
                     wantsWakeWord: hello.wantsWakeWord, takesSocketsBack: hello.takesSocketsBack)
             } catch {
-                let gone = WireError(.processGone, "the process that connected cannot be told: \(error)")
+                let gone = WireError(.processGone, "the connecting process cannot be identified: \(error)")
                 return breach(connection, gone, request: request)
             }
             let key = RequestKey(connection: connection.key, request: request)
@@ -247,7 +247,7 @@ extension Supervisor {
             return refusal(.invalidIdentifier, "1 to 128 characters out of A-Z a-z 0-9 . _ -")
         }
         guard let modes = Modes(hello.modes), let policy = WakeLimitPolicy(hello.wakeLimitPolicy) else {
-            return refusal(.invalidArgument, "a mode or policy is not known")
+            return refusal(.invalidArgument, "unknown mode or policy")
         }
         guard connection.credentials.pid > 0 else {
             return refusal(.processGone, "the process that connected is not visible from here")
@@ -334,7 +334,7 @@ extension Supervisor {
         for (index, facts) in facts.enumerated() {
             let socket = handOver.sockets[index]
             guard let tag = SocketTag(socket.tag) else {
-                return .failure(InvalidMessage(wire: WireError(.invalidArgument, "a tag is not known")))
+                return .failure(InvalidMessage(wire: WireError(.invalidArgument, "unknown tag")))
             }
             offered.names.append(socket.name)
             var offer = SocketOffer(tag: tag, facts)

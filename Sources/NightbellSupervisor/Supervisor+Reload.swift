@@ -99,7 +99,7 @@ extension Supervisor {
         for identifier in old.map(\.registration.identifier) where !now.contains(identifier) {
             let goesOn = supervision.client(named: identifier) != nil
             reloaded.changed.append(
-                "\(identifier) is declared no more" + (goesOn ? ", and goes on until it is quit" : ""))
+                "\(identifier) is no longer declared" + (goesOn ? ", and runs on until it is quit" : ""))
         }
     }
 
@@ -121,7 +121,7 @@ extension Supervisor {
         let identifier = declaration.registration.identifier
         guard let client = supervision.client(named: identifier),
             supervision.user(of: client) == declaration.registration.user, launches.contains(client)
-        else { return "is declared in another way, which counts when it is launched or says Hello" }
+        else { return "has a changed declaration, which counts when it is launched or says Hello" }
         guard launches.attempt(of: client) == nil else {
             return "is being launched as it was declared before: reload once more when it runs"
         }
@@ -130,7 +130,7 @@ extension Supervisor {
         note(client, recipe, state: launches.state(of: client))
         launches.note(problem: problem, of: client)
         if let journal, let bytes = recordNow(of: client) { journal.update(client, bytes) }
-        return "is declared in another way, which counts from its next launch"
+        return "has a changed declaration, which counts from its next launch"
     }
 
     private func recordNow(of client: ClientID) -> ClientRecordBytes? {

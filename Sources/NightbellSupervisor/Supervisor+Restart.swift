@@ -240,7 +240,7 @@ extension Supervisor {
         case .item(.goOn(let reason)):
             noUpgrade(reason)
         case .end:
-            logger.error("the keeper is gone: nothing outlives this process any more")
+            logger.error("the keeper is gone: state is no longer preserved if this process ends")
             beginLameDuck()
         case .item, .nothing:
             break

@@ -138,8 +138,8 @@ extension TerminationReason {
         case .backgroundTasksOverran: "background tasks not ended in time"
         case .tooManyWakes: "woken too often"
         case .memoryPressure: "memory is short"
-        case .hibernation: "it asked for that instead of being suspended"
-        case .exitsOnSuspend: "it does not want to be in the background"
+        case .hibernation: "it hibernates instead of being suspended"
+        case .exitsOnSuspend: "it exits instead of being suspended"
         case .launchOverran: "it was launched and did not say Hello in time"
         }
     }
@@ -211,7 +211,7 @@ extension WireError {
             case .tooManyTasks:
                 (.invalidArgument, "this client holds as many background tasks as it may")
             case .invalidProfile:
-                (.invalidProfile, "the profile makes no sense")
+                (.invalidProfile, "the profile is invalid")
             case .opaqueSocket:
                 (.opaqueSocket, "encrypted, and not by the kernel: the supervisor cannot see messages in it")
             case .receiveBufferNotForThis:

@@ -151,7 +151,7 @@ struct ReloadTests {
         unlink(manifests.file("two.yaml"))
         let mistakes = try stage.nightbell("reload")
         #expect(mistakes.code == 1)
-        #expect(mistakes.output.hasPrefix("changed: org.example.two is declared no more"), "\(mistakes)")
+        #expect(mistakes.output.hasPrefix("changed: org.example.two is no longer declared"), "\(mistakes)")
         #expect(
             mistakes.output.contains("problem: \(manifests.file("bad.yaml")):1: identifier"), "\(mistakes)")
         #expect(try stage.nightbell("list").output.contains("org.example.one"))
@@ -182,7 +182,7 @@ struct ReloadTests {
         try declare("after")
         #expect(
             try stage.nightbell("reload").output
-                == "changed: org.example.phone is declared in another way, which counts from its next launch\n"
+                == "changed: org.example.phone has a changed declaration, which counts from its next launch\n"
         )
         for _ in 0..<2 {
             #expect(

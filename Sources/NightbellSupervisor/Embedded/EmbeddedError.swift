@@ -50,6 +50,6 @@ public struct EmbeddedError: Error, Sendable, Hashable, CustomStringConvertible 
         EmbeddedError(.broken, error, "a parked socket was closed by code that does not own it: ")
     }
 
-    static let unknownToken = EmbeddedError(.unknownToken, "nothing is parked under this token any more")
+    static let unknownToken = EmbeddedError(.unknownToken, "the token names no parked socket")
     static let closed = EmbeddedError(.closed, "the supervisor has been closed")
 }

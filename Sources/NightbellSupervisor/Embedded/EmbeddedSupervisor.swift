@@ -78,8 +78,8 @@ public final class EmbeddedSupervisor: Sendable {
             try require((0...1).contains(keepAliveTolerance), "keepAliveTolerance: 0 to 1")
             try require(lead >= .zero, "lead: not negative")
             try require((1...Int(UInt16.max)).contains(noiseBurst), "noiseBurst: 1 to 65,535")
-            try require(noiseInterval > .zero, "noiseInterval: longer than nothing")
-            try require(partialTimeout > .zero, "partialTimeout: longer than nothing")
+            try require(noiseInterval > .zero, "noiseInterval: longer than zero")
+            try require(partialTimeout > .zero, "partialTimeout: longer than zero")
         }
 
         var settings: Settings {

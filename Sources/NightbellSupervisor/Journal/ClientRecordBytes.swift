@@ -72,7 +72,7 @@ struct ClientRecordBytes {
         wantsWakeWord = try reader.read()
         launch = try reader.read()
         guard let presence = Presence(rawValue: try reader.read()) else {
-            throw reader.problem("says nothing of its process")
+            throw reader.problem("has no valid process state")
         }
         self.presence = presence
         madeProcess = try reader.read()
@@ -124,7 +124,7 @@ extension RecordReader {
         let number: UInt64 = try read()
         guard number != 0 else { return nil }
         guard let setting = settings[number] else {
-            throw problem("is launched with setting \(number), which is not there")
+            throw problem("names launch setting \(number), which does not exist")
         }
         let own: [UInt8] = try read()
         _ = try LaunchRecipe.Own(key, own)

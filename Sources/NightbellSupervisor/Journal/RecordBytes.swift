@@ -59,7 +59,7 @@ struct RecordReader {
         let found: UInt8 = try read()
         guard found == version else {
             let which =
-                found > version ? "older than what wrote it" : "newer, and does not read that any more"
+                found > version ? "older than the writer" : "newer, and no longer reads it"
             throw RecordError(
                 key: key, problem: "is of version \(found), this program knows \(version): it is \(which)")
         }

@@ -9,7 +9,7 @@ package struct ProfileProblem: Error {
 extension ProfileSettings {
     /// - Parameter tagKey: see `SIPSettings`.
     package init(_ wire: WireProfile, over transport: Transport, tagKey: UInt128) throws(ProfileProblem) {
-        guard let kind = wire.kind else { throw ProfileProblem(message: "a profile of no known kind") }
+        guard let kind = wire.kind else { throw ProfileProblem(message: "unknown kind of profile") }
         do throws(SettingsError) {
             self = try Self.make(kind, wire, transport, tagKey)
         } catch {
