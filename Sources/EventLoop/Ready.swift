@@ -19,7 +19,7 @@ package struct Ready: Sendable, Hashable {
     }
 }
 
-/// What a watch waits for. The end of input is readable; errors and hang-ups are reported as both.
+/// The conditions that a watch waits for. The end of input is readable; errors and hang-ups are reported as both.
 package struct Interest: OptionSet, Sendable, Hashable {
     package let rawValue: UInt8
     package init(rawValue: UInt8) { self.rawValue = rawValue }

@@ -6,7 +6,7 @@ import Glibc
 @unsafe
 struct WatchRecord {
     var event = unsafe CLibevent.event()
-    /// What the watch's events carry.
+    /// The token in the watch's events.
     let token: UInt64
     let loop: Unmanaged<LoopExecutor>
 }
@@ -39,7 +39,7 @@ package struct Watch: ~Copyable {
         unsafe record.deallocate()
     }
 
-    /// What the watch's events carry.
+    /// The token in the watch's events.
     package var token: UInt64 { unsafe record.pointee.token }
 
     /// Starts watching; does nothing if armed. Conditions that already hold count: unread input is reported in the next

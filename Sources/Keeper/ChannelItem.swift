@@ -45,7 +45,7 @@ package enum ChannelError: Error, Sendable, Hashable {
 
 /// A packet under construction.
 package struct ChannelPacket: Sendable {
-    /// Of the packets themselves, not of the records in them.
+    /// The version of the packets themselves, not of the records in them.
     package static let version: UInt8 = 1
     /// Passes through a socket's queue as one packet with the kernel's default sizes, with some room left.
     package static let capacity = 160 * 1_024

@@ -11,7 +11,7 @@ package struct Backlog<Element>: ~Copyable {
         /// Oldest first; the elements before `next` are done.
         var waiting: [Element] = []
         var next = 0
-        /// What is left of its share, in nanoseconds; negative: it is in debt.
+        /// The rest of its share, in nanoseconds; negative: it is in debt.
         var credit: Int64 = 0
 
         mutating func take() -> Element {

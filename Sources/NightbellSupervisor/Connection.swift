@@ -147,7 +147,7 @@ final class Connection {
     func forgetWritable() { writable = nil }
 }
 
-/// What the supervisor keeps for a client beside the core.
+/// The supervisor's own data of a client, beside the core's.
 final class ClientRecord {
     let id: ClientID
     let identifier: String
@@ -164,7 +164,7 @@ final class ClientRecord {
     var wakeWord: (descriptor: CInt, index: UInt16)?
     /// Why this client cannot be suspended, if so. Logged once, shown for as long as it holds.
     var obstacle: String?
-    /// What its last process left and it was given; nil once a message shows that it has received it.
+    /// The sockets and state left by its last process; nil once a message shows that it has received them.
     var bequest: Bequest?
     /// Whether a warning that this client sleeps with file locks held has been logged.
     var hasWarnedOfLocks = false

@@ -4,8 +4,8 @@ import Launching
 import Logging
 import NightbellCore
 
-/// What a supervisor leaves in its runtime directory for the next one: that it has served since the machine was
-/// started, and which processes of declared clients kept running when it ended. Those reconnect by themselves.
+/// A supervisor's notes for the next one, in the runtime directory: that it has served since the machine was started, and
+/// which processes of declared clients kept running when it ended. Those reconnect by themselves.
 ///
 /// It is text: a line with the version, one with the boot ID, and one for each process.
 ///

@@ -1,7 +1,7 @@
 import Keeper
 package import Launching
 
-/// What the recipes of many clients have in common: all but each client's own part, and the same for a whole
+/// The part that the recipes of many clients share: all but each client's own part, and the same for a whole
 /// fleet as a rule. There is one object of it, and one record in the keeper, however many clients use it.
 package final class LaunchSetting {
     package struct Content: Equatable {

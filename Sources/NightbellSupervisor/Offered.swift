@@ -1,6 +1,6 @@
 import NightbellProfiles
 
-/// What comes with the descriptors of the HandOver that is being handled, in their order. The descriptors stay
+/// The data beside the descriptors of the HandOver that is being handled, in their order. The descriptors stay
 /// in the packet until they are adopted; the others are closed.
 struct Offered {
     var names: [String] = []
@@ -8,7 +8,7 @@ struct Offered {
     private(set) var profiles: [Int: OfferedProfile] = [:]
     /// By their position as well.
     private(set) var receiveBuffers: [Int: Int32] = [:]
-    /// What is wrong with invalid profiles.
+    /// The problems of invalid profiles.
     private(set) var problems: [Int: String] = [:]
 
     mutating func note(_ profile: OfferedProfile, at index: Int) { profiles[index] = profile }

@@ -16,7 +16,7 @@ struct ParkedTable: ~Copyable {
         let isOffloaded: Bool
         var watching = Watching.not
 
-        /// What the loop's events about it carry.
+        /// The token in the loop's events about it.
         func watchToken(_ token: SocketToken) -> WatchToken {
             isOffloaded
                 ? WatchToken(.offloadedSocket, id: token.rawValue)

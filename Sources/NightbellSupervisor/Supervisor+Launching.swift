@@ -155,7 +155,7 @@ extension Supervisor {
         }
     }
 
-    /// Records a process with the keeper before the process is let run.
+    /// Records a process with the keeper before the process may run.
     private func keep(_ attempt: LaunchAttempt, _ client: ClientID) {
         guard let journal, var bytes = recordBytes(of: client),
             let connection = connections[attempt.connection], let gate = attempt.reportDescriptor

@@ -8,7 +8,7 @@ import NightbellWire
 import Suspension
 import SwiftProtobuf
 
-/// What a supervisor starts with besides its configuration.
+/// A supervisor's inputs besides its configuration.
 struct Endowment: ~Copyable {
     /// nil: the keeper has the lock.
     var directory: RuntimeDirectory?

@@ -55,7 +55,7 @@ public actor Supervisor {
     /// Outcomes of actions, to be fed in next.
     var followUps: [Event] = []
     var packet = PacketBuffer(capacity: Supervisor.maximumPacket)
-    /// What came with the HandOver that is being handled.
+    /// The sockets in the HandOver that is being handled.
     var offered = Offered()
     /// The connection with the Hello that is being handled.
     var candidate: Candidate?

@@ -63,7 +63,7 @@ package struct WakeWords: ~Copyable {
     package func word(at place: Place) -> SharedPage.Word {
         switch pages[Int(place.page)] {
         case .some(let page): unsafe page.word(at: Int(place.index))
-        case .none: preconditionFailure("a word that is somebody's has a page")
+        case .none: preconditionFailure("a word in use has a page")
         }
     }
 
@@ -71,7 +71,7 @@ package struct WakeWords: ~Copyable {
     package func descriptor(for place: Place) -> CInt {
         switch pages[Int(place.page)] {
         case .some(let page): page.descriptor.rawValue
-        case .none: preconditionFailure("a word that is somebody's has a page")
+        case .none: preconditionFailure("a word in use has a page")
         }
     }
 }

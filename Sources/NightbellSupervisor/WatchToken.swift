@@ -1,4 +1,4 @@
-/// What the loop's events carry: the object they are about, in 64 bits.
+/// The token in the loop's events: names the object they are about, in 64 bits.
 struct WatchToken: Sendable {
     enum Kind: UInt64 {
         case listener

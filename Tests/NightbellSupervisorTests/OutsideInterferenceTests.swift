@@ -92,11 +92,11 @@ import Testing
 
     /// The supervisor has noticed.
     private func notices(_ watcher: WireClient) throws {
-        let who = try watcher.notice { body -> String? in
+        let identifier = try watcher.notice { body -> String? in
             guard case .watchEvent(let event) = body, event.kind == "running" else { return nil }
             return event.identifier
         }
-        #expect(who == name)
+        #expect(identifier == name)
     }
 
     @Test(arguments: Interference.allCases, Question.allCases)

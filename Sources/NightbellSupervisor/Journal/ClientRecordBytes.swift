@@ -18,7 +18,7 @@ struct ClientRecordBytes {
     var recipe: LaunchRecipe?
     /// The process that we made for it; 0: it connected by itself.
     var madeProcess: UInt32 = 0
-    /// What its new process is given of the last one's, until it is known to have received it.
+    /// The sockets and state left to its new process, until it is known to have received them.
     var bequest: Bequest?
 
     /// The state of its process.
@@ -83,7 +83,7 @@ struct ClientRecordBytes {
     }
 }
 
-/// What a client's new process is given of the last one's.
+/// The sockets and state that a client's new process is given of the last one's.
 struct Bequest: Sendable, Equatable {
     /// It was launched, or started by a process that was.
     var wasLaunched: Bool
