@@ -2,12 +2,13 @@ import Descriptors
 import NightbellWire
 import SwiftProtobuf
 
-/// Looks after a supervisor: asks what it does, and wakes, suspends or quits clients.
+/// Administers a supervisor: queries its state, and wakes, suspends or quits clients.
 ///
-/// Every call blocks until the supervisor has answered. Root and the supervisor's own user see and touch every
-/// client, others only their own. One `Administration` is one connection; it belongs to one thread at a time.
+/// Every call blocks until the supervisor has answered. Root and the supervisor's own user can see and
+/// control every client, others only their own. One `Administration` is one connection; it belongs to one
+/// thread at a time.
 public struct Administration: ~Copyable {
-    /// Where the supervisor was found.
+    /// The path of the supervisor's socket.
     public let socketPath: String
     private var connection: AdministrationConnection
     private let requestTimeout: Duration
@@ -29,7 +30,7 @@ public struct Administration: ~Copyable {
         connection = try AdministrationConnection(path: path, requestTimeout: requestTimeout)
     }
 
-    /// How the supervisor itself does.
+    /// The state of the supervisor itself.
     public mutating func status() throws(NightbellError) -> SupervisorStatus {
         SupervisorStatus(try wireStatus())
     }
@@ -67,7 +68,7 @@ public struct Administration: ~Copyable {
         return ClientInfo(info)
     }
 
-    /// Wakes a suspended client, or tells a running one that it was asked to wake.
+    /// Wakes a suspended client, or notifies a running one of the request.
     public mutating func wake(_ identifier: String) throws(NightbellError) {
         var message = WireWakeClient()
         message.identifier = identifier
@@ -97,24 +98,25 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.launchClient(message), "LaunchClient")
     }
 
-    /// Forgets a client that has no process: its sockets are closed, its state is dropped, and its identifier may
-    /// belong to somebody else.
+    /// Forgets a client that has no process: its sockets are closed, its state is dropped, and another user
+    /// may take its identifier.
     public mutating func forget(_ identifier: String) throws(NightbellError) {
         var message = WireForgetClient()
         message.identifier = identifier
         try connection.expectDone(.forgetClient(message), "ForgetClient")
     }
 
-    /// Has the supervisor do what it does when memory is short: a few of the largest suspended clients that can be
-    /// launched again are ended.
+    /// Has the supervisor relieve memory pressure: it ends a few of the largest suspended clients that can be
+    /// launched again.
     public mutating func relieveMemory() throws(NightbellError) {
         try connection.expectDone(.relieveMemory(WireRelieveMemory()), "RelieveMemory")
     }
 
     /// Has the supervisor read its configuration and the manifests again, and do at once what it can.
     ///
-    /// - Throws: ``NightbellError/Code/reloadFailed`` if the configuration cannot be used: everything goes on as it was;
-    ///   ``NightbellError/Code/permissionDenied`` for everybody but root and the supervisor's own user.
+    /// - Throws: ``NightbellError/Code/reloadFailed`` if the configuration cannot be used, in which case
+    ///   nothing changes;
+    ///   ``NightbellError/Code/permissionDenied`` unless called by root or the supervisor's own user.
     public mutating func reload() throws(NightbellError) -> ReloadReport {
         guard case .reloaded(let report)? = try connection.ask(.reload(WireReload())) else {
             throw .unexpectedAnswer(to: "Reload")
@@ -122,38 +124,39 @@ public struct Administration: ~Copyable {
         return ReloadReport(report)
     }
 
-    /// Replaces the supervisor's program by the one that is at its place on disk now. Clients notice nothing.
+    /// Replaces the supervisor's program by the one that is now installed at its path. Clients notice
+    /// nothing.
     ///
-    /// - Returns: how the one does that serves from then on.
-    /// - Throws: ``NightbellError/Code/upgradeFailed`` if everything goes on as it was, and why;
-    ///   ``NightbellError/Code/permissionDenied`` for everybody but root and the supervisor's own user.
+    /// - Returns: the state of the supervisor after the upgrade.
+    /// - Throws: ``NightbellError/Code/upgradeFailed`` with the reason if nothing was replaced;
+    ///   ``NightbellError/Code/permissionDenied`` unless called by root or the supervisor's own user.
     public mutating func upgrade() throws(NightbellError) -> SupervisorStatus {
         let before = try wireStatus().programNumber
         for _ in 1...Self.upgradeAttempts {
-            // It tries the new program first, which may take its time.
+            // The supervisor tries the new program first, which can take several seconds.
             var patient = try AdministrationConnection(path: socketPath, requestTimeout: .seconds(20))
             do throws(NightbellError) {
                 try patient.expectDone(.upgrade(WireUpgrade()), "Upgrade")
             } catch {
-                // The one that was asked has gone: that is what was asked for.
+                // The worker that took the request has ended, as requested.
                 guard error.code == .connectionLost else { throw error }
             }
             connection = try AdministrationConnection(path: socketPath, requestTimeout: .seconds(20))
             let status = try wireStatus()
-            // Unless it has died of something else. A supervisor that does not count programs cannot tell.
+            // It may have died for another reason. A supervisor that does not count programs cannot tell.
             if status.programNumber != before || before == 0 {
                 connection.requestTimeout = requestTimeout
                 return SupervisorStatus(status)
             }
         }
-        throw NightbellError(.upgradeFailed, "whoever is asked for it ends before it is done")
+        throw NightbellError(.upgradeFailed, "the worker ends before the upgrade is done")
     }
 
     private static let upgradeAttempts = 3
 
-    /// Turns the connection into a stream of what happens from now on.
+    /// Turns the connection into a stream of the events from now on.
     ///
-    /// - Parameter identifier: only this client's events; nil: everybody's.
+    /// - Parameter identifier: only this client's events; nil: the events of all clients.
     public consuming func watch(_ identifier: String? = nil) throws(NightbellError) -> ClientEvents {
         var connection = self.connection
         var message = WireWatch()
@@ -164,7 +167,7 @@ public struct Administration: ~Copyable {
     }
 }
 
-/// What happens to clients, as it happens. It belongs to one thread at a time.
+/// Events of clients, as they happen. It belongs to one thread at a time.
 public struct ClientEvents: ~Copyable {
     private var connection: AdministrationConnection
 
@@ -172,7 +175,7 @@ public struct ClientEvents: ~Copyable {
         self.connection = connection
     }
 
-    /// Readable when ``nextPending()`` has something to tell. Do not read from it.
+    /// Readable when ``nextPending()`` has something to return. Do not read from it.
     public var fileDescriptor: CInt { connection.rawValue }
 
     /// Waits for the next event; nil when the supervisor has ended.
@@ -186,12 +189,12 @@ public struct ClientEvents: ~Copyable {
         }
     }
 
-    /// What ``nextPending()`` found.
+    /// The result of ``nextPending()``.
     public enum Pending: Sendable, Hashable {
         case event(ClientEvent)
-        /// Nothing has happened since.
+        /// No event has arrived.
         case nothing
-        /// The supervisor has ended: nothing will happen any more.
+        /// The supervisor has ended: there will be no more events.
         case end
     }
 
@@ -206,7 +209,7 @@ public struct ClientEvents: ~Copyable {
         }
     }
 
-    /// Messages other than events are for later versions of this library to understand.
+    /// Ignores messages other than events: they belong to later versions of the protocol.
     private func event(in message: WireSupervisorMessage) throws(NightbellError) -> ClientEvent? {
         switch message.body {
         case .watchEvent(let event)?: return ClientEvent(event)

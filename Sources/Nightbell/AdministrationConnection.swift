@@ -3,7 +3,7 @@ import Glibc
 import NightbellWire
 import SwiftProtobuf
 
-/// One connection that asks one thing at a time and waits for the answer.
+/// A connection that sends one request at a time and waits for its answer.
 struct AdministrationConnection: ~Copyable {
     enum Arrival {
         case message(WireSupervisorMessage)
@@ -26,8 +26,8 @@ struct AdministrationConnection: ~Copyable {
                 socket = try SeqPacketSocket.connect(path: path)
                 return
             } catch  where error.code == EAGAIN && !deadline.isOver {
-                // Its queue of connections is full: the supervisor is there, but busy. No descriptor tells when
-                // there is room, so look again soon.
+                // The listen queue is full: the supervisor is there, but busy. No descriptor signals that
+                // there is room, so retry soon.
                 usleep(5_000)
             } catch {
                 throw NightbellError(
@@ -54,7 +54,7 @@ struct AdministrationConnection: ~Copyable {
         } catch let error as NightbellError {
             throw error
         } catch let error as SystemError where error.code == EPIPE || error.code == ECONNRESET {
-            // Why it closed the connection may wait to be read.
+            // The supervisor's reason for closing the connection may still wait to be read.
             return lastRequest
         } catch let error as SystemError {
             throw NightbellError(.system, error.description, errorNumber: error.code)
@@ -64,8 +64,8 @@ struct AdministrationConnection: ~Copyable {
         return lastRequest
     }
 
-    /// Waits for the next message that answers this request. What the supervisor says of its own accord is
-    /// passed over, except an error: it ends the connection.
+    /// Waits for the next message that answers this request. Messages that the supervisor sends unasked are
+    /// skipped, except an error, which ends the connection.
     mutating func answer(to request: UInt64) throws(NightbellError) -> WireSupervisorMessage.OneOf_Body? {
         let deadline = Deadline(requestTimeout)
         while true {
@@ -98,7 +98,7 @@ struct AdministrationConnection: ~Copyable {
         }
     }
 
-    /// Takes one message if one has arrived.
+    /// Receives one message if one has arrived.
     mutating func receive() throws(NightbellError) -> Arrival {
         do {
             switch try socket.receive(into: &buffer) {
@@ -118,19 +118,19 @@ struct AdministrationConnection: ~Copyable {
         }
     }
 
-    /// Waits, for ever if need be.
+    /// Waits, without a limit.
     func waitUntilReadable() {
         _ = Poll.wait(rawValue, for: .readable, timeoutMilliseconds: -1)
     }
 }
 
-/// An instant after which waiting is given up.
+/// The instant at which waiting ends.
 private struct Deadline {
     private let instant: Int64
 
     init(_ timeout: Duration) {
         let (seconds, attoseconds) = timeout.components
-        // A hundred years are as good as for ever and overflow nothing.
+        // A hundred years stand for no limit and overflow nothing.
         let capped = min(max(0, seconds), 100 * 366 * 86_400)
         instant = BootClock.now() + capped * 1_000_000_000 + max(0, attoseconds / 1_000_000_000)
     }

@@ -1,44 +1,44 @@
-/// How a supervisor does.
+/// The state of a supervisor.
 public struct SupervisorStatus: Sendable, Hashable {
     public var version: String
     public var processID: Int32
-    /// The process that holds everybody's sockets while this one is replaced; nil: there is none.
+    /// The process that holds all sockets while this one is replaced; nil: there is none.
     public var keeperProcessID: Int32?
-    /// How often the process that serves has been replaced.
+    /// How often the worker has been replaced.
     public var restarts: Int
-    /// Since the first of them started.
+    /// Time since the first worker started.
     public var uptime: Duration
     /// How clients are suspended: `cgroup`, `signal` or `none`.
     public var suspension: String
-    /// Where the cgroups are, or why another way is not used.
+    /// Where the cgroups are, or why they are not used.
     public var suspensionDetail: String
-    /// The file that its configuration came from; nil if none was read.
+    /// The configuration file that was read; nil if none was.
     public var configurationFile: String?
-    /// How many clients are in which state; states that no client is in may be missing.
+    /// The number of clients by state; states without a client may be missing.
     public var clientsByState: [String: Int]
     /// Parked sockets.
     public var sockets: Int
     /// Control connections, this one included.
     public var connections: Int
     public var counters: SupervisionCounters
-    /// What was done for sleepers whose sockets have a profile.
+    /// Keep-alives handled for sleeping clients with sockets that have a profile.
     public var offload: OffloadCounters
     public var users: [User]
     public var descriptorsOpen: Int
     public var descriptorsLimit: Int
     /// Until the next timer; nil when none is set.
     public var nextDeadline: Duration?
-    /// How long a program that was started has to say Hello.
+    /// The time that a launched program has to send Hello.
     public var launchBudget: Duration
     /// Whether it is shutting down.
     public var isStopping: Bool
     /// Resident set, in bytes.
     public var memoryBytes: UInt64
-    /// What is wrong with it, for people; such as that it cannot keep to which user an identifier belongs. Told to root and
-    /// to its own user only.
+    /// Problems of the supervisor as text, for example that it cannot persist which user owns an identifier.
+    /// Sent only to root and to its own user.
     public var warnings: [String]
 
-    /// What one user has.
+    /// The resources of one user.
     public struct User: Sendable, Hashable {
         public var uid: UInt32
         public var clients: Int
@@ -47,28 +47,28 @@ public struct SupervisorStatus: Sendable, Hashable {
     }
 }
 
-/// What came of reading the configuration and the manifests again: a line of text for each.
+/// The result of reading the configuration and the manifests again: a line of text for each item.
 public struct ReloadReport: Sendable, Hashable {
-    /// Configuration keys with another value now, and clients that are declared now or in another way.
+    /// Configuration keys that have a new value, and clients that are newly or differently declared.
     public var changed: [String]
-    /// What is written otherwise and counts from the supervisor's next start.
+    /// Changes that take effect at the supervisor's next start.
     public var kept: [String]
-    /// Manifests that are not used and why, and other warnings.
+    /// Manifests that are not used, with the reason, and other warnings.
     public var problems: [String]
 }
 
-/// How often things happened: to one client, or to all of one supervisor since it started.
+/// Event counts, of one client or of all clients since the supervisor started.
 public struct SupervisionCounters: Sendable, Hashable {
-    /// All wakes; the four below say why, and one wake can have several reasons.
+    /// All wakes; the four below count them by reason, and one wake can have several reasons.
     public var wakes = 0
     public var wakesSocket = 0
     public var wakesKeepAlive = 0
     public var wakesRequest = 0
     public var wakesClientMessage = 0
-    /// A ping went unanswered, or the kernel gave a connection up.
+    /// A ping went unanswered, or the kernel gave up a connection.
     public var wakesPathLost = 0
     public var suspensions = 0
-    /// The client had not said in time that it was ready.
+    /// The client did not say in time that it was ready.
     public var suspensionsForced = 0
     public var suspensionsCancelled = 0
     /// The kernel did not confirm in time.
@@ -84,9 +84,9 @@ public struct SupervisionCounters: Sendable, Hashable {
     public var socketsRefused = 0
     public var protocolErrors = 0
     public var launches = 0
-    /// Ended badly.
+    /// Abnormal exits.
     public var crashes = 0
-    /// Ended badly too often in a row to be launched again.
+    /// Abnormal exits in a row reached the limit: the client is not launched again.
     public var gaveUp = 0
     public var endedUnderPressure = 0
     public var hibernations = 0
@@ -94,27 +94,27 @@ public struct SupervisionCounters: Sendable, Hashable {
     public var asleep: Duration = .zero
 }
 
-/// What was done for sleeping clients whose sockets have a profile.
+/// Keep-alives handled for sleeping clients with sockets that have a profile.
 public struct OffloadCounters: Sendable, Hashable {
     /// Pings sent for them.
     public var sent = 0
-    /// Those of them that were answered.
+    /// Pings sent that were answered.
     public var confirmed = 0
-    /// Pings of peers, answered for them.
+    /// Pings of peers that the supervisor answered.
     public var answered = 0
-    /// Noise that wanted no answer.
+    /// Noise that needed no answer.
     public var absorbed = 0
-    /// How often they would have been woken otherwise.
+    /// Wakes that the profile avoided.
     public var wakesAvoided = 0
 }
 
-/// One client, as the supervisor sees it.
+/// One client, from the supervisor's point of view.
 public struct ClientInfo: Sendable, Hashable {
-    /// Where a client is in its life.
+    /// The life-cycle state of a client.
     public enum State: String, Sendable, Hashable, CaseIterable {
         case notRunning, inactive, active, background, suspending, suspended, terminating,
             dormant, launching
-        /// One that this version of the library does not know.
+        /// A state that this version of the library does not know.
         case unknown
     }
 
@@ -130,20 +130,20 @@ public struct ClientInfo: Sendable, Hashable {
         public var peer: String
         /// `held`, `armed`, `fired` or `ended`.
         public var condition: String
-        /// It stays parked when the client has no process.
+        /// Whether it stays parked when the client has no process.
         public var survives: Bool
         /// Nil for a socket without a profile.
         public var offload: Offload?
-        /// Its receive buffer while the client sleeps, in bytes, as that asked for it; 0: it did not.
+        /// Its receive buffer while the client sleeps, in bytes, as the client requested; 0: not requested.
         public var receiveBuffer: Int
         /// Datagrams that the kernel has dropped since the socket was made.
         public var dropped: Int
     }
 
-    /// How the keep-alives of a socket are dealt with.
+    /// The keep-alive state of a socket.
     public struct Offload: Sendable, Hashable {
         public var profile: String
-        /// The client sleeps, and they are.
+        /// Whether the supervisor handles them now, because the client sleeps.
         public var isActive: Bool
         public var counters: OffloadCounters
         public var isAwaitingAnswer: Bool
@@ -181,19 +181,19 @@ public struct ClientInfo: Sendable, Hashable {
     public var backgroundTasks: [String]
     public var isMediaActive: Bool
     public var counters: SupervisionCounters
-    /// Of all its sockets with a profile; nil if it has none.
+    /// Totals of all its sockets with a profile; nil if it has none.
     public var offload: OffloadCounters?
-    /// Only from ``Administration/show(_:)``, and only if the client told it.
+    /// Only from ``Administration/show(_:)``, and only if the client sent it.
     public var launch: Launch?
     /// How it is suspended: `cgroup`, `signal` or `none`.
     public var suspension: String
-    /// What is odd about it, for people; such as that it holds file locks while asleep.
+    /// Unusual conditions of the client as text, for example that it holds file locks while asleep.
     public var warnings: [String]
     /// Whether the supervisor can start its program again.
     public var canLaunch: Bool
-    /// The size of what ``Client/saveState(_:)`` has left.
+    /// The size of the state saved by ``Client/saveState(_:)``.
     public var stateBytes: Int
-    /// How often in a row it was launched because it had ended badly.
+    /// How often in a row it was relaunched after abnormal exits.
     public var launchesInRow: Int
 }
 

@@ -18,7 +18,7 @@ public final class Client: Sendable {
     /// With ``Configuration/Driver/ownThread`` handlers may run before this returns.
     ///
     /// - Throws: ``NightbellError/Code/cannotConnect`` if no supervisor is there and one is required
-    ///   (``Configuration/requiresSupervisor``), or what it has against this client, such as
+    ///   (``Configuration/requiresSupervisor``), or the supervisor's reason to refuse this client, such as
     ///   ``NightbellError/Code/identifierInUse``.
     public init(_ configuration: Configuration, handlers: Handlers = Handlers()) throws(NightbellError) {
         identifier = configuration.identifier
@@ -33,7 +33,7 @@ public final class Client: Sendable {
 
     deinit { session.close() }
 
-    // MARK: What the supervisor said
+    // MARK: Settings from the supervisor
 
     /// The shortest timeout that ``setKeepAliveTimeout(_:handler:)`` accepts.
     public var minimumKeepAliveTimeout: Duration {
@@ -43,19 +43,20 @@ public final class Client: Sendable {
     /// How this client is suspended: `cgroup`, `signal` or `none`.
     public var suspensionMethod: String { session.core.withLock { $0.state.welcome.suspension } }
 
-    /// Whether there is a supervisor at the moment that knows all that was handed over and set.
+    /// Whether a supervisor is connected that knows all sockets and settings of this client.
     public var isConnected: Bool { session.core.withLock { $0.state.isConnected } }
 
-    // MARK: Coming back
+    // MARK: Recovery
 
-    /// What the client's last process has left, if this one takes over from it: sockets that survived, and what
-    /// ``saveState(_:)`` has kept. Also passed to ``Handlers/restored``.
+    /// Sockets that survived and state from ``saveState(_:)``, if this process takes over from the client's
+    /// last one. Also passed to ``Handlers/restored``.
     public var launchContext: LaunchContext? { session.core.withLock { $0.state.launchContext } }
 
-    /// Leaves something for the next process of this client, in place of what was left before; nothing drops it. It
-    /// is dropped as well when the user quits the client, and when it crashes twice in a row at its start.
+    /// Saves state for the next process of this client, and replaces what was saved before; an empty array
+    /// clears it. The state is also dropped when the user quits the client, and when it crashes twice in a
+    /// row at its start.
     ///
-    /// May be called while getting ready to be suspended. Kept in the supervisor's memory, not on disk.
+    /// May be called while preparing for suspension. Kept in the supervisor's memory, not on disk.
     ///
     /// - Parameter bytes: at most 65,536 by default.
     /// - Throws: ``NightbellError/Code/stateTooLarge``; ``NightbellError/Code/cannotLaunch`` if there will be no next
@@ -64,8 +65,9 @@ public final class Client: Sendable {
         _ = try session.request(.saveState(bytes))
     }
 
-    /// From now on this process is ended when it would be suspended: after ``Handlers/prepareToSuspend``, without
-    /// further notice. Sockets that survive stay parked, and what happens to them launches the client again.
+    /// From now on the supervisor ends this process instead of suspending it: after
+    /// ``Handlers/prepareToSuspend``, without further notice. Sockets that survive stay parked, and an event
+    /// on one of them launches the client again.
     ///
     /// - Throws: ``NightbellError/Code/cannotLaunch``.
     public func hibernate() throws(NightbellError) { _ = try session.request(.hibernate) }
@@ -78,16 +80,16 @@ public final class Client: Sendable {
         public var tag: SocketTag
         /// For people to read; at most 64 bytes.
         public var name: String
-        /// How its keep-alives are dealt with while the client sleeps; for ``SocketTag/voip`` only.
+        /// How its keep-alives are handled while the client sleeps; for ``SocketTag/voip`` only.
         public var profile: Profile?
         /// The bytes of the connection are encrypted. Profiles that read or write messages are refused then, unless
         /// the kernel does the encryption.
         public var isEncrypted: Bool
-        /// It stays parked when this process is gone, however that came about short of its user's wish, and what
-        /// happens to it launches the client again.
+        /// Whether it stays parked after this process has ended, unless its user quit it, so that an event on
+        /// it launches the client again.
         public var survives: Bool
-        /// The size in bytes that `SO_RCVBUF` has while the client sleeps; 0, or less than it has anyway: the option is
-        /// left alone. For UDP sockets only. The kernel grants no more than `net.core.rmem_max`.
+        /// The size in bytes that `SO_RCVBUF` has while the client sleeps; 0, or less than the current size,
+        /// leaves the option alone. For UDP sockets only. The kernel grants no more than `net.core.rmem_max`.
         public var receiveBuffer: Int
 
         public init(
@@ -106,17 +108,18 @@ public final class Client: Sendable {
 
     /// Hands a descriptor over: from now on the supervisor watches it while the client is suspended.
     ///
-    /// The descriptor stays the caller's, options and all. The supervisor holds a duplicate of it, so closing
-    /// the descriptor alone tells the peer nothing: ``release(_:)`` it first, or use ``close(socket:)``. This
-    /// library keeps the number only, to hand it over again to a supervisor that comes back.
+    /// The descriptor and its options stay the caller's. The supervisor holds a duplicate of it, so the peer
+    /// does not notice when only the descriptor is closed: ``release(_:)`` it first, or use
+    /// ``close(socket:)``. This library keeps only the number, to hand it over again after a reconnection.
     ///
     /// - Parameters:
     ///   - descriptor: any pollable descriptor.
     ///   - tag: what it is.
-    ///   - name: for people to read, and for the next process to tell its sockets apart; at most 64 bytes.
+    ///   - name: a label to read, by which the next process tells its sockets apart; at most 64 bytes.
     ///   - survives: whether the socket stays parked when this process is gone, and launches the client again. For
     ///     programs that the supervisor knows how to start: by `nightbell run`, or from a manifest.
-    ///   - profile: how its keep-alives are dealt with while the client sleeps, or is gone and the socket survives.
+    ///   - profile: how its keep-alives are handled while the client sleeps, or is gone and the socket
+    ///     survives.
     ///   - isEncrypted: its bytes are encrypted, see ``SocketToPark/isEncrypted``.
     ///   - receiveBuffer: its receive buffer while the client sleeps, see ``SocketToPark/receiveBuffer``.
     /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
@@ -136,8 +139,8 @@ public final class Client: Sendable {
         return try result.get()
     }
 
-    /// Hands many descriptors over, 250 in a packet. One result for each, in order; the call as a whole throws
-    /// only when nothing could be asked at all.
+    /// Hands over many descriptors, 250 in a packet. Returns one result for each, in order; the call as a
+    /// whole throws only if no request could be sent at all.
     public func handOver(
         _ sockets: [SocketToPark]
     ) throws(NightbellError) -> [Result<ParkedSocket, NightbellError>] {
@@ -169,7 +172,7 @@ public final class Client: Sendable {
 
     /// Ends the adoption: the supervisor closes its duplicate. The descriptor stays open and the caller's.
     ///
-    /// Succeeds without a supervisor too: then the socket is not handed over again.
+    /// Also succeeds without a supervisor: the socket is then not handed over again.
     ///
     /// - Throws: ``NightbellError/Code/invalidToken`` if it was released before, or lost.
     public func release(_ socket: ParkedSocket) throws(NightbellError) {
@@ -177,10 +180,10 @@ public final class Client: Sendable {
         session.forgetWatch(socket)
     }
 
-    /// Releases the socket, then closes its descriptor, in this order, so that the peer learns of it now.
+    /// Releases the socket, then closes its descriptor, so that the peer learns of the close at once.
     ///
-    /// If the release fails, for which a handle must be void or the supervisor silent, the descriptor is left
-    /// open.
+    /// If the release fails, because the handle is invalid or the supervisor does not answer, the descriptor
+    /// stays open.
     public func close(socket: ParkedSocket) throws(NightbellError) {
         try release(socket)
         OwnedDescriptor(adopting: socket.descriptor).close()
@@ -197,15 +200,18 @@ public final class Client: Sendable {
 
     // MARK: Keep-alive
 
-    /// Has `handler` run at least this often while the client is in the background, suspended or not: a little
-    /// early when it can share the moment with others, never late. Replaces an earlier one. Needs ``Mode/voip``.
+    /// Runs `handler` at least this often while the client is in the background, suspended or not: a little
+    /// early if it can share the moment with others, never late. Replaces an earlier handler. Needs
+    /// ``Mode/voip``.
     ///
-    /// While no supervisor is there, the library itself runs the handler in time. A handler that is replaced in a wake
-    /// does not run in that wake any more, nor does the new one. After a supervisor was replaced, the pause between two runs can once be up to half as long again.
+    /// While no supervisor is there, the library itself runs the handler in time. A handler that is replaced
+    /// during a wake does not run in that wake any more, nor does the new one. After a supervisor was
+    /// replaced, the pause between two runs can once be up to half as long again.
     ///
     /// - Parameters:
     ///   - timeout: at least ``minimumKeepAliveTimeout``, at most 30 days; counted in whole milliseconds.
-    ///   - handler: run as all handlers are, after the wake handler. Its time is part of the wake's budget.
+    ///   - handler: called like all handlers, after the wake handler. Its time counts against the wake's
+    ///     budget.
     /// - Throws: ``NightbellError/Code/timeoutTooShort``, ``NightbellError/Code/timeoutTooLong``,
     ///   ``NightbellError/Code/modeRequired``.
     public func setKeepAliveTimeout(
@@ -218,7 +224,7 @@ public final class Client: Sendable {
         _ = try session.request(.setKeepAlive(milliseconds: UInt64(milliseconds), handler: handler))
     }
 
-    /// Nothing happens if none is set.
+    /// Does nothing if no timeout is set.
     public func clearKeepAliveTimeout() throws(NightbellError) { _ = try session.request(.clearKeepAlive) }
 
     // MARK: Assertions
@@ -228,9 +234,10 @@ public final class Client: Sendable {
     ///
     /// - Parameters:
     ///   - name: for people to read; at most 64 bytes.
-    ///   - expired: run when the time is nearly up (about 5 s before) and this task has not ended: end it, or be
-    ///     terminated. It is told which task, and how much time is left: none if a supervisor that came back did not
-    ///     grant the task again. Runs after ``Handlers/backgroundTimeExpiring``, as handlers are run.
+    ///   - expired: called when the time is nearly up (about 5 s before) and this task has not ended: end
+    ///     it, or the client is terminated. It receives the task and the remaining time, which is zero if a
+    ///     supervisor that came back did not grant the task again. Runs after
+    ///     ``Handlers/backgroundTimeExpiring``.
     /// - Returns: a task with ``BackgroundTask/isValid`` false when the time is up already, or so nearly that `expired`
     ///   could not be run in time.
     public func beginBackgroundTask(
@@ -243,7 +250,7 @@ public final class Client: Sendable {
         return task
     }
 
-    /// Ends a background task; with an invalid one nothing happens.
+    /// Ends a background task; does nothing with an invalid one.
     ///
     /// - Throws: ``NightbellError/Code/invalidTask`` if it has ended before.
     public func end(_ task: BackgroundTask) throws(NightbellError) {
@@ -258,24 +265,24 @@ public final class Client: Sendable {
         return time
     }
 
-    /// Tells that media plays or is recorded, which holds off suspension for 5 s by default: repeat it while it
-    /// lasts. Needs ``Mode/audio``.
+    /// Reports that media plays or is recorded, which delays suspension for 5 s by default: repeat it while
+    /// it lasts. Needs ``Mode/audio``.
     public func mediaActivity() throws(NightbellError) { _ = try session.request(.media) }
 
     // MARK: Driving
 
     /// The client's wakes, for one consumer at a time.
     ///
-    /// From the moment this is read, wakes are kept for the consumer, and none counts as done before the consumer
-    /// has asked for the one after it. Dropping the sequence or cancelling the task that iterates ends that.
+    /// Once this is read, wakes are buffered for the consumer, and a wake counts as done only when the
+    /// consumer asks for the next. Dropping the sequence or cancelling the task that iterates ends that.
     public var wakes: Wakes { Wakes(Wakes.Subscription(session)) }
 
-    /// For ``Configuration/Driver/manual``: readable whenever ``processPending()`` has something to do. Poll it,
-    /// do not read it. It stays the same for the life of the client, also across reconnection.
+    /// For ``Configuration/Driver/manual``: readable whenever ``processPending()`` has work. Poll it, do not
+    /// read it. It stays the same for the life of the client, also across reconnection.
     public var fileDescriptor: CInt { session.watcher.rawValue }
 
-    /// For ``Configuration/Driver/manual``: reads what waits, runs handlers, reconnects when it is time to. Never
-    /// waits for the supervisor. Inside a handler it does nothing.
+    /// For ``Configuration/Driver/manual``: reads waiting messages, runs handlers, and reconnects when that
+    /// is due. Never waits for the supervisor. Does nothing inside a handler.
     ///
     /// - Throws: ``NightbellError/Code/closed`` once the client is closed or its connection has ended for good.
     public func processPending() throws(NightbellError) {
@@ -290,8 +297,8 @@ public final class Client: Sendable {
         }
     }
 
-    /// Ends the connection: the supervisor lets go of all sockets, and the client is none any more. No handler
-    /// starts after this; one that runs on another thread may still be running.
+    /// Ends the connection: the supervisor drops all sockets and forgets the client. No handler starts after
+    /// this; one that runs on another thread may still be running.
     public func close() { session.close() }
 
     static func check(name: String) throws(NightbellError) {
@@ -316,6 +323,6 @@ extension Client.SocketToPark {
 }
 
 extension NightbellError {
-    /// `SessionState` has matched the answer with its request, so this tells of a mistake in this library.
+    /// `SessionState` matches answers with requests, so this indicates a bug in this library.
     fileprivate static let wrongAnswer = NightbellError(.malformedAnswer, "an answer of the wrong kind")
 }

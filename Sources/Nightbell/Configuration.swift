@@ -1,7 +1,7 @@
 extension Client {
-    /// Who the client is and how the library is driven.
+    /// The identity of the client and how the library is driven.
     public struct Configuration: Sendable {
-        /// Who runs the handlers.
+        /// Where the handlers run.
         public enum Driver: Sendable, Hashable {
             /// A thread of the library's own reads what the supervisor sends and runs the handlers.
             case ownThread
@@ -15,15 +15,16 @@ extension Client {
         /// Where the supervisor listens; nil looks it up, see ``defaultSocketPath()``.
         public var socketPath: String?
         public var wakeLimitPolicy: WakeLimitPolicy = .linger
-        /// Whether the client is told to end (``Handlers/willTerminate``) when it leaves the foreground, and instead of
-        /// being suspended.
+        /// Whether the client is terminated (``Handlers/willTerminate``) when it leaves the foreground,
+        /// instead of being suspended.
         public var exitsOnSuspend: Bool = false
         public var driver: Driver = .ownThread
-        /// Whether a supervisor must be there. If not, the client runs without one, awake, from the start if need be:
-        /// what it hands over and sets is noted, its keep-alive handler is run by the library, background tasks are
-        /// granted, and all of it is told to a supervisor as soon as there is one (``Handlers/reconnected``).
+        /// Whether a supervisor must be there. If not, the client can run without one, awake, even from the
+        /// start: the library records its sockets and settings, runs its keep-alive handler and grants
+        /// background tasks, and passes all of it to a supervisor as soon as there is one
+        /// (``Handlers/reconnected``).
         public var requiresSupervisor: Bool = true
-        /// Whether to connect again when the supervisor went away, until it is back.
+        /// Whether to reconnect, until it succeeds, after the supervisor went away.
         public var reconnects: Bool = true
         /// How long a request waits for its answer. Time in which the process was suspended does not count.
         public var requestTimeout: Duration = .seconds(5)
@@ -31,7 +32,7 @@ extension Client {
         /// - Parameters:
         ///   - identifier: nil takes `NIGHTBELL_IDENTIFIER` from the environment, which `nightbell run` sets;
         ///     without either, ``Client/init(_:handlers:)`` throws ``NightbellError/Code/invalidIdentifier``.
-        ///   - modes: what the client does.
+        ///   - modes: what the client declares that it does.
         ///   - socketPath: where the supervisor listens; nil looks it up, see ``defaultSocketPath()``.
         ///   - requiresSupervisor: false lets the client run, awake, without one: see ``requiresSupervisor``.
         public init(
@@ -49,39 +50,40 @@ extension Client {
         public static func defaultSocketPath() -> String { Environment.socketPath() }
     }
 
-    /// What the library calls, one at a time, on its own thread or inside ``Client/processPending()``.
+    /// Callbacks of the library, one at a time, on its own thread or inside ``Client/processPending()``.
     ///
-    /// A handler may make requests. None is called again before it returned.
+    /// A handler may make requests. No other handler starts before it has returned.
     public struct Handlers: Sendable {
-        /// This process takes over what the client's last one has left. Comes before everything else, and only then;
-        /// ``Client/launchContext`` has it too.
+        /// This process takes over from the client's last one. Called before all other handlers, and only in
+        /// this case; ``Client/launchContext`` has the same value.
         public var restored: @Sendable (LaunchContext) -> Void = { _ in }
-        /// The client was woken. Return when what it asks for is done or a background task holds the client.
+        /// The client was woken. Return when the work is done or covered by a background task.
         public var wake: @Sendable (Wake) -> Void = { _ in }
         /// The client will be suspended: stop reading, and return the sockets with work left, such as bytes
-        /// that were read but not handled, TLS plaintext included. Any of them calls the suspension off.
+        /// that were read but not handled, TLS plaintext included. A returned socket cancels the suspension.
         public var prepareToSuspend: @Sendable () -> [ParkedSocket] = { [] }
-        /// The announced suspension does not take place now: read on.
+        /// The announced suspension is cancelled: read on.
         public var suspendCancelled: @Sendable () -> Void = {}
         /// The client left the foreground. Save what must be saved within the supervisor's budget (5 s).
         public var didEnterBackground: @Sendable () -> Void = {}
-        /// Background tasks still run and their time is nearly up: end them, or be terminated. A task can have a handler of its
-        /// own, see ``Client/beginBackgroundTask(_:expired:)``.
+        /// Background tasks still run and their time is nearly up: end them, or the client is terminated. A
+        /// task can have a handler of its own, see ``Client/beginBackgroundTask(_:expired:)``.
         public var backgroundTimeExpiring: @Sendable (_ remaining: Duration) -> Void = { _ in }
-        /// The process is about to be ended: exit within this time, or be killed.
+        /// The supervisor is about to end the process: exit within this time, or it is killed.
         public var willTerminate: @Sendable (_ budget: Duration) -> Void = { _ in }
-        /// The connection ended. Nothing is watched and nobody suspends until ``reconnected``.
+        /// The connection ended. No socket is watched and the client is not suspended until ``reconnected``.
         public var connectionLost: @Sendable (NightbellError) -> Void = { _ in }
         /// The supervisor is back, and everything has been handed over and set again.
         public var reconnected: @Sendable () -> Void = {}
-        /// The supervisor that came back refused this socket: its handle is void, its descriptor the caller's.
+        /// The supervisor that came back refused this socket: its handle is invalid, its descriptor the
+        /// caller's.
         public var socketLost: @Sendable (ParkedSocket, NightbellError) -> Void = { _, _ in }
         /// The supervisor that came back refused the keep-alive timeout: none is set now.
         public var keepAliveLost: @Sendable (NightbellError) -> Void = { _ in }
 
         public init() {}
 
-        /// Handlers for a client that only wants to know when it is woken.
+        /// Handlers for a client that only handles wakes.
         public init(wake: @escaping @Sendable (Wake) -> Void) { self.wake = wake }
     }
 }

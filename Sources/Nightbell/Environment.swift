@@ -1,10 +1,10 @@
 import CLinux
 import Glibc
 
-/// What the surroundings say about where the supervisor is and who this process is.
+/// Reads from the environment where the supervisor is and which identifier this process has.
 package enum Environment {
-    /// nil when it is not set, or empty; or where this program has privileges that whoever has started it has not, who
-    /// could name another supervisor, or have anything launched as this program's user.
+    /// nil if it is unset or empty, or if this program is privileged (such as setuid): its caller could
+    /// otherwise name another supervisor, or have anything launched as this program's user.
     package static func value(_ name: String) -> String? {
         guard let text = unsafe clinux_environment(name) else { return nil }
         let value = unsafe String(cString: text)

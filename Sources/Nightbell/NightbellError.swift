@@ -1,7 +1,7 @@
 package import Descriptors
 package import NightbellWire
 
-/// What went wrong, as a code for programs and a sentence for people.
+/// An error, as a code for programs and a sentence for people.
 ///
 /// Codes up to ``Code/profileNotForThis`` are the supervisor's answers; the others arise in this library.
 /// ``errorNumber`` is the `errno` of the system call that failed, where one did.
@@ -15,9 +15,9 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case unknownMessage
         /// The supervisor speaks another version of the protocol.
         case unsupportedVersion
-        /// Something was asked for before the client had said who it is.
+        /// A request was sent before Hello.
         case helloRequired
-        /// The client said twice who it is.
+        /// The client sent Hello twice.
         case alreadyRegistered
         /// Identifiers have 1 to 128 characters out of `A-Z a-z 0-9 . _ -`.
         case invalidIdentifier
@@ -25,15 +25,15 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case identifierInUse
         /// Another user was the first to use this identifier.
         case identifierOfOtherUser
-        /// This user has as many clients as it may have.
+        /// This user has reached its limit of clients.
         case tooManyClients
-        /// The supervisor is going away.
+        /// The supervisor is shutting down.
         case shuttingDown
-        /// The client did not read what it was sent.
+        /// The client did not read its messages.
         case tooSlow
         /// The process that connected could not be identified, or has ended.
         case processGone
-        /// The supervisor has as many connections as it may have.
+        /// The supervisor has reached its limit of connections.
         case tooManyConnections
 
         // The supervisor refused one request.
@@ -44,11 +44,11 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case timeoutTooShort
         /// The keep-alive timeout is longer than 30 days.
         case timeoutTooLong
-        /// No parked socket of this client is meant by this handle, or no longer.
+        /// This handle stands for no parked socket of this client, or no longer.
         case invalidToken
-        /// No background task of this client is meant by this handle, or no longer.
+        /// This handle stands for no background task of this client, or no longer.
         case invalidTask
-        /// Not in this state; the message names it.
+        /// Not possible in this state; the message names it.
         case illegalState
         /// A regular file or directory cannot be watched.
         case notPollable
@@ -62,11 +62,11 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case notConnected
         /// The socket has a pending error.
         case socketError
-        /// This client or this user has as many parked sockets as it may have.
+        /// This client or this user has reached its limit of parked sockets.
         case tooManySockets
         /// The supervisor does not know how to start this program, or may not: see `nightbell run` and manifests.
         case cannotLaunch
-        /// The state is larger than this client, or this user, may leave.
+        /// The state is larger than the limit of this client or this user.
         case stateTooLarge
         /// The supervisor has no descriptor left.
         case outOfDescriptors
@@ -78,16 +78,16 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case invalidArgument
         /// The kernel dropped descriptors on the way to the supervisor.
         case truncatedDescriptors
-        /// The supervisor's program was not replaced: everything goes on as it was.
+        /// The supervisor's program was not replaced: nothing has changed.
         case upgradeFailed
-        /// The configuration cannot be used, or there is none to read: everything goes on as it was.
+        /// The configuration cannot be used, or there is none to read: nothing has changed.
         case reloadFailed
-        /// A profile with settings that make no sense; the message says which.
+        /// The settings of a profile are not valid; the message says which.
         case invalidProfile
-        /// A profile that needs to see messages, for a connection that is encrypted.
+        /// A profile that reads messages, for a connection that is encrypted.
         case opaqueSocket
-        /// A profile for streams on a datagram socket, or on what is no socket, or none in which the supervisor may speak
-        /// in the client's name; the message says which.
+        /// A profile for streams on a datagram socket or on a descriptor that is no socket, or one in which
+        /// the supervisor may not act for the client; the message says which.
         case profileNotForThis
 
         // Between this library and the supervisor.
@@ -108,17 +108,17 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case unrecognized
         /// A descriptor that was handed over had been closed, or its number used again, before its release.
         case descriptorGone
-        /// What was lent for a socket is not known any more.
+        /// The state that was delegated for a socket is not known any more.
         case loanLost
-        /// The client was made in another process: this one is a fork of it.
+        /// The client was made in another process, of which this one is a fork.
         case forked
         /// A system call failed; ``NightbellError/errorNumber`` says why.
         case system
     }
 
-    /// What went wrong, for programs.
+    /// The error, for programs.
     public let code: Code
-    /// What went wrong, for people: the supervisor's own words, or the library's.
+    /// The error, for people: the supervisor's own text, or the library's.
     public let message: String
     /// `errno` of the system call that failed, or 0.
     public let errorNumber: CInt
@@ -201,14 +201,14 @@ extension NightbellError.Code {
         case .malformedPacket: "The supervisor could not read a packet"
         case .unknownMessage: "The supervisor does not know this kind of message"
         case .unsupportedVersion: "The supervisor speaks another version of the protocol"
-        case .helloRequired: "The client has not said who it is"
-        case .alreadyRegistered: "The client has already said who it is"
+        case .helloRequired: "The client has not sent Hello"
+        case .alreadyRegistered: "The client has already sent Hello"
         case .invalidIdentifier: "The identifier is not valid"
         case .identifierInUse: "Another running client has this identifier"
         case .identifierOfOtherUser: "The identifier belongs to another user"
         case .tooManyClients: "This user has too many clients"
-        case .shuttingDown: "The supervisor is going away"
-        case .tooSlow: "The client did not read what it was sent"
+        case .shuttingDown: "The supervisor is shutting down"
+        case .tooSlow: "The client did not read its messages"
         case .processGone: "The supervisor could not identify this process"
         case .tooManyConnections: "The supervisor has too many connections"
         case .modeRequired: "The client did not declare the mode that this needs"
@@ -232,7 +232,7 @@ extension NightbellError.Code {
         case .invalidArgument: "An argument is not valid"
         case .truncatedDescriptors: "The kernel dropped descriptors"
         case .upgradeFailed: "The supervisor was not upgraded"
-        case .reloadFailed: "Nothing was read again"
+        case .reloadFailed: "The configuration was not reloaded"
         case .invalidProfile: "The profile is not valid"
         case .opaqueSocket: "The connection is encrypted"
         case .profileNotForThis: "The profile is not for this descriptor"
@@ -241,10 +241,10 @@ extension NightbellError.Code {
         case .disconnected: "There is no connection to the supervisor now"
         case .requestTimedOut: "The supervisor did not answer in time"
         case .closed: "The client is closed"
-        case .malformedAnswer: "The supervisor sent something unintelligible"
+        case .malformedAnswer: "The supervisor sent a malformed message"
         case .unrecognized: "The supervisor answered with an unknown error"
         case .descriptorGone: "The descriptor was closed before its release"
-        case .loanLost: "What was lent is not known any more"
+        case .loanLost: "The delegated state is not known any more"
         case .forked: "The client belongs to the parent process"
         case .system: "A system call failed"
         }

@@ -1,4 +1,4 @@
-/// What a client declares that it does; some requests need one.
+/// A capability that a client declares; some requests need one.
 public enum Mode: String, Sendable, Hashable, CaseIterable {
     /// May hand over ``SocketTag/voip`` sockets and set a keep-alive timeout.
     case voip
@@ -6,7 +6,8 @@ public enum Mode: String, Sendable, Hashable, CaseIterable {
     case audio
 }
 
-/// What happens to a client that is woken more often than the supervisor's limit (15 times in 300 s by default).
+/// The treatment of a client that is woken more often than the supervisor's limit (15 times in 300 s by
+/// default).
 public enum WakeLimitPolicy: String, Sendable, Hashable, CaseIterable {
     /// It stays awake longer after each further wake.
     case linger
@@ -14,7 +15,7 @@ public enum WakeLimitPolicy: String, Sendable, Hashable, CaseIterable {
     case terminate
 }
 
-/// What a handed-over descriptor is.
+/// The kind of a handed-over descriptor.
 public enum SocketTag: String, Sendable, Hashable, CaseIterable {
     /// A connected stream socket or a datagram socket. Needs ``Mode/voip``.
     case voip
@@ -24,28 +25,28 @@ public enum SocketTag: String, Sendable, Hashable, CaseIterable {
     case device
 }
 
-/// Stands for a socket that was handed over. It stays valid when the supervisor is replaced.
+/// A handle for a socket that was handed over. It stays valid when the supervisor is replaced.
 public struct ParkedSocket: Sendable, Hashable {
     let id: UInt64
-    /// The caller's own descriptor. The library keeps this number only: release before you close it.
+    /// The caller's own descriptor. The library keeps only this number: release before you close it.
     public let descriptor: CInt
     public let tag: SocketTag
-    /// For people to read; may be empty.
+    /// A label to read; may be empty.
     public let name: String
 }
 
 /// A reason not to be suspended, from ``Client/beginBackgroundTask(_:expired:)`` to ``Client/end(_:)``.
 public struct BackgroundTask: Sendable, Hashable {
     let id: UInt64
-    /// For people to read; may be empty.
+    /// A label to read; may be empty.
     public let name: String
-    /// False when no task could be granted because the background time is up: be done quickly.
+    /// False when no task could be granted because the background time is up: finish quickly.
     public var isValid: Bool { id != 0 }
 }
 
 /// How long a client in the background may still run on its background tasks.
 public enum BackgroundTimeRemaining: Sendable, Hashable {
-    /// Until then all background tasks must have ended, or the client is terminated.
+    /// All background tasks must end within this time, or the client is terminated.
     case limited(Duration)
     /// In the foreground, or while media plays.
     case unlimited
@@ -56,23 +57,23 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
     public let rawValue: UInt16
     public init(rawValue: UInt16) { self.rawValue = rawValue }
 
-    /// Something happened to a parked socket: ``Wake/sockets`` says what.
+    /// An event on a parked socket: see ``Wake/sockets``.
     public static let socket = WakeReasons(rawValue: 1 << 0)
     /// The keep-alive handler is due; the library runs it.
     public static let keepAlive = WakeReasons(rawValue: 1 << 1)
-    /// Somebody asked for it, for example by `nightbell wake`.
+    /// It was requested, for example by `nightbell wake`.
     public static let request = WakeReasons(rawValue: 1 << 2)
     /// The client itself had sent a message that arrived after its suspension.
     public static let clientMessage = WakeReasons(rawValue: 1 << 3)
-    /// The supervisor goes away: nobody watches the sockets until it is back.
+    /// The supervisor is shutting down: the sockets are not watched until it is back.
     public static let supervisorStopping = WakeReasons(rawValue: 1 << 4)
     /// This process was launched together with the supervisor.
     public static let launched = WakeReasons(rawValue: 1 << 5)
-    /// This process was launched because the last one had ended badly, or was ended by the supervisor.
+    /// This process was launched because the last one crashed, or was ended by the supervisor.
     public static let relaunched = WakeReasons(rawValue: 1 << 6)
-    /// A peer has not answered a ping that was sent for the client: ``Wake/sockets`` says which.
+    /// A peer has not answered a ping that was sent for the client: see ``Wake/sockets``.
     public static let unanswered = WakeReasons(rawValue: 1 << 7)
-    /// The kernel has given a connection up because nothing that was sent arrives: ``Wake/sockets`` says which.
+    /// The kernel has given up a connection because no data arrives at the peer: see ``Wake/sockets``.
     public static let pathLost = WakeReasons(rawValue: 1 << 8)
 
     public var description: String {
@@ -86,7 +87,7 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
     }
 }
 
-/// What happened to a parked socket.
+/// Events of a parked socket.
 public struct SocketConditions: OptionSet, Sendable, Hashable, CustomStringConvertible {
     public let rawValue: UInt8
     public init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -101,11 +102,11 @@ public struct SocketConditions: OptionSet, Sendable, Hashable, CustomStringConve
     public static let error = SocketConditions(rawValue: 1 << 3)
     /// A ping sent for the client was not answered in time.
     public static let unanswered = SocketConditions(rawValue: 1 << 4)
-    /// The peer pings more often than the supervisor puts up with.
+    /// The peer pings more often than the supervisor's rate limit.
     public static let flooded = SocketConditions(rawValue: 1 << 5)
-    /// A ping, or the answer to one, could not be sent: the peer takes nothing.
+    /// A ping, or the answer to one, could not be sent: the peer's receive window is full.
     public static let unanswerable = SocketConditions(rawValue: 1 << 6)
-    /// The kernel has given the connection up.
+    /// The kernel has given up the connection.
     public static let pathLost = SocketConditions(rawValue: 1 << 7)
 
     public var description: String {
@@ -118,29 +119,31 @@ public struct SocketConditions: OptionSet, Sendable, Hashable, CustomStringConve
     }
 }
 
-/// The client runs again, or ran anyway and something is due.
+/// The client was woken, or is running and an event is due.
 public struct Wake: Sendable, Hashable {
-    /// What happened to one socket.
+    /// The events of one socket.
     public struct SocketEvent: Sendable, Hashable {
         public let socket: ParkedSocket
         public var conditions: SocketConditions
-        /// Datagrams that the kernel has dropped since the client fell asleep, most of them for want of room; told only of
-        /// a socket that was handed over with a ``Client/SocketToPark/receiveBuffer``.
+        /// Datagrams that the kernel has dropped since the client fell asleep, most of them for lack of
+        /// buffer space; reported only for a socket that was handed over with a
+        /// ``Client/SocketToPark/receiveBuffer``.
         public var dropped = 0
     }
 
-    /// The supervisor's number of this wake. One that is noticed before the supervisor tells of it has the number
-    /// that comes next; if the supervisor's worker dies before it tells, that will be another wake's.
+    /// The supervisor's number of this wake. A wake that is detected before the supervisor's message gets the
+    /// next number; if the supervisor's worker dies before it sends the message, another wake has the same
+    /// number.
     public internal(set) var id: UInt64
     public internal(set) var reasons: WakeReasons
-    /// Each socket at most once; with ``WakeReasons/socket``.
+    /// Each socket at most once; present with ``WakeReasons/socket``.
     public internal(set) var sockets: [SocketEvent]
-    /// The time that the wake handlers may take; longer work needs a background task.
+    /// The time allowed for the wake handlers; longer work needs a background task.
     public internal(set) var budget: Duration
     /// How long the client was suspended; zero if it was not.
     public internal(set) var asleepFor: Duration
-    /// The supervisor's worker died before it was known whether it had told this wake. The library passes each wake
-    /// on once; only what was done for it by other means may be done already.
+    /// The supervisor's worker died and did not record whether this wake was sent. The library delivers each
+    /// wake once; only work done for it by other means may have been done already.
     public internal(set) var isRepeated: Bool
 
     package init(
@@ -155,7 +158,7 @@ public struct Wake: Sendable, Hashable {
         self.isRepeated = isRepeated
     }
 
-    /// What happened to this socket; empty if nothing did.
+    /// The events of this socket; empty if there was none.
     public func conditions(of socket: ParkedSocket) -> SocketConditions {
         sockets.first { $0.socket == socket }?.conditions ?? []
     }

@@ -1,12 +1,12 @@
 extension Client {
-    /// Wakes as they come. Ends when the client is closed.
+    /// Wakes in order. Ends when the client is closed.
     ///
     /// There is one consumer at a time: a second sequence that is made while one exists ends at once.
     public struct Wakes: AsyncSequence, Sendable {
         public typealias Element = Wake
         public typealias Failure = Never
 
-        /// Lives as long as anybody may still ask for an element.
+        /// Lives as long as an iterator exists that can ask for an element.
         final class Subscription: Sendable {
             private let session: Session
             private let number: UInt64?
@@ -37,11 +37,11 @@ extension Client {
         public struct AsyncIterator: AsyncIteratorProtocol {
             let subscription: Subscription
 
-            /// Says that the wake before is done, and waits for another. nil: the client is closed or the task
+            /// Marks the previous wake as done, and waits for another. nil: the client is closed or the task
             /// cancelled.
             public mutating func next() async -> Wake? { await subscription.next() }
 
-            /// As ``next()``.
+            /// Like ``next()``.
             public mutating func next(isolation actor: isolated (any Actor)?) async -> Wake? {
                 await subscription.next()
             }

@@ -1,31 +1,33 @@
 package import NightbellWire
 import SwiftProtobuf
 
-/// What a profile can only know from the client, lent for a sleep and taken back after it.
+/// State of a protocol that only the client knows, delegated to the supervisor for a sleep.
 public enum Loan: Sendable, Hashable {
     /// XEP-0198: stanzas received, and stanzas sent.
     case stanzaCounters(received: UInt32, sent: UInt32)
-    /// The tag of the IMAP command IDLE that is under way, and how far its renewal has come. A tag that can be lent has
-    /// 1 to 15 of the characters that IMAP allows in tags: printable ones of ASCII without space, `(){%*"\\]+`.
+    /// The tag of the IMAP command IDLE that is under way, and the phase of its renewal. A tag that can be
+    /// delegated has 1 to 15 of the characters that IMAP allows in tags: printable ones of ASCII without
+    /// space, `(){%*"\\]+`.
     case idle(tag: String, IdlePhase = .idling)
 
     public enum IdlePhase: String, Sendable, Hashable, CaseIterable {
-        /// The server has said `+`.
+        /// The server has sent `+`.
         case idling
-        /// DONE was sent, its tagged response has not come yet.
+        /// DONE was sent; its tagged response has not arrived yet.
         case ending
-        /// IDLE was sent once more, the server has not said `+` yet.
+        /// IDLE was sent again; the server has not sent `+` yet.
         case starting
     }
 }
 
 extension Client {
-    /// Lends what the profile of a socket needs to know to act in the client's name. It is sent along whenever the
-    /// client says that it is ready to be suspended, until it is changed or taken back with nil.
+    /// Delegates the state that the profile of a socket needs to act for the client. It is sent whenever the
+    /// client says that it is ready to be suspended, until it is changed or removed with nil.
     ///
     /// - Throws: ``NightbellError/Code/invalidToken`` if the socket was released, or has no profile.
-    ///   ``NightbellError/Code/invalidArgument`` if its profile takes no such loan – counters are for XMPP with stream
-    ///   management, tags for IMAP – or a tag cannot be lent. What was lent before is not changed then.
+    ///   ``NightbellError/Code/invalidArgument`` if its profile takes no such state (counters are for XMPP
+    ///   with stream management, tags for IMAP), or if a tag cannot be delegated. The earlier state is not
+    ///   changed then.
     public func lend(_ loan: Loan?, for socket: ParkedSocket) throws(NightbellError) {
         let refusal = session.core.withLock { core -> NightbellError? in
             guard let parked = core.state.holdings.parked(socket), let profile = parked.profile else {
@@ -38,11 +40,11 @@ extension Client {
         if let refusal { throw refusal }
     }
 
-    /// What was lent for a socket, as it is now: pings that were sent and answered have changed it. Ask for it in the
-    /// handler of a wake, before anything is read from the socket.
+    /// Returns the delegated state of a socket as it is now: pings that were sent and answered have changed
+    /// it. Call it in the handler of a wake, before reading from the socket.
     ///
-    /// - Throws: ``NightbellError/Code/loanLost`` if nobody knows it any more, because the supervisor's worker died
-    ///   while it was changed: the connection is to be made anew. ``NightbellError/Code/invalidToken`` as above.
+    /// - Throws: ``NightbellError/Code/loanLost`` if the state is lost because the supervisor's worker died
+    ///   while it changed: connect anew. ``NightbellError/Code/invalidToken`` as above.
     public func loan(for socket: ParkedSocket) throws(NightbellError) -> Loan? {
         guard let parked = session.core.withLock({ $0.state.holdings.parked(socket) }) else {
             throw NightbellError(.invalidToken, "no socket with a profile")
@@ -55,7 +57,7 @@ extension Client {
 extension Loan {
     private static let longestTag = 15
 
-    /// Why it cannot be lent for a socket with this profile, in words.
+    /// Why it cannot be delegated for a socket with this profile, in words.
     package func problem(with profile: Profile) -> String? {
         switch (self, profile.wire.kind) {
         case (.stanzaCounters, .xmpp(let xmpp)) where xmpp.streamManagement:
@@ -67,9 +69,9 @@ extension Loan {
             }
             return nil
         case (.stanzaCounters, _):
-            return "stanza counters are lent for the profile xmpp with stream management"
+            return "stanza counters are delegated for the profile xmpp with stream management"
         case (.idle, _):
-            return "tags are lent for the profile imap"
+            return "tags are delegated for the profile imap"
         }
     }
 }
@@ -80,7 +82,7 @@ extension Holdings {
         return parked
     }
 
-    /// What goes with `ReadyToSuspend`.
+    /// The delegated states that accompany `ReadyToSuspend`.
     package var lent: [WireLent] {
         guard hasProfiles else { return [] }
         return sockets.values.compactMap { parked in

@@ -1,17 +1,19 @@
 package import NightbellWire
 import SwiftProtobuf
 
-/// How the supervisor deals with the keep-alives of one protocol on one socket while the client sleeps.
+/// How the supervisor handles the keep-alives of one protocol on one socket while the client sleeps.
 ///
-/// It answers the peer's pings, sends those that the peer expects, checks that they are answered, and takes such noise
-/// out of the socket. Everything else wakes the client, complete and in place. While the client runs, pings are its own.
+/// It answers the peer's pings, sends those that the peer expects, checks that they are answered, and removes
+/// such noise from the socket. All other traffic wakes the client, complete and in place. While the client
+/// runs, it handles pings itself.
 ///
-/// By saying that it is ready to be suspended, the client vouches for these sockets: what it has read and what it has
-/// written both end with a whole message, and it waits for no answer to a ping of its own. If it cannot say so of a
-/// socket, it names that in ``Client/Handlers/prepareToSuspend``.
+/// When the client says that it is ready to be suspended, it guarantees for these sockets that its last read
+/// and its last write both ended with a whole message, and that it waits for no answer to a ping of its own.
+/// A socket for which this does not hold is to be named in ``Client/Handlers/prepareToSuspend``.
 ///
-/// An `interval` is the longest time between two pings; they are sent in its last fifth. `answerWithin` is how long an
-/// answer may take, an hour at most; no other ping is sent before that. `nil` is the protocol's standard.
+/// An `interval` is the longest time between two pings; they are sent in its last fifth. `answerWithin` is
+/// the time allowed for an answer, an hour at most; no other ping is sent before that. `nil` is the
+/// protocol's standard.
 public struct Profile: Sendable, Hashable {
     package let wire: WireProfile
 
@@ -20,7 +22,7 @@ public struct Profile: Sendable, Hashable {
     package init(_ kind: WireProfile.OneOf_Kind, interval: Duration? = nil, answerWithin: Duration? = nil) {
         var wire = WireProfile()
         wire.kind = kind
-        // What is out of range the supervisor refuses: nothing here may turn it into "the standard".
+        // The supervisor refuses values out of range: nothing here may turn them into "the standard".
         if let interval { wire.intervalMs = interval.atLeastOneMillisecond }
         if let answerWithin { wire.answerWithinMs = answerWithin.atLeastOneMillisecond }
         self.wire = wire
@@ -48,7 +50,7 @@ extension Duration {
 }
 
 extension Profile {
-    /// What answers to SIP's OPTIONS say of the client (RFC 3261 §11.2).
+    /// The client's capabilities in answers to SIP's OPTIONS (RFC 3261 §11.2).
     public struct SIPCapabilities: Sendable, Hashable {
         /// Methods; empty: `INVITE, ACK, CANCEL, OPTIONS, BYE`.
         public var allow = ""
@@ -73,8 +75,8 @@ extension Profile {
     /// - Parameters:
     ///   - interval: the registrar's `Flow-Timer`; nil: 120 s on streams, 29 s on UDP.
     ///   - users: the user parts of the client's own addresses; none: every request on the socket is for it.
-    ///   - sendsPings: false for a registrar that does not support RFC 5626, which answers no pings: those of the peer are
-    ///     answered all the same.
+    ///   - sendsPings: false for a registrar that does not support RFC 5626 and so answers no pings; the
+    ///     peer's pings are still answered.
     public static func sip(
         interval: Duration? = nil, users: [String] = [], capabilities: SIPCapabilities = SIPCapabilities(),
         sendsPings: Bool = true
@@ -93,7 +95,7 @@ extension Profile {
         return Profile(.sip(sip), interval: interval)
     }
 
-    /// STUN binding requests, or indications, which nobody answers (RFC 8489).
+    /// STUN binding requests, or indications, which get no answer (RFC 8489).
     public static func stun(
         interval: Duration? = nil, indications: Bool = false, fingerprint: Bool = false
     ) -> Profile {
@@ -108,12 +110,13 @@ extension Profile {
     /// counters, XEP-0198.
     ///
     /// - Parameters:
-    ///   - server: the server's domain, whose pings are answered; nil: that of `address`. Pings of other entities, which
-    ///     the server passes on, wake. Without both, only pings that do not say whom they come from are answered.
+    ///   - server: the server's domain; its pings are answered; nil: that of `address`. Pings of other
+    ///     entities, which the server passes on, wake. Without both, only pings without a sender are
+    ///     answered.
     ///   - address: the client's full address.
-    ///   - streamManagement: XEP-0198 is enabled. The client then lends its counters each time, with
+    ///   - streamManagement: XEP-0198 is enabled. The client then delegates its counters each time, with
     ///     ``Client/lend(_:for:)``; otherwise stanzas are for the client.
-    ///   - whiteSpacePings: sends spaces, which nobody answers, instead of pings.
+    ///   - whiteSpacePings: sends spaces, which get no answer, instead of pings.
     public static func xmpp(
         interval: Duration? = nil, answerWithin: Duration? = nil, server: String? = nil,
         address: String? = nil, streamManagement: Bool = false, whiteSpacePings: Bool = false
@@ -131,7 +134,7 @@ extension Profile {
     ///
     /// - Parameters:
     ///   - isServer: the client is the server of this connection.
-    ///   - absorbsOtherPongs: whether pongs that answer no ping of the supervisor's are noise.
+    ///   - absorbsOtherPongs: whether pongs that answer no ping of the supervisor are noise.
     public static func webSocket(
         interval: Duration? = nil, answerWithin: Duration? = nil, isServer: Bool = false,
         absorbsOtherPongs: Bool = true
@@ -145,7 +148,7 @@ extension Profile {
 
     /// MQTT 3.1.1 and 5: sends PINGREQ.
     ///
-    /// - Parameter keepAlive: as CONNECT, or the server's CONNACK, has it; nil: 60 s.
+    /// - Parameter keepAlive: the value of CONNECT, or of the server's CONNACK; nil: 60 s.
     public static func mqtt(keepAlive: Duration? = nil, answerWithin: Duration? = nil) -> Profile {
         Profile(.mqtt(.init()), interval: keepAlive, answerWithin: answerWithin)
     }
@@ -158,8 +161,8 @@ extension Profile {
         Profile(.irc(.init()), interval: interval, answerWithin: answerWithin)
     }
 
-    /// IMAP while the command IDLE is under way. The client lends its tag each time, with ``Client/lend(_:for:)``;
-    /// without it, IDLE is not renewed.
+    /// IMAP while the command IDLE is under way. The client delegates its tag each time, with
+    /// ``Client/lend(_:for:)``; without it, IDLE is not renewed.
     ///
     /// - Parameters:
     ///   - interval: between renewals; nil: 28 minutes.
@@ -176,10 +179,10 @@ extension Profile {
         return Profile(.imap(imap), interval: interval, answerWithin: answerWithin)
     }
 
-    /// What the peer may say, exactly, and what is said to that.
+    /// An exact message of the peer and the reply to it.
     public struct Exchange: Sendable, Hashable {
         public var pattern: [UInt8]
-        /// Empty: nothing is said.
+        /// Empty: no reply.
         public var reply: [UInt8]
 
         public init(_ pattern: [UInt8], reply: [UInt8] = []) {
@@ -192,12 +195,12 @@ extension Profile {
         }
     }
 
-    /// Exact bytes of a protocol that Nightbell does not know. No pattern may be the beginning of another.
+    /// Exact bytes of a protocol that Nightbell does not know. No pattern may be a prefix of another.
     ///
     /// - Parameters:
-    ///   - exchanges: what is answered or absorbed.
-    ///   - ping: what is sent; empty: nothing is.
-    ///   - answer: what the peer says to that; empty: nothing.
+    ///   - exchanges: messages that are answered or absorbed.
+    ///   - ping: the bytes to send; empty: no pings.
+    ///   - answer: the peer's answer to a ping; empty: none.
     public static func bytes(
         _ exchanges: [Exchange], ping: [UInt8] = [], answer: [UInt8] = [], interval: Duration? = nil,
         answerWithin: Duration? = nil
@@ -211,7 +214,7 @@ extension Profile {
         case carriageReturnNewline
     }
 
-    /// As ``bytes(_:ping:answer:interval:answerWithin:)``, but each text is a line, given without its end.
+    /// Like ``bytes(_:ping:answer:interval:answerWithin:)``, but each text is a line, given without its end.
     public static func line(
         _ exchanges: [Exchange], ping: String = "", answer: String = "",
         end: LineEnd = .carriageReturnNewline, interval: Duration? = nil, answerWithin: Duration? = nil
@@ -239,13 +242,13 @@ extension Profile {
         return Profile(.pattern(pattern), interval: interval, answerWithin: answerWithin)
     }
 
-    /// TCP's own keep-alives, set while the client sleeps, and as they were when it wakes. Nothing is read: also for
-    /// encrypted connections.
+    /// TCP's own keep-alives, set while the client sleeps and restored when it wakes. Nothing is read, so it
+    /// also works for encrypted connections.
     ///
     /// - Parameters:
     ///   - idle: from the last traffic to the first probe; nil: 15 minutes.
     ///   - interval: between probes that are not answered; nil: 30 s.
-    ///   - probes: so many unanswered ones, and the path is lost; nil: 4.
+    ///   - probes: the path counts as lost after this many unanswered probes; nil: 4.
     public static func tcp(idle: Duration? = nil, interval: Duration? = nil, probes: Int? = nil) -> Profile {
         let tcp = WireProfile.TCP.with {
             if let interval { $0.probeIntervalMs = interval.atLeastOneMillisecond }

@@ -1,15 +1,15 @@
-/// What the client has handed over and set: all that a supervisor that comes back must be given again. Pure.
+/// The client's sockets and settings, which a supervisor needs again after a reconnection. Pure.
 package struct Holdings {
     package struct Parked {
         package var socket: ParkedSocket
         package var file: FileIdentity
         package var survives: Bool
-        /// The supervisor's name for it; nil while there is no supervisor that knows it.
+        /// The supervisor's name for the socket; nil while no supervisor knows it.
         package var token: UInt64?
         package var profile: Profile?
         package var isEncrypted = false
         package var receiveBuffer: UInt32 = 0
-        /// What the profile is lent at each suspension.
+        /// The state delegated with the profile at each suspension.
         package var loan: Loan?
         package var isLoanLost = false
     }
@@ -19,15 +19,15 @@ package struct Holdings {
         package var handler: @Sendable () -> Void
         /// When the handler ran last, or the timeout was set.
         package var lastRun: Int64
-        /// It is about to be run. One that is set anew is not.
+        /// The handler is about to run. A newly set one is not.
         package var isDue = false
 
         private var nanoseconds: Int64 { Int64(clamping: milliseconds).multipliedClamping(1_000_000) }
 
-        /// When it has to run at the latest, in nanoseconds.
+        /// The latest time to run, in nanoseconds.
         package var due: Int64 { lastRun &+ nanoseconds }
 
-        /// When this side runs it: a little earlier, so that a delay does not make it late.
+        /// The time at which the library runs it: a little earlier, so that a delay does not make it late.
         package var aim: Int64 { due - min(Self.lead, nanoseconds / 2) }
 
         package static let lead: Int64 = 250_000_000
@@ -45,16 +45,16 @@ package struct Holdings {
     private var socketsByToken: [UInt64: UInt64] = [:]
     package var tasks: [UInt64: Task] = [:]
     package var keepAlive: KeepAlive?
-    /// What was left for the next process.
+    /// The state saved for the next process.
     package var state: [UInt8] = []
     package var hibernates = false
-    /// `leaving`: the background was asked for, but the client's handler for entering it has not run yet.
+    /// `leaving`: the background was requested, but the client's handler for entering it has not run yet.
     package var ground = Ground.undeclared
-    /// Some socket has, or had, a profile.
+    /// A socket has, or had, a profile.
     package private(set) var hasProfiles = false
     private var lastID: UInt64 = 0
 
-    /// - Parameter token: nil while there is no supervisor that knows it.
+    /// - Parameter token: nil while no supervisor knows it.
     package mutating func park(_ new: NewSocket, token: UInt64?) -> ParkedSocket {
         let socket = ParkedSocket(id: nextID(), descriptor: new.descriptor, tag: new.tag, name: new.name)
         sockets[socket.id] = Parked(
@@ -93,7 +93,7 @@ package struct Holdings {
 
     package func contains(_ socket: ParkedSocket) -> Bool { sockets[socket.id]?.socket == socket }
 
-    /// - Parameter wireID: 0 for a task that is not granted, nil while there is no supervisor to ask.
+    /// - Parameter wireID: 0 for a task that is not granted, nil while no supervisor is there.
     package mutating func begin(
         _ name: String, wireID: UInt64?, expired: (@Sendable (BackgroundTask, Duration) -> Void)? = nil
     ) -> BackgroundTask {
@@ -103,20 +103,20 @@ package struct Holdings {
         return task
     }
 
-    /// The tasks that are held and have handlers of their own, oldest first.
+    /// The active tasks with handlers of their own, oldest first.
     package var expiring: [BackgroundTask] {
         tasks.filter { $0.value.expired != nil }.sorted { $0.key < $1.key }
             .map { BackgroundTask(id: $0.key, name: $0.value.name) }
     }
 
-    /// The handler is to run now, once.
+    /// Returns the handler once if it is due now.
     package mutating func takeDueKeepAlive() -> (@Sendable () -> Void)? {
         guard keepAlive?.isDue == true else { return nil }
         keepAlive?.isDue = false
         return keepAlive?.handler
     }
 
-    /// The supervisor is gone, and with it its names for everything.
+    /// The connection ended, and the supervisor's tokens are invalid.
     package mutating func forgetNames() {
         socketsByToken = [:]
         for id in sockets.keys { sockets[id]?.token = nil }

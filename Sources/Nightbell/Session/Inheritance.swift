@@ -3,13 +3,13 @@ import Descriptors
 import Glibc
 import NightbellWire
 
-/// What a process that the supervisor has launched finds open.
+/// Descriptors that a process launched by the supervisor inherits.
 enum Inheritance {
     /// Socket activation's first descriptor.
     private static let firstDescriptor: CInt = 3
 
-    /// The connection that the supervisor has made for this process and this client; nil if there is none, or it was
-    /// taken before: then it is close-on-exec.
+    /// The connection that the supervisor has made for this process and this client, set to close-on-exec;
+    /// nil if there is none, or if it was taken before.
     static func connection(for identifier: String) -> Link? {
         guard let descriptor = number("NIGHTBELL_CONNECTION_FD"),
             number("NIGHTBELL_CONNECTION_PID") == getpid(),
@@ -18,8 +18,8 @@ enum Inheritance {
         return Link(SeqPacketSocket(adopting: OwnedDescriptor(adopting: descriptor)))
     }
 
-    /// The descriptors of so many sockets, in the way of socket activation; nil if they are not ours or were taken
-    /// before.
+    /// The descriptors of `count` sockets, passed as in socket activation; nil if they are for another
+    /// process or were taken before.
     static func sockets(_ count: Int) -> [CInt]? {
         guard number("LISTEN_PID") == getpid(), number("LISTEN_FDS") == CInt(count) else { return nil }
         let descriptors = (0..<CInt(count)).map { firstDescriptor + $0 }
@@ -30,13 +30,13 @@ enum Inheritance {
         Environment.value(variable).flatMap { CInt($0) }
     }
 
-    /// Makes it close-on-exec; false if it is already, or is not open.
+    /// Makes it close-on-exec; false if it already is, or is not open.
     private static func take(_ descriptor: CInt) -> Bool { clinux_take_inherited(descriptor) == 1 }
 }
 
 extension Link {
-    /// What came with the Welcome just received: descriptors for the sockets that the last process has left, each
-    /// with what the supervisor calls it. nil: this is not the first, and says what is known.
+    /// The sockets of the last process that came with the Welcome just received: a descriptor and the
+    /// supervisor's token for each. nil: this Welcome is not the first and has nothing new.
     func takeSockets(_ legacy: WireLegacy) -> [(token: UInt64, socket: NewSocket)]? {
         guard !hasTakenSockets else { return nil }
         hasTakenSockets = true
@@ -60,7 +60,8 @@ extension Link {
 }
 
 extension WireLegacy {
-    /// Whether the descriptors of the sockets are open in this process since it began; else they come with the Welcome.
+    /// Whether the process has had the sockets' descriptors open since it began; otherwise they come with
+    /// Welcome.
     var areInherited: Bool { launched && !descriptorsAttached }
 }
 

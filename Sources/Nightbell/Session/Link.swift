@@ -3,7 +3,7 @@ import Glibc
 import NightbellWire
 import SwiftProtobuf
 
-/// One connection to a supervisor. It closes when the last thread that uses it lets go of it.
+/// One connection to a supervisor. It closes when the last thread that uses it releases it.
 // @unchecked: the buffer is touched only by the thread that has the right to read, of which there is one
 // (`Session.Core.isReading`); the socket's calls are system calls.
 final class Link: @unchecked Sendable {
@@ -12,7 +12,7 @@ final class Link: @unchecked Sendable {
 
     private let socket: SeqPacketSocket
     private var buffer = PacketBuffer(capacity: packetCapacity)
-    /// What the last process has left was taken over.
+    /// The sockets of the last process were taken over.
     var hasTakenSockets = false
 
     init(_ socket: consuming SeqPacketSocket) {
@@ -47,7 +47,8 @@ final class Link: @unchecked Sendable {
         }
     }
 
-    /// False: the supervisor's queue is full now, or something is wrong, which sending the message again will tell.
+    /// False: the supervisor's queue is full, or an error occurred, which sending the message again will
+    /// report.
     func send(_ packet: ReadyPacket) -> Bool {
         unsafe packet.withBytes { bytes in unsafe (try? socket.send(bytes)) ?? false }
     }
@@ -57,7 +58,7 @@ final class Link: @unchecked Sendable {
         case nothing
     }
 
-    /// Takes one packet if there is one. Throws when the connection is of no more use.
+    /// Receives one packet if there is one. Throws when the connection is unusable.
     func receive() throws(NightbellError) -> Reception {
         let reception: Descriptors.Reception
         do {
@@ -76,14 +77,15 @@ final class Link: @unchecked Sendable {
         }
     }
 
-    /// The word that came with the message just received, if one did. Without it the client waits for messages.
+    /// The wake word that came with the message just received, if any. Without it the client waits for
+    /// messages.
     func takeWakeWord(of message: WireSupervisorMessage) -> WakeWord? {
         let index: UInt32
         var sockets = 0
         switch message.body {
         case .welcome(let welcome):
             index = welcome.wakeWord
-            // Those of sockets come after it.
+            // The descriptors of sockets come after it.
             sockets = welcome.legacy.areInherited ? 0 : welcome.legacy.sockets.count
         case .supervisorRestarted(let restarted): index = restarted.wakeWord
         default: return nil
@@ -98,7 +100,7 @@ final class Link: @unchecked Sendable {
 
     func takeDescriptor() -> OwnedDescriptor? { buffer.takeDescriptor() }
 
-    /// Ends it for whoever reads or writes at this moment, too.
+    /// Also ends it for threads that read or write at this moment.
     func shutDown() {
         _ = Glibc.shutdown(socket.rawValue, CInt(SHUT_RDWR))
     }
@@ -123,7 +125,7 @@ final class Link: @unchecked Sendable {
 }
 
 extension FileIdentity {
-    /// Throws what `fstat` says: `EBADF` if nothing is open under this number.
+    /// Throws the error of `fstat`: `EBADF` if nothing is open under this number.
     init(of descriptor: CInt) throws(SystemError) {
         var status = stat()
         _ = try systemCall("fstat of descriptor \(descriptor)") { unsafe fstat(descriptor, &status) }

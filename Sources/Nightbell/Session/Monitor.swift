@@ -1,22 +1,22 @@
 import Glibc
 
-/// A value that several threads share, under a lock with a condition: a thread either does something with the
-/// value and goes on, or waits until another has changed it.
+/// A value that several threads share, under a lock with a condition: a thread either changes the value and
+/// continues, or waits until another thread has changed it.
 ///
-/// A lock of the system's own because a condition variable needs one, and because the thread sanitizer
+/// It uses a pthread lock because a condition variable needs one, and because the thread sanitizer
 /// understands it.
 // @unchecked: `value` is only touched between lock and unlock.
 @safe
 package final class Monitor<Value>: @unchecked Sendable {
     package enum Turn<Result> {
         case done(Result)
-        /// Look again when somebody has called `changed`, or after this many nanoseconds.
+        /// Look again after a call of `changed`, or after this many nanoseconds.
         case wait(Int64)
     }
 
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let condition: UnsafeMutablePointer<pthread_cond_t>
-    /// By an address: the class's own storage would be guarded against overlapping access a second time.
+    /// By an address: a stored property would be checked for exclusive access a second time.
     private let value: UnsafeMutablePointer<Value>
 
     package init(_ value: Value) {
@@ -41,7 +41,7 @@ package final class Monitor<Value>: @unchecked Sendable {
         unsafe value.deallocate()
     }
 
-    /// Nobody who calls this holds the lock already: nothing in here calls out.
+    /// The lock is never held by the calling thread already: `body` calls nothing outside.
     package func withLock<Result, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -64,7 +64,7 @@ package final class Monitor<Value>: @unchecked Sendable {
         }
     }
 
-    /// Lets all who wait look again.
+    /// Wakes all waiting threads so that they look again.
     package func changed() {
         unsafe pthread_cond_broadcast(condition)
     }
@@ -79,8 +79,8 @@ package final class Monitor<Value>: @unchecked Sendable {
     }
 }
 
-/// How much longer a caller waits. Time in which the whole process stood still, because it was suspended, counts
-/// for at most one slice: an answer that waits in the socket is found, not given up for lost.
+/// The remaining time that a caller waits. Time in which the whole process was suspended counts for at most
+/// one slice, so that an answer that already waits in the socket is found instead of timing out.
 package struct Patience {
     private var remaining: Int64
     private var last: Int64

@@ -2,7 +2,7 @@ import NightbellWire
 import SwiftProtobuf
 
 extension Client.Configuration {
-    /// What the client says first.
+    /// The client's first message.
     func hello() throws(NightbellError) -> WireHello {
         try Self.check(identifier: identifier)
         var hello = WireHello()
@@ -38,8 +38,9 @@ extension Client.Configuration {
 }
 
 extension Environment {
-    /// How `nightbell run` started this program, and the supervisor would again. What is unintelligible, or longer than
-    /// the supervisor takes, counts as absent: a client is not to fail for it.
+    /// How `nightbell run` started this program, so that the supervisor can start it again. A value that is
+    /// malformed or longer than the supervisor's limit counts as absent: the client must not fail because of
+    /// it.
     static func launch() -> WireLaunchSpecification? {
         guard let text = value("NIGHTBELL_LAUNCH"), let bytes = decodeBase64(text),
             bytes.count <= WireLaunchSpecification.maximumBytes

@@ -6,13 +6,13 @@ package struct NewSocket: Sendable, Hashable {
     package var descriptor: CInt
     package var tag: SocketTag
     package var name: String
-    /// Tells later whether the descriptor still means the same open file.
+    /// Shows later whether the descriptor still refers to the same open file.
     package var file: FileIdentity
-    /// It stays parked when this process is gone.
+    /// Whether it stays parked when this process is gone.
     package var survives: Bool
     package var profile: Profile?
     package var isEncrypted: Bool
-    /// In bytes, while the client sleeps; 0: as it is.
+    /// In bytes, while the client sleeps; 0: unchanged.
     package var receiveBuffer: UInt32
 
     package init(
@@ -30,7 +30,7 @@ package struct NewSocket: Sendable, Hashable {
     }
 }
 
-/// Which open file a descriptor meant when it was handed over.
+/// The open file that a descriptor referred to when it was handed over.
 package struct FileIdentity: Sendable, Hashable {
     package var device: UInt64
     package var inode: UInt64
@@ -41,7 +41,7 @@ package struct FileIdentity: Sendable, Hashable {
     }
 }
 
-/// What a caller asks of the supervisor.
+/// A request of a caller to the supervisor.
 package enum Request: Sendable {
     case handOver([NewSocket])
     case release(ParkedSocket)
@@ -57,7 +57,7 @@ package enum Request: Sendable {
     case hibernate
 }
 
-/// What the caller learns.
+/// The answer for the caller.
 package enum Answer: Sendable, Equatable {
     case done
     case sockets([Result<ParkedSocket, NightbellError>])

@@ -1,9 +1,9 @@
-/// The requests that are on their way. Pure.
+/// The requests in flight. Pure.
 package struct RequestTable {
     private enum Entry {
         case waiting(Request)
         case answered(Result<Answer, NightbellError>)
-        /// Nobody waits any more, but the answer may still bring something that has to be given back.
+        /// The caller has given up, but the answer may still grant something that has to be given back.
         case abandoned(Request)
     }
 
@@ -24,14 +24,14 @@ package struct RequestTable {
         return number
     }
 
-    /// The outcome once there is one, told once.
+    /// The outcome once there is one; it is returned once.
     package mutating func take(_ number: UInt64) -> Result<Answer, NightbellError>? {
         guard case .answered(let outcome)? = entries[number] else { return nil }
         entries[number] = nil
         return outcome
     }
 
-    /// The caller's patience is over.
+    /// The caller has stopped waiting.
     package mutating func abandon(_ number: UInt64, wasSent: Bool) {
         guard case .waiting(let request)? = entries[number] else { return }
         entries[number] = wasSent ? .abandoned(request) : nil
@@ -42,7 +42,7 @@ package struct RequestTable {
         case nobody(Request)
     }
 
-    /// Whose answer this is; nil: nobody asked.
+    /// The recipient of this answer; nil: there is no such request.
     package func recipient(of number: UInt64) -> Recipient? {
         switch entries[number] {
         case .waiting(let request): .caller(request)
@@ -59,10 +59,10 @@ package struct RequestTable {
         }
     }
 
-    /// Whether this number was a request's.
+    /// Whether this number belonged to a request.
     package func hasGiven(_ number: UInt64) -> Bool { number != 0 && number <= last }
 
-    /// The requests whose callers wait, oldest first.
+    /// The requests that have a waiting caller, oldest first.
     package var waiting: [(number: UInt64, request: Request)] {
         var waiting: [(number: UInt64, request: Request)] = []
         for (number, entry) in entries {
@@ -71,7 +71,7 @@ package struct RequestTable {
         return waiting.sorted { $0.number < $1.number }
     }
 
-    /// The connection is gone: no answer will come. The waiting requests, oldest first.
+    /// The connection ended, so no answer will come. Returns the waiting requests, oldest first.
     package mutating func orphan() -> [(number: UInt64, request: Request)] {
         var orphans: [(number: UInt64, request: Request)] = []
         for (number, entry) in entries {

@@ -1,6 +1,6 @@
 import Descriptors
 
-/// The supervisor's sign that a parked socket has woken this client.
+/// The supervisor's signal that a parked socket has woken this client.
 final class WakeWord: Sendable {
     private let word: SharedWord
 
@@ -8,7 +8,7 @@ final class WakeWord: Sendable {
         self.word = word
     }
 
-    /// What has happened to a socket that ended this suspension; nil if none has yet.
+    /// The event that ended this suspension; nil if there was none yet.
     func conditions(endingEpoch epoch: UInt64) -> SocketConditions? {
         let value = word.value
         return value >> 8 == epoch ? SocketConditions(rawValue: UInt8(value & 0x3)) : nil
@@ -16,17 +16,17 @@ final class WakeWord: Sendable {
 }
 
 extension Session {
-    /// Has the poll set watch the client's own sockets during the suspension that it is about to agree to.
+    /// Adds the client's own sockets to the poll set for the suspension that it is about to accept.
     static func watchSockets(epoch: UInt64, _ watcher: borrowing Watcher, _ core: inout Core) {
         let sockets = core.state.holdings.sockets
         guard core.wakeWord != nil, !sockets.isEmpty, sockets.count <= EarlyWakes.socketLimit else { return }
-        // Of sockets with a profile, the supervisor has something to give back first.
+        // For sockets with a profile, the supervisor first has to return delegated state.
         guard !core.state.holdings.hasProfiles else { return }
-        // Of a descriptor that was handed over twice, the poll set would tell once.
+        // The poll set would report a descriptor that was handed over twice only once.
         guard Set(sockets.values.map(\.socket.descriptor)).count == sockets.count else { return }
         var watched: [ParkedSocket] = []
         for (id, parked) in sockets {
-            // One that is closed already is for the supervisor to tell of, and so are all others then.
+            // If a descriptor is closed already, the supervisor has to report that, and all others too.
             guard watcher.watchOnce(parked.socket.descriptor, mark: id) else { break }
             watched.append(parked.socket)
         }
@@ -37,7 +37,7 @@ extension Session {
         core.early.ready(epoch: epoch, watching: watched, at: BootClock.now())
     }
 
-    /// The wake that the supervisor's word tells of, if there is one. Call `collectReported` when it is handled.
+    /// The wake that the wake word announces, if any. Call `collectReported` when it is handled.
     static func earlyWake(_ watcher: borrowing Watcher, _ core: inout Core) -> Wake? {
         guard core.early.isWatching else { return nil }
         guard let epoch = core.early.readyEpoch,
@@ -59,16 +59,16 @@ extension Session {
         return wake
     }
 
-    /// What is reported is not watched any more, so that it does not keep the poll set readable.
+    /// Removes reported sockets, so that they do not keep the poll set readable.
     static func collectReported(_ watcher: borrowing Watcher, _ core: inout Core) {
         watcher.collect(limit: EarlyWakes.socketLimit) { id, _ in core.early.reportNothing(id) }
     }
 
-    /// The descriptor is its owner's alone again.
+    /// The descriptor belongs to its owner alone again.
     func forgetWatch(_ socket: ParkedSocket) {
         core.withLock { core in
             core.early.released(socket.id)
-            // Another socket that was handed over may have the same descriptor.
+            // Another parked socket may have the same descriptor.
             let isShared = core.state.holdings.sockets.values.contains {
                 $0.socket.descriptor == socket.descriptor
             }
@@ -76,7 +76,7 @@ extension Session {
         }
     }
 
-    /// Runs the wake handler if the supervisor's word says so.
+    /// Runs the wake handler if the wake word announces a wake.
     func handleEarlyWake(_ wake: Wake?) {
         guard let wake else { return }
         handlers.wake(wake)

@@ -5,7 +5,7 @@ import NightbellWire
 extension Session {
     // MARK: A thread of the library's own
 
-    /// It has the signal mask of the thread that calls this, as every new thread has.
+    /// It inherits the signal mask of the calling thread, as every new thread does.
     func startThread() throws(NightbellError) {
         var thread = pthread_t()
         let context = unsafe Unmanaged.passRetained(self)
@@ -30,7 +30,7 @@ extension Session {
             let step = core.turn { core in
                 if !core.notices.isEmpty { return .done(Step.handle) }
                 if core.state.closure != nil { return .done(Step.end) }
-                // Who reads now lets us look again when it is done.
+                // The thread that reads now notifies us when it is done.
                 if core.isReading { return .wait(.max) }
                 core.isReading = true
                 return .done(Step.wait)
@@ -49,9 +49,9 @@ extension Session {
         }
     }
 
-    // MARK: Handling what there is
+    // MARK: Handling messages
 
-    /// Reads, connects and runs handlers until there is nothing left to do. Returns at once inside a handler.
+    /// Reads, connects and runs handlers until no work is left. Returns at once inside a handler.
     func processPending() {
         let (isOurs, earlyWake) = core.withLock { core -> (Bool, Wake?) in
             if core.isRunning { return (false, nil) }
@@ -63,7 +63,7 @@ extension Session {
         }
         guard isOurs else { return }
         handleEarlyWake(earlyWake)
-        // The message of such a wake is still being made: the descriptor tells when it is there.
+        // The message of such a wake is still being encoded: the descriptor signals its arrival.
         var mayRead = earlyWake == nil
         while let step = nextStep(mayRead) {
             switch step {
@@ -75,7 +75,7 @@ extension Session {
                 mayRead = read(link)
             }
         }
-        // Seldom; and what its answer is made of is not at hand after a wake.
+        // Rarely true, and its data is not in the cache after a wake.
         if core.withLock({ $0.state.closure != nil }) { wakeConsumerIfClosed() }
     }
 
@@ -85,7 +85,7 @@ extension Session {
         case read(Link)
     }
 
-    /// nil: nothing is left, and somebody else may run handlers.
+    /// nil: no work is left, and another thread may run handlers.
     private func nextStep(_ mayRead: Bool) -> Step? {
         core.withLock { core in
             if core.notices.isEmpty {
@@ -105,7 +105,7 @@ extension Session {
         }
     }
 
-    /// - Returns: whether to read on; if not, the descriptor tells what else there is.
+    /// - Returns: whether to read on; if not, the descriptor signals further work.
     private func handle(_ notice: SessionState.Notice) -> Bool {
         switch notice {
         case .wake(let wake, let connection):
@@ -121,7 +121,7 @@ extension Session {
         case .didEnterBackground:
             handlers.didEnterBackground()
             core.withLock { core in
-                // It may have returned to the foreground in between.
+                // The client may have returned to the foreground in between.
                 guard core.state.enteredBackground() else { return }
                 perform([.send(WireClientMessage(.backgroundEntered(.init())))], on: &core)
             }
@@ -155,7 +155,7 @@ extension Session {
         let told = BootClock.now()
         handlers.backgroundTimeExpiring(remaining)
         for task in core.withLock({ $0.state.holdings.expiring }) {
-            // It may have been ended for another one.
+            // It may have been ended meanwhile by another handler.
             let expired = core.withLock { $0.state.holdings.tasks[task.id]?.expired }
             expired?(task, max(.zero, remaining - .nanoseconds(BootClock.now() - told)))
         }
@@ -163,8 +163,8 @@ extension Session {
 
     // MARK: Suspension
 
-    /// - Returns: the wake that has ended the suspension already. This thread may have been stopped in the call that
-    ///   said that it is ready: what woke it comes first then.
+    /// - Returns: the wake that has ended the suspension already. The process may have been stopped in the
+    ///   call that sends ReadyToSuspend: this wake then comes first.
     private func prepare(_ epoch: UInt64, _ connection: UInt64) -> Wake? {
         if core.withLock({ Self.isOver(connection, $0) }) { return nil }
         core.withLock { core in
@@ -172,13 +172,13 @@ extension Session {
             core.early.suspensionAnnounced()
         }
         let notIdle = handlers.prepareToSuspend()
-        // If this took so long that the process was suspended and woken meanwhile, the answer is out of date.
+        // If this took so long that the process was suspended and woken meanwhile, the answer is stale.
         readWhatIsThere()
         return core.withLock { core in
             guard !Self.isOver(connection, core) else { return nil }
             if notIdle.isEmpty { Self.watchSockets(epoch: epoch, watcher, &core) }
             core.ledger.suspensionAnswered()
-            // Half of all sleepers are stopped in this call, and wake up in it: nothing is to be tidied up after it.
+            // Half of all sleepers are stopped in this call and wake up in it: no cleanup may follow it.
             let isSaid =
                 notIdle.isEmpty && core.outbox.isEmpty && !core.state.holdings.hasProfiles
                 && core.link?.send(ReadyPacket(epoch)) ?? false
@@ -246,7 +246,7 @@ extension Session {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let answer = core.withLock { core -> Wake?? in
-                    // Two tasks that share one iterator: the second gets nothing.
+                    // Two tasks share one iterator: the second gets nil.
                     if core.consumer != nil { return .some(nil) }
                     let offer = core.ledger.next(subscription)
                     confirm(offer.confirm, on: &core)

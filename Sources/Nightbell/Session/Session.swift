@@ -2,10 +2,11 @@ import Descriptors
 import Glibc
 import NightbellWire
 
-/// Does what `SessionState` decides: owns the connection, the lock and the right to read and to run handlers.
+/// Performs the decisions of `SessionState`: owns the connection, the lock and the right to read and to run
+/// handlers.
 ///
-/// Whoever waits for an answer reads, unless somebody reads already: then it waits for that one to have read it.
-/// So requests can be made from every thread and from inside handlers, and with no thread of the library's own.
+/// A thread that waits for an answer reads, unless another thread already reads: then it waits for that one.
+/// So requests can be made from every thread and from inside handlers, without a thread of the library's own.
 final class Session: Sendable {
     struct Core {
         var state: SessionState
@@ -13,21 +14,21 @@ final class Session: Sendable {
         var early = EarlyWakes()
         var wakeWord: WakeWord?
         var link: Link?
-        /// What does not fit into the supervisor's queue now.
+        /// Messages that the supervisor's full queue did not take yet.
         var outbox: [(message: WireClientMessage, descriptors: [CInt])] = []
         var watchesWritable = false
-        /// For the handlers, in order.
+        /// Events for the handlers, in order.
         var notices: [SessionState.Notice] = []
-        /// Some thread has the right to read from the link.
+        /// A thread has the right to read from the link.
         var isReading = false
         var isFlagRaised = false
-        /// Some thread runs handlers.
+        /// A thread runs handlers.
         var isRunning = false
-        /// The epoch that the handlers were prepared for, until it is over.
+        /// The epoch for which `prepareToSuspend` has run, until it is over.
         var preparedEpoch: UInt64?
-        /// The timer is set to this.
+        /// The time that the timer is set to.
         var armed: Int64?
-        /// The consumer of the sequence, who waits.
+        /// The waiting consumer of the sequence.
         var consumer: CheckedContinuation<Wake?, Never>?
     }
 
@@ -59,12 +60,12 @@ final class Session: Sendable {
         requestTimeout = timeout
     }
 
-    /// A child of fork(2) shares the connection with its parent, whose it is.
+    /// A child of fork(2) shares the connection with its parent, which owns it.
     var isForked: Bool { forkMark.isForked }
 
     // MARK: Connecting
 
-    /// The first connection: made by the caller, who waits for it.
+    /// The first connection: made by the calling thread, which waits for it.
     func register() throws(NightbellError) {
         var patience = Patience(requestTimeout, from: BootClock.now())
         var made = Inheritance.connection(for: identifier)
@@ -109,7 +110,7 @@ final class Session: Sendable {
         }
     }
 
-    /// A queue that is full for the moment is waited for, as when very many clients start at once.
+    /// Waits while the listen queue is full, as when very many clients start at once.
     private func connect(_ patience: inout Patience) throws(NightbellError) -> Link {
         while true {
             do throws(NightbellError) {
@@ -127,7 +128,7 @@ final class Session: Sendable {
         }
     }
 
-    /// One of the later connections.
+    /// Makes a later connection.
     func reconnect() {
         let parked = core.withLock { $0.state.holdings.sockets }
         let gone = parked.filter { (try? FileIdentity(of: $0.value.socket.descriptor)) != $0.value.file }
@@ -155,9 +156,9 @@ final class Session: Sendable {
         }
     }
 
-    // MARK: Doing
+    // MARK: Actions
 
-    /// Does what the state wants, with the lock held.
+    /// Performs the actions of the state, with the lock held.
     func perform(_ actions: [SessionState.Action], on core: inout Core) {
         var actions = actions[...]
         while let action = actions.popFirst() {
@@ -184,7 +185,7 @@ final class Session: Sendable {
         }
     }
 
-    /// What was never sent is not repeated: it waits where it is, behind what is.
+    /// Messages that were never sent are not repeated: they stay queued, behind the repeated ones.
     private func sendAgain(
         _ repetitions: [SessionState.Repetition], then last: WireClientMessage, on core: inout Core
     ) {
@@ -196,7 +197,7 @@ final class Session: Sendable {
         core.outbox.insert(contentsOf: again, at: 0)
     }
 
-    /// Sends what can be sent. What goes wrong with one request is its caller's.
+    /// Sends what the queue takes. The error of one request is thrown to its caller.
     func flush(_ core: inout Core) -> [SessionState.Action] {
         guard let link = core.link, !core.outbox.isEmpty else { return [] }
         while let (message, descriptors) = core.outbox.first {
@@ -257,7 +258,8 @@ final class Session: Sendable {
         return []
     }
 
-    /// Whoever runs handlers looks at everything before it stops; if nobody does, somebody must begin.
+    /// A thread that runs handlers looks at everything before it stops; if there is none, one must be
+    /// started.
     private func callForAttention(_ core: inout Core) {
         guard !core.isRunning, !core.isFlagRaised else { return }
         core.isFlagRaised = true
@@ -266,7 +268,7 @@ final class Session: Sendable {
 
     // MARK: Reading
 
-    /// Reads what is there and gives up the right to read. False: nothing was there.
+    /// Reads what has arrived and gives up the right to read. False: nothing had arrived.
     @discardableResult func read(_ link: Link) -> Bool {
         var messages: [WireSupervisorMessage] = []
         var failure: NightbellError?
@@ -281,7 +283,7 @@ final class Session: Sendable {
                 {
                     legacy = (sockets, welcome.legacy)
                 }
-                // What it is about comes first; whatever else there is can wait until that is done.
+                // A wake is handled first; further packets can wait until then.
                 if case .wake = message.body { break }
             }
         } catch {
@@ -290,7 +292,7 @@ final class Session: Sendable {
         let now = BootClock.now()
         core.withLock { core in
             core.isReading = false
-            // Somebody else may have noticed the end of this link first.
+            // Another thread may have noticed the end of this link first.
             guard core.link === link else { return }
             if let wakeWord { core.wakeWord = wakeWord }
             if let legacy { inherit(legacy.sockets, legacy.message, on: &core) }
@@ -317,7 +319,8 @@ final class Session: Sendable {
         case giveUp
     }
 
-    /// Looks until it finds what it looks for, reading in between if nobody else does; nil: the patience is over.
+    /// Calls `body` until it finds a value, and reads in between if no other thread does; nil: the time is
+    /// over.
     func pump<Found>(
         _ patience: inout Patience, _ look: (inout Core) throws(NightbellError) -> Found?
     ) throws(NightbellError) -> Found? {
@@ -368,7 +371,7 @@ final class Session: Sendable {
     }
 
     private func giveUp(_ number: UInt64?) -> NightbellError {
-        guard let number else { return NightbellError(.disconnected, "it is being made again") }
+        guard let number else { return NightbellError(.disconnected, "the client is reconnecting") }
         core.withLock { core in
             let unsent = core.outbox.firstIndex { $0.message.request == number }
             if let unsent { core.outbox.remove(at: unsent) }
@@ -377,7 +380,7 @@ final class Session: Sendable {
         return NightbellError(.requestTimedOut, "")
     }
 
-    // MARK: The end
+    // MARK: Closing
 
     func close() {
         if isForked { return }
@@ -392,7 +395,7 @@ final class Session: Sendable {
 }
 
 extension Duration {
-    /// Nanoseconds, as many as fit.
+    /// Nanoseconds, clamped to the range.
     var wholeNanoseconds: Int64 {
         let (seconds, attoseconds) = components
         guard seconds < Int64.max / 2_000_000_000 else { return .max / 2 }

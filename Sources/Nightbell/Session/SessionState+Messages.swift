@@ -2,11 +2,11 @@ package import NightbellWire
 import SwiftProtobuf
 
 extension SessionState {
-    /// A packet from the supervisor.
+    /// Handles a packet from the supervisor.
     package mutating func received(_ message: WireSupervisorMessage, at now: Int64) -> [Action] {
         switch phase {
         case .connecting, .waiting, .closed:
-            // It was read before the connection ended and arrives here after.
+            // It was read before the connection ended and processed after.
             return []
         case .restoring(let restoration) where message.request != 0 && message.request == restoration.number:
             return restored(restoration, message.body, at: now)
@@ -42,12 +42,12 @@ extension SessionState {
             .watchEvent, .reloaded:
             return lost(NightbellError(.malformedAnswer, "an answer without a request"), at: now)
         case nil:
-            // A newer supervisor's, or nothing at all: what is unknown is ignored.
+            // From a newer supervisor, or empty: unknown messages are ignored.
             return []
         }
     }
 
-    /// The handler for entering the background has returned. False: it is in the foreground again.
+    /// The handler for entering the background has returned. False: the client is in the foreground again.
     package mutating func enteredBackground() -> Bool {
         switch holdings.ground {
         case .leaving, .background:
@@ -64,7 +64,7 @@ extension SessionState {
             isReentering = false
             return [.send(WireClientMessage(.backgroundEntered(.init())))]
         }
-        // Told again by a supervisor that does not know whether it was told.
+        // Repeated by a new worker that does not know whether it was sent.
         if hasRestarted, isToldToEnterBackground { return [] }
         if hasRestarted, holdings.ground == .background {
             return [.send(WireClientMessage(.backgroundEntered(.init())))]
@@ -95,7 +95,7 @@ extension SessionState {
             }
         }
         for event in message.sockets {
-            // A socket that was released in the meantime is nobody's concern any more.
+            // A socket that was released in the meantime is ignored.
             guard let socket = holdings.socket(of: event.token) else { continue }
             wake.sockets.append(
                 .init(socket: socket, conditions: event.conditions, dropped: Int(event.dropped)))
@@ -105,7 +105,7 @@ extension SessionState {
             holdings.keepAlive?.isDue = true
         }
         if wake.reasons.contains(.supervisorStopping) {
-            announcedEnd = NightbellError(.shuttingDown, "it said so")
+            announcedEnd = NightbellError(.shuttingDown, "it announced its end")
         }
         return [.notify(.wake(wake, connection: connection))]
     }

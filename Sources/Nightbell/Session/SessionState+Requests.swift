@@ -5,9 +5,9 @@ extension SessionState {
     package enum Submission {
         /// Send it, then ask `requests` for the outcome.
         case send(number: UInt64, WireClientMessage)
-        /// There is nothing to ask.
+        /// No request has to be sent.
         case answered(Answer)
-        /// The supervisor is being told what we had: try again when something has changed.
+        /// The supervisor is still being restored: try again when something has changed.
         case wait
     }
 
@@ -54,8 +54,8 @@ extension SessionState {
         }
     }
 
-    /// Without a supervisor, for a client that needs none: what the next one has to be asked for is noted; nobody suspends
-    /// until then. nil: ask as others do.
+    /// Answers a request without a supervisor, for a client that needs none: the request is recorded for the
+    /// next supervisor, and the client is not suspended until then. nil: treat it as usual.
     private mutating func answerAlone(_ request: Request, at now: Int64) -> Answer? {
         switch request {
         case .handOver(let new):
@@ -74,7 +74,7 @@ extension SessionState {
         }
     }
 
-    /// Without a supervisor: what only takes something back or declares something is noted for the next one.
+    /// Records, without a supervisor, a request that only takes something back or declares something.
     private mutating func record(_ request: Request) throws(NightbellError) -> Answer {
         switch request {
         case .release(let socket):
@@ -98,7 +98,7 @@ extension SessionState {
         return .done
     }
 
-    /// The connection ended before the answer: what was to be taken back is taken back all the same.
+    /// The connection ended before the answer: whatever was to be taken back is still taken back.
     package mutating func outcome(
         of request: Request, lostWith error: NightbellError
     ) -> Result<Answer, NightbellError> {
@@ -116,12 +116,12 @@ extension SessionState {
 
     // MARK: Answers
 
-    /// The answer to a request of a caller's.
+    /// Handles the answer to a caller's request.
     package mutating func answered(
         _ number: UInt64, _ body: WireSupervisorMessage.OneOf_Body?, at now: Int64
     ) -> [Action] {
         guard let recipient = requests.recipient(of: number) else {
-            // The answer of the one before has arrived as well.
+            // The answer of the previous worker has arrived as well.
             if hasRestarted, requests.hasGiven(number) { return giveBackUnknown(body) }
             return lost(NightbellError(.malformedAnswer, "an answer to no request"), at: now)
         }
@@ -146,7 +146,7 @@ extension SessionState {
         case (_, .error(let wire)):
             let error = NightbellError(wire)
             if wire.code.endsConnection { announcedEnd = error }
-            // The supervisor does not know it, so neither must we.
+            // The supervisor does not know it, so it is dropped here too.
             if case .release(let socket) = request, error.code == .invalidToken { holdings.remove(socket.id) }
             if case .endTask(let task) = request, error.code == .invalidTask { holdings.tasks[task.id] = nil }
             return .failure(error)
@@ -203,7 +203,8 @@ extension SessionState {
         return .success(.sockets(results))
     }
 
-    /// An answer came after its caller had given up: nothing must stay behind that nobody knows of.
+    /// An answer came after its caller had given up: release whatever it granted, because no caller knows of
+    /// it.
     private mutating func giveBack(
         _ request: Request, _ body: WireSupervisorMessage.OneOf_Body?
     ) -> [Action] {
@@ -221,7 +222,7 @@ extension SessionState {
         }
     }
 
-    /// An answer that came twice: what only the second speaks of is of no use to anybody.
+    /// An answer came twice: release what only the second one grants.
     private func giveBackUnknown(_ body: WireSupervisorMessage.OneOf_Body?) -> [Action] {
         switch body {
         case .handedOver(let answer):
@@ -241,8 +242,8 @@ extension SessionState {
 
     // MARK: Asking again
 
-    /// Another worker has taken over this connection. What it has not been asked before, or may not have answered, is
-    /// asked again; what needs no answer is said again.
+    /// Another worker has taken over this connection. Requests that were not sent or not certainly answered
+    /// are sent again, and messages without an answer are repeated.
     package mutating func repeatUnanswered(_ restarted: WireSupervisorRestarted) -> [Action] {
         hasRestarted = true
         var again: [Repetition] = []
@@ -275,7 +276,7 @@ extension WireErrorCode {
 }
 
 extension Duration {
-    /// Lengths from the wire may be of any size.
+    /// Durations from the wire may be of any length.
     package static func wireMilliseconds(_ value: UInt64) -> Duration {
         .milliseconds(Int64(clamping: value))
     }

@@ -1,7 +1,7 @@
 package import NightbellWire
 
-/// What a new connection has to be told, step by step: the next one only when the last was answered, so that
-/// nothing queues up and every refusal is known by what it refused.
+/// Restores the client's state on a new connection step by step: each step waits for the answer to the last,
+/// so that nothing queues up and every refusal is matched to its step.
 package struct Restoration {
     package enum Step {
         case hello
@@ -15,10 +15,10 @@ package struct Restoration {
 
     package let attempt: Int
     package let deadline: Int64
-    /// The request that is on its way.
+    /// The request in flight.
     package var number: UInt64
     package var current: Step
-    /// Still to do, the next one last.
+    /// The remaining steps, the next one last.
     package var rest: [Step]
 }
 
@@ -54,7 +54,7 @@ extension SessionState {
             self.welcome = Welcome(
                 minimumKeepAliveTimeout: .wireMilliseconds(welcome.minimumKeepAliveTimeoutMs),
                 suspension: welcome.suspension, wakeBudget: .wireMilliseconds(welcome.wakeBudgetMs))
-            // Another supervisor may not know what this one has launched.
+            // Another supervisor may not know which client this one has launched.
             if !welcome.identifier.isEmpty { hello.identifier = welcome.identifier }
         case (.hello, .error(let error)):
             return lost(NightbellError(error), at: now)
@@ -70,7 +70,7 @@ extension SessionState {
         case (.task(let id), .backgroundTask(let task)) where task.taskID != 0:
             holdings.tasks[id]?.wireID = task.taskID
         case (.task(let id), .backgroundTask), (.task(let id), .error):
-            // No time is granted: as if the time that there was had run out.
+            // No time is granted: handled as if the remaining time had run out.
             if let lost = holdings.tasks.removeValue(forKey: id), let expired = lost.expired {
                 actions.append(.notify(.taskLost(BackgroundTask(id: id, name: lost.name), expired: expired)))
             }
@@ -124,7 +124,7 @@ extension SessionState {
         case .hibernate:
             return .send(WireClientMessage(.hibernate(.init()), request: number))
         case .enterBackground:
-            // A client that has entered it already does not enter it again.
+            // A client that has already entered it does not enter it again.
             isReentering = holdings.ground == .background
             return .send(WireClientMessage(.enterBackground(.init()), request: number))
         }
@@ -137,8 +137,8 @@ extension SessionState {
             return []
         }
         var actions: [Action] = [.notify(.reconnected)]
-        // The new supervisor counts from now. So that the handler's pause does not become twice as long, it runs
-        // here if half of its time was over; not always, or a thousand clients would run theirs at once.
+        // The new supervisor counts from now. To keep the handler's pause from becoming twice as long, it
+        // runs here if half of its time was over; not always, or a thousand clients would run theirs at once.
         if let keepAlive = holdings.keepAlive, holdings.ground == .background,
             now - keepAlive.lastRun > (keepAlive.due - keepAlive.lastRun) / 2
         {

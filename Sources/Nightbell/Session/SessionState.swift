@@ -1,12 +1,12 @@
 package import NightbellWire
 
-/// Everything the client library decides, and nothing it does: time and packets come in as values, and what is
-/// to be done goes out as actions. Pure.
+/// All decisions of the client library, without side effects: time and packets come in as values, and actions
+/// come out. Pure.
 package struct SessionState {
-    /// What happened, for the handlers, in order.
+    /// Events for the handlers, in order.
     package enum Notice {
         case wake(Wake, connection: UInt64)
-        /// The keep-alive handler is due and no supervisor is there to say so.
+        /// The keep-alive handler is due and no supervisor is there to signal it.
         case keepAlive
         case didEnterBackground
         case prepareToSuspend(epoch: UInt64, connection: UInt64)
@@ -26,11 +26,12 @@ package struct SessionState {
         case send(WireClientMessage, descriptors: [CInt] = [])
         case disconnect
         case notify(Notice)
-        /// Send these again, before whatever waits to be sent, but for those that wait themselves; and then the last.
+        /// Send these again before all messages that wait to be sent, except those that wait themselves, and
+        /// then send the last.
         case sendAgain([Repetition], then: WireClientMessage)
     }
 
-    /// A message that was sent before, to a supervisor that may have gone without having answered.
+    /// A message that was sent to a supervisor that may have ended without having answered.
     package struct Repetition {
         package var message: WireClientMessage
         package var descriptors: [CInt] = []
@@ -39,10 +40,10 @@ package struct SessionState {
     package enum Phase {
         /// A connection is being made.
         case connecting(attempt: Int)
-        /// There is one, and the supervisor is told who we are and what we had, one thing after the other.
+        /// There is one, and the client registers and restores its state step by step.
         case restoring(Restoration)
         case connected(since: Int64)
-        /// There is none, and nothing is tried until then.
+        /// There is none, and no attempt is made until then.
         case waiting(attempt: Int, until: Int64)
         case closed(NightbellError)
     }
@@ -59,30 +60,30 @@ package struct SessionState {
     package internal(set) var hello: WireHello
     package let reconnects: Bool
     package let requestTimeout: Int64
-    /// The client is of use without a supervisor.
+    /// Whether the client needs a supervisor.
     package let requiresSupervisor: Bool
 
     package var phase = Phase.connecting(attempt: 0)
     package var requests = RequestTable()
     package var holdings = Holdings()
     package var welcome = Welcome()
-    /// What the last process has left.
+    /// State and sockets of the last process.
     package private(set) var launchContext: LaunchContext?
-    /// Counts connections that ended, so that what arrived on an earlier one is known by it.
+    /// Counts connections that ended, to detect messages that arrived on an earlier one.
     package var connection: UInt64 = 0
-    /// The first registration is the caller's own: its failure is thrown, not told to handlers.
+    /// The first registration was made by the caller: its failure is thrown, not passed to handlers.
     package var hasRegistered = false
-    /// Why the supervisor is going to close the connection, if it said so.
+    /// The supervisor's announced reason for closing the connection, if any.
     package var announcedEnd: NightbellError?
-    /// Another worker has taken over this connection: what is told again is known.
+    /// Another worker has taken over this connection: repeated messages are ignored.
     package var hasRestarted = false
     package var lastWakeID: UInt64 = 0
-    /// The handlers are told, and have not done it yet.
+    /// The handlers were told to enter the background, and have not finished.
     package var isToldToEnterBackground = false
     package var isToldOfTermination = false
     /// How often the first registration was lost with its connection.
     package var lostRegistrations = 0
-    /// `EnterBackground` was repeated for a new supervisor: the handlers have nothing to do with its echo.
+    /// `EnterBackground` was repeated for a new supervisor: its answer is not passed to the handlers.
     package var isReentering = false
 
     package init(
@@ -102,7 +103,7 @@ package struct SessionState {
         if case .closed(let error) = phase { error } else { nil }
     }
 
-    /// The Welcome that is going to be received has brought what the last process has left.
+    /// The Welcome about to be received carries the state and sockets of the last process.
     package mutating func inherit(
         _ sockets: [(token: UInt64, socket: NewSocket)], state: [UInt8], wasLaunched: Bool
     ) -> [Action] {
@@ -110,7 +111,7 @@ package struct SessionState {
             wasLaunched: wasLaunched, sockets: sockets.map { holdings.park($0.socket, token: $0.token) },
             state: state)
         holdings.state = state
-        // One that was launched is in the background.
+        // A client that was launched starts in the background.
         if wasLaunched { holdings.ground = .background }
         launchContext = context
         return [.notify(.restored(context))]
@@ -118,7 +119,7 @@ package struct SessionState {
 
     // MARK: Time
 
-    /// When `tick` has something to do, in nanoseconds of the clock that counts while asleep; nil: never.
+    /// The time at which `tick` has work, in nanoseconds of the clock that counts while asleep; nil: never.
     package var nextDeadline: Int64? {
         switch phase {
         case .connecting, .connected, .closed: nil
@@ -127,7 +128,7 @@ package struct SessionState {
         }
     }
 
-    /// Without a supervisor the keep-alive handler is this side's to run, in the background as always.
+    /// Without a supervisor the library runs the keep-alive handler, in the background as always.
     private var keepAliveDue: Int64? {
         switch holdings.ground {
         case .leaving, .background: holdings.keepAlive?.aim
@@ -137,7 +138,7 @@ package struct SessionState {
 
     package enum Tick {
         case nothing([Action])
-        /// Connect, then say `connectionMade` or `connectionFailed`.
+        /// Connect, then call `connectionMade` or `connectionFailed`.
         case connect
     }
 
@@ -169,7 +170,7 @@ package struct SessionState {
 
     // MARK: Connections
 
-    /// - Parameter gone: parked sockets whose descriptors no longer mean what was handed over.
+    /// - Parameter gone: parked sockets with descriptors that no longer refer to the same open file.
     package mutating func connectionMade(gone: [UInt64] = [], at now: Int64) -> [Action] {
         switch phase {
         case .connecting(let attempt):
@@ -188,7 +189,7 @@ package struct SessionState {
         }
     }
 
-    /// There was no supervisor to connect to, and the client needs none: one is looked for from now on.
+    /// No supervisor was there, and the client needs none: the library keeps looking for one.
     package mutating func startAlone(at now: Int64) {
         hasRegistered = true
         phase = waiting(after: 0, at: now)
@@ -209,7 +210,7 @@ package struct SessionState {
         announcedEnd = nil
         switch phase {
         case .connected(let since):
-            // A supervisor that drops us as soon as it sees us is not run against again and again.
+            // Do not reconnect in a tight loop to a supervisor that drops the connection at once.
             let attempt = now - since >= Self.longestPause ? 0 : 1
             connectionEnded(error)
             phase = error.isFinal || !reconnects ? .closed(error) : waiting(after: attempt, at: now)
@@ -217,7 +218,7 @@ package struct SessionState {
         case .restoring(let restoration):
             connectionEnded(error)
             if !hasRegistered {
-                // The supervisor may have been replaced at just this moment: the next one knows nothing of us.
+                // The supervisor may have been replaced at just this moment, before it recorded this client.
                 let isToTryAgain = error.code == .connectionLost && lostRegistrations < 3
                 lostRegistrations += 1
                 phase = isToTryAgain ? .connecting(attempt: 0) : .closed(error)
@@ -227,7 +228,7 @@ package struct SessionState {
                 phase = .closed(error)
                 return [.disconnect, .notify(.connectionLost(error))]
             }
-            // The handlers know already that there is no supervisor.
+            // The handlers already know that there is no supervisor.
             phase = waiting(after: restoration.attempt, at: now)
             return [.disconnect]
         case .connecting, .waiting, .closed:
@@ -262,7 +263,7 @@ package struct SessionState {
 }
 
 extension NightbellError {
-    /// Connecting again would end the same way for ever.
+    /// Connecting again would fail the same way.
     package var isFinal: Bool {
         switch code {
         case .unsupportedVersion, .invalidIdentifier, .identifierOfOtherUser: true

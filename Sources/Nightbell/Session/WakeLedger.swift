@@ -1,11 +1,11 @@
-/// Knows when a wake is done: when the handlers returned and the consumer of the sequence, if there is one,
-/// asked for the next. Pure.
+/// Decides when a wake is done: when the handlers have returned and the consumer of the sequence, if there is
+/// one, has asked for the next. Pure.
 package struct WakeLedger {
-    /// What to do now.
+    /// The actions to take now.
     package struct Outcome: Equatable {
-        /// Tell the supervisor that this wake and all before it are done.
+        /// Acknowledge to the supervisor that this wake and all before it are done.
         package var confirm: UInt64?
-        /// Give this to the consumer, who is waiting.
+        /// Deliver this to the waiting consumer.
         package var deliver: Wake?
 
         package init(confirm: UInt64? = nil, deliver: Wake? = nil) {
@@ -20,7 +20,7 @@ package struct WakeLedger {
         case finished
     }
 
-    /// What a consumer gets who asks, and what the supervisor is told because it asked.
+    /// The result of the consumer's request, for the consumer and for the supervisor.
     package struct Offer: Equatable {
         package var next: Next
         package var confirm: UInt64?
@@ -31,13 +31,13 @@ package struct WakeLedger {
         }
     }
 
-    /// More than this many wakes that nobody took become one.
+    /// Further wakes are merged once this many wait for the consumer.
     package static let bufferLimit = 64
 
     private struct Consumer {
         package var subscription: UInt64
         package var buffer: [(serial: UInt64, wake: Wake)] = []
-        /// It has this one and works on it.
+        /// The wake that the consumer works on.
         package var holds: UInt64?
         package var isWaiting = false
     }
@@ -47,11 +47,11 @@ package struct WakeLedger {
     private var outstanding: [(serial: UInt64, wakeID: UInt64)] = []
     private var consumer: Consumer?
     private var lastSerial: UInt64 = 0
-    /// What the supervisor was told last, on this connection.
+    /// The last wake acknowledged on this connection.
     package private(set) var lastConfirmed: UInt64?
     private var lastSubscription: UInt64 = 0
     private var isClosed = false
-    /// The client has said that it is ready to be suspended: nothing is sent until it hears more.
+    /// The client has said that it is ready to be suspended: it sends nothing until it hears more.
     package private(set) var isQuiet = false
     private var withheld: UInt64?
 
@@ -61,10 +61,10 @@ package struct WakeLedger {
 
     // MARK: Wakes
 
-    /// The handlers of a wake have returned, which arrived on this connection.
+    /// The handlers of a wake that arrived on this connection have returned.
     package mutating func handled(_ wake: Wake, connection: UInt64) -> Outcome {
         lastSerial += 1
-        // Who sent it may be gone: then there is nobody to tell.
+        // Do not acknowledge if the supervisor that sent the wake is gone.
         if connection == self.connection { outstanding.append((lastSerial, wake.id)) }
         guard var consumer else { return Outcome(confirm: confirmation()) }
         defer { self.consumer = consumer }
@@ -81,7 +81,7 @@ package struct WakeLedger {
         return Outcome()
     }
 
-    /// The last of the finished ones, with all unfinished ones behind it.
+    /// The last finished wake that precedes all unfinished ones.
     private mutating func confirmation() -> UInt64? {
         let firstUndone = consumer.flatMap { $0.holds ?? $0.buffer.first?.serial } ?? .max
         var done: UInt64?
@@ -98,7 +98,7 @@ package struct WakeLedger {
         return done
     }
 
-    /// The supervisor that had sent them is gone.
+    /// The supervisor that sent these wakes is gone.
     package mutating func connectionLost() {
         connection += 1
         outstanding = []
@@ -111,7 +111,7 @@ package struct WakeLedger {
 
     package mutating func suspensionAnswered() { isQuiet = true }
 
-    /// A wake arrived: it says itself when it is done, and speaks for earlier ones.
+    /// A wake arrived: its acknowledgement covers earlier ones.
     package mutating func woken() {
         isQuiet = false
         withheld = nil
@@ -125,7 +125,7 @@ package struct WakeLedger {
 
     // MARK: The consumer
 
-    /// nil: somebody else consumes already, or there will be no more.
+    /// nil: there is another consumer already, or there will be no more wakes.
     package mutating func subscribe() -> UInt64? {
         guard consumer == nil, !isClosed else { return nil }
         lastSubscription += 1
@@ -143,14 +143,14 @@ package struct WakeLedger {
             self.consumer = consumer
             return isClosed ? Offer(.finished) : Offer(.wait, confirm: confirmation())
         }
-        // What it had is done; what it takes now is not.
+        // The consumer's previous wake is done; the one that it takes now is not.
         let first = consumer.buffer.removeFirst()
         consumer.holds = first.serial
         self.consumer = consumer
         return Offer(.wake(first.wake), confirm: confirmation())
     }
 
-    /// Dropped or cancelled: what it had not finished counts as done.
+    /// Dropped or cancelled: its unfinished wake counts as done.
     package mutating func unsubscribe(_ subscription: UInt64) -> UInt64? {
         guard consumer?.subscription == subscription else { return nil }
         consumer = nil
@@ -165,7 +165,7 @@ package struct WakeLedger {
 }
 
 extension Wake {
-    /// Both in one: as recent as the later one, with everything that the earlier one told.
+    /// Merges both wakes: identity of the later one, events of both.
     package func merged(with later: Wake) -> Wake {
         var merged = later
         merged.reasons.formUnion(reasons)

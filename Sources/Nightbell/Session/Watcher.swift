@@ -1,7 +1,7 @@
 import Descriptors
 
-/// One descriptor that is readable whenever the library has something to do: a set of the control socket, a timer
-/// and a flag. It stays the same when the connection changes.
+/// One descriptor that is readable whenever the library has work: a poll set of the control socket, a timer
+/// and an eventfd. It stays the same when the connection changes.
 struct Watcher: ~Copyable, Sendable {
     private let members: PollSet
     private let timer: TimerDescriptor
@@ -25,9 +25,10 @@ struct Watcher: ~Copyable, Sendable {
         try members.add(descriptor)
     }
 
-    /// Also watches whether it can be written to, or no longer.
+    /// Also watches whether the descriptor is writable, or stops doing so.
     borrowing func change(_ descriptor: CInt, writable: Bool) {
-        // It is in the set as long as there is a connection: nothing can fail, here and in what follows.
+        // The descriptor is in the set as long as there is a connection, so neither this nor the following
+        // can fail.
         try? members.change(descriptor, writable: writable)
     }
 
@@ -35,8 +36,8 @@ struct Watcher: ~Copyable, Sendable {
         try? members.remove(descriptor)
     }
 
-    /// Becomes readable once when there is something to read from this descriptor; `collect` tells of it. False: it
-    /// is closed.
+    /// Becomes readable once when this descriptor is readable; `collect` reports it. False: the descriptor is
+    /// closed.
     borrowing func watchOnce(_ descriptor: CInt, mark: UInt64) -> Bool {
         do {
             try members.watchOnce(descriptor, mark: mark)
@@ -50,7 +51,7 @@ struct Watcher: ~Copyable, Sendable {
         members.collect(limit: limit, body)
     }
 
-    /// Becomes readable at this time of `BootClock`; nil: does not by itself.
+    /// Becomes readable at this time of `BootClock`; nil: no timer.
     borrowing func setTimer(_ deadline: Int64?) {
         try? timer.set(absoluteNanoseconds: deadline)
     }
@@ -59,7 +60,7 @@ struct Watcher: ~Copyable, Sendable {
 
     borrowing func lowerFlag() { try? flag.clear() }
 
-    /// Blocks until there is something to do.
+    /// Blocks until there is work.
     borrowing func wait() {
         _ = Poll.wait(members.rawValue, for: .readable, timeoutMilliseconds: -1)
     }

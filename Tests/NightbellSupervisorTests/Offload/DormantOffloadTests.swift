@@ -50,7 +50,7 @@ import Testing
             #expect(try process.event("read").hasPrefix("read flow 5 "))
             // It knows the profile that the previous process chose, and so that this profile takes no tags.
             try process.say("lend flow idle a1")
-            #expect(try process.event("error").contains("tags are lent for the profile imap"))
+            #expect(try process.event("error").contains("tags are delegated for the profile imap"))
             try process.say("hibernate")
         }
         try supervisor.stop()
