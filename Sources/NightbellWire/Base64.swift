@@ -1,4 +1,4 @@
-/// Base 64 (RFC 4648 section 4), with padding: what `NIGHTBELL_LAUNCH` is written in.
+/// Base 64 (RFC 4648 section 4), with padding: the encoding of `NIGHTBELL_LAUNCH`.
 package func base64(_ bytes: [UInt8]) -> String {
     let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
     var result: [UInt8] = []

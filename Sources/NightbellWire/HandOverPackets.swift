@@ -1,6 +1,6 @@
-/// Reads the packet of a HandOver, and nothing else: clients that start hand over thousands, and the general decoder
-/// takes longer than all the supervisor does with a socket. `nil`: it is another message, or has something in it that
-/// is not known here, and the general decoder has the word.
+/// Decodes the packet of a HandOver only: starting clients hand over thousands of sockets, and the general
+/// decoder takes longer than all other work of the supervisor for a socket. `nil`: it is another message, or
+/// contains something unknown here, and is left to the general decoder.
 package struct HandOverPacket {
     package private(set) var request: UInt64 = 0
     package private(set) var handOver = WireHandOver()
@@ -14,7 +14,7 @@ package struct HandOverPacket {
                 guard let number = reader.varint() else { return nil }
                 request = number
             case 3 << 3 | 2:
-                // A message that came in two parts would have to be merged.
+                // A message in two parts would have to be merged.
                 guard !isHandOver, let end = reader.end(), readSockets(&reader, end) else { return nil }
                 isHandOver = true
             default:
@@ -57,8 +57,8 @@ package struct HandOverPacket {
     }
 }
 
-/// Makes the packet of a HandedOver in which every socket is adopted. The same message as `WireSupervisorMessage`
-/// makes.
+/// Encodes the packet of a HandedOver in which every socket is adopted. The bytes are the same as from
+/// `WireSupervisorMessage`.
 package struct HandedOverPacket {
     private var body: [UInt8] = []
 

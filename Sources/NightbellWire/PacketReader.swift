@@ -1,4 +1,4 @@
-/// Takes the encoding of protobuf apart, for the few messages that are read by hand.
+/// Parses the encoding of protobuf, for the few messages that are decoded by hand.
 struct PacketReader {
     private let bytes: [UInt8]
     private(set) var position = 0
@@ -25,7 +25,8 @@ struct PacketReader {
         return nil
     }
 
-    /// The number of an enumeration's case. More than 31 bits are for the general decoder, which drops some.
+    /// The number of an enumeration's case. More than 31 bits are left to the general decoder, which
+    /// truncates them.
     mutating func number() -> Int? {
         guard let value = varint(), value <= UInt64(Int32.max) else { return nil }
         return Int(value)
@@ -39,23 +40,23 @@ struct PacketReader {
         return value
     }
 
-    /// Where what is length-delimited ends, which begins after its length.
+    /// The end of a length-delimited value, which begins after its length.
     mutating func end() -> Int? {
         guard let length = varint(), length <= bytes.count - position else { return nil }
         return position + Int(length)
     }
 
-    /// False: there are not so many bytes left.
+    /// False: fewer bytes are left.
     mutating func skip(_ count: Int) -> Bool {
         guard bytes.count - position >= count else { return false }
         position += count
         return true
     }
 
-    /// - Parameter end: what `end()` has returned.
+    /// - Parameter end: the result of `end()`.
     mutating func skip(to end: Int) { position = end }
 
-    /// The text up to `end`; nil if it is none.
+    /// The text up to `end`; nil if it is not valid UTF-8.
     mutating func text(until end: Int) -> String? {
         defer { position = end }
         return String(validating: bytes[position..<end], as: UTF8.self)

@@ -1,31 +1,31 @@
-/// What a packet of a client's claims to hold, found out without decoding it.
+/// Checks the contents of a client's packet without decoding it.
 ///
-/// To decode costs a thousand times as much as to receive where a packet consists of the smallest of fields: 64,000 empty
-/// sockets fit into one. So lengths and counts are checked first, in one pass over the tags.
+/// Decoding costs a thousand times as much as receiving if a packet consists of the smallest of fields:
+/// 64,000 empty sockets fit into one. So lengths and counts are checked first, in one pass over the tags.
 package struct PacketScan {
-    /// Why a packet is not worth decoding.
+    /// The reason not to decode a packet.
     package enum Refusal: Error, Equatable {
         /// It is no message.
         case malformed
-        /// It is one, with more in it than may be.
+        /// It exceeds a limit.
         case excessive(String)
     }
 
     /// The number that an answer carries.
     package private(set) var request: UInt64 = 0
-    /// How many sockets a HandOver lists; nil: it is none.
+    /// The number of sockets in a HandOver; nil: it is another message.
     package private(set) var sockets: Int?
-    /// Whether only a client may say this.
+    /// Whether only a client may send this message.
     package private(set) var isForClients = false
 
     private var fields = 0
     private var profileBytes = 0
 
-    /// Fields of all kinds that are looked at one by one.
+    /// The limit of fields that are checked one by one.
     package static let maximumFields = 8_192
     /// The kernel's limit for the descriptors of one packet.
     package static let maximumSockets = 253
-    /// What is not known to be longer: an identifier, a name, a few numbers.
+    /// The limit of messages with few fields: an identifier, a name, some numbers.
     package static let maximumBodyBytes = 1_024
     /// A launch specification, and the rest.
     package static let maximumHelloBytes = WireLaunchSpecification.maximumBytes + 4_096
@@ -45,12 +45,12 @@ package struct PacketScan {
         }
     }
 
-    /// What the last field was, if it was a number.
+    /// The value of the last field, if it was a number.
     private var number: UInt64 = 0
 
-    /// Reads a field up to what it holds.
+    /// Reads the header of a field, and its value if that has no length.
     ///
-    /// - Returns: where that ends, if it has a length; else it has been read.
+    /// - Returns: the end of the value, if it has a length; otherwise the value has been read.
     private mutating func next(_ reader: inout PacketReader) throws(Refusal) -> (UInt64, end: Int?) {
         fields += 1
         guard fields <= Self.maximumFields else {
@@ -66,7 +66,7 @@ package struct PacketScan {
             guard let end = reader.end() else { throw .malformed }
             return (tag >> 3, end)
         case 5: try skip(4, &reader)
-        default: throw .malformed  // Groups, which nothing has that is to be understood here.
+        default: throw .malformed  // Groups, which the schema does not use.
         }
         return (tag >> 3, nil)
     }
@@ -104,7 +104,7 @@ package struct PacketScan {
         case 30, 32...127:
             try requireShort(length)
         default:
-            // Another version's: it is skipped, and if nothing else is there, refused.
+            // From another version: it is skipped, and refused if the packet has no other field.
             break
         }
     }

@@ -1,6 +1,6 @@
-/// The packet of a `ReadyToSuspend` that lists no socket, made by hand and without memory of its own: half of all sleepers
-/// are stopped while they send it, and what there is to tidy up afterwards stands between a caller and the handler.
-/// The same message as `WireClientMessage` makes.
+/// The packet of a `ReadyToSuspend` that lists no socket, encoded by hand and without a heap allocation: half
+/// of all sleepers are stopped while they send it, and any cleanup afterwards would delay the wake. The bytes
+/// are the same as from `WireClientMessage`.
 package struct ReadyPacket {
     /// The lowest byte comes first: at most two of the message, one of the field and ten of the number.
     private var bytes: UInt128 = 0
@@ -14,7 +14,7 @@ package struct ReadyPacket {
             rest >>= 7
         }
         append(14 << 3 | 2)
-        // Zero is what a missing field means.
+        // Zero is the default of a missing field.
         append(digits == 0 ? 0 : UInt8(1 + digits))
         guard digits > 0 else { return }
         append(1 << 3)

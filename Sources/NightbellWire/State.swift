@@ -1,4 +1,4 @@
-/// State as bytes.
+/// Converts between State and bytes.
 extension WireState {
     package init(_ bytes: [UInt8]) {
         self.init()
@@ -8,7 +8,7 @@ extension WireState {
         }
     }
 
-    /// Nil if it says more than it has.
+    /// Nil if its length exceeds its words.
     package var bytes: [UInt8]? {
         guard words.count == (Int(size) + 7) / 8 else { return nil }
         return (0..<Int(size)).map { UInt8(truncatingIfNeeded: words[$0 / 8] >> UInt64($0 % 8 * 8)) }

@@ -1,5 +1,6 @@
-/// Makes the packet of a wake by hand: it is on the way between a caller and a sleeper, and the general encoder takes
-/// as long as the kernel takes to get the sleeper running. The same message as `WireSupervisorMessage` makes.
+/// Encodes the packet of a wake by hand: it is on the critical path of a wake, and the general encoder takes
+/// as long as the kernel needs to schedule the sleeper. The bytes are the same as from
+/// `WireSupervisorMessage`.
 package struct WakePacket {
     private var body: [UInt8] = []
 
@@ -43,7 +44,7 @@ package struct WakePacket {
     }
 
     private mutating func append(field: UInt8, _ value: UInt64) {
-        // Zero is what a missing field means.
+        // Zero is the default of a missing field.
         guard value != 0 else { return }
         body.append(field << 3)
         body.appendVarint(value)
@@ -51,9 +52,9 @@ package struct WakePacket {
 }
 
 extension WireWake {
-    /// Reads the packet of a wake, and nothing else: it is on the way between a caller and the handler, and the
-    /// general decoder takes several times as long. `nil`: it is another message, or has something in it that is
-    /// not known here, and the general decoder has the word.
+    /// Decodes the packet of a wake only: it is on the critical path of a wake, and the general decoder takes
+    /// several times as long. `nil`: it is another message, or contains something unknown here, and is left
+    /// to the general decoder.
     package init?(packet bytes: [UInt8]) {
         var reader = PacketReader(bytes)
         guard reader.varint() == 19 << 3 | 2, let end = reader.end(), end == bytes.count else { return nil }
