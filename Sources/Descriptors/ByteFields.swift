@@ -1,5 +1,5 @@
-/// Takes the kernel's small tables apart, byte by byte: lines of fields with blanks between them. As text they would
-/// be looked at character by character, which costs thirty times as much.
+/// Parses the kernel's small tables byte by byte: lines of fields separated by blanks. Parsing them as
+/// `String`, character by character, costs thirty times as much.
 struct ByteFields {
     private let bytes: [UInt8]
     private var position: Int
@@ -9,7 +9,7 @@ struct ByteFields {
         self.position = position
     }
 
-    /// The next field of this line; nil: there is none.
+    /// The next field of this line; nil at its end.
     mutating func next() -> ArraySlice<UInt8>? {
         while position < bytes.count, Self.isBlank(bytes[position]) { position += 1 }
         let start = position
@@ -34,7 +34,7 @@ struct ByteFields {
         byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t")
     }
 
-    /// A field that is nothing but decimal digits, and fits.
+    /// The value of a field of decimal digits; nil if it has other bytes or does not fit.
     static func number(_ field: ArraySlice<UInt8>?) -> UInt64? {
         guard let field, !field.isEmpty else { return nil }
         var value: UInt64 = 0

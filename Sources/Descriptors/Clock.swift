@@ -1,9 +1,9 @@
 import CLinux
 import Glibc
 
-/// Time that goes on while the machine sleeps: timers of ours are about the world outside.
+/// A clock that counts while the machine sleeps: our timers are about the outside world.
 package enum BootClock {
-    /// Nanoseconds since the machine was started.
+    /// Nanoseconds since the machine booted.
     package static func now() -> Int64 {
         var time = timespec()
         let result = unsafe clock_gettime(CLOCK_BOOTTIME, &time)
@@ -12,7 +12,7 @@ package enum BootClock {
     }
 }
 
-/// Time that stands still while the machine sleeps: what a process may take is counted in it.
+/// A clock that stops while the machine sleeps: budgets of processes use it.
 package enum RunningClock {
     /// Nanoseconds since some moment, the same for all processes.
     package static func now() -> Int64 {
@@ -23,10 +23,10 @@ package enum RunningClock {
     }
 }
 
-/// Reads both clocks, and tells how far they are apart.
+/// Reads both clocks and tracks their difference.
 package struct ClockPair: Sendable {
-    /// Nanoseconds by which `BootClock` was ahead of `RunningClock` at the last reading: the time that the machine slept.
-    /// It changes with a sleep of the machine only.
+    /// Nanoseconds by which `BootClock` was ahead of `RunningClock` at the last reading: the time that the
+    /// machine slept. It changes only when the machine sleeps.
     package private(set) var nanosecondsSlept: Int64 = 0
 
     package init() {}
@@ -36,7 +36,7 @@ package struct ClockPair: Sendable {
         let before = RunningClock.now()
         let elapsed = BootClock.now()
         let after = RunningClock.now()
-        // Three readings are not one moment: what may be true still is left as it is.
+        // The three readings are not simultaneous: the old value is kept while it is within their bounds.
         if !(elapsed - after...elapsed - before).contains(nanosecondsSlept) {
             nanosecondsSlept = elapsed - after
         }
@@ -57,7 +57,7 @@ package struct TimerDescriptor: ~Copyable, Sendable {
 
     package var rawValue: CInt { descriptor.rawValue }
 
-    /// Sets the instant of `BootClock` to fire at; one that is over fires at once, nil means never.
+    /// Sets the instant of `BootClock` to fire at; a past instant fires at once, nil disarms the timer.
     package borrowing func set(absoluteNanoseconds: Int64?) throws(SystemError) {
         var specification = itimerspec()
         if let absoluteNanoseconds {
@@ -92,7 +92,7 @@ package struct EventDescriptor: ~Copyable, Sendable {
 
     package var rawValue: CInt { descriptor.rawValue }
 
-    /// From any thread. A full counter (`EAGAIN`) is readable already, which is all that is wanted.
+    /// May be called from any thread. A full counter (`EAGAIN`) is readable already, which suffices.
     package borrowing func signal() throws(SystemError) {
         let rawValue = descriptor.rawValue
         _ = try nonblockingSystemCall("eventfd_write") { eventfd_write(rawValue, 1) }
@@ -103,7 +103,7 @@ package struct EventDescriptor: ~Copyable, Sendable {
     }
 }
 
-/// Reads the eight bytes a timerfd or an eventfd has to offer.
+/// Reads the eight bytes of a timerfd or an eventfd.
 private func drainCounter(_ descriptor: CInt) throws(SystemError) {
     var count: UInt64 = 0
     _ = try nonblockingSystemCall("read") {

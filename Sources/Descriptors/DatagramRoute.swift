@@ -1,17 +1,17 @@
 import CLinux
 import Glibc
 
-/// Where the datagrams of a socket come from, and which of our addresses they were sent to: an answer goes back the same
-/// way. Who asked at one address of several, such as a PBX whose socket is connected, takes no answer from another
-/// (RFC 3581 §4).
+/// The source address of a datagram and the local address that it was sent to: the answer goes back the same
+/// way. A peer that sent to one address of several, such as a PBX with a connected socket, accepts no answer
+/// from another (RFC 3581 §4).
 package struct DatagramRoute: ~Copyable {
     private let descriptor: CInt
-    /// What the socket's option was, if it is to be that again.
+    /// The option's earlier value, if it is to be restored.
     private let former: CInt?
     private var route = clinux_route()
 
-    /// - Parameter namesDestinations: whether it matters which address was asked. It is found out by an option of the
-    ///   socket, which nobody else sees if `restore` is called before its owner runs.
+    /// - Parameter namesDestinations: whether the local address matters. It is read by means of a socket
+    ///   option, which is invisible to other processes if `restore` is called before the owner runs.
     package init(of descriptor: CInt, namesDestinations: Bool) {
         self.descriptor = descriptor
         let former = namesDestinations ? clinux_name_destinations(descriptor, 1) : -1
@@ -22,7 +22,7 @@ package struct DatagramRoute: ~Copyable {
         if let former { _ = clinux_name_destinations(descriptor, former) }
     }
 
-    /// Who has sent the datagram that was peeked at last.
+    /// The sender of the datagram that was peeked at last.
     package var sender: SocketAddress { SocketAddress(route.sender, length: route.sender_length) }
 
     mutating func peek(into buffer: inout [UInt8]) -> Int {

@@ -1,8 +1,8 @@
 import CLinux
 import Glibc
 
-/// A process beside this one that is no child of it: a program that takes this one's place has none that it does not
-/// know of.
+/// A process beside this one that is not its child: a program that replaces this one by `execve` has no child
+/// that it does not know.
 package enum DetachedProcess {
     /// Runs `body` in a copy of this process, which ends with it. Only for a process with a single thread.
     package static func begin(_ body: () -> Void) throws(SystemError) {

@@ -1,10 +1,11 @@
-/// Text from elsewhere, made fit for a log, a terminal or JSON.
+/// Escapes foreign text for a log, a terminal or JSON.
 ///
-/// What a client can say ends up in front of people: its directory, its arguments, names of its sockets. Control
-/// characters (C0, DEL and C1) could move the cursor or end a line, characters that set the direction of writing could
-/// make a line look like another one, and line and paragraph separators end a line for some readers.
+/// Text from a client is shown to people: its directory, its arguments, the names of its sockets. Control
+/// characters (C0, DEL and C1) could move the cursor or end a line, characters that set the direction of
+/// writing could make a line look like another one, and line and paragraph separators end a line for some
+/// readers.
 package enum Escaping {
-    /// Whether a character is not shown as it is.
+    /// Whether a character has to be escaped.
     package static func isControl(_ scalar: Unicode.Scalar) -> Bool {
         // Most are ASCII, and the tables of Unicode are slow.
         if scalar.value < 0x7F { return scalar.value < 0x20 }
@@ -14,7 +15,7 @@ package enum Escaping {
         }
     }
 
-    /// As JSON and most languages write it: `\u` and four digits, twice for what needs two.
+    /// Appends the escape of JSON and most languages: `\u` and four digits, twice for a surrogate pair.
     package static func append(_ scalar: Unicode.Scalar, to text: inout String) {
         for unit in String(scalar).utf16 {
             let digits = String(unit, radix: 16)
@@ -22,7 +23,7 @@ package enum Escaping {
         }
     }
 
-    /// The text with nothing in it that is not shown as it is.
+    /// The text with these characters escaped.
     package static func escaped(_ text: String) -> String {
         guard text.unicodeScalars.contains(where: isControl) else { return text }
         var result = ""

@@ -1,10 +1,11 @@
 import CLinux
 import Glibc
 
-/// Closing what others have handed to us.
+/// Closes descriptors that were received from other processes.
 ///
-/// close(2) can block for as long as whoever made the descriptor likes: a stream with `SO_LINGER` waits for its
-/// peer, a file for its file system's server. The one thread that serves everybody must not wait for that.
+/// The process that made the descriptor can make close(2) block for as long as it likes: a stream with
+/// `SO_LINGER` waits for its peer, a file for its file system's server. The only thread of the loop must not
+/// wait for that.
 package enum ForeignDescriptor {
     /// Closes at once where that cannot block, else on a thread of its own.
     package static func close(_ descriptor: consuming OwnedDescriptor) {
@@ -15,15 +16,16 @@ package enum ForeignDescriptor {
         }
     }
 
-    /// Throws away what has been sent to a socket, and closes it, on a thread of its own: what is thrown away may hold
-    /// descriptors, by the hundred thousand, and the kernel closes them on the spot.
+    /// Discards the unread input of a socket and closes it, on a thread of its own: the input may hold
+    /// descriptors, by the hundred thousand, and the kernel closes them synchronously.
     static func drain(_ socket: consuming OwnedDescriptor) {
         SlowCloser.shared.drain(socket)
     }
 
-    /// Throws away what was sent before the other end was kept from sending, so many packets at the most.
+    /// Discards packets that were sent before the other end was shut down, `packets` at the most.
     static func discardInput(_ socket: CInt, packets: Int) {
-        // A packet may be empty, and then looks like the end. More of them than this in a row do not fit into a queue.
+        // A packet may be empty, and then looks like the end. A queue cannot hold more of them in a row than
+        // this.
         var empty = 0
         var byte: UInt8 = 0
         var looks = 0
@@ -35,12 +37,12 @@ package enum ForeignDescriptor {
         }
     }
 
-    /// Throws away packets that carry no descriptors, so many at the most. To be called once the other end can send no
-    /// more.
+    /// Discards packets without descriptors, `packets` at the most. Call it once the other end cannot send
+    /// any more.
     ///
-    /// - Returns: whether nothing is left then.
+    /// - Returns: whether the queue is empty then.
     static func discardPlainInput(_ socket: CInt, packets: Int) -> Bool {
-        // With it every packet names its sender, which tells an empty one from the end.
+        // With this option every packet names its sender, which distinguishes an empty one from the end.
         var isOn: CInt = 1
         let length = socklen_t(MemoryLayout<CInt>.size)
         guard unsafe setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &isOn, length) == 0 else { return false }
@@ -81,10 +83,10 @@ package enum ForeignDescriptor {
         }
     }
 
-    /// How many descriptors wait to be closed. They are not anybody's any more, and still there.
+    /// The number of descriptors that wait to be closed. They have no owner any more, but are still open.
     package static var pendingCount: Int { SlowCloser.shared.pendingCount }
 
-    /// Whether close(2) may take longer than a moment.
+    /// Whether close(2) may block.
     package static func mayBlock(_ descriptor: CInt) -> Bool {
         var linger = linger()
         var length = socklen_t(MemoryLayout<linger>.size)
@@ -97,17 +99,17 @@ package enum ForeignDescriptor {
     }
 }
 
-/// Some threads that do nothing but throw away, and wait in close(2). They exist only while there is something to close.
+/// A pool of threads that discard input and block in close(2). They exist only while there is work.
 private final class SlowCloser: @unchecked Sendable {
     private struct Item {
         let descriptor: CInt
-        /// There may be something to be thrown away first.
+        /// Whether input is to be discarded first.
         let isToBeDrained: Bool
     }
 
     // Sendable: `waiting` and `threads` are touched only with the lock held.
     static let shared = SlowCloser()
-    /// So many can be stuck at a time; what comes after them keeps its descriptor until one is not.
+    /// The limit of blocked threads; further descriptors stay open until one of them is free.
     private static let maximumThreads = 64
 
     private let lock = Lock()
@@ -124,7 +126,7 @@ private final class SlowCloser: @unchecked Sendable {
         append(Item(descriptor: socket.take(), isToBeDrained: true))
     }
 
-    /// Those that a thread is busy with, too.
+    /// Includes those that a thread is working on.
     var pendingCount: Int {
         lock.lock()
         defer { lock.unlock() }
@@ -157,7 +159,7 @@ private final class SlowCloser: @unchecked Sendable {
         return code == 0
     }
 
-    /// What a thread closes next; none, and it ends.
+    /// The next descriptor for a thread; nil ends the thread.
     private func next() -> Item? {
         lock.lock()
         defer { lock.unlock() }

@@ -1,11 +1,11 @@
 import CLinux
 import Glibc
 
-/// Knows whether it is still in the process that made it, without a system call: a page that the kernel wipes in the
-/// child of a fork (Linux 4.14).
+/// Detects without a system call whether it is still in the process that made it, by a page that the kernel
+/// wipes in the child of a fork (Linux 4.14).
 @safe
 package struct ForkMark: ~Copyable, @unchecked Sendable {
-    // Sendable: the page is written once, before anybody else can see it, and only read afterwards.
+    // Sendable: the page is written once, before other threads can see it, and only read afterwards.
     private let page: UnsafeMutablePointer<UInt64>
     private static let byteCount = 4_096
 

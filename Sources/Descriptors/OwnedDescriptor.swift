@@ -1,12 +1,12 @@
 package import CLinux
 import Glibc
 
-/// A file descriptor with exactly one owner. It is closed when the owner lets go of it, so it is never leaked
-/// and never closed twice.
+/// A file descriptor with exactly one owner. It is closed when the owner's lifetime ends, so it is never
+/// leaked and never closed twice.
 package struct OwnedDescriptor: ~Copyable, Sendable {
     package let rawValue: CInt
 
-    /// Takes over a descriptor nobody else will close.
+    /// Takes over a descriptor that has no other owner.
     package init(adopting rawValue: CInt) {
         precondition(rawValue >= 0, "a descriptor is never negative")
         self.rawValue = rawValue
@@ -32,7 +32,7 @@ package struct OwnedDescriptor: ~Copyable, Sendable {
         try OwnedDescriptor(duplicating: rawValue)
     }
 
-    /// A descriptor of our own for an open file somebody else has open under `rawValue`; close-on-exec.
+    /// A close-on-exec duplicate of a descriptor that has another owner.
     package init(duplicating rawValue: CInt) throws(SystemError) {
         self.init(adopting: try systemCall("fcntl(F_DUPFD_CLOEXEC)") { clinux_duplicate(rawValue) })
     }
@@ -46,10 +46,10 @@ package struct OwnedDescriptor: ~Copyable, Sendable {
     }
 }
 
-/// Linux closes the descriptor even when `close` reports `EINTR` or an I/O error, so neither is tried again.
-/// `EBADF` means that two owners existed: somebody else's descriptor is at risk, which is no state to go on in.
+/// Linux closes the descriptor even when `close` reports `EINTR` or an I/O error, so neither is retried.
+/// `EBADF` means that it had two owners: another owner's descriptor is at risk, so continuing is unsafe.
 private func closeDescriptor(_ rawValue: CInt) {
     if Glibc.close(rawValue) == -1 {
-        precondition(errno != EBADF, "descriptor \(rawValue) was closed by somebody who does not own it")
+        precondition(errno != EBADF, "descriptor \(rawValue) was closed without being owned")
     }
 }

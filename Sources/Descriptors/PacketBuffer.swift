@@ -1,13 +1,13 @@
 import CLinux
 import Glibc
 
-/// Room for one packet and the descriptors that come with it. It is made once and used for every packet.
+/// Space for one packet and its descriptors, allocated once and reused for every packet.
 ///
-/// Descriptors that nobody takes are closed with the next reception, or with the buffer: a path that refuses a
-/// packet cannot leak what came along.
+/// Descriptors that were not taken are closed with the next reception, or with the buffer: a path that
+/// refuses a packet cannot leak them.
 @safe
 package struct PacketBuffer: ~Copyable {
-    /// More than the kernel lets into one message, so a message's descriptors always fit.
+    /// More than the kernel allows in one message, so a message's descriptors always fit.
     static let controlCapacity = clinux_cmsg_space(
         SeqPacketSocket.maximumDescriptors * MemoryLayout<CInt>.size)
 
@@ -17,7 +17,7 @@ package struct PacketBuffer: ~Copyable {
     package internal(set) var count = 0
     let storage: UnsafeMutableRawBufferPointer
     let control: UnsafeMutableRawBufferPointer
-    /// Received, not yet taken, in the order of arrival; `nextDescriptor` is the first of them.
+    /// Received descriptors in the order of arrival; `nextDescriptor` is the first that was not taken.
     private var descriptors: [CInt] = []
     private var nextDescriptor = 0
 
@@ -40,10 +40,10 @@ package struct PacketBuffer: ~Copyable {
     /// How many descriptors came with the packet and have not been taken.
     package var descriptorCount: Int { descriptors.count - nextDescriptor }
 
-    /// Those that have not been taken, and stay the packet's, in the order in which the sender listed them.
+    /// The descriptors that were not taken, which stay the packet's, in the sender's order.
     package var descriptorNumbers: [CInt] { Array(descriptors[nextDescriptor...]) }
 
-    /// The next descriptor in the order in which the sender listed them; nil when all are taken.
+    /// The next descriptor in the sender's order; nil when all are taken.
     package mutating func takeDescriptor() -> OwnedDescriptor? {
         guard nextDescriptor < descriptors.count else { return nil }
         defer { nextDescriptor += 1 }

@@ -1,8 +1,8 @@
 import CLinux
 import Glibc
 
-/// A descriptor that is readable while any of several others is ready (`epoll(7)`, level-triggered), for those who
-/// want to hand one descriptor to somebody else's event loop.
+/// A descriptor that is readable while any of several others is ready (`epoll(7)`, level-triggered), for
+/// embedding in another event loop.
 package struct PollSet: ~Copyable, Sendable {
     private let descriptor: OwnedDescriptor
 
@@ -13,18 +13,18 @@ package struct PollSet: ~Copyable, Sendable {
 
     package var rawValue: CInt { descriptor.rawValue }
 
-    /// Adds a descriptor that counts while there is something to read from it.
+    /// Adds a descriptor that counts while it is readable.
     package borrowing func add(_ member: CInt) throws(SystemError) {
         try control(EPOLL_CTL_ADD, member, EPOLLIN.rawValue)
     }
 
-    /// Has the descriptor also count while it can be written to, or no longer.
+    /// Sets whether the descriptor also counts while it is writable.
     package borrowing func change(_ member: CInt, writable: Bool) throws(SystemError) {
         try control(EPOLL_CTL_MOD, member, EPOLLIN.rawValue | (writable ? EPOLLOUT.rawValue : 0))
     }
 
-    /// Has the descriptor count once, by the time that it is readable, ended or broken; then not before the next
-    /// call. `collect` tells which it was by `mark`, which is not 0.
+    /// Reports the descriptor once when it is readable, ended or broken; then not before the next call.
+    /// `collect` identifies it by `mark`, which is not 0.
     package borrowing func watchOnce(_ member: CInt, mark: UInt64) throws(SystemError) {
         let events = EPOLLIN.rawValue | EPOLLRDHUP.rawValue | EPOLLONESHOT.rawValue
         do {
@@ -36,13 +36,13 @@ package struct PollSet: ~Copyable, Sendable {
     }
 
     package enum Repetition: Sendable, Hashable {
-        /// As `watchOnce`.
+        /// Like `watchOnce`.
         case once
-        /// Whenever there is more, but not for what there was already.
+        /// On new events only, not on the present state.
         case edges
     }
 
-    /// Watches a descriptor that is new to the set. `EEXIST`: it is not.
+    /// Adds a descriptor to the set. `EEXIST`: it is in the set already.
     package borrowing func add(
         _ member: CInt, _ repetition: Repetition, mark: UInt64
     ) throws(SystemError) {
@@ -51,15 +51,15 @@ package struct PollSet: ~Copyable, Sendable {
         try control(EPOLL_CTL_ADD, member, events | mode, mark: mark)
     }
 
-    /// Has a descriptor with a mark count no more; an error or a hang-up may do so once.
+    /// Stops reporting a descriptor with a mark; an error or a hang-up may still be reported once.
     package borrowing func ignore(_ member: CInt, mark: UInt64) throws(SystemError) {
         try control(EPOLL_CTL_MOD, member, EPOLLET.rawValue, mark: mark)
     }
 
-    /// What `watchOnce` has found: at most `limit` of them.
+    /// The events found by `watchOnce`, at most `limit`.
     ///
-    /// - Parameter waits: until anything of the set is ready, what was added without a mark included; else it returns
-    ///   at once.
+    /// - Parameter waits: whether to block until any member is ready, those without a mark included;
+    ///   otherwise it returns at once.
     package borrowing func collect(
         limit: Int, waits: Bool = false, _ body: (_ mark: UInt64, _ readiness: Readiness) -> Void
     ) {
@@ -74,7 +74,7 @@ package struct PollSet: ~Copyable, Sendable {
         }
     }
 
-    /// Must come before the member is closed: a duplicate of it elsewhere would keep it in the set.
+    /// Call it before the member is closed: a duplicate of it elsewhere would keep it in the set.
     package borrowing func remove(_ member: CInt) throws(SystemError) {
         try control(EPOLL_CTL_DEL, member, 0)
     }

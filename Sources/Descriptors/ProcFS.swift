@@ -1,30 +1,29 @@
 package import CLinux
 import Glibc
 
-/// What `/proc` tells about processes. A process that is gone, or hidden from us, gives nil.
+/// Reads `/proc` about processes. A process that is gone, or hidden from this one, gives nil.
 package enum ProcFS {
-    /// The fields of `/proc/PID/stat` that are asked for here.
+    /// The fields of `/proc/PID/stat` that are used.
     package struct Statistics: Sendable, Hashable {
         /// R, S, D, T (stopped), t (traced), Z (zombie), X (dead), I.
         package let state: Character
         package let parent: pid_t
-        /// It is on its way to its end, which it is before what it has open is closed.
+        /// The process is exiting, which precedes the closing of its descriptors.
         package let isExiting: Bool
         package let threads: Int
-        /// In clock ticks since the machine was started. Together with the pid it names a process for good.
+        /// In clock ticks since boot. Together with the pid it identifies a process uniquely.
         package let startTime: UInt64
     }
 
-    /// The process's, or with `thread` one of its threads'.
+    /// Statistics of the process, or with `thread` of one of its threads.
     package static func statistics(_ pid: pid_t, thread: pid_t? = nil) -> Statistics? {
         try? readStatistics(pid, thread: thread)
     }
 
-    /// The same for those who must not take a question that could not be asked for the answer that the process is
-    /// gone.
+    /// Like `statistics`, but distinguishes a failed read from a process that is gone.
     ///
     /// - Returns: nil if it is gone.
-    /// - Throws: why `/proc` could not be read, such as `EMFILE`.
+    /// - Throws: the reason why `/proc` could not be read, such as `EMFILE`.
     package static func readStatistics(
         _ pid: pid_t, thread: pid_t? = nil
     ) throws(SystemError) -> Statistics? {
@@ -56,18 +55,18 @@ package enum ProcFS {
     /// `PF_EXITING` of the kernel's `include/linux/sched.h`.
     private static let exitingFlag: UInt64 = 0x4
 
-    /// How a process that has ended, and that its parent has not waited for yet, did so: as in wait(2). Nil for any
-    /// other, and for one whose status we may not see.
+    /// The wait(2) status of a process that has ended and that its parent has not waited for yet. Nil for any
+    /// other process, and if the status is hidden.
     package static func exitCode(_ pid: pid_t) -> CInt? {
         guard let text = try? SmallFile.readText("/proc/\(pid)/stat"), let end = text.lastIndex(of: ")")
         else {
             return nil
         }
         let fields = text[text.index(after: end)...].split { $0 == " " || $0 == "\n" }
-        // `X`: at this moment its parent is being told.
+        // `X`: its parent is being notified at this moment.
         guard fields.count > 49, fields[0] == "Z" || fields[0] == "X" else { return nil }
         guard let code = CInt(fields[49]) else { return nil }
-        // Those who may not look at it are told 0. Its namespace is for the same eyes.
+        // A process without permission reads 0. Reading its namespace needs the same permission.
         if code == 0 {
             do throws(SystemError) {
                 _ = try readLink("/proc/\(pid)/ns/user")
@@ -84,19 +83,19 @@ package enum ProcFS {
 
     package static func threads(_ pid: pid_t) -> Int? { statistics(pid)?.threads }
 
-    /// The ids of a process's threads, in no order.
+    /// The ids of a process's threads, unordered.
     package static func threadIdentifiers(_ pid: pid_t) -> [pid_t] {
         (try? readThreadIdentifiers(pid)) ?? []
     }
 
-    /// The same; none if the process is gone, and an error if it could not be asked.
+    /// Like `threadIdentifiers`, but throws if `/proc` could not be read; empty if the process is gone.
     package static func readThreadIdentifiers(_ pid: pid_t) throws(SystemError) -> [pid_t] {
         let names = try unlessGone { () throws(SystemError) in try SmallFile.names(in: "/proc/\(pid)/task") }
         return (names ?? []).compactMap { pid_t($0) }
     }
 
-    /// Whether a process is on its way to its end, with all of its threads: its first thread alone may end and leave the
-    /// others to go on. False for one that is gone, or cannot be asked.
+    /// Whether a process is exiting with all of its threads: its first thread alone may end while the others
+    /// continue. False for one that is gone, or cannot be read.
     package static func isExiting(_ pid: pid_t) -> Bool {
         let threads = threadIdentifiers(pid)
         return !threads.isEmpty && threads.allSatisfy { statistics(pid, thread: $0)?.isExiting ?? true }
@@ -113,12 +112,12 @@ package enum ProcFS {
         }
     }
 
-    /// The real user.
+    /// The real user id.
     package static func uid(_ pid: pid_t) -> uid_t? {
         status(pid, "Uid").flatMap { $0.split(separator: "\t").first }.flatMap { uid_t($0) }
     }
 
-    /// Who traces the process, such as a debugger; nil when nobody does.
+    /// The process that traces this one, such as a debugger; nil without a tracer.
     package static func tracerPID(_ pid: pid_t) -> pid_t? {
         guard let tracer = status(pid, "TracerPid").flatMap({ pid_t($0) }), tracer != 0 else { return nil }
         return tracer
@@ -132,30 +131,30 @@ package enum ProcFS {
     }
 
     package static func openDescriptors(_ pid: pid_t) -> Int? {
-        // Since Linux 6.2 the directory's length is their number. To list thousands takes milliseconds, and as many
-        // again when the process ends and the kernel forgets the names.
+        // Since Linux 6.2 the directory's length is their number. Listing thousands takes milliseconds, and
+        // as many again when the process ends and the kernel drops the names.
         var status = stat()
         if unsafe stat("/proc/\(pid)/fd", &status) == 0, status.st_size > 0 { return Int(status.st_size) }
         return try? SmallFile.names(in: "/proc/\(pid)/fd").count
     }
 
-    /// The name the program runs under, at most 15 bytes.
+    /// The name of the program, at most 15 bytes.
     package static func name(_ pid: pid_t) -> String? {
         guard let text = try? SmallFile.readText("/proc/\(pid)/comm") else { return nil }
         return text.hasSuffix("\n") ? String(text.dropLast()) : text
     }
 
-    /// How many file locks the process holds by the first of its descriptors, `limit` at the most.
+    /// The number of file locks that the process holds by its first descriptors, `limit` at the most.
     ///
-    /// Not from `/proc/locks`: whoever reads that waits for all processors to pass through the scheduler, some
-    /// milliseconds long, and anybody can make it long.
+    /// Does not use `/proc/locks`: reading it waits for an RCU grace period of some milliseconds, and any
+    /// user can make it long.
     ///
-    /// - Returns: nil if it could not be asked.
+    /// - Returns: nil if it could not be read.
     package static func fileLocksHeld(_ pid: pid_t, limit: Int = 64) -> Int? {
         let directory = "/proc/\(pid)/fdinfo"
         guard let names = try? SmallFile.names(in: directory, limit: limit) else { return nil }
         return names.reduce(0) { held, name in
-            // Closed since, or of a kind that has much to tell and no locks.
+            // Closed since, or of a kind with long information and no locks.
             guard let file = try? OwnedDescriptor(opening: "\(directory)/\(name)", O_RDONLY),
                 let information = try? SmallFile.read(file, limit: 4_096)
             else { return held }

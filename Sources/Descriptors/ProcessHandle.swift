@@ -1,7 +1,7 @@
 package import CLinux
 import Glibc
 
-/// A process, held by a pidfd: never another one that was given the same number later.
+/// A process, identified by a pidfd, so that a reused pid is never mistaken for it.
 package struct ProcessHandle: ~Copyable, Sendable {
     private let pidfd: OwnedDescriptor
     package let pid: pid_t
@@ -11,7 +11,7 @@ package struct ProcessHandle: ~Copyable, Sendable {
         self.pid = pid
     }
 
-    /// Whoever has the number now. It is the caller's knowledge that this is who is meant.
+    /// Opens the process that has the pid now. The caller must know that it is the right one.
     package init(opening pid: pid_t) throws(SystemError) {
         self.init(pidfd: try Self.openPidfd(pid), pid: pid)
     }
@@ -23,7 +23,7 @@ package struct ProcessHandle: ~Copyable, Sendable {
         ProcessHandle(pidfd: try pidfd.duplicate(), pid: pid)
     }
 
-    /// `ESRCH`: it has ended and was waited for; `EPERM`: it is somebody else's.
+    /// `ESRCH`: it has ended and was waited for; `EPERM`: it belongs to another user.
     package borrowing func signal(_ number: CInt) throws(SystemError) {
         let rawValue = pidfd.rawValue
         _ = try systemCall("pidfd_send_signal") { clinux_pidfd_send_signal(rawValue, number) }

@@ -1,48 +1,48 @@
 import CLinux
 import Glibc
 
-/// What a descriptor is ready for, or what has happened to it.
+/// The conditions of a descriptor.
 package struct Readiness: OptionSet, Sendable, Hashable {
     package let rawValue: UInt8
     package init(rawValue: UInt8) { self.rawValue = rawValue }
 
-    /// There is something to read, or the end of it.
+    /// Data or the end of the stream can be read.
     package static let readable = Readiness(rawValue: 1 << 0)
     /// The peer will send no more; there may be bytes before the end.
     package static let peerClosed = Readiness(rawValue: 1 << 1)
     /// Both directions are closed.
     package static let hangUp = Readiness(rawValue: 1 << 2)
-    /// An error is pending. Looking at it does not consume it.
+    /// An error is pending. Polling does not consume it.
     package static let error = Readiness(rawValue: 1 << 3)
     package static let writable = Readiness(rawValue: 1 << 4)
     /// Not an open descriptor.
     package static let invalid = Readiness(rawValue: 1 << 5)
 
-    /// What nearly everybody wants to know.
+    /// The conditions that most callers need.
     package static let usual: Readiness = [.readable, .peerClosed, .writable]
 }
 
 /// `poll(2)` for one descriptor.
 package enum Poll {
-    /// What is true of the descriptor at this moment. Never blocks and changes nothing.
+    /// The conditions of the descriptor at this moment. Never blocks and changes nothing.
     package static func now(_ descriptor: CInt) -> Readiness {
         wait(descriptor, timeoutMilliseconds: 0)
     }
 
-    /// As above, of each of them, with one system call for all.
+    /// The conditions of several descriptors, with one system call.
     package static func now(_ descriptors: [CInt]) -> [Readiness] {
         let events = events(of: .usual)
         var entries = descriptors.map { pollfd(fd: $0, events: events, revents: 0) }
         while unsafe poll(&entries, nfds_t(entries.count), 0) == -1 {
-            // There are more than this process may have descriptors by now.
+            // The process has lowered its limit of descriptors below their number.
             if errno == EINVAL { return descriptors.map { now($0) } }
             precondition(errno == EINTR || errno == ENOMEM, "poll: errno \(errno)")
         }
         return entries.map { readiness(of: $0.revents) }
     }
 
-    /// Waits until something of `interest` (or a hang-up or error, which always count) is true of the
-    /// descriptor, or for the time given; -1 waits for ever. Empty when the time is over.
+    /// Waits until a condition of `interest` (or a hang-up or error, which always count) holds, or until the
+    /// timeout; -1 waits without a limit. Empty after a timeout.
     package static func wait(
         _ descriptor: CInt, for interest: Readiness = .usual, timeoutMilliseconds: CInt
     ) -> Readiness {
@@ -51,7 +51,7 @@ package enum Poll {
             timeoutMilliseconds > 0 ? BootClock.now() + Int64(timeoutMilliseconds) * 1_000_000 : 0
         var remaining = timeoutMilliseconds
         while unsafe poll(&entry, 1, remaining) == -1 {
-            // Only an interruption is left as a reason: the arguments are right and there is one entry.
+            // Only an interruption is possible: the arguments are valid and there is one entry.
             precondition(errno == EINTR || errno == ENOMEM, "poll: errno \(errno)")
             if timeoutMilliseconds > 0 {
                 remaining = CInt(max(0, (deadline - BootClock.now() + 999_999) / 1_000_000))

@@ -2,8 +2,8 @@ import CLinux
 import Glibc
 
 extension SeqPacketSocket {
-    /// Sends one packet with descriptors, which stay the caller's. False: the receiver's queue is full, nothing
-    /// was sent. `EPIPE` or `ECONNRESET`: the other end is closed.
+    /// Sends one packet with descriptors, which stay the caller's. False: the receiver's queue is full and
+    /// nothing was sent. `EPIPE` or `ECONNRESET`: the other end is closed.
     package borrowing func send(
         _ bytes: UnsafeRawBufferPointer, descriptors: [CInt] = []
     ) throws(SystemError) -> Bool {
@@ -28,7 +28,7 @@ extension SeqPacketSocket {
         }
     }
 
-    /// Receives one packet into the buffer. Descriptors of the packet before that were not taken are closed.
+    /// Receives one packet into the buffer. Untaken descriptors of the previous packet are closed.
     package borrowing func receive(into buffer: inout PacketBuffer) throws(SystemError) -> Reception {
         buffer.discardDescriptors()
         buffer.count = 0
@@ -42,14 +42,14 @@ extension SeqPacketSocket {
                 received = try nonblockingSystemCall("recvmsg") { unsafe recvmsg(rawValue, &message, flags) }
             } catch {
                 guard error.code == ECONNRESET else { throw error }
-                // It closed without having read everything we sent: an end like any other. The kernel says so once,
-                // and before the packets that it sent.
+                // The other end closed with unread packets of ours: treated as an end. The kernel reports it
+                // once, before the packets that were sent.
                 received = try nonblockingSystemCall("recvmsg") { unsafe recvmsg(rawValue, &message, flags) }
             }
             guard let received else { return .wouldBlock }
             unsafe Self.collectDescriptors(of: &message, into: &buffer)
-            // A packet can be empty. So is what the kernel gives at the end, and only that the other end is closed
-            // tells the one from the other.
+            // A packet can be empty, and so is the kernel's result at the end; only the closed state of the
+            // other end distinguishes the two.
             if received == 0, buffer.descriptorCount == 0,
                 !Poll.now(rawValue).isDisjoint(with: [.peerClosed, .hangUp])
             {
@@ -63,13 +63,13 @@ extension SeqPacketSocket {
         }
     }
 
-    /// Whether the packet that comes next carries descriptors. It stays where it is, and so do they.
+    /// Whether the next packet carries descriptors. It stays in the queue with them.
     package borrowing func nextPacketCarriesDescriptors() -> Bool {
         var byte: UInt8 = 0
         return unsafe withUnsafeMutablePointer(to: &byte) { byte in
             var vector = unsafe iovec(iov_base: byte, iov_len: 1)
             return unsafe withUnsafeMutablePointer(to: &vector) { vector in
-                // With no room for them, the kernel says that something was left out.
+                // With no room for them, the kernel sets `MSG_CTRUNC`.
                 var message = unsafe msghdr()
                 unsafe message.msg_iov = vector
                 unsafe message.msg_iovlen = 1
@@ -80,19 +80,20 @@ extension SeqPacketSocket {
         }
     }
 
-    /// Has the other end send nothing more, and throws away what it has sent: on another thread, if that may take time.
-    /// A close with packets unread has the kernel
-    /// tell the other end of a reset before anything that was sent to it, and close descriptors in those packets on
-    /// the spot: call this before a close that is not the answer to the other's.
+    /// Keeps the other end from sending and discards its packets: on another thread, if that may take time.
+    /// If a socket is closed with unread packets, the kernel reports a reset to the other end before anything
+    /// that was sent to it, and closes the descriptors in those packets synchronously: call this before a
+    /// close that does not answer the other end's.
     package borrowing func discardInput() {
-        // Fails only where there is no other end any more.
+        // Fails only if there is no other end any more.
         _ = shutdown(descriptor.rawValue, CInt(SHUT_RD))
-        // Nearly always there is nothing, or a packet or two: a thread would cost more than that.
+        // Nearly always the queue is empty or holds a packet or two: a thread would cost more than that.
         if ForeignDescriptor.discardPlainInput(descriptor.rawValue, packets: 16) { return }
         if let copy = try? descriptor.duplicate() {
             ForeignDescriptor.drain(copy)
         } else {
-            // Without a descriptor to spare it is done here, and not for long: it is to read why it is refused.
+            // Without a spare descriptor the work is done here, and limited: the other end has to read the
+            // refusal.
             ForeignDescriptor.discardInput(descriptor.rawValue, packets: 64)
         }
     }
@@ -139,7 +140,7 @@ extension SeqPacketSocket {
         return try unsafe body(control)
     }
 
-    /// Puts every descriptor that arrived into the buffer, whatever number of headers they came under.
+    /// Puts all received descriptors into the buffer, from any number of headers.
     private static func collectDescriptors(of message: inout msghdr, into buffer: inout PacketBuffer) {
         var next = unsafe clinux_cmsg_first(&message)
         while let header = unsafe next {

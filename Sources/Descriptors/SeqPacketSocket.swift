@@ -1,7 +1,7 @@
 package import CLinux
 import Glibc
 
-/// Who is at the other end of a Unix socket, as the kernel noted it when the connection was made.
+/// The credentials of the other end of a Unix socket, as the kernel recorded them at connect.
 package struct PeerCredentials: Sendable, Hashable {
     package let pid: pid_t
     package let uid: uid_t
@@ -14,14 +14,14 @@ package struct PeerCredentials: Sendable, Hashable {
     }
 }
 
-/// What a call of `receive` brought.
+/// The result of `receive`.
 package enum Reception: Sendable, Hashable {
-    /// A packet is in the buffer. `truncated`: it was longer than the buffer. `controlTruncated`: not all of its
-    /// descriptors arrived, because there was no room for them here or in our table of descriptors.
+    /// A packet is in the buffer. `truncated`: it was longer than the buffer. `controlTruncated`: some
+    /// descriptors were dropped, for lack of room in the buffer or in the process's descriptor table.
     case packet(length: Int, truncated: Bool, controlTruncated: Bool)
-    /// Nothing is there now.
+    /// No packet has arrived.
     case wouldBlock
-    /// The other end is closed. An empty packet looks the same to us; nobody who follows the protocol sends one.
+    /// The other end is closed. An empty packet looks the same; the protocol has none.
     case end
 }
 
@@ -38,7 +38,7 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
 
     package var rawValue: CInt { descriptor.rawValue }
 
-    /// Gives up the socket but not its descriptor.
+    /// Gives up the socket and returns its descriptor.
     package consuming func takeDescriptor() -> OwnedDescriptor { descriptor }
 
     private static let type = CInt(SOCK_SEQPACKET.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
@@ -68,8 +68,8 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
             second: SeqPacketSocket(adopting: OwnedDescriptor(adopting: ends[1])))
     }
 
-    /// Connects to a listening socket. `ECONNREFUSED` or `ENOENT`: nobody listens there; `EAGAIN`: its queue is
-    /// full.
+    /// Connects to a listening socket. `ECONNREFUSED` or `ENOENT`: there is no listener; `EAGAIN`: its queue
+    /// is full.
     package static func connect(path: String) throws(SystemError) -> SeqPacketSocket {
         let address = try UnixAddress(path: path)
         let descriptor = try makeSocket()
@@ -80,8 +80,8 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
         return SeqPacketSocket(adopting: descriptor)
     }
 
-    /// Takes one waiting connection; nil when nobody waits. A caller that gave up while waiting is skipped.
-    /// `EMFILE` and `ENFILE` are thrown: the connection goes on waiting.
+    /// Accepts one waiting connection; nil if there is none. A connection that was aborted meanwhile is
+    /// skipped. `EMFILE` and `ENFILE` are thrown: the connection stays in the queue.
     package borrowing func accept() throws(SystemError) -> SeqPacketSocket? {
         let rawValue = descriptor.rawValue
         while true {
@@ -95,9 +95,10 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
         }
     }
 
-    // MARK: Who is there
+    // MARK: The other end
 
-    /// The process that connected (or, seen from there, the one that called `listen`).
+    /// The credentials of the process that connected or, on the connecting side, of the one that called
+    /// `listen`.
     package borrowing func peerCredentials() throws(SystemError) -> PeerCredentials {
         var credentials = clinux_peer_credentials()
         let rawValue = descriptor.rawValue
@@ -107,8 +108,8 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
         return PeerCredentials(pid: credentials.pid, uid: credentials.uid, gid: credentials.gid)
     }
 
-    /// A pidfd of the process at the other end. Before Linux 6.5 it is opened by number, which is only right
-    /// while that process lives; it is taken for alive if its end of the socket is still open afterwards.
+    /// A pidfd of the process at the other end. Before Linux 6.5 it is opened by number, which is correct
+    /// only while that process lives; this is assumed if its end of the socket is still open afterwards.
     /// `ESRCH`: it has ended.
     package borrowing func peerProcess() throws(SystemError) -> OwnedDescriptor {
         var pidfd: CInt = -1
@@ -131,7 +132,7 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
 }
 
 extension SeqPacketSocket {
-    /// The other groups of the process that connected, as the kernel noted them then (Linux 4.13).
+    /// The supplementary groups of the process that connected, as the kernel recorded them then (Linux 4.13).
     package borrowing func peerGroups() throws(SystemError) -> [gid_t] {
         var groups: [gid_t] = []
         let rawValue = descriptor.rawValue
@@ -139,7 +140,7 @@ extension SeqPacketSocket {
             var length = socklen_t(groups.count * MemoryLayout<gid_t>.stride)
             let result = unsafe getsockopt(rawValue, SOL_SOCKET, CLINUX_SO_PEERGROUPS, &groups, &length)
             if result == 0 { return Array(groups.prefix(Int(length) / MemoryLayout<gid_t>.stride)) }
-            // The length is what is needed.
+            // `length` is now the required size.
             guard errno == ERANGE, Int(length) > groups.count * MemoryLayout<gid_t>.stride else {
                 throw SystemError("getsockopt(SO_PEERGROUPS)")
             }

@@ -1,14 +1,14 @@
 import CLinux
 import Glibc
 
-/// One page of memory that this process writes and others, who were given its descriptor, can only read: the
-/// kernel refuses them to write it, to map it for writing, or to change its size (Linux 5.1).
+/// One page of memory that this process writes and processes with its descriptor can only read: the kernel
+/// refuses to let them write it, map it for writing, or change its size (Linux 5.1).
 @safe
 package struct SharedPage: ~Copyable {
     package static let byteCount = 4_096
     package static let wordCount = byteCount / MemoryLayout<UInt64>.stride
 
-    /// To be passed on.
+    /// The descriptor to send to readers.
     package let descriptor: OwnedDescriptor
     private let words: UnsafeMutablePointer<UInt64>
 
@@ -35,7 +35,7 @@ package struct SharedPage: ~Copyable {
         unsafe munmap(words, Self.byteCount)
     }
 
-    /// A word for writing, which is there for as long as the page is.
+    /// A word for writing, valid for as long as the page.
     @unsafe
     package struct Word {
         private let address: UnsafeMutablePointer<UInt64>
@@ -44,7 +44,7 @@ package struct SharedPage: ~Copyable {
             unsafe self.address = address
         }
 
-        /// Whoever reads the new value sees everything that was done before.
+        /// A release store: a reader that sees the new value sees all earlier writes.
         package func store(_ value: UInt64) { unsafe clinux_store_release(address, value) }
     }
 
@@ -54,18 +54,18 @@ package struct SharedPage: ~Copyable {
     }
 }
 
-/// The reader's view of one word of somebody else's `SharedPage`.
+/// The reader's view of one word of another process's `SharedPage`.
 @safe
 package struct SharedWord: ~Copyable, @unchecked Sendable {
     // Sendable: the memory is only read, atomically, and stays mapped for as long as this value lives.
     private let page: UnsafeMutableRawPointer
     private let word: UnsafePointer<UInt64>
 
-    /// Maps the page; the descriptor is not needed any more afterwards. `EINVAL`: it is not such a page, or has no
-    /// such word.
+    /// Maps the page; the descriptor is not needed afterwards. `EINVAL`: it is not such a page, or the index
+    /// is out of range.
     package init(mapping descriptor: consuming OwnedDescriptor, at index: Int) throws(SystemError) {
         let rawValue = descriptor.rawValue
-        // Memory that its writer could still make smaller would end this process with SIGBUS.
+        // Memory that its writer could still shrink would end this process with SIGBUS.
         guard index >= 0, index < SharedPage.wordCount,
             clinux_is_sealed_page(rawValue, SharedPage.byteCount) == 1
         else { throw SystemError(code: EINVAL, call: "mmap of a shared page") }

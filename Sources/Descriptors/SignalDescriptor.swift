@@ -1,11 +1,11 @@
 import CLinux
 import Glibc
 
-/// Signals as something to read: they interrupt nothing and are taken when it is their turn.
+/// Delivers signals by a descriptor, so that they interrupt nothing and are handled in turn.
 package struct SignalDescriptor: ~Copyable {
     private let descriptor: OwnedDescriptor
 
-    /// Blocks these signals for this process, and for those that it starts and that do not think otherwise.
+    /// Blocks these signals in this process, and in its children unless they change their mask.
     package init(_ signals: [CInt]) throws(SystemError) {
         var set = sigset_t()
         unsafe sigemptyset(&set)
@@ -19,7 +19,7 @@ package struct SignalDescriptor: ~Copyable {
 
     package var rawValue: CInt { descriptor.rawValue }
 
-    /// The next one that was sent.
+    /// The next pending signal.
     package func next() throws(SystemError) -> CInt? {
         var information = signalfd_siginfo()
         let rawValue = descriptor.rawValue

@@ -8,9 +8,9 @@ package enum SmallFile {
         try read(try OwnedDescriptor(opening: path, O_RDONLY, in: directory))
     }
 
-    /// What is left of an open file.
+    /// The rest of an open file.
     ///
-    /// - Throws: `EFBIG` if that is more than `limit` bytes.
+    /// - Throws: `EFBIG` if it has more than `limit` bytes.
     package static func read(
         _ file: borrowing OwnedDescriptor, limit: Int = .max
     ) throws(SystemError) -> [UInt8] {
@@ -35,14 +35,14 @@ package enum SmallFile {
         return content
     }
 
-    /// What lies at a place where a file of ours is expected.
+    /// The result of `find`, for a path where one of our files is expected.
     package enum Found: Sendable, Equatable {
         case content([UInt8])
-        /// Something that cannot be it, and why: whoever read it might never come back.
+        /// Not our file, with the reason: reading it could block.
         case stranger(String)
     }
 
-    /// The content of a regular file that is no longer than `limit` bytes, without waiting for anybody.
+    /// The content of a regular file of at most `limit` bytes; never blocks.
     package static func find(_ path: String, limit: Int) throws(SystemError) -> Found {
         let file = try OwnedDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
         var status = stat()
@@ -59,7 +59,7 @@ package enum SmallFile {
         String(decoding: try read(path, in: directory), as: UTF8.self)
     }
 
-    /// Writes in one call, as the kernel's control files want it.
+    /// Writes in one call, as the kernel's control files require.
     package static func write(
         _ text: String, to path: String, in directory: CInt = AT_FDCWD
     ) throws(SystemError) {
@@ -69,7 +69,7 @@ package enum SmallFile {
         _ = try systemCall("write \(path)") { unsafe Glibc.write(rawValue, bytes, bytes.count) }
     }
 
-    /// The names in a directory, without `.` and `..`, in no order; the first ones, if there is a limit.
+    /// The names in a directory, without `.` and `..`, unordered; the first `limit` of them.
     package static func names(in path: String, limit: Int = .max) throws(SystemError) -> [String] {
         guard let stream = unsafe opendir(path) else { throw SystemError("opendir \(path)") }
         defer { unsafe closedir(stream) }
@@ -84,7 +84,7 @@ package enum SmallFile {
     }
 }
 
-/// Where a symbolic link leads.
+/// The target of a symbolic link.
 package func readLink(_ path: String) throws(SystemError) -> String {
     var target = [CChar](repeating: 0, count: Int(PATH_MAX))
     let length = try systemCall("readlink \(path)") { unsafe readlink(path, &target, target.count) }

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// Socket addresses as people write them.
+/// Formats socket addresses.
 enum SocketAddressText {
     static func local(of descriptor: CInt) -> String? {
         unsafe text { unsafe getsockname(descriptor, $0, $1) }
@@ -59,7 +59,7 @@ enum SocketAddressText {
         return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     }
 
-    /// An abstract address begins with a zero and may contain more; a path ends at its first.
+    /// An abstract address begins with a zero byte and may contain more; a path ends at its first.
     private static func unixPath(_ bytes: [UInt8]) -> String? {
         if bytes.first == 0 { return "@" + String(decoding: bytes.dropFirst(), as: UTF8.self) }
         let path = String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)

@@ -1,8 +1,8 @@
 import CLinux
 import Glibc
 
-/// What a descriptor is and how it stands, found out without changing anything: no byte is read, no pending
-/// error consumed, no option set.
+/// The kind and state of a descriptor, inspected without side effects: no byte is read, no pending error
+/// consumed, no option set.
 package struct SocketFacts: Sendable, Hashable {
     package enum Kind: Sendable, Hashable {
         case tcp
@@ -22,12 +22,12 @@ package struct SocketFacts: Sendable, Hashable {
 
     package let kind: Kind
     package let isListening: Bool
-    /// Whether it has a peer. A stream that was reset has none any more.
+    /// Whether it has a peer. A stream that was reset has none.
     package let isConnected: Bool
     package let readiness: Readiness
-    /// Whether it can be watched at all: files and directories are always ready and cannot.
+    /// Whether it can be polled: files and directories are always ready and cannot.
     package let isPollable: Bool
-    /// `127.0.0.1:5060`, `[::1]:5060`, `/run/x.sock`, `@abstract`; nil for no socket and for no address.
+    /// `127.0.0.1:5060`, `[::1]:5060`, `/run/x.sock`, `@abstract`; nil without a socket or an address.
     package let local: String?
     package let peer: String?
 
@@ -38,7 +38,7 @@ package struct SocketFacts: Sendable, Hashable {
         }
     }
 
-    /// Bytes without boundaries: an end of it is the end for good.
+    /// A byte stream, on which an end of input is final.
     package var isStream: Bool {
         switch kind {
         case .tcp, .unixStream, .pipe: true
@@ -49,7 +49,7 @@ package struct SocketFacts: Sendable, Hashable {
 
     /// `EBADF`: it is not open.
     package init(inspecting descriptor: CInt) throws(SystemError) {
-        // Not fstat(2), nor anything else of a file: a file system's server may never answer.
+        // Not fstat(2), nor any other file operation: a file system's server may never answer.
         let type = try systemCall("statx") { clinux_file_type(descriptor) }
         kind = try Self.kind(of: descriptor, mode: mode_t(type))
         switch kind {
@@ -80,22 +80,23 @@ package struct SocketFacts: Sendable, Hashable {
         }
     }
 
-    /// What decides whether a descriptor is adopted: `SocketFacts` without the addresses and with a third of the system
-    /// calls, for thousands in a row.
+    /// The facts that decide whether a descriptor is adopted: `SocketFacts` without the addresses and with a
+    /// third of the system calls, for thousands in a row.
     package struct Brief: Sendable, Hashable {
         package private(set) var isSocket = true
         package private(set) var isStream = false
         package private(set) var isListening = false
-        /// Only told of streams.
+        /// Set for streams only.
         package private(set) var isConnected = false
         package private(set) var isPollable = true
-        /// Only told of sockets. Looking at it does not consume it.
+        /// Set for sockets only. Reading it does not consume the error.
         package private(set) var hasPendingError = false
         private var canListen = true
 
-        /// Looks at all of them; nil where the kernel tells nothing, so that it cannot be watched either.
+        /// Inspects all of them; nil where the kernel gives no information, so that it cannot be watched
+        /// either.
         ///
-        /// - Throws: `EMFILE` or `ENFILE`: looking may take a descriptor, and there is none.
+        /// - Throws: `EMFILE` or `ENFILE`: inspection may need a descriptor, and none is free.
         package static func inspect(_ descriptors: [CInt]) throws(SystemError) -> [Brief?] {
             var briefs: [Brief?] = []
             briefs.reserveCapacity(descriptors.count)
@@ -107,7 +108,7 @@ package struct SocketFacts: Sendable, Hashable {
                     briefs.append(nil)
                 }
             }
-            // Sockets only: other files' drivers and servers may take their time to answer.
+            // Sockets only: drivers and servers of other files may be slow to answer.
             let readiness = Poll.now(
                 descriptors.indices.map { briefs[$0]?.isSocket == true ? descriptors[$0] : -1 })
             for index in briefs.indices { briefs[index]?.complete(descriptors[index], readiness[index]) }
@@ -129,7 +130,7 @@ package struct SocketFacts: Sendable, Hashable {
         private mutating func complete(_ descriptor: CInt, _ readiness: Readiness) {
             guard isSocket else { return }
             hasPendingError = readiness.contains(.error)
-            // A stream that takes bytes and is not hung up has a peer, and what has a peer does not listen.
+            // A stream that is writable and not hung up has a peer, and a socket with a peer does not listen.
             isConnected =
                 isStream
                 && (readiness.contains(.writable) && readiness.isDisjoint(with: [.hangUp, .error])
@@ -147,14 +148,14 @@ package struct SocketFacts: Sendable, Hashable {
         case S_IFDIR: return .directory
         case S_IFREG: return .regularFile
         default:
-            // timerfd, eventfd, epoll, pidfd (of older kernels) and their like: `anon_inode:[eventfd]`.
+            // timerfd, eventfd, epoll, pidfd (of older kernels) and others: `anon_inode:[eventfd]`.
             let link = try readLink("/proc/self/fd/\(descriptor)")
             let prefix = "anon_inode:"
             return .anonymous(link.hasPrefix(prefix) ? String(link.dropFirst(prefix.count)) : link)
         }
     }
 
-    /// Whether it is a datagram socket of the Internet, such as one of UDP.
+    /// Whether it is an Internet datagram socket, such as UDP.
     package static func isDatagram(_ descriptor: CInt) -> Bool {
         let domain = option(SO_DOMAIN, of: descriptor)
         return option(SO_TYPE, of: descriptor) == CInt(SOCK_DGRAM.rawValue)
@@ -186,7 +187,7 @@ package struct SocketFacts: Sendable, Hashable {
         return value
     }
 
-    /// Tries it on an epoll instance of its own: only the kernel knows.
+    /// Adds it to a temporary epoll instance: only the kernel knows the answer.
     private static func canBeWatched(_ descriptor: CInt) throws(SystemError) -> Bool {
         let closeOnExec = CInt(EPOLL_CLOEXEC)
         let created = try systemCall("epoll_create1") { epoll_create1(closeOnExec) }

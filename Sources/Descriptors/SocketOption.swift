@@ -1,6 +1,6 @@
 import Glibc
 
-/// Options of sockets that are a number.
+/// A socket option with an integer value.
 package struct SocketOption: Sendable {
     private let level: CInt
     private let name: CInt
@@ -36,7 +36,7 @@ package struct SocketOption: Sendable {
     }
 }
 
-/// The kernel's keep-alives of a TCP connection.
+/// The kernel's keep-alive settings of a TCP connection.
 package struct TCPKeepAlive: Sendable, Hashable {
     package var isOn: Bool
     package var idleSeconds: Int32
@@ -54,7 +54,7 @@ package struct TCPKeepAlive: Sendable, Hashable {
         self.userTimeoutMilliseconds = userTimeoutMilliseconds
     }
 
-    /// As it is; nil: it is no TCP connection.
+    /// The current settings; nil: it is no TCP connection.
     package init?(of descriptor: CInt) {
         guard let isOn = SocketOption.keepAlive.value(of: descriptor),
             let idle = SocketOption.keepIdle.value(of: descriptor),
@@ -68,19 +68,19 @@ package struct TCPKeepAlive: Sendable, Hashable {
     }
 
     package func apply(to descriptor: CInt) {
-        // What does not fit is left as it is: a connection that has ended takes some and refuses others.
+        // Options that fail are skipped: a connection that has ended accepts some and refuses others.
         SocketOption.keepIdle.set(idleSeconds, on: descriptor)
         SocketOption.keepInterval.set(intervalSeconds, on: descriptor)
         SocketOption.keepCount.set(probes, on: descriptor)
         SocketOption.userTimeout.set(userTimeoutMilliseconds, on: descriptor)
-        // Last: it starts the clock.
+        // Last: it starts the timer.
         SocketOption.keepAlive.set(isOn ? 1 : 0, on: descriptor)
     }
 }
 
-/// What the kernel tells of a socket's memory (`SO_MEMINFO`), without anything being read or set.
+/// The kernel's statistics of a socket's memory (`SO_MEMINFO`), without side effects.
 package enum SocketMemory {
-    /// How many datagrams were dropped since the socket was made, most for want of room; nil: the kernel does not say.
+    /// The datagrams dropped since the socket was made, most for lack of buffer space; nil: not available.
     package static func drops(of descriptor: CInt) -> UInt32? {
         let (memoryInfo, dropsIndex): (CInt, Int) = (55, 8)
         var info = [UInt32](repeating: 0, count: dropsIndex + 1)
@@ -92,10 +92,10 @@ package enum SocketMemory {
     }
 }
 
-/// What TCP itself tells of a connection.
+/// The state of a connection according to TCP.
 package enum TCPState {
-    /// Whether a connection was closed by the kernel because what was sent, or its own probes, went unanswered. It says
-    /// so without taking the pending error from whoever reads next.
+    /// Whether the kernel closed a connection because data or its own probes went unanswered. Reading it does
+    /// not consume the pending error.
     package static func wasGivenUp(_ descriptor: CInt) -> Bool {
         // The beginning of `struct tcp_info`: state, congestion state, retransmissions, probes.
         var info = [UInt8](repeating: 0, count: 4)
@@ -116,7 +116,7 @@ package enum TCPState {
             name.starts(with: tls), name[tls.count] == 0
         else { return false }
         return [transmit, receive].allSatisfy { direction in
-            // Version and cipher, which are there once the keys are.
+            // Version and cipher, which are present once the keys are.
             var info: [UInt16] = [0, 0]
             var length = socklen_t(4)
             return unsafe getsockopt(descriptor, tlsLevel, direction, &info, &length) == 0

@@ -1,23 +1,23 @@
 import CLinux
 import Glibc
 
-/// Looks at what waits in a socket, takes it and answers. Nothing here blocks or raises a signal, and whether the
-/// descriptor blocks makes no difference.
+/// Peeks at the input of a socket, consumes it and answers. No call blocks or raises a signal, whether or not
+/// the descriptor is non-blocking.
 package enum SocketTraffic {
     package enum Peeked: Sendable, Equatable {
-        /// So many bytes were copied, and remain where they are. Of a datagram: all there are, or more than there was
-        /// room for.
+        /// The number of bytes copied, which remain in the socket. Of a datagram: all of it, or more than
+        /// fitted.
         case bytes(Int)
-        /// More than bytes: descriptors come along, or credentials. Whoever takes the bytes takes these as well.
+        /// The bytes come with descriptors or credentials, which would be consumed with them.
         case accompanied
-        /// Nothing follows any more.
+        /// The end of the stream.
         case end
         case nothing
-        /// The socket has an error. It was pending, and is not any more.
+        /// The socket had a pending error, which is consumed now.
         case failed(CInt)
     }
 
-    /// Whether more than bytes can come out of a socket, as is so for Unix sockets.
+    /// Whether input of this socket may carry descriptors, as on Unix sockets.
     package static func mayCarryDescriptors(_ descriptor: CInt) -> Bool {
         var domain: CInt = 0
         var length = socklen_t(MemoryLayout<CInt>.size)
@@ -27,7 +27,7 @@ package enum SocketTraffic {
 
     /// Copies the beginning of a stream.
     ///
-    /// - Parameter isLocal: whether it `mayCarryDescriptors`, which is looked for then.
+    /// - Parameter isLocal: the result of `mayCarryDescriptors`; if true, descriptors are checked for.
     package static func peek(_ descriptor: CInt, into buffer: inout [UInt8], isLocal: Bool = false) -> Peeked
     {
         if isLocal {
@@ -45,12 +45,12 @@ package enum SocketTraffic {
         return count == 0 ? .end : .bytes(count)
     }
 
-    /// Copies what waits, as `recv` does. nil: descriptors or credentials come with it, and stay where they are.
+    /// Copies input as `recv` does. nil: descriptors or credentials come with it, and stay in the socket.
     private static func peekAlone(_ descriptor: CInt, _ buffer: inout [UInt8]) -> Int? {
         unsafe buffer.withUnsafeMutableBytes { bytes in
             var vector = unsafe iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)
             return unsafe withUnsafeMutablePointer(to: &vector) { vector in
-                // With no room for them, the kernel says that something was left out.
+                // With no room for them, the kernel sets `MSG_CTRUNC`.
                 var message = unsafe msghdr()
                 unsafe message.msg_iov = vector
                 unsafe message.msg_iovlen = 1
@@ -60,7 +60,7 @@ package enum SocketTraffic {
         }
     }
 
-    /// Copies the next datagram, and which way it came. An empty one is one, too.
+    /// Copies the next datagram, and its route. An empty datagram counts.
     package static func peekDatagram(
         _ descriptor: CInt, into buffer: inout [UInt8], along route: inout DatagramRoute,
         isLocal: Bool = false
@@ -74,11 +74,11 @@ package enum SocketTraffic {
         errno == EAGAIN || errno == EINTR ? .nothing : .failed(errno)
     }
 
-    /// Takes what was peeked at: so many bytes of a stream, or the next datagram.
+    /// Consumes peeked input: `count` bytes of a stream, or the next datagram.
     ///
-    /// - Returns: whether it was all there; if not, somebody who shares the socket has taken it.
+    /// - Returns: whether all of it was there; if not, another process that shares the socket has read it.
     package static func consume(_ descriptor: CInt, _ count: Int, using buffer: inout [UInt8]) -> Bool {
-        precondition(count <= buffer.count, "more than was peeked at")
+        precondition(count <= buffer.count, "count exceeds the peeked bytes")
         let taken = unsafe buffer.withUnsafeMutableBytes { bytes in
             unsafe recv(descriptor, bytes.baseAddress, count, CInt(MSG_DONTWAIT))
         }
@@ -87,9 +87,9 @@ package enum SocketTraffic {
 
     package enum Sent: Sendable, Equatable {
         case all
-        /// Only the beginning: what follows on this stream would make no sense to the peer.
+        /// Only the beginning: the peer could not parse anything that follows on this stream.
         case part
-        /// The peer takes nothing at the moment.
+        /// The send buffer is full.
         case nothing
         case failed(CInt)
     }
@@ -102,14 +102,14 @@ package enum SocketTraffic {
         return sent(count, of: bytes.count)
     }
 
-    /// What came of it, by what the system call has returned.
+    /// Converts the result of the system call.
     static func sent(_ count: Int, of all: Int) -> Sent {
         if count == all { return .all }
         if count > 0 { return .part }
         return count == 0 || errno == EAGAIN || errno == EINTR || errno == ENOBUFS ? .nothing : .failed(errno)
     }
 
-    /// Writes to a stream as much as it takes at once, which may be nothing; why, whoever reads from it finds out.
+    /// Writes to a stream as much as fits at once, possibly nothing; errors surface at the next read.
     package static func write(_ bytes: [UInt8], on descriptor: CInt) -> Int {
         let count = unsafe bytes.withUnsafeBytes { bytes in
             unsafe Glibc.send(descriptor, bytes.baseAddress, bytes.count, CInt(MSG_DONTWAIT | MSG_NOSIGNAL))
@@ -117,16 +117,17 @@ package enum SocketTraffic {
         return max(0, count)
     }
 
-    /// Whether a stream is certain to take this at once, as far as the kernel lets anybody know.
+    /// Whether a stream will certainly take this at once, as far as the kernel shows it.
     package static func hasRoom(_ descriptor: CInt, for count: Int) -> Bool {
         var queued: CInt = 0
         guard unsafe ioctl(descriptor, UInt(TIOCOUTQ), &queued) == 0 else { return true }
         if queued == 0, count <= 1_024 { return true }
-        // The kernel counts what it needs for its own book-keeping, too.
+        // The kernel's count includes its own overhead.
         return Int(queued) + count <= Int(SocketOption.sendBuffer.value(of: descriptor) ?? 0) / 4
     }
 
-    /// Whether there are bytes to be read, whatever else there is: `poll(2)` does not tell them from the end.
+    /// Whether there are bytes to read, whatever the other conditions: `poll(2)` does not distinguish them
+    /// from the end.
     package static func hasUnread(_ descriptor: CInt) -> Bool {
         var count: CInt = 0
         if unsafe ioctl(descriptor, UInt(FIONREAD), &count) == 0 { return count > 0 }
@@ -134,17 +135,17 @@ package enum SocketTraffic {
         return readiness.contains(.readable) && readiness.isDisjoint(with: [.peerClosed, .hangUp, .error])
     }
 
-    /// Whether urgent data is what comes next. What is copied ends before it, and taking what lies behind it loses it.
-    /// Also true when it was read already, which `poll(2)` does not tell.
+    /// Whether the next byte is urgent data. A read ends before it, and reading past it loses it. Also true
+    /// when it was read already, which `poll(2)` does not tell.
     package static func isAtMark(_ descriptor: CInt) -> Bool { sockatmark(descriptor) == 1 }
 
-    /// Nobody sends or receives on this connection any more.
+    /// Shuts the connection down in both directions.
     package static func breakOff(_ descriptor: CInt) {
         _ = shutdown(descriptor, CInt(SHUT_RDWR))
     }
 }
 
-/// An address as the kernel has it.
+/// An address in the kernel's format.
 package struct SocketAddress: Sendable {
     private var storage = sockaddr_storage()
     private var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -167,7 +168,7 @@ package struct SocketAddress: Sendable {
         case v6(UInt64, UInt64, port: UInt16)
     }
 
-    /// Nil for addresses of other kinds. An IPv4 address in the guise of an IPv6 one is an IPv4 address.
+    /// Nil for other address families. An IPv4-mapped IPv6 address is returned as IPv4.
     package var internet: Internet? {
         switch CInt(storage.ss_family) {
         case AF_INET where Int(length) >= MemoryLayout<sockaddr_in>.size:

@@ -1,26 +1,28 @@
 import CLinux
 import Glibc
 
-/// Whether somebody else than its owner can speak on a socket, and read from it, without making a difference.
+/// Whether a process other than the owner can send and receive on a socket without a visible difference.
 package enum SpokenFor: Sendable, Hashable {
-    /// TCP, multipath TCP and UDP: a peer learns nothing of who sends, and the kernel lets everybody.
+    /// TCP, multipath TCP and UDP: a peer does not learn which process sends, and the kernel permits every
+    /// process.
     case anybody
-    /// Connected Unix sockets: the kernel tells a peer that asks who has sent, and decides by that who may.
+    /// Connected Unix sockets: the kernel tells the sender's credentials to a peer that asks, and checks
+    /// permissions by them.
     case sameUser
-    /// It would make one.
+    /// It would be visible.
     case nobody(Obstacle)
 
     package enum Obstacle: Sendable, Hashable, CustomStringConvertible {
-        /// Such as those by which the kernel itself is spoken to, which does as the sender may.
+        /// For example netlink, where the kernel acts with the sender's permissions.
         case kind
-        /// The name that a datagram came from may be that of another socket by the time of the answer, and one that only
-        /// the sender of the answer may reach.
+        /// By the time of the answer the source name of a datagram may belong to another socket, and one that
+        /// only the sender of the answer may reach.
         case notConnected
-        /// With a peek offset (`SO_PEEK_OFF`), what is looked at is not what is taken.
+        /// With a peek offset (`SO_PEEK_OFF`), peeked bytes differ from those read next.
         case peekOffset
-        /// Datagrams that the kernel puts together (`UDP_GRO`) cannot be told apart.
+        /// Datagrams that the kernel coalesces (`UDP_GRO`) cannot be separated.
         case joinedDatagrams
-        /// Nothing is told of what is shorter than the mark (`SO_RCVLOWAT`).
+        /// Input shorter than the low-water mark (`SO_RCVLOWAT`) is not reported.
         case lowWaterMark
 
         package var description: String {
@@ -29,7 +31,7 @@ package enum SpokenFor: Sendable, Hashable {
             case .notConnected: "profiles are for Unix sockets that are connected"
             case .peekOffset: "profiles are for sockets without a peek offset (SO_PEEK_OFF)"
             case .joinedDatagrams: "profiles are for sockets whose datagrams are not joined (UDP_GRO)"
-            case .lowWaterMark: "profiles are for sockets that tell of every byte (SO_RCVLOWAT 1)"
+            case .lowWaterMark: "profiles are for sockets that report every byte (SO_RCVLOWAT 1)"
             }
         }
     }

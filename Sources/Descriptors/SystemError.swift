@@ -1,6 +1,6 @@
 import Glibc
 
-/// A system call that failed: which one, and why.
+/// A failed system call and its errno.
 package struct SystemError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The value of `errno`.
     package let code: CInt
@@ -12,7 +12,7 @@ package struct SystemError: Error, Sendable, Hashable, CustomStringConvertible {
         self.call = call
     }
 
-    /// The error of the call that has just failed on this thread.
+    /// The error of the last failed call on this thread.
     package init(_ call: String) {
         self.init(code: errno, call: call)
     }
@@ -27,36 +27,37 @@ package struct SystemError: Error, Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// The one place that knows `EINTR`: calls again until the call is not interrupted, and turns -1 into an error.
+/// The only place that handles `EINTR`: repeats the call until it is not interrupted, and turns -1 into an
+/// error.
 package func systemCall(
     _ name: @autoclosure () -> String, _ call: () -> CInt
 ) throws(SystemError) -> CInt {
     try uninterrupted(name, call)
 }
 
-/// As above, for the calls whose results are sizes.
+/// Like `systemCall`, for calls with a result of type `Int`.
 package func systemCall(
     _ name: @autoclosure () -> String, _ call: () -> Int
 ) throws(SystemError) -> Int {
     try uninterrupted(name, call)
 }
 
-/// As `systemCall`, for calls whose "not now" (`EAGAIN`) is no error: nil then.
+/// Like `systemCall`, but returns nil for `EAGAIN`.
 package func nonblockingSystemCall(
     _ name: @autoclosure () -> String, _ call: () -> CInt
 ) throws(SystemError) -> CInt? {
     try uninterruptedUnlessBusy(name, call)
 }
 
-/// As above, for the calls whose results are sizes.
+/// Like `nonblockingSystemCall`, for calls with a result of type `Int`.
 package func nonblockingSystemCall(
     _ name: @autoclosure () -> String, _ call: () -> Int
 ) throws(SystemError) -> Int? {
     try uninterruptedUnlessBusy(name, call)
 }
 
-// Generic code that another module uses is not specialized, and asks the runtime for metadata each time: so these stay
-// in here.
+// Generic code used by another module is not specialized, and requests metadata from the runtime on each
+// call: so these stay internal.
 
 @inline(__always)
 private func uninterrupted<Result: SignedInteger>(

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// Threads of our own: they end when what they were started for returns.
+/// Threads that end when their function returns.
 package enum Thread {
     private final class Body: Sendable {
         let run: @Sendable () -> Void
@@ -11,7 +11,7 @@ package enum Thread {
         }
     }
 
-    /// - Returns: 0, or the error number: no thread could be made.
+    /// - Returns: 0, or the error number if no thread could be made.
     package static func start(_ run: @escaping @Sendable () -> Void) -> CInt {
         var attributes = pthread_attr_t()
         unsafe pthread_attr_init(&attributes)

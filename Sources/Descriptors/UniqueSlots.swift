@@ -1,6 +1,6 @@
-/// A growing array of places for values that cannot be copied, each taken or free.
+/// A growing array of slots for non-copyable values, each used or free.
 ///
-/// It is here because `UniqueArray` of swift-collections 1.6 does not compile under the thread sanitizer.
+/// `UniqueArray` of swift-collections 1.6 does not compile under the thread sanitizer, hence this type.
 @safe
 package struct UniqueSlots<Element: ~Copyable>: ~Copyable {
     private var base: UnsafeMutablePointer<Element?>
@@ -34,13 +34,13 @@ package struct UniqueSlots<Element: ~Copyable>: ~Copyable {
         count += 1
     }
 
-    /// Frees all slots and forgets them; their memory is kept.
+    /// Frees and removes all slots; keeps their memory.
     package mutating func removeAll() {
         unsafe base.deinitialize(count: count)
         count = 0
     }
 
-    /// Forgets free slots at the end, and their memory.
+    /// Removes free slots at the end, and their memory.
     package mutating func removeFreeAtEnd() {
         while count > 0, isFree(count - 1) { count -= 1 }
         if count < capacity / 2 { move(to: count) }

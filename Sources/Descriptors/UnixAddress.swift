@@ -7,7 +7,7 @@ struct UnixAddress {
 
     init(path: String) throws(SystemError) {
         let bytes = Array(path.utf8)
-        // One byte is left for the zero at the end.
+        // One byte is reserved for the terminating zero.
         guard !bytes.isEmpty, !bytes.contains(0) else { throw SystemError(code: EINVAL, call: "socket path") }
         var address = sockaddr_un()
         guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else {

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// The time of day, for people to read. Nothing is ever decided by it.
+/// The time of day, for display only. No decision depends on it.
 package enum WallClock {
     /// Nanoseconds since 1970.
     package static func now() -> UInt64 {
