@@ -30,7 +30,7 @@ package enum SpokenFor: Sendable, Hashable {
             case .kind: "profiles are for TCP, UDP and Unix sockets"
             case .notConnected: "profiles are for Unix sockets that are connected"
             case .peekOffset: "profiles are for sockets without a peek offset (SO_PEEK_OFF)"
-            case .joinedDatagrams: "profiles are for sockets whose datagrams are not joined (UDP_GRO)"
+            case .joinedDatagrams: "profiles are for sockets without joined datagrams (UDP_GRO)"
             case .lowWaterMark: "profiles are for sockets that report every byte (SO_RCVLOWAT 1)"
             }
         }
