@@ -1,6 +1,6 @@
-/// Why the configuration is refused: where it was found, which key, and what was expected instead.
+/// The reason why the configuration is refused: the source, the key, and the expected value.
 package struct ConfigurationError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// Where a value came from.
+    /// The origin of a value.
     package enum Source: Sendable, Equatable {
         case defaults
         case file(path: String, line: Int?)
@@ -9,7 +9,7 @@ package struct ConfigurationError: Error, Sendable, Equatable, CustomStringConve
     }
 
     package var source: Source
-    /// The key as it is written there; empty when no single key is at fault.
+    /// The key as it is written there; empty when the error concerns no single key.
     package var key: String
     package var problem: String
 

@@ -10,7 +10,7 @@ struct ConfigurationFile: Sendable, Equatable {
         var line: Int
     }
 
-    /// A file longer than this is none of ours.
+    /// A longer file is refused.
     private static let sizeLimit = 1 << 20
 
     let path: String
@@ -33,7 +33,8 @@ struct ConfigurationFile: Sendable, Equatable {
         }
     }
 
-    /// Whether it cannot even be told if there is such a file. One that is there and closed is another matter.
+    /// Whether a directory on the path is not accessible, so that the file may or may not exist. A file that
+    /// exists but is not readable is a different case.
     static func isOutOfReach(_ path: String) -> Bool {
         var status = stat()
         return unsafe stat(path, &status) != 0 && errno == EACCES

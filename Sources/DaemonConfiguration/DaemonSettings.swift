@@ -1,49 +1,49 @@
 package import Logging
 package import NightbellCore
 
-/// Everything that `nightbelld` can be told, after defaults, file, environment and flags were put together.
+/// All settings of `nightbelld`, combined from defaults, file, environment and flags.
 package struct DaemonSettings: Sendable, Equatable {
-    /// Where the control socket is.
+    /// The path of the control socket.
     package var socket: String
-    /// Who may connect: the permission bits of the control socket.
+    /// The permission bits of the control socket.
     package var socketMode: UInt32
-    /// Where the supervisor keeps what the next run must know, such as which processes it has stopped.
+    /// The directory for data that the next run needs, such as the list of stopped processes.
     package var runtimeDirectory: String
     /// How clients are stopped.
     package var suspensionMethod: Method = .auto
-    /// Where in the cgroup hierarchy all clients are put; empty: below the cgroup that each is in.
+    /// The cgroup below which all clients are put; empty: below the one that each is in.
     package var cgroupParent = ""
-    /// Where manifests are.
+    /// The directory of manifests.
     package var manifestDirectory: String
-    /// Where the little is kept that outlives a restart of the machine; empty: nowhere.
+    /// The directory for the state that outlives a reboot; empty: none.
     package var stateDirectory: String
-    /// Where the kernel tells of memory pressure; empty: nobody is ended for it.
+    /// The kernel's file for memory pressure; empty: no client is ended for it.
     package var pressureFile = "/proc/pressure/memory"
-    /// Whose waiting counts.
+    /// The kind of stall that counts.
     package var pressureShare = PressureShare.some
-    /// So much time lost …
+    /// Memory is short when this much time is lost …
     package var pressureStall: Duration = .milliseconds(200)
-    /// … in so much is too much.
+    /// … within this window.
     package var pressureWindow: Duration = .seconds(2)
-    /// Whether the memory of those who are suspended is written to swap at once.
+    /// Whether the memory of a suspended client is written to swap at once.
     package var pageOut = Switch.off
-    /// What is logged.
+    /// The log level.
     package var logLevel: Logger.Level = .info
-    /// How long a new control connection may say nothing.
+    /// How long a new control connection may stay silent.
     package var helloTimeout: Duration = .seconds(10)
-    /// How many control connections one uid may have, clients and administration together.
+    /// The limit of control connections of one uid, clients and administration together.
     package var connectionsPerUser: Int = 4_352
-    /// How many messages of one connection are handled before it is the others' turn.
+    /// The limit of messages of one connection handled per turn.
     package var messagesPerTurn: Int = 32
-    /// How many bytes may wait for a connection that does not read.
+    /// The limit of bytes queued for a connection that does not read.
     package var outgoingBytesPerConnection: Int = 256 * 1_024
-    /// Whether a second process holds what this one must not lose.
+    /// Whether a second process holds the sockets and records of this one.
     package var keeper = Keeping.on
-    /// So many workers that die one after the other …
+    /// The supervisor gives up suspending after this many workers in a row …
     package var crashLimit = 5
-    /// … within this time are too many.
+    /// … that die within this period.
     package var crashPeriod: Duration = .seconds(10)
-    /// The numbers that decide how clients are treated.
+    /// Settings of the core: how clients are treated.
     package var supervision = Settings()
 
     /// The defaults of one kind of supervisor.
@@ -55,7 +55,7 @@ package struct DaemonSettings: Sendable, Equatable {
         stateDirectory = mode.stateDirectory
     }
 
-    /// Who must have waited for memory: some processes, or all that had anything to do.
+    /// The kind of memory stall: of some processes, or of all that had work at the same time.
     package enum PressureShare: String, Sendable, CaseIterable {
         case some, full
     }
@@ -74,7 +74,7 @@ package struct DaemonSettings: Sendable, Equatable {
     }
 }
 
-/// Whom a supervisor is for. It decides the defaults of the paths, and nothing else.
+/// The audience of a supervisor. It decides the defaults of the paths, and nothing else.
 package enum Mode: Sendable, Equatable {
     /// One for the whole machine, run by root or by a user of its own.
     case system
@@ -123,7 +123,7 @@ package enum Mode: Sendable, Equatable {
     /// The file that is read, if it exists, when none is named.
     package var configurationFile: String { configurationDirectory + "/nightbelld.yaml" }
 
-    /// Everybody may connect to a system-wide supervisor: what they may do is decided by their uid.
+    /// Every user may connect to a system-wide supervisor: permissions depend on the uid.
     var socketMode: UInt32 {
         switch self {
         case .system: 0o666

@@ -2,13 +2,13 @@ import Logging
 import Manifests
 import NightbellCore
 
-/// One configuration key: its name, what it takes, and where the value goes.
+/// One configuration key: its name, its type of value, and the setting that it changes.
 package struct Key: Sendable {
     /// As written in the file and after `--set`: `keepAlive.minimumTimeout`.
     package let name: String
-    /// What a value looks like, to finish the sentence "expected …".
+    /// A description of valid values, to complete the sentence "expected …".
     package let expected: String
-    /// What the key is for, in one sentence.
+    /// The purpose of the key, in one sentence.
     package let summary: String
     let store: @Sendable (String, inout DaemonSettings) -> Bool
     let show: @Sendable (DaemonSettings) -> String
@@ -19,7 +19,7 @@ package struct Key: Sendable {
     /// The value in these settings, as it would be written in a file.
     package func value(in settings: DaemonSettings) -> String { show(settings) }
 
-    /// It says where the supervisor is, or how it stops clients: one that runs cannot change that.
+    /// Whether the key needs a restart: a running supervisor cannot change its paths or how it stops clients.
     package var needsStart: Bool {
         let names = [
             "socket", "socketMode", "runtimeDirectory", "stateDirectory", "suspension.method",
@@ -28,7 +28,7 @@ package struct Key: Sendable {
         return names.contains(name) || name.hasPrefix("keeper.")
     }
 
-    /// Gives these settings the value that others have.
+    /// Copies the value of other settings into these.
     package func copy(from other: DaemonSettings, to settings: inout DaemonSettings) {
         let isStored = store(show(other), &settings)
         precondition(isStored, "what a key shows it understands")
@@ -115,7 +115,7 @@ extension Key {
             show: { $0[keyPath: path] })
     }
 
-    /// The name of a cgroup, seen from the top of what is mounted, or nothing.
+    /// The path of a cgroup from the root of the mounted hierarchy, or nothing.
     static func cgroup(_ name: String, _ path: any Path<String>, limit: Int, _ summary: String) -> Key {
         Key(
             name: name,

@@ -8,56 +8,57 @@ package enum Keys {
         + quotas
         + rest
 
-    /// Names the key, or nil if there is none of that name.
+    /// The key of that name, or nil.
     package static func named(_ name: String) -> Key? { all.first { $0.name == name } }
 
     private static let paths: [Key] = [
-        .file("socket", \.socket, limit: 107, "Where the control socket is."),
+        .file("socket", \.socket, limit: 107, "The path of the control socket."),
         .permissions(
             "socketMode", \.socketMode,
-            "Permission bits of the control socket. What a caller may do is decided by its uid."),
+            "Permission bits of the control socket. The permissions of a caller depend on its uid."),
         .file(
             "runtimeDirectory", \.runtimeDirectory, limit: 4_000,
-            "What the next run must know is kept here, such as which processes are stopped."),
+            "The directory for data that the next run needs, such as the list of stopped processes."),
         .file(
             "manifestDirectory", \.manifestDirectory, limit: 4_000, mayBeEmpty: true,
-            "Clients are declared here, in files *.yaml; nothing: nowhere."),
+            "The directory of the manifests (*.yaml) that declare clients; nothing: none."),
         .file(
             "stateDirectory", \.stateDirectory, limit: 4_000, mayBeEmpty: true,
-            "Whom identifiers belong to, and which clients were quit, is kept here beyond a restart; nothing: nowhere."
+            "The directory that keeps the owners of identifiers and quit clients over a restart; nothing: none."
         ),
-        .choice("logLevel", \.logLevel, "What is logged."),
+        .choice("logLevel", \.logLevel, "The log level."),
     ]
 
     private static let keeper: [Key] = [
         .choice(
             "keeper.use", \.keeper,
-            "Whether a keeper holds everybody's sockets, so that the supervisor can die and be replaced."),
+            "Whether a keeper holds all sockets, so that the supervisor can die and be replaced."),
         .count(
             "keeper.crashLimit", \.crashLimit, 1...1_000_000,
-            "Workers that die so often in a row leave nobody suspended until one of them lives."),
+            "Crashes in a row after which no client stays suspended until a worker stays up."),
         .duration(
             "keeper.crashPeriod", \.crashPeriod, atLeast: .milliseconds(10),
-            "Within this time; who serves for its share of it is none of a row."),
+            "The period of these crashes. A worker that stays up for crashPeriod / crashLimit resets the count."
+        ),
     ]
 
     private static let budgets: [Key] = [
         .duration(
             "budgets.enteringBackground", \.supervision.budgets.enteringBackground,
             atLeast: .milliseconds(10),
-            "What a client may take to enter the background."),
+            "The time for a client to enter the background."),
         .duration(
             "budgets.prepareToSuspend", \.supervision.budgets.prepareToSuspend, atLeast: .milliseconds(10),
-            "What a client may take to get ready; afterwards it is suspended all the same."),
+            "The time for a client to prepare; afterwards it is suspended by force."),
         .duration(
             "budgets.wake", \.supervision.budgets.wake, atLeast: .milliseconds(10),
-            "What a woken client may take, keep-alive handlers included."),
+            "The time for a woken client, keep-alive handlers included."),
         .duration(
             "budgets.backgroundTasks", \.supervision.budgets.backgroundTasks, atLeast: .milliseconds(10),
-            "What all background tasks of one client may take together."),
+            "The time for all background tasks of one client together."),
         .duration(
             "budgets.expirationNotice", \.supervision.budgets.expirationNotice,
-            "How long before the end of the background time its holder is told."),
+            "The client is notified this long before its background time ends."),
         .duration(
             "budgets.termination", \.supervision.budgets.termination,
             "From the notice of termination to the kill."),
@@ -81,13 +82,13 @@ package enum Keys {
     private static let offload: [Key] = [
         .count(
             "offload.noiseBurst", \.supervision.offload.noiseBurst, 1...1_000,
-            "So many pings of a peer in a row are dealt with while their owner sleeps; more wake it …"),
+            "Size of the per-socket token bucket for pings absorbed while the owner sleeps; more wake it."),
         .duration(
             "offload.noiseInterval", \.supervision.offload.noiseInterval, atLeast: .milliseconds(1),
-            "… unless there is at least this time between them."),
+            "The time in which this token bucket gains one token."),
         .duration(
             "offload.partialTimeout", \.supervision.offload.partialTimeout, atLeast: .milliseconds(1),
-            "How long the rest of what begins like a ping may take, before its owner is woken."),
+            "How long an incomplete ping may wait for its rest before the owner is woken."),
     ]
 
     private static let suspension: [Key] = [
@@ -101,28 +102,28 @@ package enum Keys {
         ),
         .duration(
             "suspension.confirmation", \.supervision.suspension.confirmation, atLeast: .milliseconds(10),
-            "How long the kernel has to confirm that a client is stopped."),
+            "The time for the kernel to confirm that a client is stopped."),
         .duration(
             "suspension.retry", \.supervision.suspension.retry, atLeast: .milliseconds(1),
-            "The pause after a suspension that failed or was not idle; doubles each time in a row."),
+            "The back-off after a suspension that failed or was not idle; doubles each time in a row."),
         .duration(
             "suspension.retryMaximum", \.supervision.suspension.retryMaximum, atLeast: .milliseconds(1),
-            "The longest such pause."),
+            "The maximum of this back-off."),
     ]
 
     private static let wakes: [Key] = [
         .duration(
             "wakes.linger", \.supervision.wakes.linger,
-            "How long a client stays awake after it has dealt with a wake."),
+            "How long a client stays awake after it has handled a wake."),
         .duration(
             "wakes.lingerMaximum", \.supervision.wakes.lingerMaximum,
             "The longest linger; it doubles with each wake over the limit."),
         .count(
             "wakes.limit", \.supervision.wakes.limit, 1...1_000_000,
-            "More wakes of one client in a period are too many."),
+            "The limit of wakes of one client in a period."),
         .count(
             "wakes.limitPerUser", \.supervision.wakes.limitPerUser, 1...1_000_000_000,
-            "More wakes of all clients of one uid in a period are too many."),
+            "The limit of wakes of all clients of one uid in a period."),
         .duration(
             "wakes.period", \.supervision.wakes.period, atLeast: .seconds(1), "The period of these limits."),
     ]
@@ -130,53 +131,54 @@ package enum Keys {
     private static let launches: [Key] = [
         .duration(
             "launches.budget", \.supervision.launches.budget, atLeast: .milliseconds(10),
-            "What a launched client may take to say who it is, and then to set up what wakes it."),
+            "The time for a launched client to send Hello, and then to set up its wake sources."),
         .count(
             "launches.concurrent", \.supervision.launches.concurrent, 1...1_000_000,
-            "Launches at a time that somebody waits for. Administrators have as much room again for themselves."
+            "Concurrent launches that are waited for. Administrators have the same number in addition."
         ),
         .count(
             "launches.concurrentPerUser", \.supervision.launches.concurrentPerUser, 1...1_000_000,
-            "As many of them may be of one uid."),
+            "The limit of these launches for one uid."),
         .count(
             "launches.concurrentInBackground", \.supervision.launches.concurrentInBackground, 1...1_000_000,
-            "Other launches at a time: after crashes, and as many at the start."),
+            "Other concurrent launches: after crashes, and the same number at the start."),
         .count(
             "launches.concurrentInBackgroundPerUser",
             \.supervision.launches.concurrentInBackgroundPerUser, 1...1_000_000,
-            "As many of them may be of one uid."),
+            "The limit of these launches for one uid."),
         .count(
             "launches.relaunches", \.supervision.launches.relaunches, 0...255,
-            "How often in a row a client that crashes is launched again."),
+            "How often in a row a crashing client is relaunched."),
         .duration(
             "launches.settled", \.supervision.launches.settled,
-            "Who has run this long was launched with success."),
+            "A client that has run this long counts as launched, which resets its crash count."),
         .duration(
             "launches.retry", \.supervision.launches.retry,
-            "The pause before a client that crashed is launched again; doubles each time in a row."),
-        .duration("launches.retryMaximum", \.supervision.launches.retryMaximum, "The longest such pause."),
+            "The back-off before a client that crashed is relaunched; doubles each time in a row."),
+        .duration(
+            "launches.retryMaximum", \.supervision.launches.retryMaximum, "The maximum of this back-off."),
     ]
 
     private static let memoryPressure: [Key] = [
         .file(
             "memoryPressure.file", \.pressureFile, limit: 4_000, mayBeEmpty: true,
-            "Where the kernel tells of it: for the machine, or memory.pressure of a cgroup; nothing: not watched."
+            "The kernel's pressure file: of the machine, or memory.pressure of a cgroup; nothing: not watched."
         ),
         .choice(
             "memoryPressure.share", \.pressureShare,
-            "Whether some processes must have waited for memory, or all at the same time."),
+            "The stall that counts: of some processes, or of all at the same time."),
         .duration(
             "memoryPressure.stall", \.pressureStall, atLeast: .milliseconds(1),
-            "Memory is short when so much time is lost within the window."),
+            "Memory is short when this much time is lost within the window."),
         .duration(
             "memoryPressure.window", \.pressureWindow, atLeast: .milliseconds(500),
             "The window: at most 10s, and whole multiples of 2s without CAP_SYS_RESOURCE."),
         .count(
             "memoryPressure.endsAtOnce", \.supervision.memoryPressure.endsAtOnce, 0...1_000_000,
-            "Suspended clients that are ended each time, the largest first."),
+            "The number of suspended clients ended each time, the largest first."),
         .duration(
             "memoryPressure.pause", \.supervision.memoryPressure.pause,
-            "For this long nobody is launched that nobody waits for."),
+            "For this long only launches that are waited for take place."),
         .choice(
             "memoryPressure.pageOut", \.pageOut,
             "Whether the memory of a suspended client is written to swap at once."),
@@ -197,24 +199,24 @@ package enum Keys {
             "Open background tasks of one client."),
         .count(
             "quotas.stateBytesPerClient", \.supervision.quotas.stateBytesPerClient, 0...122_880,
-            "The size of the state that a client may leave for its next process."),
+            "The size of the state that a client may save for its next process."),
         .count(
             "quotas.stateBytesPerUser", \.supervision.quotas.stateBytesPerUser, 0...1_073_741_824,
-            "The same for all clients of one uid together."),
+            "The size of the saved state of all clients of one uid together."),
     ]
 
     private static let rest: [Key] = [
         .duration(
             "helloTimeout", \.helloTimeout, atLeast: .milliseconds(10),
-            "How long a new control connection may say nothing; then it is closed."),
+            "How long a new control connection may stay silent before it is closed."),
         .count(
             "connectionsPerUser", \.connectionsPerUser, 1...1_000_000,
             "Control connections of one uid, clients and administration together."),
         .count(
             "messagesPerTurn", \.messagesPerTurn, 1...65_536,
-            "Messages of one connection that are handled before it is the others' turn."),
+            "Messages of one connection handled per turn."),
         .count(
             "outgoingBytesPerConnection", \.outgoingBytesPerConnection, 131_072...1_073_741_824,
-            "Bytes that may wait for a connection that does not read; more, and it is closed."),
+            "Bytes queued for a connection that does not read before it is closed."),
     ]
 }

@@ -3,7 +3,7 @@ import Manifests
 import NightbellCore
 import Synchronization
 
-/// What the command line says about the configuration.
+/// Configuration from the command line.
 package struct Flags: Sendable, Equatable {
     /// `--config`: this file must exist, unlike the default one.
     package var file: String?
@@ -20,18 +20,18 @@ package struct Flags: Sendable, Equatable {
     }
 }
 
-/// The outcome: settings, and where they came from.
+/// The settings with their origins.
 package struct LoadedConfiguration: Sendable, Equatable {
     package var settings: DaemonSettings
     /// The file that was read; nil if there was none.
     package var file: String?
-    /// What is odd but no reason to refuse to start.
+    /// Oddities that do not prevent a start.
     package var warnings: [String] = []
     /// Where each key's value came from: `defaults`, the path of the file, `environment` or `command line`.
     package var origins: [String: String] = [:]
 }
 
-/// Puts the configuration together: flags before environment before file before defaults.
+/// Combines the configuration: flags before environment before file before defaults.
 package enum Loader {
     /// Variables of the same prefix that are not configuration of the supervisor.
     private static let foreignVariables: Set<String> = [
@@ -69,11 +69,12 @@ package enum Loader {
             }
             result.origins[key.name] = recorder.origin(of: key.name, file: file)
         }
-        // Where the sockets lie follows the runtime directory unless both are given.
+        // The socket's path follows the runtime directory unless both are given.
         if result.origins["socket"] == "defaults" {
             result.settings.socket = result.settings.runtimeDirectory + "/nightbell.sock"
         }
-        // What is the machine's, or the user's, is so for one supervisor only: another one has a directory of its own.
+        // The default manifests and state belong to one supervisor per machine or user: another one has a
+        // directory of its own.
         if result.origins["runtimeDirectory"] != "defaults" {
             if result.origins["stateDirectory"] == "defaults" {
                 result.settings.stateDirectory = result.settings.runtimeDirectory + "/state"
@@ -85,14 +86,14 @@ package enum Loader {
         return result
     }
 
-    /// A file that is named must be there. The default one need not be, and where a directory on the way to it is
-    /// closed to us, as another user's home is, nobody can have meant us to read it.
+    /// A file that is named must exist. The default one need not exist, and is skipped if a directory on its
+    /// path is not accessible, such as another user's home.
     private static func readFile(
         flags: Flags, mode: Mode, warnings: inout [String]
     ) throws(ConfigurationError) -> ConfigurationFile? {
         let path = flags.file ?? mode.configurationFile
         if flags.file == nil, ConfigurationFile.isOutOfReach(path) {
-            warnings.append("\(path) is not looked for: a directory on the way to it is closed to this user")
+            warnings.append("\(path) is not looked for: a directory on its path is not accessible")
             return nil
         }
         let file = try ConfigurationFile.read(path: path)
@@ -133,7 +134,7 @@ package enum Loader {
             .map { "environment variable \($0) is no configuration key and has no effect" }
     }
 
-    /// Values that are fine one by one, but not together.
+    /// Checks values that are valid one by one, but not together.
     private static func checkRelations(
         _ result: LoadedConfiguration, recorder: OriginRecorder, file: ConfigurationFile?
     ) throws(ConfigurationError) {
@@ -165,7 +166,7 @@ package enum Loader {
             ),
         ]
         for relation in relations where !relation.holds {
-            // Blame what somebody wrote, not a default.
+            // Report the value that was configured, not a default.
             let source = recorder.source(of: relation.shorter, in: file)
             let (lower, upper) = (value(relation.shorter, result), value(relation.longer, result))
             if source == .defaults {
@@ -198,7 +199,7 @@ private enum Origin {
     static let file = "file"
 }
 
-/// Notes which provider answered for a key, so that a bad value can be blamed on where it is written.
+/// Records which provider supplied a key, so that an error names the place where a bad value is written.
 private final class OriginRecorder: AccessReporter {
     private let providers = Mutex<[String: String]>([:])
 

@@ -1,6 +1,6 @@
 extension LoadedConfiguration {
-    /// All keys with their values as a configuration file, each with where it came from: what
-    /// `--print-configuration` prints. `nightbelld --config` reads it back.
+    /// All keys with their values and origins as a configuration file: the output of `--print-configuration`,
+    /// which `nightbelld --config` can read.
     package var printed: String {
         var result = "# " + (file.map { "read \($0)" } ?? "no configuration file was read") + "\n"
         var section = ""
@@ -18,7 +18,7 @@ extension LoadedConfiguration {
         return result
     }
 
-    /// Quotes what YAML might take for something else than plain text.
+    /// Quotes text that YAML would not read as a plain string.
     private func quoted(_ text: String) -> String {
         let plain = text.utf8.allSatisfy { byte in
             switch byte {
