@@ -23,7 +23,7 @@ static void note_destination(struct cmsghdr *header, struct clinux_route *route)
         struct in_pktinfo info;
         memcpy(&info, CMSG_DATA(header), sizeof info);
         in_addr_t address = ntohl(info.ipi_addr.s_addr);
-        // Nothing is sent from a group's address, or from everybody's.
+        // Group and broadcast addresses cannot be source addresses.
         if (IN_MULTICAST(address) || address == INADDR_BROADCAST || address == INADDR_ANY) return;
         route->family = AF_INET;
         memcpy(route->destination, &info.ipi_addr, sizeof info.ipi_addr);
@@ -38,7 +38,7 @@ static void note_destination(struct cmsghdr *header, struct clinux_route *route)
 
 ssize_t clinux_peek_datagram(int fd, void *buffer, size_t size, struct clinux_route *route) {
     struct iovec vector = {.iov_base = buffer, .iov_len = size};
-    // Room for both kinds and some that nobody asks for here; what does not fit is left out.
+    // Room for both kinds and some unrequested ones; the rest is left out.
     _Alignas(struct cmsghdr) char control[512];
     struct msghdr message = {
         .msg_name = &route->sender,
@@ -90,7 +90,7 @@ static ssize_t send_from(int fd, const void *bytes, size_t count, const struct c
 
 ssize_t clinux_answer_datagram(int fd, const void *bytes, size_t count, const struct clinux_route *route) {
     ssize_t sent = send_from(fd, bytes, count, route, route->family);
-    // What was sent to a network's broadcast address, or to one that is gone, cannot be answered from there.
+    // A network's broadcast address, or one that is gone, cannot be the source of the answer.
     if (sent < 0 && route->family != AF_UNSPEC && errno != EAGAIN && errno != ENOBUFS)
         sent = send_from(fd, bytes, count, route, AF_UNSPEC);
     return sent;

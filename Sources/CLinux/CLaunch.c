@@ -1,9 +1,10 @@
 // What runs between clone(2) and execve(2).
 //
-// The child shares memory with its parent, whose threads all go on: it is neither copied (which would cost page
-// tables) nor waited for (the user that the child becomes could stop it, and its parent with it). So nothing here may
-// touch what the C library keeps for a thread, errno first of all: system calls are made directly. Memory is safe
-// from the user that the child becomes: the kernel marks it as not to be traced when the identity changes.
+// The child shares memory with its parent, and all threads of that go on: it is neither copied (which would cost
+// page tables) nor waited for (the user that the child becomes could stop it, and its parent with it). So
+// nothing here may touch the C library's per-thread data, errno first of all: system calls are made directly.
+// Memory is safe from the user that the child becomes: the kernel makes it untraceable when the identity
+// changes.
 #define _GNU_SOURCE
 #include "CLaunch.h"
 
@@ -17,8 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Not even for the entry and exit of functions: the thread sanitizer notes them in its state of the thread, which is the
-// parent's. For the same reason nothing here may make the compiler call memset.
+// Not even for the entry and exit of functions: the thread sanitizer records them in its state of the thread,
+// which is the parent's. For the same reason nothing here may make the compiler call memset.
 #if defined(__has_attribute) && __has_attribute(disable_sanitizer_instrumentation)
 #define UNINSTRUMENTED \
     __attribute__((no_sanitize("address", "thread", "undefined"), disable_sanitizer_instrumentation))
@@ -56,7 +57,7 @@ UNINSTRUMENTED static long call6(long number, long a, long b, long c, long d, lo
     return x0;
 }
 #else
-// The C library's own way sets errno, so the calling thread waits meanwhile.
+// The C library's method sets errno, so the calling thread waits meanwhile.
 #define CLONE_WAITING CLONE_VFORK
 static long call6(long number, long a, long b, long c, long d, long e, long f) {
     long result = syscall(number, a, b, c, d, e, f);
@@ -88,11 +89,11 @@ UNINSTRUMENTED static void reset_signals(void) {
     }
 }
 
-// Puts what is handed over where the program looks for it, the report behind it, and closes everything else: what is
-// not close-on-exec must not be kept, and what is would count against the limit that is set next.
+// Puts descriptors where the program expects them, the report behind them, and closes all others: those that
+// are not close-on-exec must not leak, and the rest would count against the limit that is set next.
 UNINSTRUMENTED static void place_descriptors(struct clinux_launch *launch, int *copies) {
     int report = 3 + (int)launch->descriptor_count;
-    // Those that lie in the way of others go aside first.
+    // Descriptors in the target range of others are moved aside first.
     for (uint32_t index = 0; index < launch->descriptor_count; index++) {
         copies[index] = launch->descriptors[index];
         if (copies[index] > report) continue;
@@ -115,14 +116,14 @@ UNINSTRUMENTED static void place_descriptors(struct clinux_launch *launch, int *
     if (nothing < 0) fail(launch, CLINUX_LAUNCH_DESCRIPTORS, nothing);
     for (int standard = 0; standard <= 2; standard++) {
         long result = CALL(SYS_dup3, nothing, standard, 0, 0);
-        // The same number already: then it only has to stay open.
+        // The same number already: it only has to stay open.
         if (result == -EINVAL) result = CALL(SYS_fcntl, standard, F_SETFD, 0, 0);
         if (result < 0) fail(launch, CLINUX_LAUNCH_DESCRIPTORS, result);
     }
 }
 
-// A supervisor may run before others; what it launches does not. (A supervisor that runs behind others passes that on.
-// The kernel says 20 for 0, and more for less.)
+// A supervisor with a raised priority does not pass it on; one with a lowered priority does. (The kernel
+// returns 20 for 0, and more for a higher priority.)
 UNINSTRUMENTED static void reset_priority(void) {
     if (CALL(SYS_getpriority, PRIO_PROCESS, 0, 0, 0) > 20) CALL(SYS_setpriority, PRIO_PROCESS, 0, 0, 0);
 }
@@ -136,8 +137,8 @@ UNINSTRUMENTED static void set_limits(const struct clinux_launch *launch) {
     }
 }
 
-// Groups before the user, who could not change them any more. Whatever privilege a supervisor has beyond its uid, no
-// program gets any of it but root's.
+// Groups first, because they cannot be changed after the user. Privileges that a supervisor has beyond its
+// uid are not inherited by any program but root's.
 UNINSTRUMENTED static void change_identity(const struct clinux_launch *launch) {
     CALL(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0);
     if (launch->changes_identity) {
@@ -191,7 +192,7 @@ UNINSTRUMENTED static int run(void *argument) {
     for (int index = 0; index < 2; index++) {
         if (launch->process_texts[index]) write_process(launch->process_texts[index]);
     }
-    // Somebody may have to write down first that this process is there. Who is gone says nothing any more.
+    // The parent may have to record this process first. A parent that is gone sends nothing.
     char word;
     if (CALL(SYS_read, launch->report, &word, 1, 0) != 1) {
         for (;;) CALL(SYS_exit, 127, 0, 0, 0);
@@ -201,7 +202,7 @@ UNINSTRUMENTED static int run(void *argument) {
     long failure = -ENOENT;
     for (const char *const *program = launch->programs; *program; program++) {
         result = CALL(SYS_execve, *program, launch->arguments, launch->environment, 0);
-        // A file that is there and may not be run says more than one that is not there.
+        // A file that exists but may not be run is a better report than a missing one.
         if (result != -ENOENT && result != -ENOTDIR) failure = result;
         if (result != -ENOENT && result != -ENOTDIR && result != -EACCES) break;
     }
@@ -211,16 +212,16 @@ UNINSTRUMENTED static int run(void *argument) {
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-// The thread sanitizer takes clone(2) for a fork and sets its own state of the calling thread anew in the child: which is
-// the parent's, as they share their memory. It does not know this name of the same function. What the child does until
-// it is another program needs no sanitizer: it makes system calls, directly.
+// The thread sanitizer treats clone(2) as a fork and resets its state of the calling thread in the child,
+// which is the parent's, as they share memory. It does not intercept this name of the same function. The
+// child needs no sanitizer until execve: it only makes system calls, directly.
 extern int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
 #define clone __clone
 #endif
 #endif
 
 pid_t clinux_launch(struct clinux_launch *launch, void *stack, size_t stack_size, int *pidfd) {
-    // Handlers of ours must not run in the child.
+    // The parent's signal handlers must not run in the child.
     sigset_t all, before;
     sigfillset(&all);
     int blocked = pthread_sigmask(SIG_SETMASK, &all, &before);

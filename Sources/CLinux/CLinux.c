@@ -37,7 +37,7 @@ int clinux_open_file_of_kernel(const char *path, int flags) {
     return result;
 }
 
-// From linux/fcntl.h and linux/memfd.h, of which older distributions have too little.
+// From linux/fcntl.h and linux/memfd.h, which are incomplete in older distributions.
 enum {
     memfd_close_on_exec = 0x1,
     memfd_allow_sealing = 0x2,

@@ -1,4 +1,4 @@
-// How processes have ended.
+// Exit statuses of processes.
 #define _GNU_SOURCE
 #include "CProcess.h"
 
@@ -20,7 +20,7 @@ int clinux_wait(int pidfd, int *status) {
 }
 
 int clinux_pidfd_exit_status(int pidfd, int *status) {
-    // The first version of `struct pidfd_info`, which every later kernel understands.
+    // The first version of `struct pidfd_info`, which every later kernel accepts.
     struct {
         uint64_t mask;
         uint64_t cgroup;

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// In front of a decoder that took over from another: has the watcher at the head know of bytes that had passed it before it
-/// was there. It goes as soon as bytes come that the watcher has seen.
+/// Sits in front of a decoder that took over from another: reports bytes to the watcher at the head that had
+/// passed it before it was added. It removes itself when the first bytes arrive that the watcher has seen.
 final class EarlyBytes: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer

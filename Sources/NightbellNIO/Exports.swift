@@ -1,4 +1,4 @@
-// What the public API mentions of the supervisor and the core: an importer of this module needs no other for it.
+// Types of the supervisor and the core in the public API: an importer of this module needs no other import.
 @_exported public import struct NightbellCore.OffloadCounters
 @_exported public import struct NightbellCore.ParkingCounters
 @_exported public import struct NightbellCore.ParkingReasons

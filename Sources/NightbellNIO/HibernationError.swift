@@ -1,13 +1,13 @@
-/// Why a channel is not, or cannot be, hibernated.
+/// The reason why a channel is not, or cannot be, hibernated.
 public struct HibernationError: Error, Sendable, Hashable, CustomStringConvertible {
     public enum Code: Sendable, Hashable {
-        /// The connection is encrypted: what TLS keeps in this process cannot be saved. Hibernate behind something that
-        /// terminates TLS.
+        /// The connection is encrypted: its TLS state in this process cannot be saved. Hibernate behind a TLS
+        /// terminator.
         case tls
-        /// The channel is none of a stream socket of SwiftNIO's own (`NIOPosix`).
+        /// The channel has no stream socket of SwiftNIO's own (`NIOPosix`).
         case notASocket
-        /// The supervisor could not take the socket, or there was no descriptor to be had. The channel goes on, and it
-        /// is tried again.
+        /// The supervisor could not take the socket, or no descriptor was free. The channel continues, and
+        /// the attempt is repeated.
         case notParked
     }
 

@@ -2,7 +2,8 @@ import NIOCore
 import NIOPosix
 import NIOTLS
 
-/// At the head of a pipeline: notes what goes in and out, and takes the socket away when nothing has for a while.
+/// At the head of a pipeline: tracks traffic in both directions, and hibernates the channel after an idle
+/// time.
 final class HibernationHandler: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -11,9 +12,10 @@ final class HibernationHandler: ChannelDuplexHandler {
 
     private enum Phase {
         case watching
-        /// An end has been seen or sent, or the connection is encrypted: it stays a channel until it is closed.
+        /// The end of a half was seen or sent, or the connection is encrypted: it stays a channel until it is
+        /// closed.
         case resident
-        /// The socket is parked; what becomes of the channel is nobody's business.
+        /// The socket is parked; this channel is only torn down.
         case hibernated
     }
 
@@ -23,23 +25,23 @@ final class HibernationHandler: ChannelDuplexHandler {
     private var outbound: OutboundFraming
     private var phase = Phase.watching
     private var lastActivity = NIODeadline.now()
-    /// There was some since the watch has looked: it knows the time.
+    /// There was activity since the last check by the watch, which knows the time.
     private var isActive = false
-    /// Whether what is written has anything to tell. Every message passes here for each of those who hear it, and between two
-    /// looks of the watch the first of them tells all.
+    /// Whether writes have to be inspected. Every message to each of its receivers passes here, and between
+    /// two checks of the watch the first one suffices.
     private var looksAtWrites = true
     private let watch: IdleWatch
-    /// Where the watch has it.
+    /// The index in the watch.
     var place: Int?
     private var context: ChannelHandlerContext?
-    /// Something was under way: it is tried again then.
+    /// Work was under way: the next attempt is at this time.
     private var postponedUntil = NIODeadline.distantPast
-    /// Whether the first bytes of the connection, in and out, are still to come.
+    /// Whether the first bytes of the connection, in each direction, are still to come.
     private var isNew: (inbound: Bool, outbound: Bool)
-    /// What is read further on has come by here.
+    /// Later reads have passed this handler.
     private var isReading = false
     private let saver: any HibernatableHandler
-    /// The end of what was sent while it was hibernated. It goes before everything else.
+    /// The unsent rest of what was sent during hibernation. It is written before all other data.
     private var unsent: [UInt8]
 
     init(
@@ -70,11 +72,11 @@ final class HibernationHandler: ChannelDuplexHandler {
         context = nil
     }
 
-    // MARK: What goes in and out
+    // MARK: Traffic
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let buffer = unwrapInboundIn(data)
-        // In the middle of a message anything may come.
+        // Within a message any bytes may occur.
         if framing.isAtBoundary, buffer.beginsTLS(isNew: isNew.inbound) { refuseTLS(context) }
         isNew.inbound = false
         if framing.note(buffer) { isActive = true }
@@ -83,9 +85,9 @@ final class HibernationHandler: ChannelDuplexHandler {
         isReading = false
     }
 
-    /// Bytes that may not have come by here: see `EarlyBytes`.
+    /// Bytes that may not have passed this handler: see `EarlyBytes`.
     ///
-    /// - Returns: whether they had not.
+    /// - Returns: whether they had not passed it.
     func noteEarly(_ buffer: ByteBuffer) -> Bool {
         guard !isReading else { return false }
         if framing.note(buffer) { isActive = true }
@@ -96,7 +98,7 @@ final class HibernationHandler: ChannelDuplexHandler {
         if looksAtWrites {
             noteOutbound(context, unwrapOutboundIn(data))
             writeUnsent(context)
-            // Elsewhere than in a WebSocket TLS may begin with any of them.
+            // Outside a WebSocket, any write may begin TLS.
             looksAtWrites =
                 !(isActive && framing.isWebSocket && outbound.isAtBoundary && !isNew.outbound)
         }
@@ -105,7 +107,7 @@ final class HibernationHandler: ChannelDuplexHandler {
 
     private func noteOutbound(_ context: ChannelHandlerContext, _ data: IOData) {
         guard case .byteBuffer(let buffer) = data else { return isActive = true }
-        // What is inside a WebSocket is written on its own, and may be a TLS of somebody else's.
+        // The payload in a WebSocket is written separately, and may be a TLS stream of another connection.
         if isNew.outbound || !framing.isWebSocket, buffer.beginsTLS(isNew: isNew.outbound) {
             refuseTLS(context)
         }
@@ -129,8 +131,8 @@ final class HibernationHandler: ChannelDuplexHandler {
         unsent = []
     }
 
-    /// It may begin at any time (STARTTLS). Behind this handler, its records come by here instead of the messages; a handler
-    /// in front of this one hides them, and says when it has agreed with the peer.
+    /// TLS may begin at any time (STARTTLS). Behind this handler, its records pass here instead of the
+    /// messages; a handler in front of this one hides them, and reports when TLS is agreed with the peer.
     private func refuseTLS(_ context: ChannelHandlerContext) {
         guard phase == .watching else { return }
         phase = .resident
@@ -138,7 +140,7 @@ final class HibernationHandler: ChannelDuplexHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        // Its end was read: parked, it would wake at once, and for ever.
+        // The end of input was read: if parked, the socket would wake at once, again and again.
         if case .some(.inputClosed) = event as? ChannelEvent, phase == .watching { phase = .resident }
         if event is TLSUserEvent { refuseTLS(context) }
         context.fireUserInboundEventTriggered(event)
@@ -163,7 +165,7 @@ final class HibernationHandler: ChannelDuplexHandler {
         if phase != .hibernated { context.fireChannelReadComplete() }
     }
 
-    // MARK: Falling asleep
+    // MARK: Hibernating
 
     func isDue(at now: NIODeadline) -> Bool {
         if isActive {
@@ -186,7 +188,7 @@ final class HibernationHandler: ChannelDuplexHandler {
         postponedUntil = .now() + hibernator.configuration.idleTime
     }
 
-    /// Nothing can be read or written in between: this is the channel's event loop.
+    /// No read or write can happen in between: this runs on the channel's event loop.
     private func hibernate(_ context: ChannelHandlerContext) throws -> Bool {
         let channel = context.channel
         if isNew.inbound || isNew.outbound, context.pipeline.hasTLS {
@@ -196,7 +198,7 @@ final class HibernationHandler: ChannelDuplexHandler {
         guard channel.isActive, framing.isAtBoundary, try isWritten(channel),
             let state = saver.stateForHibernation()
         else { return false }
-        // It may have said something, or closed.
+        // The handler may have written something, or closed.
         guard phase == .watching, try isWritten(channel) else { return false }
         let operations = context.pipeline.syncOperations
         let parked = try operations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) { socket in
@@ -207,7 +209,8 @@ final class HibernationHandler: ChannelDuplexHandler {
         phase = .hibernated
         hibernator.didHibernate(on: loop)
         saver.didHibernate(as: token)
-        // From here to the head: no handler is asked, and the connection does not end with this descriptor.
+        // From the head on, so that no handler is called; the connection stays open after this descriptor is
+        // closed.
         context.close(mode: .all, promise: nil)
         return true
     }
@@ -218,14 +221,14 @@ final class HibernationHandler: ChannelDuplexHandler {
 }
 
 extension ChannelPipeline {
-    /// Whether SwiftNIO SSL encrypts, which no byte shows before the next one comes by. Nightbell does not depend on it and
-    /// cannot name its handlers, but can read what they are called.
+    /// Whether SwiftNIO SSL encrypts, which no byte shows before the next record. Nightbell does not depend
+    /// on it and cannot name its handlers, but can look at their names.
     fileprivate var hasTLS: Bool { debugDescription.contains("NIOSSL") }
 }
 
 extension ByteBuffer {
-    /// Whether it begins with a record of TLS (RFC 8446, section 5.1): the first bytes of a connection with any, later ones
-    /// with one that has a ClientHello or a ServerHello in it, which no message is like by chance.
+    /// Whether it begins with a TLS record (RFC 8446, section 5.1): the first bytes of a connection with any
+    /// record, later ones with a ClientHello or a ServerHello, which a message does not resemble by chance.
     fileprivate func beginsTLS(isNew: Bool) -> Bool {
         let view = readableBytesView
         guard let type = view.first, (20...23).contains(type), view.count >= 5 else { return false }
@@ -234,7 +237,7 @@ extension ByteBuffer {
             Int(view[start + 3]) << 8 | Int(view[start + 4]) <= 18_432
         else { return false }
         if isNew { return true }
-        // The first byte of a length in three bytes, as no hello is so long that it would be another.
+        // The first byte of a three-byte length, which is 0 because no hello is that long.
         return type == 22 && view.count >= 7 && (1...2).contains(view[start + 5]) && view[start + 6] == 0
     }
 }

@@ -6,32 +6,33 @@ public import NightbellCore
 public import NightbellSupervisor
 import Synchronization
 
-/// The handler of a pipeline that knows what of its connection has to be remembered.
+/// The handler of a pipeline that saves the state of its connection.
 public protocol HibernatableHandler: ChannelHandler {
-    /// Called on the channel's event loop when the channel has been idle for the configured time. The pipeline is gone
-    /// when this has returned and the socket could be parked; no handler hears of `channelInactive` then.
+    /// Called on the channel's event loop when the channel has been idle for the configured time. If the
+    /// socket can be parked, the pipeline is removed after this call; `channelInactive` is not sent to its
+    /// handlers.
     ///
-    /// - Returns: what `rebuild` needs to go on, or nil: not now, because something is under way. It is asked again after
-    ///   the same time.
+    /// - Returns: the state that `rebuild` needs, or nil if work is under way. It is called again after the
+    ///   same time.
     func stateForHibernation() -> [UInt8]?
 
-    /// The connection is hibernated under this token: for whoever wants to send to it, or to wake it. Called on the event
-    /// loop, before it can wake.
+    /// The connection is hibernated under this token, by which the host can send to it or wake it. Called on
+    /// the event loop, before it can wake.
     func didHibernate(as token: ParkingToken)
 }
 
-/// A connection that is back.
+/// A connection that was woken.
 public struct WokenConnection: Sendable {
-    /// What ``HibernatableHandler/stateForHibernation()`` has returned.
+    /// The result of ``HibernatableHandler/stateForHibernation()``.
     public let state: [UInt8]
-    /// Why. Empty: the host itself has asked for it.
+    /// The reasons. Empty: the host has requested it.
     public let reasons: ParkingReasons
-    /// The name that it had while it was hibernated.
+    /// Its token while it was hibernated.
     public let token: ParkingToken
 }
 
-/// Hibernates idle channels of SwiftNIO: pipeline, buffers and session go, the socket stays, and a message brings
-/// everything back.
+/// Hibernates idle channels of SwiftNIO: pipeline, buffers and session are released, the socket is parked,
+/// and a message restores the connection.
 ///
 /// ```swift
 /// let hibernator = try Hibernator(.init(idleTime: .seconds(30))) { channel, woken in
@@ -48,32 +49,32 @@ public struct WokenConnection: Sendable {
 /// }
 /// ```
 ///
-/// Nothing is lost or overtaken: a channel is hibernated only while nothing it was given to write is left, while what it
-/// has read ends with a whole message (see ``StreamFraming``), and while both halves of the connection are open. What
-/// arrives at that moment stays in the kernel, wakes the connection, and is the first that the new channel reads. A
-/// connection comes back on the event loop on which it was.
+/// No data is lost or reordered: a channel is hibernated only while it has no unwritten data, while its input
+/// ends with a whole message (see ``StreamFraming``), and while both halves of the connection are open. Data
+/// that arrives at that moment stays in the kernel, wakes the connection, and is read first by the new
+/// channel. A connection returns to its former event loop.
 ///
-/// The channel that is hibernated is closed, but for its connection: `closeFuture` succeeds, and handlers are removed. The
-/// one that comes back is another one, without a parent, with the options that `rebuild` sets.
+/// The hibernated channel is closed, except for its connection: `closeFuture` succeeds, and handlers are
+/// removed. The woken one is a new channel, without a parent, with the options that `rebuild` sets.
 public final class Hibernator: Sendable {
     public struct Configuration: Sendable {
-        /// How long nothing may be read or written, before a channel is hibernated.
+        /// The time without reads and writes before a channel is hibernated.
         public var idleTime: TimeAmount
-        /// Deals with the pings of hibernated connections; nil: they wake.
+        /// Handles the pings of hibernated connections; nil: they wake.
         public var profile: ParkingProfile?
         public var framing = StreamFraming.unknown
-        /// `ChannelOptions.allowRemoteHalfClosure` of channels that are back.
+        /// `ChannelOptions.allowRemoteHalfClosure` of woken channels.
         public var allowsRemoteHalfClosure = false
-        /// Called on its event loop for a connection that could not be brought back and is closed: no channel could be
-        /// made, or `rebuild` has thrown. There may be no handler that could tell, so what the host has of it is to be let
-        /// go here. If something fails when `rebuild` has returned, the channel is closed, and its handlers hear of that
-        /// (`handlerRemoved`).
+        /// Called on its event loop for a connection that could not be restored and is closed: no channel
+        /// could be made, or `rebuild` has thrown. No handler may exist to report this, so release the host's
+        /// state of it here. If an error occurs after `rebuild` has returned, the channel is closed, and its
+        /// handlers are notified (`handlerRemoved`).
         public var whenLost: (@Sendable (WokenConnection, any EventLoop) -> Void)?
         /// A hibernated connection is woken within this time at the latest; nil: never.
         public var keepAlive: Duration?
-        /// Whether memory that pipelines have left is given back to the kernel (`malloc_trim`; a second after many of them
-        /// have gone, five seconds after a few), and large blocks at once (`M_MMAP_THRESHOLD`, 128 KiB). Both are about
-        /// the whole process.
+        /// Whether freed memory of pipelines is returned to the kernel (`malloc_trim`; a second after many of
+        /// them were released, five seconds after a few), and large blocks at once (`M_MMAP_THRESHOLD`, 128
+        /// KiB). Both affect the whole process.
         public var givesMemoryBack = true
         public var supervisor = EmbeddedSupervisor.Configuration()
 
@@ -82,13 +83,13 @@ public final class Hibernator: Sendable {
         }
     }
 
-    /// How often what has happened.
+    /// Event counts.
     public struct Counters: Sendable, Equatable {
         public var hibernated = 0
         public var woken = 0
-        /// An idle channel could not be hibernated: something was under way, or there was no descriptor.
+        /// Attempts to hibernate an idle channel that failed: work was under way, or no descriptor was free.
         public var postponed = 0
-        /// Connections that could not be brought back, and are closed; see ``Configuration/whenLost``.
+        /// Connections that could not be restored, and are closed; see ``Configuration/whenLost``.
         public var lost = 0
     }
 
@@ -99,9 +100,9 @@ public final class Hibernator: Sendable {
     private let supervisor: EmbeddedSupervisor
     private let inner: Inner
 
-    /// What the supervisor's thread needs, and must not keep alive.
+    /// State for the supervisor's thread, which must not keep the hibernator alive.
     private final class Inner: Sendable {
-        /// The event loops that connections came from: a state begins with the number of its own.
+        /// The event loops of hibernated connections: a saved state begins with the index of its loop.
         let loops = Mutex<[Home]>([])
         let counters = Mutex(Counters())
         let owner = Mutex(WeakOwner())
@@ -113,9 +114,9 @@ public final class Hibernator: Sendable {
         let watch: NIOLoopBound<IdleWatch>
     }
 
-    /// What has been hibernated since memory was given back.
+    /// Connections hibernated since memory was last returned.
     private struct Leftovers: Sendable {
-        /// So many are a crowd: they do not wait for long.
+        /// From this number on, memory is returned sooner.
         static let many = 64
 
         var count = 0
@@ -130,10 +131,10 @@ public final class Hibernator: Sendable {
         }
     }
 
-    /// - Parameter rebuild: makes the pipeline of a connection that is back, on its event loop, before anything is read,
-    ///   and returns the handler that will save it the next time. If it throws, the connection is closed; see
+    /// - Parameter rebuild: makes the pipeline of a woken connection, on its event loop, before any read, and
+    ///   returns the handler that will save it the next time. If it throws, the connection is closed; see
     ///   ``Configuration/whenLost``.
-    /// - Throws: ``EmbeddedError`` with the code `resources`, or `configuration` for what `supervisor` has in it.
+    /// - Throws: ``EmbeddedError`` with the code `resources`, or `configuration` for errors in `supervisor`.
     public init(_ configuration: Configuration, rebuild: @escaping Rebuild) throws(EmbeddedError) {
         self.configuration = configuration
         self.rebuild = rebuild
@@ -150,24 +151,26 @@ public final class Hibernator: Sendable {
     }
 
     public var counters: Counters { inner.counters.withLock { $0 } }
-    /// Of the supervisor that holds the sockets.
+    /// Counters of the supervisor that holds the sockets.
     public var supervision: EmbeddedCounters { supervisor.counters }
 
-    /// Has a channel hibernated when it is idle. Call it on the channel's event loop when the pipeline is complete, after
-    /// an upgrade to WebSocket for instance.
+    /// Hibernates a channel whenever it is idle. Call it on the channel's event loop when the pipeline is
+    /// complete, for example after an upgrade to WebSocket.
     ///
-    /// - Parameter decoder: the handler of the pipeline that reads bytes from now on, if some may be on their way to it that
-    ///   came together with what was before, such as the request to upgrade. Otherwise it is not known whether they end
-    ///   with a whole message.
+    /// - Parameter decoder: the handler of the pipeline that reads bytes from now on, if some may be on their
+    ///   way to it that arrived together with earlier data, such as the upgrade request. Otherwise it is
+    ///   unknown whether they end with a whole message.
     ///
-    /// An encrypted channel stays one, and its handlers hear of a ``HibernationError`` with the code `tls`. Handlers of
-    /// SwiftNIO SSL are known, also if nobody has said anything since their handshake. TLS of another kind that has begun
-    /// before is noticed when its next record comes by, which may be too late: do not watch its channels.
+    /// An encrypted channel is not hibernated, and its handlers receive a ``HibernationError`` with the code
+    /// `tls`. Handlers of SwiftNIO SSL are recognized, also if no data was sent since their handshake. Other
+    /// TLS that has begun before is noticed at its next record, which may be too late: do not watch its
+    /// channels.
     ///
-    /// TLS may begin later (STARTTLS), in front of what is here or behind it. The channel stays one from the first
-    /// ClientHello on; between the agreement to begin and that, `stateForHibernation` has to return nil.
+    /// TLS may begin later (STARTTLS), in front of this handler or behind it. The channel is not hibernated
+    /// from the first ClientHello on; between the agreement to begin and that, `stateForHibernation` has to
+    /// return nil.
     ///
-    /// - Throws: ``HibernationError`` with the code `notASocket`, and what adding a handler throws.
+    /// - Throws: ``HibernationError`` with the code `notASocket`, and errors of adding a handler.
     public func watch(
         _ channel: any Channel, saving handler: any HibernatableHandler,
         readingFrom decoder: (any ChannelHandler)? = nil
@@ -199,15 +202,15 @@ public final class Hibernator: Sendable {
         return handler
     }
 
-    /// Brings a connection back because the host wants it. False: it is on its way already, or gone.
+    /// Wakes a connection at the host's request. False: it is already waking, or gone.
     @discardableResult
     public func wake(_ token: ParkingToken) -> Bool { wake(token, []) }
 
-    /// Writes whole messages to a hibernated connection without waking it. A connection that does not take all of them
-    /// at once is woken, and the rest is the first that is written when it is back.
+    /// Writes whole messages to a hibernated connection without waking it. A connection that does not take
+    /// all of them at once is woken, and the rest is written before all other data.
     ///
-    /// - Returns: false if it is hibernated no more, and nothing was written: it is on its way back, or gone. Keep the
-    ///   messages for the handler that `rebuild` will make.
+    /// - Returns: false if it is not hibernated any more, and nothing was written: it is waking, or gone.
+    ///   Keep the messages for the handler that `rebuild` will make.
     public func send(_ bytes: [UInt8], to token: ParkingToken) -> Bool {
         do {
             if let rest = try supervisor.sendOrClaim(bytes, to: token) {
@@ -219,19 +222,19 @@ public final class Hibernator: Sendable {
         }
     }
 
-    /// Ends: all hibernated connections are closed.
+    /// Closes all hibernated connections.
     public func close() {
         supervisor.close()
     }
 
-    // MARK: Falling asleep
+    // MARK: Hibernating
 
     func count(_ change: (inout Counters) -> Void) {
         inner.counters.withLock { change(&$0) }
     }
 
-    /// Parks a duplicate of a channel's socket; nil: not now, because something has arrived. It would wake the connection
-    /// at once, and on a busy event loop that might go on for ever, without anything being read.
+    /// Parks a duplicate of a channel's socket; nil if data has arrived. It would wake the connection at
+    /// once, and on a busy event loop this could repeat endlessly without a read.
     func park(
         _ socket: CInt, state: [UInt8], on loop: any EventLoop
     ) throws(HibernationError) -> ParkingToken? {
@@ -250,7 +253,7 @@ public final class Hibernator: Sendable {
         }
     }
 
-    /// Without this the heap would stay as large as it was when most were awake, with holes in it.
+    /// Without this the heap would keep its peak size, with holes in it.
     func didHibernate(on loop: any EventLoop) {
         count { $0.hibernated += 1 }
         guard configuration.givesMemoryBack else { return }
@@ -285,7 +288,7 @@ public final class Hibernator: Sendable {
 
     @discardableResult
     private func wake(_ token: ParkingToken, _ reasons: ParkingReasons) -> Bool {
-        // Who has come first has it.
+        // The first claim gets the connection.
         guard let claimed = try? supervisor.claim(token) else { return false }
         bringBack(claimed, reasons, unsent: [])
         return true
@@ -297,7 +300,7 @@ public final class Hibernator: Sendable {
         let woken = WokenConnection(
             state: Array(claimed.state.dropFirst(2)), reasons: reasons, token: claimed.token)
         count { $0.woken += 1 }
-        // Not at once, even on its own loop: whoever is hibernating it may not be done yet.
+        // Not synchronously, even on its own loop: the handler that hibernates it may not have finished.
         loop.execute { self.bringBack(claimed.descriptor, woken, unsent, on: loop) }
     }
 

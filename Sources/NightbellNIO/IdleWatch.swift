@@ -1,11 +1,11 @@
 import NIOCore
 
-/// The channels of one event loop that may be hibernated. It looks at all of them from time to time: a timer of its own
-/// for each channel would cost more, and leave an event loop with memory for as many as there ever were.
+/// The channels of one event loop that may be hibernated, checked together at intervals: a timer for each
+/// channel would cost more, and the event loop would keep memory for the peak number of timers.
 ///
-/// Only its event loop touches it.
+/// Confined to its event loop.
 final class IdleWatch {
-    /// So many are hibernated in a row; then others have their turn.
+    /// The limit of channels hibernated in a row, so that other work gets its turn.
     private static let mostAtOnce = 32
 
     private let loop: any EventLoop
@@ -41,7 +41,7 @@ final class IdleWatch {
         loop.scheduleTask(in: time) { bound.value.look(from: end) }
     }
 
-    /// From the end on: whoever is taken out makes room for one that was looked at.
+    /// From the end on: a removed channel is replaced by one that was checked already.
     private func look(from end: Int) {
         isScheduled = false
         let now = NIODeadline.now()

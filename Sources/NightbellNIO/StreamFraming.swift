@@ -1,7 +1,7 @@
 package import NIOCore
 
-/// Where messages begin and end in what a peer sends. A pipeline may hold the beginning of a message in a decoder that
-/// nobody can look into; as long as it does, its channel is not hibernated.
+/// The message boundaries in a peer's stream. A decoder in the pipeline may hold the beginning of a message,
+/// which is not visible from outside; until its end the channel is not hibernated.
 public struct StreamFraming: Sendable {
     private enum Kind: Sendable {
         case unknown
@@ -11,33 +11,33 @@ public struct StreamFraming: Sendable {
 
     private let kind: Kind
     private var header = FrameHeader()
-    /// How many bytes of a frame's payload are still to come.
+    /// The bytes of a frame's payload that are still to come.
     private var missing: UInt64 = 0
     private var isInMessage = false
-    /// Whether the last frame of a message in several frames is still to come.
+    /// Whether the last frame of a fragmented message is still to come.
     private var isFragmented = false
 
     private init(_ kind: Kind) {
         self.kind = kind
     }
 
-    /// The pipeline's ``HibernatableHandler`` knows for itself.
+    /// The pipeline's ``HibernatableHandler`` tracks boundaries itself.
     public static var unknown: StreamFraming { StreamFraming(.unknown) }
     /// Messages of WebSocket (RFC 6455), after the handshake. Pings and pongs of either side are no activity.
     public static var webSocket: StreamFraming { StreamFraming(.webSocket) }
     /// Messages that end with this byte, such as lines with `\n`.
     public static func delimiter(_ byte: UInt8) -> StreamFraming { StreamFraming(.delimiter(byte)) }
 
-    /// Whether everything that has arrived ends with a whole message.
+    /// Whether all input so far ends with a whole message.
     package var isAtBoundary: Bool { !isInMessage }
 
     var isWebSocket: Bool {
         if case .webSocket = kind { true } else { false }
     }
 
-    /// Takes note of what has arrived.
+    /// Processes new input.
     ///
-    /// - Returns: whether there was anything but pings and pongs in it.
+    /// - Returns: whether it had anything but pings and pongs.
     package mutating func note(_ buffer: ByteBuffer) -> Bool {
         switch kind {
         case .unknown:
@@ -61,7 +61,7 @@ public struct StreamFraming: Sendable {
                 index += Int(count)
             } else {
                 if header.take(view[index]) { endHeader() }
-                // Also of a frame whose payload is still to come.
+                // Also for a frame with a payload that is still to come.
                 if !header.isControl { hasData = true }
                 index += 1
             }
@@ -80,18 +80,19 @@ public struct StreamFraming: Sendable {
 private struct FrameHeader {
     private var first: UInt8 = 0
     private(set) var payloadLength: UInt64 = 0
-    /// How many bytes have arrived, and how many there will be as far as is known.
+    /// The number of bytes that have arrived, and the expected number as far as known.
     private var count = 0
     private var expected = 2
     private var lengthEnd = 2
 
     var isUnfinished: Bool { count > 0 && count < expected }
     var isFinal: Bool { first & 0x80 != 0 }
-    /// Opcodes below 8 are of messages. 8 is the close, which somebody has to answer; those beyond are pings and pongs.
+    /// Opcodes below 8 are messages. 8 is the close, which has to be answered; those above are pings and
+    /// pongs.
     var isOfMessage: Bool { first & 0x0F < 8 }
     var isControl: Bool { first & 0x0F > 8 }
 
-    /// Takes the next byte, which begins another header if the last one was complete.
+    /// Consumes the next byte, which begins another header if the last one was complete.
     ///
     /// - Returns: whether it is complete now.
     mutating func take(_ byte: UInt8) -> Bool {
@@ -115,18 +116,18 @@ private struct FrameHeader {
     }
 }
 
-/// What is written, as far as it matters whether it is more than pings and pongs. Every message passes through here, to
-/// each of those who hear it.
+/// Tracks writes, as far as needed to tell whether they are more than pings and pongs. Every message to each
+/// of its receivers passes through here.
 package struct OutboundFraming: Sendable {
     private let isWebSocket: Bool
-    /// Of a ping or pong whose payload is written on its own, so much is still to come.
+    /// The rest of a ping's or pong's payload that is written separately.
     private var missing = 0
 
     package init(_ framing: StreamFraming) {
         isWebSocket = framing.isWebSocket
     }
 
-    /// Whether what is written next is not the payload of a ping or pong.
+    /// Whether the next write is not the payload of a ping or pong.
     package var isAtBoundary: Bool { missing == 0 }
 
     /// - Parameter buffer: whole frames, or a header and then its payload, as encoders write them.
@@ -143,7 +144,7 @@ package struct OutboundFraming: Sendable {
         else { return true }
         let count = 2 + (second & 0x80 == 0 ? 0 : 4) + Int(second & 0x7F)
         missing = max(0, count - buffer.readableBytes)
-        // Something may follow it in the same buffer.
+        // Another frame may follow in the same buffer.
         return buffer.readableBytes > count
     }
 }

@@ -1,4 +1,4 @@
-// Where a datagram came from and where it was sent to, so that it can be answered from there.
+// Source and destination of a datagram, so that the answer is sent from the same address.
 #pragma once
 
 #include <sys/socket.h>
@@ -7,18 +7,18 @@
 struct clinux_route {
     struct sockaddr_storage sender;
     socklen_t sender_length;
-    // Of which family the destination is; AF_UNSPEC: it is not known, or nothing can be sent from it.
+    // The address family of the destination; AF_UNSPEC: it is unknown, or cannot be a source.
     int family;
-    // In network order; of an IPv4 address the first four bytes.
+    // In network order; an IPv4 address is in the first four bytes.
     unsigned char destination[16];
 };
 
-// Has the kernel name destinations, or not: what was set before, or -1 where nothing of the kind can be set. The
-// destinations of datagrams that are there already are named as well.
+// Turns the reporting of destinations on or off: returns the earlier value, or -1 if there is no such option.
+// It also applies to datagrams that are queued already.
 int clinux_name_destinations(int fd, int on);
 
-// Copies the next datagram without taking it. How long it is, which may be more than there was room for; -1 and errno.
+// Copies the next datagram without consuming it. Returns its length, which may exceed `size`; -1 and errno.
 ssize_t clinux_peek_datagram(int fd, void *buffer, size_t size, struct clinux_route *route);
 
-// Sends to where the datagram came from, from where it was sent to; neither blocks nor raises a signal.
+// Sends to the source of the datagram, from its destination; neither blocks nor raises a signal.
 ssize_t clinux_answer_datagram(int fd, const void *bytes, size_t count, const struct clinux_route *route);

@@ -11,8 +11,8 @@ struct clinux_launch_limit {
     uint64_t hard;
 };
 
-// Everything that the child needs. It is read by the child while the caller goes on: none of it may be changed or
-// freed before `report` says that the launch is over.
+// The child's parameters. The child reads them while the caller goes on: none of them may be changed or freed
+// before `report` says that the launch is over.
 struct clinux_launch {
     const char *const *programs;  // paths to try in this order; ended by NULL
     char *const *arguments;
@@ -30,8 +30,8 @@ struct clinux_launch {
     uint32_t group;
     const uint32_t *groups;
     uint32_t group_count;
-    // A stream socket, close-on-exec. The program is not run before a byte has come, and never if there will be none.
-    // What goes out is a clinux_launch_failure, or nothing but the end when the program runs.
+    // A stream socket, close-on-exec. The program is run only after a byte has arrived, and never if the
+    // stream ends. The child sends a clinux_launch_failure, or nothing but the end when the program runs.
     int report;
 };
 
@@ -49,7 +49,7 @@ struct clinux_launch_failure {
     int32_t code;  // errno
 };
 
-// Room for the number of a process, and a zero byte.
+// Room for a process ID in decimal, and a zero byte.
 #define CLINUX_PROCESS_TEXT 16
 
 // Starts a child with a stack of its own that shares this process's memory until it runs the program. Returns its pid

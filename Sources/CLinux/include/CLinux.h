@@ -1,5 +1,5 @@
-// What Swift cannot call: macros that compute, functions with variable arguments, and system calls
-// without a declaration. Everything else is called from Swift directly.
+// Wrappers of what Swift cannot call: function-like macros, functions with variable arguments, and system
+// calls without a declaration. Everything else is called from Swift directly.
 #pragma once
 
 #include "CDatagram.h"
@@ -27,10 +27,10 @@
 
 // Linux 6.5; not in the headers of older distributions.
 #define CLINUX_SO_PEERPIDFD 77
-// Hides behind asm/socket.h.
+// Only in asm/socket.h.
 #define CLINUX_SO_PEERGROUPS 59
 
-// What follows hides behind _GNU_SOURCE in the system's headers, which a header cannot rely on.
+// The following need _GNU_SOURCE in the system's headers, which a header cannot rely on.
 #define CLINUX_POLLRDHUP 0x2000
 
 struct clinux_peer_credentials {
@@ -39,7 +39,7 @@ struct clinux_peer_credentials {
     gid_t gid;
 };
 
-// The kernel's word for who is at the other end of a Unix socket. 0, or -1 and errno.
+// The kernel's credentials of the other end of a Unix socket. 0, or -1 and errno.
 static inline int clinux_get_peer_credentials(int fd, struct clinux_peer_credentials *credentials) {
     socklen_t length = sizeof *credentials;
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, credentials, &length);
@@ -56,7 +56,7 @@ enum clinux_thaw_method {
     CLINUX_THAW_BY_SIGNAL,
 };
 
-// Lets a stopped process run: by its open cgroup.freeze, or by its pidfd. 0, or -1 and errno.
+// Thaws a stopped process: by its open cgroup.freeze, or by its pidfd. 0, or -1 and errno.
 static inline int clinux_thaw(int fd, enum clinux_thaw_method method) {
     switch (method) {
     case CLINUX_THAW_NOTHING: return 0;
@@ -76,24 +76,24 @@ static inline int clinux_accept(int fd) {
     return (int)syscall(SYS_accept4, fd, (void *)0, (void *)0, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-// The type bits of a file's mode, as far as the kernel knows them without asking a file system's server, which may
-// never answer. -1 and errno on failure.
+// The type bits of a file's mode, as far as the kernel knows them without asking a file system's server,
+// which may never answer. -1 and errno on failure.
 int clinux_file_type(int fd);
 
-// Opens a file of procfs or cgroup2, close-on-exec: a descriptor, or -1 and errno. EMEDIUMTYPE: it lies elsewhere, and was
-// not opened, which some devices take for an order.
+// Opens a file of procfs or cgroup2, close-on-exec: a descriptor, or -1 and errno. EMEDIUMTYPE: it is on
+// another file system, and was not opened, because opening has side effects on some devices.
 int clinux_open_file_of_kernel(const char *path, int flags);
 
-// For as long as the process lives, has each large block of the heap be a mapping of its own, so that an array that grew
-// leaves nothing behind (left alone, the heap keeps such blocks after the first was freed); and has threads that come and
-// go share one heap, where what one has left is of use to the others.
+// For the life of the process, makes each large block of the heap a mapping of its own, so that a grown array
+// leaves nothing behind (by default, the heap keeps such blocks after the first was freed); and makes
+// short-lived threads share one heap, so that they reuse each other's free memory.
 void clinux_keep_little_memory(void);
 
-// Has malloc give blocks of 128 KiB and more back when they are freed, also after the first of them: left to itself it
-// keeps the larger ones the more of them there were.
+// Makes malloc return blocks of 128 KiB and more when they are freed, also after the first of them: by
+// default it raises this threshold with each freed block.
 void clinux_release_large_blocks_at_once(void);
 
-// Gives memory that was freed back to the kernel, as far as whole pages are free.
+// Returns freed memory to the kernel, in whole pages.
 void clinux_release_free_memory(void);
 
 // open(2) and openat(2) without their variable arguments; close-on-exec always.
@@ -121,7 +121,7 @@ static inline int clinux_close_range(unsigned first, unsigned last) {
     return (int)syscall(SYS_close_range, first, last, 0);
 }
 
-// fork(2), which Swift leaves out because most programs have threads.
+// fork(2), which Swift does not import because most programs have threads.
 static inline pid_t clinux_fork(void) {
     return fork();
 }
@@ -154,16 +154,17 @@ static inline void *clinux_cmsg_data(struct cmsghdr *header) {
 // Anonymous memory as a file that can be sealed, close-on-exec: a descriptor, or -1 and errno.
 int clinux_sealable_memory(const char *name);
 
-// Fixes the size for everybody, and the content for all who have not mapped it for writing yet. 0, or -1 and errno.
+// Fixes the size for all processes, and makes the content read-only for all that have not mapped it for
+// writing yet. 0, or -1 and errno.
 int clinux_seal_for_readers(int fd);
 
-// Has the child of a fork see zeros here. 0, or -1 and errno.
+// Makes the child of a fork see zeros here. 0, or -1 and errno.
 static inline int clinux_wipe_on_fork(void *address, size_t size) {
     enum { wipe_on_fork = 18 };
     return (int)syscall(SYS_madvise, address, size, wipe_on_fork);
 }
 
-// 1: the file has exactly this size, for good.
+// 1: the file has exactly this size, permanently.
 int clinux_is_sealed_page(int fd, size_t size);
 
 static inline void clinux_store_release(uint64_t *word, uint64_t value) {

@@ -1,4 +1,4 @@
-// Limits of processes, and how they have ended.
+// Limits and exit statuses of processes.
 #pragma once
 
 #include <fcntl.h>
@@ -13,16 +13,17 @@ struct clinux_limit {
     uint64_t hard;
 };
 
-// prlimit(2), to look only. `process` 0 is the caller. 0, or -1 and errno.
+// prlimit(2), read only. `process` 0 is the caller. 0, or -1 and errno.
 static inline int clinux_get_limit(pid_t process, uint32_t resource, struct clinux_limit *limit) {
     return (int)syscall(SYS_prlimit64, process, resource, (void *)0, limit);
 }
 
-// waitid(2) for a child of ours, without waiting: 1 and its status as in wait(2); 0: it has not ended; -1 and errno.
+// waitid(2) for a child of this process, without blocking: 1 and its status as in wait(2); 0: it has not
+// ended; -1 and errno.
 int clinux_wait(int pidfd, int *status);
 
-// How the process of a pidfd ended, whoever's child it was (Linux 6.15): 1 and its status as in wait(2); 0: its parent
-// has not waited for it yet; -1 and errno.
+// The exit status of any process by its pidfd (Linux 6.15): 1 and the status as in wait(2); 0: its parent has
+// not waited for it yet; -1 and errno.
 int clinux_pidfd_exit_status(int pidfd, int *status);
 
 // Makes a descriptor close-on-exec: 1; 0: it is already; -1 and errno.
@@ -33,12 +34,12 @@ static inline int clinux_take_inherited(int fd) {
     return fcntl(fd, F_SETFD, flags | FD_CLOEXEC) == 0 ? 1 : -1;
 }
 
-// process_madvise(2) with MADV_PAGEOUT: how many bytes it was about, or -1 and errno.
+// process_madvise(2) with MADV_PAGEOUT: the number of bytes advised, or -1 and errno.
 static inline ssize_t clinux_page_out(int pidfd, const struct iovec *ranges, unsigned long count) {
     enum { sys_process_madvise = 440, pageout = 21 };
     return syscall(sys_process_madvise, pidfd, ranges, count, pageout, 0);
 }
 
-// A variable of the environment (secure_getenv(3), for which the headers want _GNU_SOURCE): NULL as well where this
-// program was started by somebody with fewer privileges.
+// A variable of the environment (secure_getenv(3), for which the headers need _GNU_SOURCE): also NULL if this
+// program runs with more privileges than its caller (such as setuid).
 const char *clinux_environment(const char *name);
