@@ -2,22 +2,22 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// One cgroup: a directory with the kernel's files in it.
+/// One cgroup: a directory with the kernel's files.
 struct Cgroup: Hashable {
     let directory: String
 
-    /// Where its processes came from is noted on the directory itself: that survives us, and nobody has to keep
-    /// it in step with anything.
+    /// The origin of its processes is stored on the directory itself: it survives this process, and cannot
+    /// get out of step with it.
     private static let originAttribute = "user.nightbell.origin"
 
     var parent: Cgroup {
         Cgroup(directory: String(directory[..<(directory.lastIndex(of: "/") ?? directory.endIndex)]))
     }
 
-    /// That of the client in this slot, below a place for clients.
+    /// The cgroup of the client in this slot.
     func client(_ slot: UInt32) -> Cgroup { Cgroup(directory: directory + "/client-\(slot)") }
 
-    /// Makes the directory, or takes over one that exists.
+    /// Makes the directory, or reuses one that exists.
     func create() throws(SystemError) {
         do {
             _ = try systemCall("mkdir \(directory)") { unsafe mkdir(directory, 0o755) }
@@ -33,7 +33,7 @@ struct Cgroup: Hashable {
         try OwnedDescriptor(opening: directory + "/cgroup.freeze", O_RDWR)
     }
 
-    /// As `isToBeFrozen`, of a freezer that is open.
+    /// Like `isToBeFrozen`, for a freezer that is open.
     static func isToBeFrozen(_ freezer: borrowing OwnedDescriptor) throws(SystemError) -> Bool {
         let rawValue = freezer.rawValue
         var digit: UInt8 = 0
@@ -41,7 +41,7 @@ struct Cgroup: Hashable {
         return digit == UInt8(ascii: "1")
     }
 
-    /// What was asked of the freezer, not what came of it.
+    /// The requested state of the freezer, not the reached one.
     var isToBeFrozen: Bool {
         (try? SmallFile.readText(directory + "/cgroup.freeze"))?.hasPrefix("1") ?? false
     }
@@ -79,16 +79,16 @@ struct Cgroup: Hashable {
         try SmallFile.write("\(pid)", to: directory + "/cgroup.procs")
     }
 
-    // MARK: Coming and going
+    // MARK: Origin and removal
 
-    /// Notes where the processes in here came from. A file system that takes no notes is no reason to fail: they
-    /// go to a cgroup of ours then.
+    /// Stores the origin of the processes in here. A file system without extended attributes is no error:
+    /// they move to a cgroup of this instance at the end.
     func note(origin: Cgroup) {
         let bytes = Array(origin.directory.utf8)
         _ = unsafe setxattr(directory, Self.originAttribute, bytes, bytes.count, 0)
     }
 
-    /// What `note` noted.
+    /// The origin stored by `note`.
     var origin: Cgroup? {
         var bytes = [UInt8](repeating: 0, count: Int(PATH_MAX))
         let length = unsafe getxattr(directory, Self.originAttribute, &bytes, bytes.count)
@@ -96,12 +96,12 @@ struct Cgroup: Hashable {
         return Cgroup(directory: String(decoding: bytes.prefix(length), as: UTF8.self))
     }
 
-    /// Thaws what is in here, moves it out and removes the cgroup. What cannot be moved to `origin`, because
-    /// that is gone or not ours to fill, goes to `fallback`. False: something is still in here, such as a process
-    /// that is about to die.
+    /// Thaws the processes in here, moves them out and removes the cgroup. Processes that cannot be moved to
+    /// `origin`, because it is gone or not writable, move to `fallback`. False: the cgroup is not empty, for
+    /// example because of a process that is about to die.
     func dissolve(into origin: Cgroup?, else fallback: Cgroup) -> Bool {
         try? setFrozen(false)
-        // Whoever forks while being moved leaves a child here, so it is looked at again.
+        // A process that forks while it is moved leaves a child here, so the list is read again.
         for _ in 0..<4 {
             for pid in (try? processes()) ?? [] where !(origin?.accepts(pid) ?? false) {
                 _ = fallback.accepts(pid)
@@ -116,7 +116,7 @@ struct Cgroup: Hashable {
             try add(pid)
             return true
         } catch {
-            // It has ended: there is nothing left to move.
+            // It has ended, so there is nothing to move.
             return error.code == ESRCH
         }
     }

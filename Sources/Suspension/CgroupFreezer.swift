@@ -2,14 +2,15 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// The kernel's freezer: a cgroup per client, `nightbell-NAME/client-SLOT`. The process does not notice, nor does
-/// its parent, and a thaw takes effect in microseconds.
+/// The kernel's freezer: a cgroup per client, `nightbell-NAME/client-SLOT`. The process and its parent do not
+/// notice, and a thaw takes effect in microseconds.
 ///
-/// That cgroup lies below the one that the process is in already, awake or asleep: the limits of its user and of its
-/// service count for it as before, and so does the account of what it uses. It is moved once, and back at its end, and
-/// never between a freeze and a thaw. A process that cannot be had there is frozen below our own cgroup.
+/// That cgroup lies below the one that the process is in already, awake or asleep: the limits and the
+/// accounting of its user and its service apply to it as before. The process is moved once, and back at its
+/// end, and never between a freeze and a thaw. A process that cannot be moved there is frozen below this
+/// instance's own cgroup.
 final class CgroupFreezer: Suspender {
-    /// A directory `nightbell-NAME`, and how many of our clients are below it.
+    /// A directory `nightbell-NAME`, and the number of clients below it.
     private final class Place {
         let cgroup: Cgroup
         var clients = 0
@@ -19,10 +20,10 @@ final class CgroupFreezer: Suspender {
 
     private final class Client {
         let pid: pid_t
-        /// nil: it was taken up, and nobody has looked yet.
+        /// nil: it was taken over from an earlier run and not read yet.
         var startTime: UInt64?
         let place: Place
-        /// nil: it is where the place is, or noted on the cgroup.
+        /// nil: it is the cgroup above the place, or stored on the client's cgroup.
         let origin: Cgroup?
         /// `cgroup.freeze`, kept open: a thaw is one system call.
         let freezer: OwnedDescriptor
@@ -37,7 +38,7 @@ final class CgroupFreezer: Suspender {
             self.freezer = freezer
         }
 
-        /// What was asked for last: asking twice for the same costs a system call on the way to a wake.
+        /// The last request: repeating it costs a system call on the wake path.
         var isToBeFrozen = false
 
         func set(frozen: Bool) throws(SystemError) {
@@ -53,11 +54,11 @@ final class CgroupFreezer: Suspender {
     private let place: InstanceCgroup
     private let instance: InstancePaths
     private var clients = ClientSlots<Client>()
-    /// The place below our own cgroup, which is there from the start.
+    /// The place below this instance's own cgroup, made at the start.
     private let ownPlace: Place
-    /// All others that have a client, by their directories.
+    /// All other places with clients, by directory.
     private var places: [String: Place] = [:]
-    /// Whether clients of an earlier run may be elsewhere than in our own place.
+    /// Whether clients of an earlier run may be in other places than its own.
     private let hasNotedPlaces: Bool
 
     init(instance: InstancePaths) throws(SuspensionError) {
@@ -94,7 +95,7 @@ final class CgroupFreezer: Suspender {
                     return try attach(slot, process, startTime, in: findPlace(in: origin), nil)
                 } catch {
                     guard error.code != ESRCH, error.code != EMFILE, error.code != ENFILE else { throw error }
-                    // Not ours to fill, full, or none that can have another below it.
+                    // Not writable, full, or unable to have a child cgroup.
                 }
             }
             try attach(slot, process, startTime, in: ownPlace, origin == place.parent ? nil : origin)
@@ -103,7 +104,7 @@ final class CgroupFreezer: Suspender {
         }
     }
 
-    /// - Parameter origin: where the process belongs, unless that is where the place is.
+    /// - Parameter origin: the cgroup to return the process to; nil: the one above the place.
     private func attach(
         _ slot: UInt32, _ process: borrowing ProcessHandle, _ startTime: UInt64, in place: Place,
         _ origin: Cgroup?
@@ -112,12 +113,12 @@ final class CgroupFreezer: Suspender {
         place.clients += 1
         do throws(SystemError) {
             try make(cgroup, in: place)
-            // A crash may have left it frozen.
+            // It may be frozen since a crash.
             try cgroup.setFrozen(false)
             if let origin { cgroup.note(origin: origin) }
             try cgroup.add(process.pid)
             let freezer = try cgroup.openFreezer()
-            // Alive after the move, it was the one the number meant during the move.
+            // It is alive after the move, so the pid was not reused during the move.
             guard !process.hasExited else { throw SystemError(code: ESRCH, call: "pidfd") }
             clients[slot] = Client(
                 pid: process.pid, startTime: startTime, place: place, origin: origin, freezer: freezer)
@@ -128,7 +129,7 @@ final class CgroupFreezer: Suspender {
         }
     }
 
-    /// The place as well, if there is none yet or it has been removed since.
+    /// Makes the place as well, if it does not exist or was removed.
     private func make(_ cgroup: Cgroup, in place: Place) throws(SystemError) {
         if place.clients > 1 || place === ownPlace {
             do throws(SystemError) {
@@ -151,12 +152,12 @@ final class CgroupFreezer: Suspender {
         return place
     }
 
-    /// One client less is there. A place for which that was the last one goes as well.
+    /// Removes a client from the place, and the place with its last client.
     private func leave(_ place: Place) {
         place.clients -= 1
         guard place.clients == 0, place !== ownPlace else { return }
         places[place.cgroup.directory] = nil
-        // What cannot be removed is still noted, for the end.
+        // A place that cannot be removed stays recorded until the end.
         if unsafe rmdir(place.cgroup.directory) == 0 || errno == ENOENT {
             Leftovers.forget(place.cgroup, of: instance)
         }
@@ -165,7 +166,7 @@ final class CgroupFreezer: Suspender {
     func takeUp(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> Execution {
-        // It is asked only where there is a choice: a supervisor that takes over does this for each client.
+        // Read only where there are several places: a supervisor that takes over does this for each client.
         let home = hasNotedPlaces ? place.home(of: process.pid, slot: slot) : nil
         let place = home.map { findPlace(in: $0.parent) } ?? ownPlace
         let cgroup = place.cgroup.client(slot)
@@ -177,7 +178,7 @@ final class CgroupFreezer: Suspender {
             clients[slot] = client
             guard try Cgroup.isToBeFrozen(client.freezer) else { return .running }
             let state = try cgroup.state()
-            // An empty cgroup freezes too, and nobody with it: somebody has moved it.
+            // An empty cgroup freezes too, with no process in it: another process has moved the client.
             guard state.isPopulated else {
                 detach(slot: slot)
                 return .running
@@ -212,7 +213,7 @@ final class CgroupFreezer: Suspender {
         } catch {
             throw try failure(error, of: client)
         }
-        // An empty cgroup freezes too, and nobody with it.
+        // An empty cgroup freezes too, with no process in it.
         guard state.isPopulated else {
             throw SuspensionError(try isAlive(client) ? .processMoved : .processGone, "freeze \(client.pid)")
         }
@@ -241,7 +242,7 @@ final class CgroupFreezer: Suspender {
         do {
             try client.set(frozen: false)
         } catch {
-            // The cgroup was removed by somebody else, which takes an empty one.
+            // Another process has removed the cgroup, so it was empty.
             if error.code == ENODEV { return }
             throw SuspensionError("thaw \(client.pid)", error)
         }
@@ -264,7 +265,7 @@ final class CgroupFreezer: Suspender {
 
     func detachAll() {
         for slot in clients.slots { detach(slot: slot) }
-        // Where a process was about to die, there may be something left.
+        // A dying process may have kept a cgroup from being removed.
         Leftovers.dissolve(of: instance, keeping: place.cgroup)
         place.remove()
     }

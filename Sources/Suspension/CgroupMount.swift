@@ -2,12 +2,12 @@ package import CLinux
 import Descriptors
 import Glibc
 
-/// Where the cgroup v2 hierarchy is mounted. On machines that still use v1 as well it is not at `/sys/fs/cgroup`
-/// but somewhere below.
+/// The mount point of the cgroup v2 hierarchy. On machines that still use v1 as well it is not at
+/// `/sys/fs/cgroup` but somewhere below.
 package struct CgroupMount: Hashable {
     /// Without a slash at the end.
     package let path: String
-    /// The cgroup that is seen at `path`: `/`, or another one in a container.
+    /// The cgroup mounted at `path`: `/`, or another one in a container.
     package let root: String
 
     package static func find() -> CgroupMount? {
@@ -15,8 +15,8 @@ package struct CgroupMount: Hashable {
         return find(in: text)
     }
 
-    /// `38 31 0:35 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw`: the fourth field is the root, the
-    /// fifth the place; the type follows the lone dash.
+    /// `38 31 0:35 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw`: the fourth field is the root,
+    /// the fifth the mount point; the type follows the lone dash.
     package static func find(in mountinfo: String) -> CgroupMount? {
         for line in mountinfo.split(separator: "\n") {
             let fields = line.split(separator: " ")
@@ -28,7 +28,7 @@ package struct CgroupMount: Hashable {
         return nil
     }
 
-    /// The directory of the cgroup a process is in; nil if it is gone, or its cgroup is not to be seen from here.
+    /// The directory of a process's cgroup; nil if the process is gone, or its cgroup is not visible.
     package func directory(of pid: pid_t) -> String? {
         guard let text = try? SmallFile.readText("/proc/\(pid)/cgroup") else { return nil }
         return directory(inProcCgroup: text)
@@ -38,7 +38,7 @@ package struct CgroupMount: Hashable {
     package func directory(inProcCgroup text: String) -> String? {
         for line in text.split(separator: "\n") where line.hasPrefix("0::/") {
             let cgroup = String(line.dropFirst(3))
-            // From inside a cgroup namespace, what is outside looks like this.
+            // Inside a cgroup namespace, outside cgroups look like this.
             if cgroup.hasPrefix("/..") { return nil }
             if root == "/" { return directory(for: cgroup) }
             guard cgroup == root || cgroup.hasPrefix(root + "/") else { return nil }
@@ -47,14 +47,14 @@ package struct CgroupMount: Hashable {
         return nil
     }
 
-    /// The directory of a cgroup named from the top of what is mounted.
+    /// The directory of a cgroup, given its path from the root of the mount.
     package func directory(for cgroup: String) -> String {
         var directory = path
         for part in cgroup.split(separator: "/") { directory += "/" + part }
         return directory
     }
 
-    /// Spaces and the like are written `\040` there.
+    /// Spaces and some other characters are written as `\040` there.
     private static func unescape(_ field: Substring) -> String {
         var bytes: [UInt8] = []
         var rest = Array(field.utf8)[...]

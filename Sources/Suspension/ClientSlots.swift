@@ -1,4 +1,4 @@
-/// What is known of each client, by slot.
+/// The clients' records, by slot.
 struct ClientSlots<Client: AnyObject> {
     private var clients: [Client?] = []
 
@@ -16,6 +16,6 @@ struct ClientSlots<Client: AnyObject> {
         return clients[Int(slot)]
     }
 
-    /// Those that are taken, in order.
+    /// The used slots, in order.
     var slots: [UInt32] { clients.indices.filter { clients[$0] != nil }.map { UInt32($0) } }
 }

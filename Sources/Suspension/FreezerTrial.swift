@@ -2,13 +2,13 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// Stops a child process of our own in both ways, to see whether it can be done.
+/// Stops a child process of this one by both methods, to see whether they work.
 enum FreezerTrial {
     static func facts(cgroupParent: String?) -> [MachineFacts.Fact] {
         do throws(SystemError) {
             let directory = try makeDirectory()
             defer { remove(directory) }
-            // The directory's name is nobody else's, so no other trial can be met in the same cgroup.
+            // The directory's name is unique, so two trials never share a cgroup.
             let instance = InstancePaths(
                 name: "doctor-" + directory.suffix(6), runtimeDirectory: directory,
                 cgroupParent: cgroupParent)
@@ -64,7 +64,7 @@ enum FreezerTrial {
         }
     }
 
-    /// From the wish to the confirmation.
+    /// The time from the request to the confirmation.
     private static func measure(
         _ suspender: any Suspender, _ process: borrowing ProcessHandle
     ) throws(SuspensionError) -> Int64 {
@@ -93,7 +93,7 @@ enum FreezerTrial {
             "Run nightbelld as root, or as a systemd user service with Delegate=yes; "
                 + "until then clients are stopped by signals."
         case .processGone, .processMoved, .outOfDescriptors, .notAttached, .systemError:
-            "Choose a cgroup that nobody else manages (cgroup parent in the configuration); "
+            "Choose a cgroup that no other program manages (cgroup parent in the configuration); "
                 + "until then clients are stopped by signals."
         }
     }

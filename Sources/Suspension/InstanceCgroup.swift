@@ -2,22 +2,22 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// The cgroup under which an instance makes those of its clients that cannot be had where they are.
+/// The cgroup of an instance, for clients that cannot be frozen below their own.
 struct InstanceCgroup {
     let mount: CgroupMount
-    /// Ours is made in it, and processes without a place to return to are put there.
+    /// The parent of this cgroup, which also gets processes without an origin to return to.
     let parent: Cgroup
     let cgroup: Cgroup
-    /// Every client is to be put there, wherever it comes from.
+    /// All clients are put there, whatever their own cgroup.
     let isFixed: Bool
     private let instance: InstancePaths
 
-    /// Finds the place; makes nothing.
+    /// Determines the place; makes nothing.
     init(instance: InstancePaths) throws(SuspensionError) {
         self.instance = instance
         guard let mount = CgroupMount.find() else { throw SuspensionError(.freezerMissing, "find cgroup2") }
         self.mount = mount
-        // Whether a process is in there is told by comparing names.
+        // Membership of a process is determined by comparing names.
         if let parent = instance.cgroupParent,
             parent.split(separator: "/").contains(where: { $0 == "." || $0 == ".." })
         {
@@ -34,7 +34,7 @@ struct InstanceCgroup {
         isFixed = instance.cgroupParent != nil
     }
 
-    /// Makes it, and notes where it is for whoever has to tidy up after us.
+    /// Makes it, and records its path for a later cleanup.
     func create() throws(SuspensionError) {
         do {
             try cgroup.create()
@@ -48,20 +48,20 @@ struct InstanceCgroup {
         }
     }
 
-    /// As `cgroup`, for the clients that come from there.
+    /// Like `cgroup`, for the clients from that cgroup.
     func cgroup(in origin: Cgroup) -> Cgroup {
         Cgroup(directory: origin.directory + "/" + Leftovers.name(of: instance))
     }
 
-    /// The place that a process is in as the client of this slot; nil: it is not.
+    /// The place that this process is in as the client of this slot; nil if it is in none.
     func home(of pid: pid_t, slot: UInt32) -> Cgroup? {
         guard let directory = mount.directory(of: pid) else { return nil }
         let home = Cgroup(directory: directory).parent
         return home.client(slot).directory == directory && home == cgroup(in: home.parent) ? home : nil
     }
 
-    /// Where a process is and belongs. A child of a client starts in the client's cgroup, which is not for long:
-    /// it belongs where the client came from.
+    /// The cgroup that a process belongs to. A child of a client starts in the client's cgroup, which is
+    /// temporary: it belongs to the client's origin.
     func origin(of pid: pid_t) -> Cgroup? {
         guard let directory = mount.directory(of: pid) else { return nil }
         let current = Cgroup(directory: directory)
@@ -70,13 +70,13 @@ struct InstanceCgroup {
         return current.origin ?? home.parent
     }
 
-    /// Dissolves what is left of the clients' cgroups, removes ours and forgets the note.
+    /// Dissolves the remaining cgroups of clients, removes this one and its record.
     func remove() {
         Self.dissolveClients(in: cgroup)
         if unsafe rmdir(cgroup.directory) == 0 { Leftovers.forget(cgroup, of: instance) }
     }
 
-    /// Dissolves whatever is below; returns who was frozen.
+    /// Dissolves all cgroups below; returns the processes that were frozen.
     @discardableResult
     static func dissolveClients(in cgroup: Cgroup) -> [LeftoverReport] {
         var reports: [LeftoverReport] = []
@@ -90,7 +90,7 @@ struct InstanceCgroup {
     }
 
     private static func thaw(_ client: Cgroup) -> [LeftoverReport] {
-        // Looked at first: who was only waiting to end is gone a moment after the thaw.
+        // Listed first: a process with a pending kill is gone a moment after the thaw.
         let pids = (try? client.processes()) ?? []
         var outcome = LeftoverReport.Outcome.thawed
         do {

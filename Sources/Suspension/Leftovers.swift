@@ -2,9 +2,11 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// What an earlier run of an instance left behind, whichever method it used: whoever starts next may use another.
+/// Suspended processes of an earlier run of an instance, by either method: the next run may use the other
+/// one.
 enum Leftovers {
-    /// - Parameter place: the present run's own cgroup, which stays; a run without one leaves none of its instance.
+    /// - Parameter place: the present run's own cgroup, which stays; without one, all cgroups of the instance
+    ///   are removed.
     static func thaw(of instance: InstancePaths, keeping place: Cgroup? = nil) -> [LeftoverReport] {
         thawCgroups(of: instance, keeping: place) + continueStopped(of: instance)
     }
@@ -15,11 +17,11 @@ enum Leftovers {
         instance.runtimeDirectory + "/cgroups"
     }
 
-    /// What the cgroups are called below which an instance puts its clients.
+    /// The name of the cgroups below which an instance puts its clients.
     static func name(of instance: InstancePaths) -> String { "nightbell-" + instance.name }
 
-    /// There is one below our own cgroup and one in each cgroup that clients come from; they are noted, one a line. What
-    /// is noted and cannot be one of them is passed over.
+    /// One is below the instance's own cgroup and one in each cgroup that clients come from; they are
+    /// recorded, one a line. Lines that cannot be such a cgroup are ignored.
     static func places(of instance: InstancePaths) -> [Cgroup] {
         guard let text = try? SmallFile.readText(notePath(of: instance)), let mount = CgroupMount.find()
         else { return [] }
@@ -30,7 +32,7 @@ enum Leftovers {
         }.map { Cgroup(directory: String($0)) }
     }
 
-    /// Adds a line.
+    /// Appends a line.
     static func note(_ cgroup: Cgroup, of instance: InstancePaths) throws(SystemError) {
         try write([cgroup], to: notePath(of: instance), O_APPEND)
     }
@@ -38,7 +40,7 @@ enum Leftovers {
     static func forget(_ cgroup: Cgroup, of instance: InstancePaths) {
         let noted = places(of: instance)
         guard noted.contains(cgroup) else { return }
-        // As a whole or not at all: of a place that is noted nowhere nothing would be thawed after a crash.
+        // Atomically: the clients of an unrecorded place would stay frozen after a crash.
         let path = notePath(of: instance)
         unsafe unlink(path + ".new")
         guard (try? write(noted.filter { $0 != cgroup }, to: path + ".new", O_EXCL)) != nil else { return }
@@ -58,14 +60,14 @@ enum Leftovers {
 
     private static func thawCgroups(of instance: InstancePaths, keeping place: Cgroup?) -> [LeftoverReport] {
         var cgroups = places(of: instance)
-        // Where ours would be: its note may be lost.
+        // The default place, in case its record is lost.
         if let here = try? InstanceCgroup(instance: instance), !cgroups.contains(here.cgroup) {
             cgroups.append(here.cgroup)
         }
         return cgroups.flatMap { dissolve($0, of: instance, keeping: place) }
     }
 
-    /// Dissolves whatever there is, thawed already.
+    /// Dissolves all remaining cgroups, which are thawed already.
     static func dissolve(of instance: InstancePaths, keeping place: Cgroup) {
         for cgroup in places(of: instance) where cgroup != place {
             _ = dissolve(cgroup, of: instance, keeping: place)
@@ -88,7 +90,7 @@ enum Leftovers {
         defer { StoppedRecord.erase(of: instance) }
         return StoppedRecord.entries(of: instance).compactMap { entry in
             do throws(SystemError) {
-                // First the handle, then the question whose it is: in this order the answer stays true.
+                // The pidfd is opened before the identity check: in this order the result stays valid.
                 let process = try ProcessHandle(opening: entry.pid)
                 guard try ProcFS.readStatistics(entry.pid)?.startTime == entry.startTime else { return nil }
                 try process.signal(SIGCONT)

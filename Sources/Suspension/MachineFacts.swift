@@ -2,13 +2,13 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// What this machine, and whoever asks, can do for Nightbell. Found out by trying, not by guessing.
+/// The capabilities of this machine for the calling user, found by trying.
 package struct MachineFacts: Sendable, Hashable {
     package enum Status: String, Sendable, Hashable {
         case ok
         /// Nightbell works, but less well.
         case warning
-        /// Something Nightbell is meant to use is not there.
+        /// A facility that Nightbell needs or is meant to use is missing.
         case missing
     }
 
@@ -16,9 +16,9 @@ package struct MachineFacts: Sendable, Hashable {
         /// Stable, for programs: `freezer`.
         package let key: String
         package let status: Status
-        /// What is so.
+        /// The finding.
         package let explanation: String
-        /// What to do about it; nil when there is nothing to do.
+        /// The suggested remedy; nil if none is needed.
         package let remedy: String?
 
         init(_ key: String, _ status: Status, _ explanation: String, remedy: String? = nil) {
@@ -29,15 +29,15 @@ package struct MachineFacts: Sendable, Hashable {
         }
     }
 
-    /// In the order in which they are worth reading.
+    /// In the order of their importance.
     package let facts: [Fact]
 
     package var isComplete: Bool { facts.allSatisfy { $0.status != .missing } }
 
     package subscript(key: String) -> Fact? { facts.first { $0.key == key } }
 
-    /// Tries everything. Takes some milliseconds; makes, and removes again, a cgroup, a directory for temporary
-    /// files and a child process. `cgroupParent` as in `InstancePaths`.
+    /// Tries everything. Takes some milliseconds; temporarily makes a cgroup, a directory and a child
+    /// process. `cgroupParent` as in `InstancePaths`.
     package static func gather(cgroupParent: String? = nil) -> MachineFacts {
         var facts = [kernel(), user(), hierarchy()]
         facts += FreezerTrial.facts(cgroupParent: cgroupParent)
@@ -71,7 +71,7 @@ package struct MachineFacts: Sendable, Hashable {
     private static func pidfd() -> Fact {
         do {
             _ = try ProcessHandle(opening: getpid())
-            return Fact("pidfd", .ok, "processes are held by descriptor, safe from reuse of their numbers")
+            return Fact("pidfd", .ok, "processes are identified by descriptor, safe from pid reuse")
         } catch {
             return Fact("pidfd", .missing, "\(error)", remedy: "Use Linux 5.3 or later.")
         }
@@ -87,7 +87,7 @@ package struct MachineFacts: Sendable, Hashable {
                 unsafe getsockopt(rawValue, SOL_SOCKET, CLINUX_SO_PEERPIDFD, &pidfd, &length)
             }
             OwnedDescriptor(adopting: pidfd).close()
-            return Fact("peer-pidfd", .ok, "the kernel hands out the process at the other end of a socket")
+            return Fact("peer-pidfd", .ok, "the kernel identifies the process at the other end of a socket")
         } catch {
             return Fact(
                 "peer-pidfd", .warning, "\(error): a client's process is looked up by number instead",
@@ -100,7 +100,7 @@ package struct MachineFacts: Sendable, Hashable {
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {
             return Fact("descriptors", .warning, "\(SystemError("getrlimit"))")
         }
-        // The connection, the process, the freezer and one socket; some are for the supervisor itself.
+        // The connection, the process, the freezer and one socket; 64 are reserved for the supervisor itself.
         let clients = max(0, (Int(clamping: limit.rlim_cur) - 64) / 4)
         let explanation =
             "\(limit.rlim_cur) descriptors (at most \(limit.rlim_max)): "

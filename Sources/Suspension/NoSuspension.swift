@@ -1,6 +1,6 @@
 import Descriptors
 
-/// Nothing is stopped: clients are treated as if they slept.
+/// Stops no process: clients are treated as if they slept.
 final class NoSuspension: Suspender {
     private let instance: InstancePaths
 

@@ -1,7 +1,7 @@
 import Descriptors
 
-/// The freezer, and signals for those clients that it cannot have: a supervisor without privileges may make cgroups
-/// but move only processes that already live in its part of the hierarchy.
+/// The freezer, with signals as the fallback for clients that it cannot freeze: a supervisor without
+/// privileges may make cgroups but move only processes that already live in its part of the hierarchy.
 final class PreferredSuspender: Suspender {
     private let preferred: CgroupFreezer
     private let fallback: StopSignal
@@ -29,7 +29,7 @@ final class PreferredSuspender: Suspender {
             try preferred.attach(slot: slot, process: process)
         } catch {
             switch error.code {
-            // With a descriptor to spare it would have worked.
+            // With a spare descriptor it would have worked.
             case .processGone, .notAttached, .outOfDescriptors: throw error
             case .freezerMissing, .notPermitted, .processMoved, .systemError:
                 try fallback.attach(slot: slot, process: process)
@@ -80,7 +80,7 @@ final class PreferredSuspender: Suspender {
     func thawLeftovers() -> [LeftoverReport] { preferred.thawLeftovers() }
 
     private func chosen(_ slot: UInt32) -> any Suspender {
-        // Mostly there is none: a question to an empty set would be hashed all the same.
+        // Usually empty: a lookup in an empty set would still compute a hash.
         !inFallback.isEmpty && inFallback.contains(slot) ? fallback : preferred
     }
 }

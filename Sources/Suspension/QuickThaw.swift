@@ -1,14 +1,14 @@
 import CLinux
 
-/// What is to be done to let a client run, found out beforehand: one system call, nothing to look for, nothing to note.
+/// A thaw prepared in advance: one system call, without lookup or bookkeeping.
 ///
-/// It has the number of a descriptor of the suspender's. So it is valid until the client is thawed or detached, and
-/// then to be thrown away: the number may be another file's.
+/// It holds a descriptor number of the suspender. So it is valid until the client is thawed or detached;
+/// afterwards the number may belong to another file.
 package struct QuickThaw: Sendable {
     private let descriptor: CInt
     private let method: clinux_thaw_method
 
-    /// It runs already, or was stopped by somebody else, whose business it is.
+    /// The client runs already, or was stopped by another process, which has to continue it.
     package static let none = QuickThaw(descriptor: -1, method: CLINUX_THAW_NOTHING)
 
     /// By the open `cgroup.freeze` of its cgroup.
@@ -21,6 +21,7 @@ package struct QuickThaw: Sendable {
         QuickThaw(descriptor: descriptor, method: CLINUX_THAW_BY_SIGNAL)
     }
 
-    /// Tell the suspender of it by `noteThawed` soon. False: the kernel refused, and `thaw` tells why.
+    /// Report it to the suspender by `noteThawed` soon. False: the kernel refused, and `thaw` throws the
+    /// reason.
     package func perform() -> Bool { clinux_thaw(descriptor, method) == 0 }
 }

@@ -2,15 +2,15 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// `SIGSTOP` and `SIGCONT`: works everywhere and without privileges, but the process's parent sees it, and
-/// anybody's `SIGCONT` ends it.
+/// `SIGSTOP` and `SIGCONT`: works everywhere and without privileges, but the process's parent sees it, and a
+/// `SIGCONT` from any process ends it.
 final class StopSignal: Suspender {
     private final class Client {
         enum State {
             case running
-            /// By us, so we continue it.
+            /// Stopped by this supervisor, which continues it.
             case stopped
-            /// It was stopped already when we came (`^Z`), so we leave it so.
+            /// It was stopped already (`^Z`), so it stays stopped at a thaw.
             case stoppedByOthers
         }
 
@@ -27,10 +27,10 @@ final class StopSignal: Suspender {
     private let instance: InstancePaths
     private let record: StoppedRecord
     private var clients = ClientSlots<Client>()
-    /// Whom the record still has, though they run.
+    /// Slots with a stale record: their clients run.
     private var toClear: [UInt32] = []
 
-    /// Why something better was not used; part of `detail`.
+    /// The reason for not using the freezer; part of `detail`.
     var reason: String?
 
     init(instance: InstancePaths) throws(SuspensionError) {
@@ -52,7 +52,7 @@ final class StopSignal: Suspender {
             detach(slot: slot)
         }
         do {
-            // Signal 0 only asks whether we may.
+            // Signal 0 only checks the permission.
             try process.signal(0)
             clients[slot] = Client(process: try process.duplicate(), startTime: startTime)
         } catch {
@@ -60,7 +60,7 @@ final class StopSignal: Suspender {
         }
     }
 
-    /// Whether an earlier run has put this very process on record as stopped.
+    /// Whether an earlier run has recorded this very process as stopped.
     func hasStopped(slot: UInt32, _ process: borrowing ProcessHandle) -> Bool {
         guard let entry = record.entry(slot), entry.pid == process.pid else { return false }
         return entry.startTime == ProcFS.startTime(process.pid)
@@ -74,7 +74,7 @@ final class StopSignal: Suspender {
         if hasStopped(slot: slot, process) {
             client.state = .stopped
             if try Self.isStopped(client, "T", "t") { return .stopped }
-            // Let run since, or the signal is still to come: either way it is to run.
+            // It was continued since, or the signal is still pending: either way it has to run.
             try thaw(slot: slot)
             settle()
             return .running
@@ -96,7 +96,8 @@ final class StopSignal: Suspender {
             return .frozen
         }
         do {
-            // Noted first: if we die in between, the next start continues a process that runs, which is harmless.
+            // Recorded first: after a crash in between, the next start continues a running process, which is
+            // harmless.
             try record.set(slot, pid: client.process.pid, startTime: client.startTime)
             client.state = .stopped
             try client.process.signal(SIGSTOP)
@@ -146,13 +147,13 @@ final class StopSignal: Suspender {
     }
 
     func settle() {
-        // Who was stopped again since is on record rightly.
+        // The record of a client that was stopped again is correct.
         for slot in toClear where clients[slot]?.state != .stopped { record.clear(slot) }
         toClear.removeAll(keepingCapacity: true)
     }
 
     func detach(slot: UInt32) {
-        // Failing, it stays on record for the next start.
+        // On failure it stays recorded for the next start.
         try? thaw(slot: slot)
         settle()
         clients.remove(slot)
@@ -171,7 +172,7 @@ final class StopSignal: Suspender {
         throw SuspensionError(.notAttached, "\(attempt) slot \(slot)")
     }
 
-    /// Whether every thread is in one of the states given: the leader stops before the others do.
+    /// Whether every thread is in one of the given states: the leader stops before the others do.
     private static func isStopped(_ client: Client, _ states: Character...) throws(SuspensionError) -> Bool {
         let pid = client.process.pid
         do throws(SystemError) {
@@ -180,8 +181,7 @@ final class StopSignal: Suspender {
             {
                 if leader.threads == 1 { return states.contains(leader.state) }
                 for thread in try ProcFS.readThreadIdentifiers(pid) {
-                    // A thread that is gone since, or is about to be, runs no more; a leader may end before the
-                    // others.
+                    // An exiting thread does not run any more; a leader may end before the others.
                     guard let state = try ProcFS.readStatistics(pid, thread: thread)?.state else { continue }
                     guard states.contains(state) || state == "Z" || state == "X" else { return false }
                 }

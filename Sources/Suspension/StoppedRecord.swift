@@ -2,8 +2,8 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// Whom we have stopped, in a file that survives us: 16 bytes per slot, the pid and the start time, zero for
-/// nobody.
+/// The stopped processes, in a file that survives this one: 16 bytes per slot, the pid and the start time,
+/// zero for none.
 final class StoppedRecord {
     struct Entry: Hashable {
         let pid: pid_t
@@ -32,7 +32,7 @@ final class StoppedRecord {
         }
     }
 
-    /// Who is on record there.
+    /// The process recorded in this slot.
     func entry(_ slot: UInt32) -> Entry? {
         var words: [UInt64] = [0, 0]
         let rawValue = file.rawValue
@@ -43,12 +43,12 @@ final class StoppedRecord {
         return Entry(pid: pid, startTime: words[1])
     }
 
-    /// Failing is harmless: a process that runs is continued once more at the next start.
+    /// A failure is harmless: a running process is continued once more at the next start.
     func clear(_ slot: UInt32) {
         try? set(slot, pid: 0, startTime: 0)
     }
 
-    /// What an earlier run left in the file, if there is one. A torn last entry is nobody's.
+    /// The records of an earlier run, if there are any. A torn last entry is ignored.
     static func entries(of instance: InstancePaths) -> [Entry] {
         guard let content = try? SmallFile.read(path(of: instance)) else { return [] }
         return unsafe content.withUnsafeBytes { bytes in

@@ -2,41 +2,41 @@ package import CLinux
 package import Descriptors
 import Glibc
 
-/// How clients are stopped.
+/// The method of stopping clients.
 package enum SuspensionMethod: String, Sendable, Hashable, CaseIterable {
-    /// The best that works here: `cgroup`, else `signal`.
+    /// The best available: `cgroup`, else `signal`.
     case auto
     /// The kernel's freezer, one cgroup per client.
     case cgroup
     /// `SIGSTOP` and `SIGCONT`.
     case signal
-    /// Nothing is stopped; for tests and for clients that only want their sockets watched.
+    /// No client is stopped; for tests and for clients that only want their sockets watched.
     case none
 }
 
 package enum FreezeProgress: Sendable, Hashable {
-    /// The kernel confirmed it: nothing of the client runs.
+    /// The kernel confirmed it: no thread of the client runs.
     case frozen
-    /// On its way; ask `progress` again.
+    /// In progress; call `progress` again.
     case pending
 }
 
-/// What an earlier run has made of a process.
+/// The state in which an earlier run has left a process.
 package enum Execution: Sendable, Hashable {
     case running
-    /// It was asked to stop, or let run by somebody else since.
+    /// A stop was requested, or another process has continued it since.
     case stopping
     case stopped
 }
 
-/// The supervisor's own place: what keeps two supervisors on one machine apart.
+/// The names and paths that keep several supervisors on one machine apart.
 package struct InstancePaths: Sendable, Hashable {
     /// Part of a directory name, such as `system` or `1000`.
     package let name: String
-    /// Exists and is ours. It should not outlive a restart of the machine (`/run`).
+    /// Exists and belongs to this instance. It should not survive a reboot (`/run`).
     package let runtimeDirectory: String
-    /// Where in the cgroup hierarchy to put all clients, such as `/nightbell.slice`; nil: below the cgroup that each is
-    /// in, or below our own where that cannot be.
+    /// The cgroup for all clients, such as `/nightbell.slice`; nil: below the cgroup that each is in, or else
+    /// below the instance's own.
     package let cgroupParent: String?
 
     package init(name: String, runtimeDirectory: String, cgroupParent: String? = nil) {
@@ -46,7 +46,7 @@ package struct InstancePaths: Sendable, Hashable {
     }
 }
 
-/// What an earlier run had left stopped, and what became of it.
+/// A process that an earlier run had left stopped, and the result of thawing it.
 package struct LeftoverReport: Sendable, Hashable {
     package enum Outcome: Sendable, Hashable {
         case thawed
@@ -64,58 +64,58 @@ package struct LeftoverReport: Sendable, Hashable {
     }
 }
 
-/// Stops clients and lets them run again. A client is known by its slot; nothing here is shared with other
-/// threads, so a suspender stays where it was made.
+/// Suspends and thaws clients, identified by slot. It shares no state with other threads, so it stays on the
+/// thread that made it.
 package protocol Suspender: AnyObject {
     /// Never `auto`.
     var method: SuspensionMethod { get }
 
-    /// How this client is stopped; differs from `method` only where `auto` had to fall back for some.
+    /// The method for this client; differs from `method` only if `auto` had to fall back.
     func method(slot: UInt32) -> SuspensionMethod
 
-    /// Where and how, for people.
+    /// A description of place and method, to read.
     var detail: String { get }
 
     /// Whether a process is attached in this slot.
     func isAttached(slot: UInt32) -> Bool
 
-    /// Prepares to stop a process. Nothing happens if this very process is attached already; another one in the
+    /// Prepares to stop a process. Does nothing if this very process is attached already; another one in the
     /// slot is detached first.
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError)
 
-    /// As `attach`, for a process that an earlier run of this very instance may have stopped: leaves it as it is, and
-    /// tells how that is. `wasStopped`: it is believed to have been stopped, which counts where nobody can look.
+    /// Like `attach`, for a process that an earlier run of this instance may have stopped: leaves its state
+    /// unchanged, and returns it. `wasStopped`: it is believed to have been stopped, which is used if its
+    /// state cannot be read.
     func takeUp(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> Execution
 
-    /// Stops it. `pending`: the kernel needs a moment, ask `progress`.
+    /// Stops it. `pending`: the kernel needs a moment, call `progress`.
     func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress
 
-    /// Looks again. Frozen is only said when it is true now.
+    /// Checks again. `frozen` is returned only if it is true now.
     func progress(slot: UInt32) throws(SuspensionError) -> FreezeProgress
 
-    /// Undoes `freeze`, and only that: who was stopped by somebody else stays stopped. May be called at any time.
+    /// Undoes `freeze` only: a process that was stopped by another one stays stopped. May be called at any
+    /// time.
     func thaw(slot: UInt32) throws(SuspensionError)
 
-    /// How to do what `thaw` would do to a client that was frozen just now.
+    /// A prepared `thaw` of a client that was frozen just now.
     func quickThaw(slot: UInt32) -> QuickThaw
 
-    /// Its `quickThaw` was performed. May be called again.
+    /// The client's `quickThaw` was performed. May be called again.
     func noteThawed(slot: UInt32)
 
-    /// Does what a thaw has left for later, because whoever wakes should not have to wait for it. Call it now and
-    /// then.
+    /// Does the work that a thaw has deferred to keep the wake path short. Call it now and then.
     func settle()
 
-    /// Thaws the process, puts it back where it was, and forgets it. Never fails: what cannot be undone any more
-    /// is gone.
+    /// Thaws the process, returns it to its origin, and forgets it. Never fails.
     func detach(slot: UInt32)
 
-    /// Detaches everybody and removes what this instance has made.
+    /// Detaches all clients and removes everything that this instance has made.
     func detachAll()
 
-    /// At start: lets everything run that an earlier run of this instance left stopped, by whichever method.
+    /// At start: thaws all processes that an earlier run of this instance left stopped, by either method.
     func thawLeftovers() -> [LeftoverReport]
 }
 
@@ -126,7 +126,7 @@ extension Suspender {
 }
 
 extension ProcessHandle {
-    /// When the process began. `processGone` is only said when it is true.
+    /// The start time of the process. `processGone` is thrown only if it is certain.
     borrowing func startTime(_ attempt: String) throws(SuspensionError) -> UInt64 {
         do {
             if let statistics = try ProcFS.readStatistics(pid), !hasExited { return statistics.startTime }
@@ -137,7 +137,7 @@ extension ProcessHandle {
     }
 }
 
-/// Makes the suspender for a method; `auto` falls back to signals where the freezer cannot be used.
+/// Makes the suspender for a method; `auto` falls back to signals if the freezer cannot be used.
 package func makeSuspender(
     _ wanted: SuspensionMethod, instance: InstancePaths
 ) throws(SuspensionError) -> any Suspender {

@@ -1,27 +1,27 @@
 package import Descriptors
 import Glibc
 
-/// Why a client could not be stopped or let run.
+/// The reason why a client could not be stopped or thawed.
 package struct SuspensionError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Code: Sendable, Hashable {
         /// No cgroup v2 hierarchy is mounted, or it has no freezer.
         case freezerMissing
-        /// We may not make cgroups where ours belong, or not move the process, or not signal it.
+        /// No permission to make cgroups there, to move the process, or to signal it.
         case notPermitted
         /// The process has ended.
         case processGone
-        /// Somebody moved the process out of the cgroup we had put it into.
+        /// Another process has moved the client out of the cgroup of this instance.
         case processMoved
-        /// This process, or the machine, has no descriptor left to look or to act with (`EMFILE`, `ENFILE`).
+        /// This process, or the machine, has no free descriptor (`EMFILE`, `ENFILE`).
         case outOfDescriptors
         /// Nothing is attached to this slot.
         case notAttached
-        /// The kernel refused for another reason, which `underlying` tells.
+        /// The kernel refused for another reason: see `underlying`.
         case systemError
     }
 
     package let code: Code
-    /// What was tried, such as `attach 4711`.
+    /// The attempted operation, such as `attach 4711`.
     package let attempt: String
     package let underlying: SystemError?
 
@@ -31,7 +31,7 @@ package struct SuspensionError: Error, Sendable, Hashable, CustomStringConvertib
         self.underlying = underlying
     }
 
-    /// Sorts a system call's error.
+    /// Classifies the error of a system call.
     init(_ attempt: String, _ error: SystemError) {
         switch error.code {
         case EPERM, EACCES, EROFS: self.init(.notPermitted, attempt, error)
