@@ -2,17 +2,17 @@ import Descriptors
 package import Glibc
 package import Launching
 
-/// Who users and groups are.
+/// Looks up users and groups.
 package protocol Accounts: Sendable {
-    /// Nil if there is none of that name or number.
+    /// Nil if there is no user of that name or number.
     func user(_ name: String) -> Account?
-    /// Nil if there is none of that name; a number is its own group, known or not.
+    /// Nil if there is no group of that name; a number is valid, known or not.
     func group(_ name: String) -> gid_t?
-    /// Whoever manifests are read for.
+    /// The user for which manifests are read.
     var reader: uid_t { get }
 }
 
-/// A user with what the account database says of it.
+/// A user's entry in the account database.
 package struct Account: Sendable, Hashable {
     package var name: String
     package var identity: ProcessIdentity
@@ -27,7 +27,7 @@ package struct Account: Sendable, Hashable {
     }
 }
 
-/// The account database of this machine (`getpwnam_r(3)`), whose answers may take a while where it is in a network.
+/// The account database of this machine (`getpwnam_r(3)`), which may be slow if it is remote.
 package struct SystemAccounts: Accounts {
     package init() {}
 
@@ -55,7 +55,7 @@ package struct SystemAccounts: Accounts {
             shell: String(cString: entry.pw_shell))
     }
 
-    /// A uid or gid. The largest number there is means "as it is" to the kernel.
+    /// A uid or gid. The largest number means "unchanged" to the kernel.
     static func number(_ text: String) -> UInt32? {
         guard text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
             return nil

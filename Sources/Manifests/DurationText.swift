@@ -1,4 +1,5 @@
-/// How durations are written in configuration: `600s`, `250ms`, `3m`, `1h`, or a plain number of seconds.
+/// The text format of durations in the configuration: `600s`, `250ms`, `3m`, `1h`, or a plain number of
+/// seconds.
 package enum DurationText {
     /// Nil if the text is no duration, is negative, or is longer than 100 years.
     package static func parse(_ text: String) -> Duration? {
@@ -24,7 +25,7 @@ package enum DurationText {
     }
 }
 
-/// Digits with at most one point: what people mean by a number. `Double` would also take `inf`, `0x1p3`, `1e9`.
+/// Digits with at most one point. `Double` would also accept `inf`, `0x1p3`, `1e9`.
 package func isPlainDecimal(_ text: some StringProtocol) -> Bool {
     let points = text.utf8.count { $0 == UInt8(ascii: ".") }
     let digits = text.utf8.count { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }

@@ -1,37 +1,37 @@
 package import Launching
 package import NightbellCore
 
-/// A client that a file declares: what it may do, and how it is started.
+/// A client declared by a file: its permissions and how it is started.
 package struct Manifest: Sendable, Equatable {
     package var identifier: ClientIdentifier
     package var modes: Modes
     package var launch: LaunchSpecification
-    /// Nil: whoever the supervisor runs as.
+    /// Nil: the user of the supervisor.
     package var identity: ProcessIdentity?
     /// A keep-alive timeout that holds from each launch on, until the client sets another.
     package var keepAlive: Duration?
     package var wakeLimitPolicy = WakeLimitPolicy.linger
-    /// It is told to end instead of being suspended.
+    /// It is terminated instead of being suspended.
     package var exitsOnSuspend = false
     /// Launched with the supervisor; only clients with the mode `voip` are.
     package var startsWithSupervisor = true
-    /// Where it was declared.
+    /// The file with its declaration.
     package var file = ""
     package var line = 0
 
-    /// What can be said of a client.
+    /// The keys of a manifest.
     package static let keys = [
         "identifier", "modes", "command", "directory", "environment", "user", "group", "groups", "limits",
         "fileModeMask", "output", "keepAlive", "wakeLimitPolicy", "exitsOnSuspend", "startsWithSupervisor",
     ]
 }
 
-/// Something in a manifest that keeps it from being used.
+/// An error that keeps a manifest from being used.
 package struct ManifestProblem: Error, Sendable, Hashable, CustomStringConvertible {
     package var file: String
-    /// Nil when it is about the file as a whole.
+    /// Nil if it concerns the file as a whole.
     package var line: Int?
-    /// The key as it is written there, with those around it; empty when no key is at fault.
+    /// The key as it is written there, with its parent keys; empty if the error concerns no key.
     package var key: String
     package var problem: String
 
@@ -42,7 +42,7 @@ package struct ManifestProblem: Error, Sendable, Hashable, CustomStringConvertib
         self.problem = problem
     }
 
-    /// About a file as a whole.
+    /// An error that concerns the file as a whole.
     init(_ file: String, _ problem: String) {
         self.init(file: file, line: nil, key: "", problem: problem)
     }

@@ -7,7 +7,7 @@ package struct ManifestDirectory: Sendable {
     package private(set) var manifests: [Manifest] = []
     package private(set) var problems: [ManifestProblem] = []
 
-    /// A directory that is not there declares nobody.
+    /// A directory that does not exist declares no clients.
     ///
     /// - Parameter owner: the only uid besides root that may be able to write to the files.
     package init(path: String, accounts: some Accounts, owner: uid_t?) {
@@ -24,7 +24,7 @@ package struct ManifestDirectory: Sendable {
             return
         }
         var namesakes = Namesakes()
-        // Hidden files are what editors leave lying about.
+        // Hidden files are leftovers of editors.
         for name in names.sorted() where name.hasSuffix(".yaml") && !name.hasPrefix(".") {
             let file = ManifestFile(path: "\(path)/\(name)", accounts: accounts, owner: owner)
             problems += file.problems
@@ -39,7 +39,7 @@ package struct ManifestDirectory: Sendable {
     }
 }
 
-/// Manifests of several files, of which no two may declare the same client.
+/// Finds clients that are declared by more than one file.
 package struct Namesakes {
     private var places: [String: String] = [:]
 

@@ -5,19 +5,19 @@ import Yams
 
 /// A file of manifests: one client in each of its YAML documents.
 package struct ManifestFile: Sendable {
-    /// A file longer than this is none of ours.
+    /// A longer file is refused.
     package static let sizeLimit = 1 << 20
 
-    /// What can be used.
+    /// The valid manifests.
     package private(set) var manifests: [Manifest] = []
-    /// Everything that is wrong, by line. A document with any of these gives no manifest.
+    /// All errors, by line. A document with any of these gives no manifest.
     package private(set) var problems: [ManifestProblem] = []
 
     /// Reads a file.
     ///
     /// - Parameters:
-    ///   - accounts: who users and groups are.
-    ///   - owner: the only uid besides root that may be able to write to it; nil accepts anybody's file.
+    ///   - accounts: looks up users and groups.
+    ///   - owner: the only uid besides root that may be able to write to it; nil accepts a file of any user.
     package init(path: String, accounts: some Accounts, owner: uid_t? = nil) {
         do throws(ManifestProblem) {
             self.init(path: path, text: try Self.text(of: path, owner: owner), accounts: accounts)
@@ -47,7 +47,7 @@ package struct ManifestFile: Sendable {
             let line = 1 + bytes[..<zero].count { $0 == UInt8(ascii: "\n") }
             throw ManifestProblem(file: path, line: line, key: "", problem: "contains a zero byte")
         }
-        // Some editors begin a file with a mark that says it is UTF-8.
+        // Some editors begin a file with a UTF-8 byte order mark.
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
         guard let text = String(validating: bytes, as: UTF8.self) else {
             throw ManifestProblem(path, "is not UTF-8")
@@ -55,7 +55,7 @@ package struct ManifestFile: Sendable {
         return text
     }
 
-    /// What speaks against using this file at all: whoever can write to it can have programs run.
+    /// The reason not to trust this file: a user that can write to it can have programs run.
     private static func problem(
         with file: borrowing OwnedDescriptor, owner: uid_t?
     ) throws(SystemError) -> String? {
@@ -96,7 +96,7 @@ package struct ManifestFile: Sendable {
         var documents = try compose_all(yaml: text)
         var nodes: [Node] = []
         while let node = documents.next() { nodes.append(node) }
-        // The sequence ends at a mistake and keeps it to itself until asked.
+        // The sequence ends at an error and returns it only on request.
         if let error = documents.error { throw error }
         return nodes
     }
@@ -140,8 +140,8 @@ package struct ManifestFile: Sendable {
         }
     }
 
-    /// The lines that begin with a key, in the mapping that has one at this mark. None are found where a mapping is
-    /// written in braces.
+    /// The lines that begin with a key, in the mapping at this mark that has it. None are found in a mapping
+    /// in braces.
     private static func places(of key: String, _ lines: [Substring], _ mark: Mark) -> [Int] {
         let column = mark.column - 1
         func indentation(_ line: Substring) -> Int? {

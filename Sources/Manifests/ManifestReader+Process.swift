@@ -1,11 +1,11 @@
 import Launching
 import Yams
 
-/// Who the program runs as, and with what.
+/// The identity, environment and limits of the program.
 extension ManifestReader {
     // MARK: User and groups
 
-    /// Nil: none is named, or there is no such account. Then whoever reads the manifest runs the program.
+    /// Nil: none is named, or there is no such account. The program then runs as the reader of the manifest.
     mutating func readAccount(_ values: [String: Node]) -> Account? {
         var account: Account?
         if let node = values["user"], let name = text(node, "user", "a user's name or uid") {
@@ -48,7 +48,7 @@ extension ManifestReader {
 
     // MARK: Environment
 
-    /// What every program may count on, and what the manifest says.
+    /// The default variables, and those of the manifest.
     mutating func readEnvironment(_ node: Node?, _ account: Account?) -> [String: String] {
         var result = ["PATH": LaunchSpecification.standardPath]
         if let account {
@@ -86,14 +86,14 @@ extension ManifestReader {
         var name: String
         var resource: ResourceLimit.Resource
         var unit: Unit
-        /// With less no program that can be a client would come as far as its first instruction.
+        /// With less no program could start.
         var least: UInt64 = 0
     }
 
     private static let limitKeys = [
-        // Its standard ones, the connection, and one to be loaded by.
+        // The standard three, the connection, and one for the dynamic loader.
         LimitKey(name: "openFiles", resource: .openFiles, unit: .count, least: 5),
-        // Itself.
+        // The process itself.
         LimitKey(name: "processes", resource: .processes, unit: .count, least: 1),
         LimitKey(name: "memory", resource: .memory, unit: .bytes, least: 64 << 10),
         LimitKey(name: "data", resource: .data, unit: .bytes, least: 16 << 10),

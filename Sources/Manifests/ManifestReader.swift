@@ -2,7 +2,7 @@ import Launching
 import NightbellCore
 import Yams
 
-/// Makes a manifest of one YAML document, and goes on after every mistake to find the others.
+/// Makes a manifest of one YAML document, and continues after an error to find the others.
 struct ManifestReader {
     let file: String
     let accounts: any Accounts
@@ -51,14 +51,14 @@ struct ManifestReader {
             line: values["identifier"]?.mark?.line ?? root.mark?.line ?? 0)
     }
 
-    /// Whether something can be started like this.
+    /// Checks whether the specification can be launched.
     private mutating func judge(_ launch: LaunchSpecification, _ values: [String: Node], _ root: Node) {
         guard let problem = launch.problem else { return }
         let command = values["command"] ?? root
         guard launch.byteCount > LaunchSpecification.maximumBytes else {
             return complain(command, "command", problem)
         }
-        // What takes most of it is what should be shorter.
+        // The largest part is named in the error.
         let ofCommand = launch.arguments.reduce(0) { $0 + $1.utf8.count }
         let ofEnvironment = launch.environment.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
         guard ofEnvironment > ofCommand, let environment = values["environment"],

@@ -1,14 +1,14 @@
 import Descriptors
 import Glibc
 
-/// Whom manifests are believed from: whoever can change one, or put another in its place, can have programs run.
+/// Decides whether a manifest is trusted: a user that can change or replace one can have programs run.
 enum ManifestTrust {
     /// - Parameter owner: the only uid besides root that may be able to write to it.
     static func problem(_ status: stat, owner: uid_t) -> String? {
         guard status.st_uid == 0 || status.st_uid == owner else {
-            return "belongs to uid \(status.st_uid), who could have programs run as others"
+            return "belongs to uid \(status.st_uid), which could have programs run as other users"
         }
-        // Nobody can write to a symbolic link, whatever its permissions say.
+        // A symbolic link cannot be written to, whatever its permissions are.
         let isLink = status.st_mode & S_IFMT == S_IFLNK
         let isWritable = !isLink && status.st_mode & 0o022 != 0
         return isWritable ? "can be written to by others than its owner" : nil
@@ -21,8 +21,8 @@ enum ManifestTrust {
         return Self.problem(status, owner: owner)
     }
 
-    /// What speaks against a name that leads elsewhere: its own owner, and those of the directory where it leads, who
-    /// could put another file there.
+    /// The reason not to trust a symbolic link: its owner, or the owners of the target's directory, could put
+    /// another file there.
     static func problem(ofLink path: String, owner: uid_t) throws(SystemError) -> String? {
         var status = stat()
         _ = try systemCall("lstat \(path)") { unsafe lstat(path, &status) }

@@ -1,7 +1,7 @@
-/// What a word that is none of those expected may have been meant to be.
+/// Suggests the expected word for a misspelled one.
 package enum Spelling {
-    /// The word that takes the fewest slips of the keyboard to write instead; nil if that would be many for its length.
-    /// Capitals, hyphens and underscores make no difference.
+    /// The word with the smallest edit distance; nil if that is large for its length. Case, hyphens and
+    /// underscores are ignored.
     package static func nearest(to word: String, among words: some Sequence<String>) -> String? {
         let wanted = plain(word)
         guard !wanted.isEmpty, wanted.count <= 128 else { return nil }
@@ -20,7 +20,7 @@ package enum Spelling {
         Array(word.lowercased().utf8.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") })
     }
 
-    /// Letters that are missing, too many, others or swapped with their neighbours.
+    /// The edit distance: insertions, deletions, substitutions and transpositions.
     private static func slips(from one: [UInt8], to other: [UInt8]) -> Int {
         var before: [Int] = []
         var last = Array(0...other.count)

@@ -1,14 +1,15 @@
 import CYaml
 
-/// How large a YAML text may become. Its own length says little about that: each alias stands for all that its anchor
-/// names, aliases in there included, so that a few lines can stand for more than any memory holds. That is found out
-/// from the parser's events, before anything is made of them.
+/// Limits the expanded size of a YAML text. The length of the text is no limit: each alias stands for all
+/// that its anchor names, nested aliases included, so that a few lines can exceed any memory. The size is
+/// computed from the parser's events, before nodes are made.
 package enum YAMLBounds {
-    /// Far more than a file of ours has.
+    /// Far more than a manifest or a configuration has.
     package static let nodeLimit = 100_000
     package static let depthLimit = 32
 
-    /// What is too much, and where; nil: nothing, or it is no YAML, which is the reader's to tell.
+    /// The exceeded limit and its line; nil if there is none, or if the text is no YAML, which the reader
+    /// reports.
     package static func excess(in text: String) -> (line: Int, problem: String)? {
         // It keeps a pointer to itself.
         let parser = UnsafeMutablePointer<yaml_parser_t>.allocate(capacity: 1)
@@ -23,7 +24,7 @@ package enum YAMLBounds {
         }
     }
 
-    /// What a node and all that is in it come to.
+    /// The size of a node with its descendants.
     private struct Size {
         var nodes = 1
         var depth = 1
@@ -50,7 +51,7 @@ package enum YAMLBounds {
             case YAML_STREAM_END_EVENT:
                 return nil
             case YAML_ALIAS_EVENT:
-                // An alias of nothing is a mistake that the reader tells.
+                // An undefined alias is an error that the reader reports.
                 complete = unsafe name(event.data.alias.anchor).flatMap { anchors[$0] } ?? Size()
             case YAML_SCALAR_EVENT:
                 complete = Size()
