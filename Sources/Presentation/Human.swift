@@ -1,4 +1,4 @@
-/// Quantities as people read them. Programs use the JSON output, which has plain numbers.
+/// Formats quantities for people. Programs use the JSON output, which has plain numbers.
 package enum Human {
     /// Two units at most: `380ms`, `4.2s`, `12m 5s`, `3h 40m`, `8d 2h`.
     package static func duration(_ duration: Duration) -> String {

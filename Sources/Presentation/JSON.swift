@@ -1,6 +1,6 @@
 import Descriptors
 
-/// A JSON value whose objects keep the order in which their members were written.
+/// A JSON value with objects that keep the order of their members.
 package enum JSON: Sendable, Equatable {
     case null
     case bool(Bool)

@@ -1,6 +1,6 @@
-/// The colours of a report. They say nothing that its words do not.
+/// The colours of a report. They repeat information of the text.
 package struct Paint: Sendable {
-    /// As terminals number them (ECMA-48, "select graphic rendition").
+    /// The codes of terminals (ECMA-48, "select graphic rendition").
     package enum Colour: Int, Sendable {
         case bold = 1
         case dim = 2
@@ -19,13 +19,13 @@ package struct Paint: Sendable {
 
     /// - Parameters:
     ///   - isTerminal: a file and a pipe have no colours.
-    ///   - noColor: the variable `NO_COLOR`; with anything in it there are none (no-color.org).
-    ///   - terminal: the variable `TERM`; without it, or with `dumb`, there are none.
+    ///   - noColor: the variable `NO_COLOR`; any text turns colours off (no-color.org).
+    ///   - terminal: the variable `TERM`; without it, or with `dumb`, there are no colours.
     package init(isTerminal: Bool, noColor: String?, terminal: String?) {
         isOn = noColor?.isEmpty != false && Self.knowsCommands(isTerminal: isTerminal, terminal: terminal)
     }
 
-    /// Whether the output takes commands at all, such as to move the cursor.
+    /// Whether the output supports escape sequences, for example to move the cursor.
     package static func knowsCommands(isTerminal: Bool, terminal: String?) -> Bool {
         isTerminal && terminal?.isEmpty == false && terminal != "dumb"
     }
@@ -37,7 +37,7 @@ package struct Paint: Sendable {
 }
 
 extension Paint.Colour {
-    /// Asleep, awake, on the way, ended.
+    /// The colour of a state: asleep, awake, changing, ended.
     package static func state(_ name: String) -> Paint.Colour? {
         switch name {
         case "suspended", "dormant": .cyan
@@ -49,7 +49,7 @@ extension Paint.Colour {
     }
 }
 
-/// Lines in the place of those that were on the screen before.
+/// Lines that replace those on the screen.
 package func repainted(_ lines: [String], isFirst: Bool) -> String {
     (isFirst ? "\u{1B}[2J" : "") + "\u{1B}[H" + lines.map { $0 + "\u{1B}[K\n" }.joined() + "\u{1B}[J"
 }

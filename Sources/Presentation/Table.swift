@@ -1,20 +1,20 @@
 import Descriptors
 
-/// A table for people: columns as wide as their longest cell, two spaces apart, a header line, no borders. On a terminal
-/// that is too narrow for it, columns that can do without give way.
+/// A table for people: columns as wide as their longest cell, two spaces apart, a header line, no borders. If
+/// the terminal is too narrow, less important columns shrink or are left out.
 package struct Table: Sendable {
     package enum Alignment: Sendable { case left, right }
 
     package struct Column: Sendable {
         package var title: String
         package var alignment: Alignment
-        /// Whether this column gets narrower when the table is wider than the terminal. What is cut out is cut out of the
+        /// Whether this column shrinks when the table is wider than the terminal. Text is removed from the
         /// middle: names differ at their ends.
         package var shrinks: Bool
-        /// Whether, and after which others, the column is left out when the rest does not fit: the highest goes first, and
-        /// one that says nothing before all. 0: it never is.
+        /// The rank by which the column is left out when the table does not fit: the highest goes first,
+        /// after columns without information. 0: it is never left out.
         package var leaves: Int
-        /// Of a cell, by what is in it.
+        /// The colour of a cell, by its text.
         package var colour: (@Sendable (String) -> Paint.Colour?)?
 
         package init(
@@ -46,7 +46,8 @@ package struct Table: Sendable {
         self.columns = columns
     }
 
-    /// Adds a row. Missing cells are empty, control characters are shown as `\u0007`: names come from clients.
+    /// Adds a row. Missing cells are empty, control characters are shown as `\u0007`: names come from
+    /// clients.
     ///
     /// - Parameter notes: sentences below the row.
     package mutating func add(_ cells: [String], notes: [String] = []) {
@@ -77,7 +78,7 @@ package struct Table: Sendable {
         cell: (Int) -> (text: String, colour: Paint.Colour?)
     ) -> String {
         var line = ""
-        // What is painted is longer than it looks.
+        // Painted text has more characters than columns.
         var room = limit ?? .max
         for (place, index) in kept.enumerated() {
             let (text, colour) = cell(index)
@@ -123,7 +124,7 @@ package struct Table: Sendable {
         rows.allSatisfy { $0.cells[index].isEmpty || $0.cells[index] == "-" }
     }
 
-    /// Takes from the widest column that shrinks, one character at a time, until the table fits or none is left.
+    /// Shortens the widest shrinking column, one character at a time, until the table fits or none is left.
     private func fit(_ kept: [Int], into width: Int?) -> [Int] {
         let natural = kept.map(naturalWidth)
         var widths = natural
@@ -139,20 +140,20 @@ package struct Table: Sendable {
     }
 }
 
-/// The text, cut to so many characters; a cut is shown by `…`.
+/// The text, cut to this many characters; `…` marks a cut.
 package func shortened(_ text: String, to width: Int) -> String {
     guard text.count > width else { return text }
     return width > 0 ? text.prefix(width - 1) + "…" : ""
 }
 
-/// The same, with its beginning and its end.
+/// Like `shortened`, but keeps the beginning and the end.
 private func shortened(inMiddle text: String, to width: Int) -> String {
     guard text.count > width else { return text }
     guard width > 0 else { return "" }
     return text.prefix((width - 1) / 2) + "…" + text.suffix(width - 1 - (width - 1) / 2)
 }
 
-/// The text without anything that would move the cursor or change the terminal's mode.
+/// The text without characters that would move the cursor or change the terminal's mode.
 package func printable(_ text: String) -> String {
     Escaping.escaped(text)
 }

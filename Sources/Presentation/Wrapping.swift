@@ -1,7 +1,7 @@
 /// Breaks a text into lines of at most `room` characters, at spaces where there are any.
 ///
-/// - Parameter breaksWords: whether a word that is longer than a line is broken, too. A path or a command that is to be
-///   copied had better stay whole: the terminal breaks it.
+/// - Parameter breaksWords: whether a word that is longer than a line is broken as well. A path or a command
+///   that is to be copied should stay whole: the terminal breaks it.
 package func wrapped(_ text: String, to room: Int, breaksWords: Bool = true) -> [String] {
     let room = max(1, room)
     if text.count <= room { return [text] }
@@ -21,8 +21,8 @@ package func wrapped(_ text: String, to room: Int, breaksWords: Bool = true) -> 
     return line.isEmpty && !lines.isEmpty ? lines : lines + [line]
 }
 
-/// A text behind the beginning of a line, and below it in the same column where it is longer than the terminal is wide.
-/// Where that column would be too narrow to read, it is cut.
+/// A text after the start of a line, with continuation lines in the same column. If that column would be too
+/// narrow to read, the text is cut.
 ///
 /// - Parameters:
 ///   - start: with its trailing spaces.

@@ -1,12 +1,12 @@
 package import Presentation
 
-/// What `nightbell doctor` found out about one thing.
+/// One result of `nightbell doctor`.
 package struct Finding: Sendable, Equatable {
     package enum Status: String, Sendable {
         case ok
         /// Nightbell works, but less well.
         case warning
-        /// Something Nightbell needs or is meant to use is not there.
+        /// A facility that Nightbell needs or is meant to use is missing.
         case missing
     }
 
@@ -14,7 +14,7 @@ package struct Finding: Sendable, Equatable {
     package var key: String
     package var status: Status
     package var explanation: String
-    /// What to do about it; nil when there is nothing to do.
+    /// The suggested remedy; nil if none is needed.
     package var remedy: String?
 
     package init(_ key: String, _ status: Status, _ explanation: String, remedy: String? = nil) {
@@ -33,8 +33,8 @@ package struct Finding: Sendable, Equatable {
 }
 
 extension Report {
-    /// A line for each finding, a remedy below it, and a sentence at the end. Nothing is cut, and no word is broken: a
-    /// remedy that is cut mends nothing.
+    /// A line for each finding, with its remedy below, and a summary at the end. Nothing is cut and no word
+    /// is broken, so that a remedy can be copied.
     package static func findings(_ findings: [Finding], width: Int?, paint: Paint = .none) -> [String] {
         let keys = findings.reduce(0) { max($0, $1.key.count) }
         var lines: [String] = []

@@ -81,7 +81,7 @@ extension SupervisionCounters {
 }
 
 extension ClientInfo {
-    /// - Parameter detailed: with the sockets and the launch specification, which only `show` knows.
+    /// - Parameter detailed: with the sockets and the launch specification, which only `show` has.
     package func json(detailed: Bool) -> JSON {
         var members: [JSON.Member] = [
             .init(name: "identifier", value: .string(identifier)),
@@ -113,7 +113,7 @@ extension ClientInfo {
         return .object(members)
     }
 
-    /// How much of its life the client has slept, from 0 to 1; nil when that is not known yet.
+    /// The share of its life that the client has slept, from 0 to 1; nil if it is not known yet.
     package var shareAsleep: Double? {
         guard connected > .zero else { return nil }
         return min(1, counters.asleep / connected)
@@ -126,7 +126,7 @@ extension ClientInfo.State {
 }
 
 extension ClientInfo.Socket {
-    /// The token as people and logs write it.
+    /// The token in the format of logs.
     package var tokenText: String {
         let digits = String(token, radix: 16)
         return String(repeating: "0", count: max(0, 16 - digits.count)) + digits
@@ -191,7 +191,7 @@ extension JSON {
 }
 
 extension Duration {
-    /// Cut to the range of `Int64`: 292 years.
+    /// Clamped to the range of `Int64`: 292 years.
     var wholeNanoseconds: Int64 {
         let (seconds, attoseconds) = components
         let (product, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)

@@ -1,7 +1,7 @@
 package import Nightbell
 package import Presentation
 
-/// What people read: text for a terminal of some width (nil: not a terminal, nothing is cut).
+/// Reports for people: text for a terminal of some width (nil: not a terminal, nothing is cut).
 package enum Report {
     package static func list(_ clients: [ClientInfo], width: Int?, paint: Paint = .none) -> [String] {
         var columns: [Table.Column] = [
@@ -10,7 +10,7 @@ package enum Report {
             .init("SOCKETS", .right, leaves: 2), .init("WAKES", .right), .init("ASLEEP", .right),
             .init("AVOIDED", .right, leaves: 3), .init("KEEP-ALIVE", .right, leaves: 1),
         ]
-        // Warnings are sentences: on a terminal they are below the client, where they need no column.
+        // Warnings are sentences: on a terminal they are printed below the client, without a column.
         if width == nil { columns.append(.init("WARNINGS")) }
         var table = Table(columns)
         for client in clients {
@@ -27,7 +27,7 @@ package enum Report {
     }
 
     private static func keeper(_ status: SupervisorStatus) -> String {
-        guard let keeper = status.keeperProcessID else { return "none: what it knows is lost with it" }
+        guard let keeper = status.keeperProcessID else { return "none: its state is lost if it ends" }
         return "process \(keeper)"
             + (status.restarts == 0
                 ? "" : ", has replaced it " + (status.restarts == 1 ? "once" : "\(status.restarts) times"))
@@ -119,7 +119,7 @@ package enum Report {
         let offloaded = client.sockets.filter { $0.offload != nil }
         if !offloaded.isEmpty { lines += [""] + offloads(offloaded, width: width, paint: paint) }
         lines += client.sockets.filter { $0.dropped > 0 }.map { socket in
-            "\(socket.tokenText) has lost \(socket.dropped) datagrams for want of room"
+            "\(socket.tokenText) has lost \(socket.dropped) datagrams for lack of buffer space"
         }
         return lines
     }
@@ -145,7 +145,7 @@ package enum Report {
             .joined(separator: ", ")
     }
 
-    /// What has happened, and when; `clock` is its time of day as text.
+    /// A line for an event; `clock` is its time of day as text.
     package static func event(
         _ event: ClientEvent, clock: String, width: Int?, paint: Paint = .none
     ) -> [String] {
@@ -155,7 +155,7 @@ package enum Report {
                 "\(clock)  ", "… \(event.dropped) events were lost: they were not read fast enough",
                 width: width)
         }
-        // A change of state has both of them in its detail.
+        // The detail of a state change contains both states.
         let isChange = event.kind == "state"
         let words = [event.identifier, event.kind, isChange ? "" : event.state.name, event.detail]
         let text = words.map(printable).filter { !$0.isEmpty }.joined(separator: "  ")
@@ -178,7 +178,7 @@ package enum Report {
         return table.lines(width: width, paint: paint)
     }
 
-    /// Only what has happened: most counters of most clients are zero.
+    /// Non-zero counters only: most counters of most clients are zero.
     private static func counters(_ counters: SupervisionCounters, width: Int?, paint: Paint) -> [String] {
         let happened = counters.named.filter { $0.value > 0 }
         guard !happened.isEmpty else { return [] }
@@ -189,7 +189,7 @@ package enum Report {
                 }, width: width, paint: paint)
     }
 
-    /// Names on the left, facts on the right of them.
+    /// Names on the left, values on the right.
     package static func aligned(
         _ facts: [(name: String, text: String)], width: Int?, paint: Paint = .none
     ) -> [String] {
