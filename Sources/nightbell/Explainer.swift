@@ -3,11 +3,11 @@ import NightbellProfiles
 import NightbellWire
 import Presentation
 
-/// Plays the owner's sleep for captured bytes.
+/// Replays a sleep of the owner with captured bytes.
 struct Explainer {
-    /// What became of some bytes.
+    /// The result for some bytes.
     struct Finding {
-        /// Where they begin in the stream; the number of the datagram.
+        /// Their offset in the stream; the number of the datagram.
         var offset: Int
         var bytes: ArraySlice<UInt8>
         var verdict: Verdict?
@@ -16,12 +16,12 @@ struct Explainer {
 
     private var profile: Profile
     private let circumstances: Circumstances
-    /// Of a stream: the beginning of something that more bytes may make noise.
+    /// Of a stream: bytes that may become noise with more input.
     private var pending: [UInt8] = []
     private var missing: Int?
-    /// Of a stream: something was for the owner, and so is all that comes behind it.
+    /// Of a stream: a part was for the owner, and so is all that follows.
     private var isOver = false
-    /// Where `pending` begins in the stream; the number of the next datagram.
+    /// The offset of `pending` in the stream; the number of the next datagram.
     private var offset = 0
     private var absorbed = 0
     private var noises = 0
@@ -39,7 +39,7 @@ struct Explainer {
         return [Finding(offset: 0, bytes: [], verdict: nil, reply: output)]
     }
 
-    /// Judges more of a stream, or another datagram.
+    /// Inspects more of a stream, or another datagram.
     mutating func judge(_ bytes: [UInt8], report: ([Finding]) -> Void) {
         switch profile.transport {
         case .datagram:
@@ -79,7 +79,7 @@ struct Explainer {
         offset += head
     }
 
-    /// Nothing comes any more.
+    /// The end of the input.
     mutating func finish(report: ([Finding]) -> Void) {
         guard let missing, !pending.isEmpty else { return }
         let verdict = Verdict.needMore(limit: missing)
@@ -103,7 +103,7 @@ struct Explainer {
         }
     }
 
-    /// What it came to.
+    /// The totals.
     var summary: String {
         "\(noises) absorbed (\(Human.bytes(UInt64(absorbed)))), \(Human.bytes(UInt64(left))) left for the owner"
     }
@@ -152,7 +152,7 @@ extension Explainer.Finding {
         return .object(members)
     }
 
-    /// Printable characters as they are, others escaped, the rest of what is long left out.
+    /// Printable characters as they are, others escaped; long text is cut.
     private static func visible(_ bytes: ArraySlice<UInt8>) -> String {
         var text = ""
         for byte in bytes.prefix(longest) {
@@ -193,7 +193,7 @@ extension Noise {
 
 /// Captured bytes.
 enum Input {
-    /// More is not a capture of keep-alives.
+    /// A larger file is not a capture of keep-alives.
     static let longest = 64 << 20
 
     /// Reads a file to its end, or the standard input.
@@ -219,7 +219,7 @@ enum Input {
     }
 }
 
-/// Why captured bytes cannot be read.
+/// The reason why captured bytes cannot be read.
 struct InputError: Error, CustomStringConvertible {
     let path: String?
     let number: Int32

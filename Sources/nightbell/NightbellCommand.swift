@@ -5,7 +5,7 @@ import Manifests
 struct NightbellCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "nightbell",
-        abstract: "Looks after a Nightbell supervisor and the clients that it lets sleep.",
+        abstract: "Administers a Nightbell supervisor and its clients.",
         discussion: """
             The supervisor is found by --socket, else NIGHTBELL_SOCKET, else \
             $XDG_RUNTIME_DIR/nightbell/nightbell.sock if that exists, else /run/nightbell/nightbell.sock.
@@ -29,7 +29,7 @@ struct NightbellCommand: ParsableCommand {
             ExplainCommand.self,
         ])
 
-    /// A word that is no command is told apart from an argument that is too many.
+    /// Distinguishes an unknown command from a superfluous argument.
     static func main() {
         let names = configuration.subcommands.compactMap { $0.configuration.commandName }
         if let word = CommandLine.arguments.dropFirst().first, !word.hasPrefix("-"), word != "help",

@@ -3,23 +3,23 @@ import Glibc
 import Nightbell
 import Presentation
 
-/// Looks after a program that `run` has started, from a process beside it: the program itself takes the place of `run`,
+/// Watches a program that `run` has started, from a process beside it: the program itself replaces `run`,
 /// with its pid, its terminal and its exit status.
 ///
-/// It says when the program does not speak to Nightbell. On a terminal it stays as long as the program, and has clients
-/// woken that are to be interrupted: a stopped process hears of Ctrl-C only once it runs again.
+/// It reports a program that does not connect to Nightbell. On a terminal it stays as long as the program,
+/// and wakes clients that are interrupted: a stopped process gets Ctrl-C only once it runs again.
 struct RunWatch {
     let program: String
     let socketPath: String
     private let pid = getpid()
 
-    /// If it cannot be, the program runs all the same.
+    /// If this fails, the program runs all the same.
     func begin() {
         do throws(SystemError) {
             let process = try ProcessHandle(opening: pid)
             try DetachedProcess.begin { watch(process) }
         } catch {
-            complain("what becomes of \(program) is not looked after: \(error)")
+            complain("\(program) is not watched: \(error)")
         }
     }
 
@@ -29,7 +29,7 @@ struct RunWatch {
             let set = try PollSet()
             try set.add(signals.rawValue)
             try set.add(process.rawValue)
-            // The program's readers wait for their end.
+            // Readers of the program's pipes wait for their end.
             close(STDIN_FILENO)
             close(STDOUT_FILENO)
             _ = unsafe chdir("/")
@@ -49,7 +49,7 @@ struct RunWatch {
                 if isInterrupted { wakeSleepers() }
             }
         } catch {
-            complain("\(program) is not looked after any more: \(error)")
+            complain("\(program) is not watched any more: \(error)")
         }
     }
 
@@ -64,7 +64,7 @@ struct RunWatch {
 
     // MARK: The supervisor
 
-    /// How long a program has to say Hello, which it is up to the supervisor to say.
+    /// The time in which a program has to send Hello, as configured in the supervisor.
     private var launchBudget: Duration {
         do throws(NightbellError) {
             var administration = try Administration(socketPath: socketPath)
@@ -77,7 +77,7 @@ struct RunWatch {
 
     private static var usualBudget: Duration { .seconds(20) }
 
-    /// What the program has started is in its process group, as it is with a shell's jobs.
+    /// Descendants of the program are in its process group, as in a shell's jobs.
     private func clients() throws(NightbellError) -> [ClientInfo] {
         var administration = try Administration(socketPath: socketPath)
         return try administration.list().filter {
@@ -94,7 +94,7 @@ struct RunWatch {
                 not speak to Nightbell, and is neither suspended nor woken
                 """)
         } catch {
-            // Without a supervisor there is none to speak to.
+            // Without a supervisor there is none to connect to.
         }
     }
 

@@ -17,9 +17,9 @@ struct SupervisorOptions: ParsableArguments {
         try validateSocketPath(socket)
     }
 
-    /// Connects, hands the connection over, and turns what goes wrong into a sentence and an exit code.
+    /// Connects, passes the connection on, and turns an error into a sentence and an exit code.
     ///
-    /// - Parameter client: who it is about, for the case that there is none of that name.
+    /// - Parameter client: the client of the request, to suggest another name if there is none of this one.
     func withSupervisor(
         about client: String? = nil, _ body: (consuming Administration) throws(NightbellError) -> Void
     ) throws(ExitCode) {
@@ -32,7 +32,7 @@ struct SupervisorOptions: ParsableArguments {
         }
     }
 
-    /// Only among those that the caller may see.
+    /// Compares only with clients that the caller may see.
     private func similar(to client: String) -> String? {
         do throws(NightbellError) {
             var administration = try Administration(socketPath: socket)
@@ -44,7 +44,7 @@ struct SupervisorOptions: ParsableArguments {
     }
 }
 
-/// Such as `--socket "$SOCKET"` with nothing in the variable.
+/// For example `--socket "$SOCKET"` with an empty variable.
 func validateSocketPath(_ path: String?) throws {
     guard path?.isEmpty != true else {
         throw ValidationError(
@@ -78,7 +78,7 @@ func emit(_ json: JSON) {
     emit([json.text])
 }
 
-/// Tells the user on the standard error what went wrong.
+/// Reports an error to the user on the standard error.
 func complain(_ message: String) {
     write("nightbell: \(printable(message))\n", to: STDERR_FILENO)
 }
@@ -93,10 +93,10 @@ private func write(_ text: String, to descriptor: CInt) {
     }
 }
 
-/// The width of the terminal that the standard output is; nil if it is none.
+/// The width of the terminal at the standard output; nil if it is none.
 var terminalWidth: Int? { terminalSize.map { Int($0.ws_col) } }
 
-/// 80 × 24 where a terminal does not know.
+/// 80 × 24 where a terminal has no size.
 var terminalSize: winsize? {
     guard isatty(STDOUT_FILENO) == 1 else { return nil }
     var size = winsize()
@@ -113,7 +113,7 @@ var paint: Paint {
         terminal: Environment.value("TERM"))
 }
 
-/// Whether the standard output is a terminal on which something can be shown in the place of something else.
+/// Whether the standard output is a terminal that can replace earlier output.
 var movesCursor: Bool {
     Paint.knowsCommands(
         isTerminal: isatty(STDOUT_FILENO) == 1, terminal: Environment.value("TERM"))

@@ -5,7 +5,7 @@ import StatusReports
 
 struct WakeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "wake", abstract: "Wakes a suspended client, or tells a running one.")
+        commandName: "wake", abstract: "Wakes a suspended client, or notifies a running one.")
 
     @OptionGroup var target: Target
 
@@ -19,7 +19,7 @@ struct WakeCommand: ParsableCommand {
 struct SuspendCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "suspend", abstract: "Begins the suspension of a client in the background.",
-        discussion: "Linger time is skipped; background tasks and media still hold it off.")
+        discussion: "Linger time is skipped; background tasks and media still delay it.")
 
     @OptionGroup var target: Target
 
@@ -33,7 +33,7 @@ struct SuspendCommand: ParsableCommand {
 struct QuitCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "quit", abstract: "Ends a client, as its user would.",
-        discussion: "A running client is given notice; a suspended one ends without.")
+        discussion: "A running client is notified; a suspended one is killed.")
 
     @OptionGroup var target: Target
 
@@ -48,7 +48,7 @@ struct LaunchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "launch", abstract: "Launches a client that has no process.",
         discussion: """
-            That is one that is dormant, or one that a manifest declares. Nothing happens if it runs.
+            The client is dormant, or declared by a manifest. Does nothing if it runs.
             """)
 
     @OptionGroup var target: Target
@@ -64,8 +64,7 @@ struct ForgetCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "forget", abstract: "Forgets a client that has no process.",
         discussion: """
-            Its parked sockets are closed, the state that it has left is dropped, and its identifier may belong to \
-            another user from now on.
+            Its parked sockets are closed, its saved state is dropped, and another user may take its identifier.
             """)
 
     @OptionGroup var target: Target
@@ -82,8 +81,8 @@ struct RelieveCommand: ParsableCommand {
         commandName: "relieve",
         abstract: "Ends a few of the largest suspended clients that can be launched again.",
         discussion: """
-            As the supervisor does by itself when memory is short (memoryPressure.endsAtOnce at a time). What happens \
-            to their surviving sockets launches them again.
+            As the supervisor does by itself when memory is short (memoryPressure.endsAtOnce at a time). An event on a \
+            surviving socket launches the client again.
             """)
 
     @OptionGroup var options: SupervisorOptions
@@ -99,11 +98,11 @@ struct RelieveCommand: ParsableCommand {
 struct UpgradeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "upgrade",
-        abstract: "Replaces the supervisor's program by the one that is at its place on disk now.",
+        abstract: "Replaces the supervisor's program by the one that is now installed at its path.",
         discussion: """
             Clients and their peers lose nothing. A program that does not start, or cannot take over within five \
-            seconds, is given up, and everything goes on as it was: exit code 1. Until that is known, once the program \
-            has started, nobody is served: what comes meanwhile is dealt with afterwards.
+            seconds, is stopped, and nothing changes: exit code 1. While the started program is tried, requests wait \
+            and are handled afterwards.
             """)
 
     @OptionGroup var options: SupervisorOptions
@@ -120,7 +119,7 @@ struct UpgradeCommand: ParsableCommand {
     }
 }
 
-/// The client that a command does something to.
+/// The client that a command acts on.
 struct Target: ParsableArguments {
     @Argument(help: "The client's identifier.") var client: String
     @OptionGroup var options: SupervisorOptions

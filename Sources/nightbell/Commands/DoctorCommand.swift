@@ -8,10 +8,10 @@ import Suspension
 
 struct DoctorCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "doctor", abstract: "What this machine can do, and how to mend what is missing.",
+        commandName: "doctor", abstract: "Checks what this machine supports, and suggests remedies.",
         discussion: """
-            What can be tried is tried: a cgroup is made, frozen and removed. Ends with exit code 1 if something \
-            is missing. With --json: one object with an array of findings, each with a key that stays.
+            Tries the facilities, for example makes, freezes and removes a cgroup. Ends with exit code 1 if something \
+            is missing. With --json: one object with an array of findings, each with a stable key.
             """)
 
     @OptionGroup var options: SupervisorOptions
@@ -27,7 +27,7 @@ struct DoctorCommand: ParsableCommand {
         if !complete { throw ExitCode(1) }
     }
 
-    /// Whether a supervisor can be reached, and what keeps us from it if not.
+    /// Whether a supervisor can be reached, and if not, why.
     private func supervisor() -> [Finding] {
         let path = options.socket ?? Client.Configuration.defaultSocketPath()
         do {
@@ -41,7 +41,7 @@ struct DoctorCommand: ParsableCommand {
                 Finding(
                     "state", .warning, warning,
                     remedy:
-                        "See to it that the supervisor can write to its state directory; it tries again by itself."
+                        "Make the state directory writable for the supervisor; it retries by itself."
                 )
             }
             return [reached, permissions(of: path)].compactMap(\.self) + warnings
@@ -52,7 +52,7 @@ struct DoctorCommand: ParsableCommand {
         }
     }
 
-    /// In words: where a supervisor is looked for, in order.
+    /// The paths of the supervisor's socket, in search order, in words.
     private var places: String {
         if let socket = options.socket { return "only at \(socket), which --socket names" }
         if let socket = Environment.value("NIGHTBELL_SOCKET") {

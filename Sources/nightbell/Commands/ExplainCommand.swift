@@ -6,14 +6,14 @@ import Presentation
 struct ExplainCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "explain",
-        abstract: "What a keep-alive profile makes of captured bytes.",
+        abstract: "Explains how a keep-alive profile treats captured bytes.",
         discussion: """
-            Judges the bytes as the supervisor would while their owner sleeps: what is absorbed, how it is \
-            answered, and what would wake the owner. Behind the first message that does, nothing is judged: only \
-            the owner knows where the next one begins.
+            Inspects the bytes as the supervisor would while their owner sleeps: which are absorbed, how they are \
+            answered, and which would wake the owner. Nothing behind the first message that wakes is inspected: \
+            only the owner knows where the next one begins.
 
-            Without files the standard input is one stream. Several files are one stream, too, that arrives in as many \
-            pieces. With --datagram each file is one datagram.
+            Without files the standard input is one stream. Several files are one stream as well, which arrives in \
+            that many pieces. With --datagram each file is one datagram.
 
               nightbell explain --profile sip < capture
               nightbell explain --profile sip --datagram --peer 192.0.2.1:5060 ping-1 ping-2
@@ -33,7 +33,7 @@ struct ExplainCommand: ParsableCommand {
             "Where the bytes came from: SIP answers say so, and need it on UDP.", valueName: "address:port"))
     var peer: EndpointArgument?
 
-    @Flag(help: "Judge as if a ping had just been sent, and show it.")
+    @Flag(help: "Inspect as if a ping had just been sent, and show it.")
     var ping = false
 
     @Flag(help: "Print one JSON object a line.")
@@ -77,10 +77,10 @@ struct ExplainCommand: ParsableCommand {
         }
     }
 
-    /// The same each time, so that explanations can be compared.
+    /// Constant, so that explanations can be compared.
     private static let random: UInt128 = 0x6E69_6768_7462_656C_6C6E_6967_6874_6265
 
-    /// What is written, many lines at a time.
+    /// Buffers output, many lines at a time.
     private struct Page {
         let isJSON: Bool
         let width: Int?
@@ -110,7 +110,7 @@ struct ExplainCommand: ParsableCommand {
 
 extension ProfileName: ExpressibleByArgument {}
 
-/// What a profile may need to be told.
+/// The settings of a profile.
 struct ExplainedProfile: ParsableArguments {
     enum Role: String, ExpressibleByArgument, CaseIterable { case client, server }
     enum End: String, ExpressibleByArgument, CaseIterable { case lf, crlf }
@@ -120,10 +120,10 @@ struct ExplainedProfile: ParsableArguments {
 
     @Option(
         name: .customLong("user"),
-        help: ArgumentHelp("sip: the user part of addresses that the owner goes by; any, if none is given."))
+        help: ArgumentHelp("sip: the user part of the owner's addresses; any, if none is given."))
     var users: [String] = []
 
-    @Option(help: "xmpp: the server's name, whose pings are answered.")
+    @Option(help: "xmpp: the server's name; its pings are answered.")
     var server: String?
 
     @Option(help: "xmpp: the owner's own address.")
@@ -132,7 +132,7 @@ struct ExplainedProfile: ParsableArguments {
     @Option(
         name: .customLong("filler"),
         help: ArgumentHelp(
-            "imap: the text of an untagged OK that means nothing; without it, Still here.",
+            "imap: the text of an untagged OK that is noise; without it, Still here.",
             valueName: "text"))
     var fillers: [String] = []
 
@@ -154,7 +154,7 @@ struct ExplainedProfile: ParsableArguments {
     @Option(help: ArgumentHelp("imap: the tag of the IDLE command that is under way.", valueName: "tag"))
     var lendTag: String?
 
-    /// An option that means nothing to this profile is a mistake.
+    /// An option that has no meaning for this profile is an error.
     func check(_ name: ProfileName) throws {
         let options: [(name: String, isGiven: Bool, profiles: [ProfileName])] = [
             ("role", role != nil, [.webSocket, .mqtt]), ("user", !users.isEmpty, [.sip]),
@@ -165,7 +165,7 @@ struct ExplainedProfile: ParsableArguments {
         ]
         for option in options where option.isGiven && !option.profiles.contains(name) {
             let names = option.profiles.map(\.rawValue).joined(separator: " and ")
-            throw ValidationError("--\(option.name) is for \(names), and means nothing to \(name.rawValue)")
+            throw ValidationError("--\(option.name) is for \(names), and has no meaning for \(name.rawValue)")
         }
     }
 

@@ -6,7 +6,7 @@ import StatusReports
 
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "status", abstract: "How the supervisor does.")
+        commandName: "status", abstract: "Shows the state of the supervisor.")
 
     @OptionGroup var options: SupervisorOptions
 
@@ -57,7 +57,7 @@ struct ListCommand: ParsableCommand {
         return true
     }
 
-    /// In the place of what was shown before, as far as the terminal is high; a pipe gets one table after the other.
+    /// Replaces the earlier output, as far as the terminal is high; a pipe gets one table after the other.
     private func showAgain(_ clients: [ClientInfo], isFirst: Bool) {
         let asleep = clients.count { $0.state == .suspended }
         var lines = ["\(clients.count) client\(clients.count == 1 ? "" : "s"), \(asleep) asleep", ""]
@@ -75,7 +75,7 @@ struct ListCommand: ParsableCommand {
 
 struct ShowCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "show", abstract: "Everything about one client, its sockets included.")
+        commandName: "show", abstract: "Shows one client in detail, sockets included.")
 
     @Argument(help: "The client's identifier.") var client: String
     @OptionGroup var options: SupervisorOptions
@@ -95,7 +95,7 @@ struct ShowCommand: ParsableCommand {
 
 struct WatchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "watch", abstract: "What happens to clients, as it happens.",
+        commandName: "watch", abstract: "Prints events of clients as they happen.",
         discussion: "With --json: one object a line. It ends with exit code 3 when the supervisor does.")
 
     @Argument(help: "Only this client.") var client: String?

@@ -8,13 +8,13 @@ struct ReloadCommand: ParsableCommand {
         commandName: "reload",
         abstract: "Has the supervisor read its configuration and the manifests again.",
         discussion: """
-            What can change does so at once, without a client noticing: most numbers, the log level, and manifests. A \
-            client that is declared now is launched; one that is declared in another way is launched that way the next \
-            time; one that is declared no more goes on as it is. Flags and the environment of the supervisor still count \
-            before its file. What counts only from the next start is told.
+            Most numbers, the log level, and manifests change at once, without a client noticing. A newly declared \
+            client is launched; a changed declaration takes effect at the next launch; a client that is not declared \
+            any more keeps running. Flags and the environment of the supervisor still count before its file. Changes \
+            that need a restart are listed.
 
-            If the configuration cannot be used, nothing changes: exit code 1. The same if a manifest has mistakes: it \
-            is told, and the others count.
+            If the configuration cannot be used, nothing changes: exit code 1. The same if a manifest has mistakes: they \
+            are listed, and the other manifests count.
             """)
 
     @OptionGroup var options: SupervisorOptions

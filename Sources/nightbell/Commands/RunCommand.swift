@@ -10,28 +10,28 @@ struct RunCommand: ParsableCommand {
         commandName: "run", abstract: "Starts a program as a client.",
         discussion: """
             The program replaces this process. It finds in its environment:
-              NIGHTBELL_IDENTIFIER  the identifier to register under
+              NIGHTBELL_IDENTIFIER  the identifier to register
               NIGHTBELL_SOCKET      the supervisor's control socket
               NIGHTBELL_LAUNCH      how it was started, for the supervisor
 
-            What is told to the supervisor, and shown by `nightbell show`, is the command, its directory and these \
-            variables: HOME, LANG, LOGNAME, PATH, SHELL, TZ, USER, XDG_RUNTIME_DIR and those given by --env. \
-            Others stay private. All of that may be \(WireLaunchSpecification.maximumBytes) bytes long.
+            The supervisor gets, and `nightbell show` prints, the command, its directory and these variables: HOME, \
+            LANG, LOGNAME, PATH, SHELL, TZ, USER, XDG_RUNTIME_DIR and those given by --env. Others stay private. \
+            Together they may be \(WireLaunchSpecification.maximumBytes) bytes long.
 
-            Programs that use the Nightbell library do all of this by themselves. With --identifier, that is what the \
-            program registers as, whatever it says itself.
+            Programs that use the Nightbell library do all of this by themselves. The identifier of --identifier takes \
+            precedence over that in the program's Hello.
 
-            When the program has not said Hello to the supervisor in time (`launches.budget`), this is told on the \
-            standard error. On a terminal, Ctrl-C reaches clients that sleep as well: they are woken for it.
+            If the program does not send Hello to the supervisor in time (`launches.budget`), a warning is printed on \
+            the standard error. On a terminal, Ctrl-C also reaches sleeping clients: they are woken for it.
             """)
 
-    /// What a program needs to be started again as it was, and what is no secret.
+    /// Variables that a program needs to be started again in the same way, without secrets.
     private static let recordedVariables = [
         "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER", "XDG_RUNTIME_DIR",
     ]
 
     @Option(
-        help: "The identifier to register under; without it, what the program says, or else its name.")
+        help: "The identifier to register; without it, that in the program's Hello, or else its name.")
     var identifier: String?
 
     @Option(
@@ -76,7 +76,7 @@ struct RunCommand: ParsableCommand {
         }
 
         RunWatch(program: command[0], socketPath: path).begin()
-        // As they were written, whatever they are.
+        // The arguments as they were written, also if they are not UTF-8.
         let first = Int(CommandLine.argc) - command.count
         let arguments = unsafe CommandLine.unsafeArgv + first
         if let program = unsafe arguments.pointee { unsafe execvp(program, arguments) }
@@ -85,12 +85,12 @@ struct RunCommand: ParsableCommand {
         throw ExitCode(code == ENOENT ? 127 : 126)
     }
 
-    /// How it is started, for the supervisor.
+    /// The launch specification for the supervisor.
     private func record(_ variables: [String: String], _ directory: String) throws -> [UInt8] {
         var launch = WireLaunchSpecification()
         launch.directory = directory
         launch.arguments = command
-        // A plain name is looked for in PATH each time; a path is the one from here.
+        // A plain name is looked up in PATH each time; a path is resolved here.
         if command[0].contains("/") { launch.arguments[0] = absolute(command[0], in: directory) }
         launch.environment = variables
         if let identifier { launch.identifier = identifier }
@@ -107,7 +107,7 @@ struct RunCommand: ParsableCommand {
         return bytes
     }
 
-    /// Whether the command is what `command` says it is: texts, and not any bytes.
+    /// Whether the arguments in `command` equal the original bytes, that is, are UTF-8.
     private var isCommandText: Bool {
         let first = Int(CommandLine.argc) - command.count
         return command.indices.allSatisfy { index in
@@ -122,8 +122,8 @@ struct RunCommand: ParsableCommand {
         identifier ?? command.first.flatMap { $0.split(separator: "/").last.map(String.init) } ?? ""
     }
 
-    /// Sets the variables that were given with a value, and returns all that are told to the supervisor; nil: one of
-    /// them is no text.
+    /// Sets the variables that were given with a value, and returns all that are sent to the supervisor; nil:
+    /// one of them is not UTF-8.
     private func setVariables() -> [String: String]? {
         var names = Self.recordedVariables
         for variable in variables {
@@ -141,7 +141,7 @@ struct RunCommand: ParsableCommand {
         return recorded
     }
 
-    /// What follows the name in an argument, as it was written, whatever that is: in `variable`, what is no text is U+FFFD.
+    /// The value in an argument as it was written: in `variable`, bytes that are not UTF-8 are U+FFFD.
     @unsafe private func givenValue(_ variable: String) -> UnsafePointer<CChar>? {
         for index in (1..<Int(CommandLine.argc) - command.count).reversed() {
             guard let argument = unsafe CommandLine.unsafeArgv[index] else { continue }
@@ -155,7 +155,7 @@ struct RunCommand: ParsableCommand {
         return nil
     }
 
-    /// With U+FFFD for what is no text.
+    /// With U+FFFD for bytes that are not UTF-8.
     private func currentDirectory() -> String? {
         guard let path = unsafe getcwd(nil, 0) else { return nil }
         defer { unsafe free(path) }

@@ -12,14 +12,14 @@ struct ValidateCommand: ParsableCommand {
               identifier: org.example.phone.alice
               command: [/usr/bin/softphone, --account, alice]
 
-            The others are \(optionalKeys). Without modes a client has voip; without user it runs as whoever the \
-            supervisor runs as. Several clients are declared in one file by documents with --- between them.
+            The others are \(optionalKeys). Without modes a client has voip; without user it runs as the \
+            supervisor's user. A file declares several clients by documents with --- between them.
 
             Users and groups are looked up on this machine, as the supervisor would, and a file that it would not \
-            believe is refused: it must belong to root or to you, and nobody else may be able to write to it. Nothing \
+            trust is refused: it must belong to root or to you, and no other user may be able to write to it. Nothing \
             is started, and no supervisor is needed.
 
-            Each mistake is one line on the standard output: file, line, key and what was expected instead. \
+            Each mistake is one line on the standard output: file, line, key and expected value. \
             Ends with exit code 1 if there is one, else with 0; 64 if no file is named.
             """)
 
