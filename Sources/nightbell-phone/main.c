@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 int main(int count, char **arguments) {
-    // First of all, because this is measured.
+    // First, because this path is measured.
     if (getenv("LISTEN_FDS") || count == 2) {
         int error = cphone_answer_call(3);
         if (count == 2) return error == 0 ? 0 : 1;

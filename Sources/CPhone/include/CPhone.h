@@ -1,7 +1,7 @@
 // A minimal softphone: it keeps one registration, sleeps as a dormant client, and answers calls.
 //
-// It speaks the control protocol by hand, so that the supervisor is measured and not a library: nothing lies
-// between its start and the first byte that it reads.
+// It speaks the control protocol by hand, so that the measurement is of the supervisor and not of a library:
+// no initialization precedes the first byte that it reads.
 #pragma once
 
 #include <stdint.h>
@@ -27,6 +27,6 @@ struct cphone_registration {
 // Answers the call that waits in a socket. Returns 0 if there was a call, else errno, or -1 at its end.
 int cphone_answer_call(int socket);
 
-// Runs a phone until the supervisor ends it. `hello`: the complete first message; null: a hello with nothing
-// but the identifier. Returns errno, or a number below 0 for an unexpected message.
+// Runs a phone until the supervisor ends it. `hello`: the complete first message; null: a hello with the
+// identifier only. Returns errno, or a number below 0 for an unexpected message.
 int cphone_run(const char *hello, unsigned hello_length, uint16_t port, uint64_t index);
