@@ -1,9 +1,8 @@
-/// What a profile may need to know beyond the bytes. It asks nobody: no generator of random numbers, no
-/// kernel.
+/// Inputs of a profile beyond the bytes, so that it uses no random number generator and no system call.
 package struct Circumstances: Sendable, Equatable {
     /// Fresh for every call, and unpredictable to the peer: transaction identifiers and masks are made of it.
     package var random: UInt128
-    /// Where the bytes came from.
+    /// The source of the bytes.
     package var peer: Endpoint?
 
     package init(random: UInt128, peer: Endpoint? = nil) {
@@ -15,7 +14,7 @@ package struct Circumstances: Sendable, Equatable {
     var random32: UInt32 { UInt32(truncatingIfNeeded: random) }
 }
 
-/// How a socket carries its messages.
+/// The transport of a socket's messages.
 package enum Transport: Sendable, Hashable, CaseIterable {
     /// Bytes without boundaries, TCP most of the time.
     case stream

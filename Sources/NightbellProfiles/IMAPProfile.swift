@@ -1,4 +1,5 @@
-/// IMAP's IDLE: what a server says to keep an idle client from timing out, and renewal before it times out.
+/// IMAP's IDLE: absorbs a server's messages that keep an idle client from timing out, and renews IDLE in
+/// time.
 ///
 /// | what | standard |
 /// | --- | --- |
@@ -9,11 +10,11 @@
 /// | continuation request | RFC 9051 §7.6 |
 ///
 /// Renewal is one ping in two steps: `DONE`; the tagged OK of the command that it ends is answered by `IDLE`
-/// with a new tag; the server's `+` is the answer to the whole. Its tag has to be lent by the owner, which
-/// gets back the tag of the command that is under way then, and how far a renewal has come.
+/// with a new tag; the server's `+` is the answer to the whole. The owner has to delegate its tag, and gets
+/// back the tag of the command that is under way then, with the phase of the renewal.
 ///
 /// Absorbed: untagged OKs with a text of the settings' list and without a response code. Everything else is
-/// news.
+/// significant.
 package struct IMAPProfile: ProtocolProfile {
     private let settings: IMAPSettings
     private var idle: Idle?
@@ -35,7 +36,7 @@ package struct IMAPProfile: ProtocolProfile {
     mutating func begin(lending lent: Lent) {
         guard case .idle(let idle) = lent else { return idle = nil }
         self.idle = idle
-        // Whoever goes on after another, in a new process, too, must not use its tags again.
+        // A later profile on this connection, also in a new process, must not reuse these tags.
         if let number = settings.number(of: idle.tag) { renewals = max(renewals, number) }
     }
 
@@ -118,11 +119,11 @@ package struct IMAPProfile: ProtocolProfile {
 /// An IDLE command that is under way.
 package struct Idle: Sendable, Equatable {
     package enum Phase: UInt8, Sendable, CaseIterable {
-        /// The server has said `+`.
+        /// The server has sent `+`.
         case idling
-        /// DONE was sent, the tagged response has not come yet.
+        /// DONE was sent; the tagged response has not arrived yet.
         case ending
-        /// IDLE was sent once more, the server has not said `+` yet.
+        /// IDLE was sent again; the server has not sent `+` yet.
         case starting
     }
 
@@ -132,7 +133,7 @@ package struct Idle: Sendable, Equatable {
         private var characters: UInt128 = 0
         var count: Int { Int(UInt8(truncatingIfNeeded: characters >> 120)) }
 
-        /// Nothing, unless all of it are characters of a tag (RFC 9051 §9).
+        /// Nil, unless all of its characters are allowed in a tag (RFC 9051 §9).
         package init?(_ text: String) {
             self.init(Array(text.utf8).span, 0..<text.utf8.count)
         }
@@ -173,7 +174,7 @@ extension Idle.Tag: CustomStringConvertible {
 }
 
 extension IMAPSettings {
-    /// Which renewal has this tag; none, if it is not one of ours.
+    /// The number of the renewal with this tag; nil, if it is not one of ours.
     fileprivate func number(of tag: Idle.Tag) -> UInt32? {
         let text = tag.text
         return text.hasPrefix(tagPrefix) ? UInt32(text.dropFirst(tagPrefix.utf8.count)) : nil

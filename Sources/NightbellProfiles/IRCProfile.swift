@@ -137,7 +137,7 @@ package struct IRCProfile: ProtocolProfile {
 }
 
 package final class IRCSettings: Sendable {
-    /// RFC 2812 §3.7.2 has servers ping whoever is silent, at intervals of their own: commonly 90 to 120 s.
+    /// By RFC 2812 §3.7.2 servers ping a silent client, at intervals of their own: commonly 90 to 120 s.
     package static let interval = IntervalLimits(
         shortest: .seconds(10), standard: .seconds(120), longest: .translatedStream)
 

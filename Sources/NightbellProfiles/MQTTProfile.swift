@@ -9,8 +9,8 @@
 /// | no PINGRESP "within a reasonable amount of time": close | §3.1.2.10 | §3.1.2.10 |
 ///
 /// As a client: sends PINGREQ, absorbs the PINGRESP to it. As a server: answers PINGREQ with PINGRESP. A
-/// PINGRESP that was not asked for from here answers the owner, and wakes it; one that may be late, because the
-/// owner was woken while it was awaited, is absorbed, once.
+/// PINGRESP without a ping from here answers the owner, and wakes it; one that may be late, because the owner
+/// was woken while it was awaited, is absorbed, once.
 package struct MQTTProfile: ProtocolProfile {
     private let settings: MQTTSettings
     package private(set) var isAwaitingAnswer = false
@@ -54,7 +54,7 @@ package struct MQTTProfile: ProtocolProfile {
             case (.client, _), (.server, _):
                 return .significant(.message)
             }
-            // The remaining length. Zero could also be spelled in more bytes, which is not allowed.
+            // The remaining length. Zero could also be encoded in more bytes, which is not allowed.
             guard try reader.next(bytes) == 0 else { return .significant(.malformed) }
         } catch {
             return reader.verdict(of: error, over: .stream)
@@ -88,7 +88,7 @@ package final class MQTTSettings: Sendable {
         case server
     }
 
-    /// 65,535 s is what the protocol's two bytes can say; the standard is that of many clients.
+    /// 65,535 s is the limit of the protocol's two bytes; the default is that of many clients.
     package static let keepAlive = IntervalLimits(
         shortest: .seconds(5), standard: .seconds(60), longest: .seconds(65_535))
 

@@ -1,5 +1,5 @@
-/// `bytes` and `line`: keep-alives of protocols that Nightbell does not know, told by their exact bytes. No
-/// standard; whoever gives a pattern knows that at a message boundary nothing else begins like it.
+/// `bytes` and `line`: keep-alives of protocols that Nightbell does not know, given by their exact bytes. No
+/// standard; a pattern must be such that no other message begins like it.
 ///
 /// Sent: a fixed payload, if there is one, with an exact answer, if there is one. Answered: exact patterns,
 /// each by its own reply, or by none. Everything else is significant, from the first byte that fits no
@@ -75,7 +75,7 @@ package struct PatternProfile: ProtocolProfile {
 }
 
 package final class PatternSettings: Sendable {
-    /// What the peer may say, and what is said to that.
+    /// A message of the peer and the reply.
     package struct Exchange: Sendable, Hashable {
         package var pattern: [UInt8]
         /// Empty: the pattern is absorbed without an answer.
@@ -87,11 +87,11 @@ package final class PatternSettings: Sendable {
         }
     }
 
-    /// What is said to the peer.
+    /// A ping to the peer.
     package struct Ping: Sendable, Hashable {
         package var payload: [UInt8]
-        /// What the peer says to that. An answer that was not asked for from here is significant; one that may be
-        /// late, because the owner was woken while it was awaited, is absorbed, once.
+        /// The peer's answer. An answer without a ping from here is significant; one that may be late,
+        /// because the owner was woken while it was awaited, is absorbed, once.
         package var answer: [UInt8]?
         package var interval: Duration
         package var answerWithin: Duration

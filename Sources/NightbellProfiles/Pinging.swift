@@ -1,13 +1,13 @@
-/// When a profile's pings are sent, and what is to be heard of them.
+/// The schedule of a profile's pings, and the time for their answers.
 package struct Pinging: Sendable, Equatable {
     /// A ping is sent this long after the one before, not earlier …
     package var earliest: Duration
     /// … and not later.
     package var latest: Duration
-    /// The answer has to be there so long after the ping; then the connection counts as lost, and that is a
-    /// wake of its own. None: no answer is expected.
+    /// The time for the answer; after it the connection counts as lost, which is a wake reason of its own.
+    /// Nil: no answer is expected.
     package var answerWithin: Duration?
-    /// How a ping that may get lost is repeated until its answer comes.
+    /// How a ping that may get lost is repeated until its answer arrives.
     package var repetition: Repetition?
 
     /// - Parameter latest: the window is its last fifth (RFC 5626 §4.4 asks for 80 to 100 %).
@@ -22,7 +22,7 @@ package struct Pinging: Sendable, Equatable {
     package struct Repetition: Sendable, Equatable {
         /// From the ping to its first repetition.
         package var first: Duration
-        /// How many there are at most.
+        /// The limit of repetitions.
         package var count: Int
     }
 }
@@ -39,7 +39,7 @@ package struct IntervalLimits: Sendable, Hashable {
 }
 
 extension Duration {
-    /// Nobody waits for an answer for longer than an hour: until then no other ping is sent.
+    /// An answer is awaited for an hour at most, because no other ping is sent until then.
     func checkAsAnswerTime() throws(SettingsError) {
         guard self > .zero, self <= .minutes(60) else { throw .outOfRange("answerWithin") }
     }
@@ -53,16 +53,16 @@ extension Duration {
     static let translatedDatagrams: Duration = .minutes(2)
 }
 
-/// What is wrong with the settings of a profile.
+/// An error in the settings of a profile.
 package enum SettingsError: Error, Hashable {
     case intervalOutOfRange(Duration, IntervalLimits)
     /// The named setting has characters that would break the protocol's messages, or none at all.
     case illegalText(String)
-    /// The named setting is longer than so many bytes.
+    /// The named setting exceeds the limit in bytes.
     case tooLong(String, limit: Int)
-    /// More of the named than so many.
+    /// The named setting has too many entries.
     case tooMany(String, limit: Int)
-    /// One pattern is the beginning of another: what has arrived would decide which of them it is.
+    /// One pattern is a prefix of another: the match would depend on how much has arrived.
     case ambiguousPatterns
     /// The named setting is out of its range.
     case outOfRange(String)

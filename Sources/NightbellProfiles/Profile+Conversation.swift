@@ -1,5 +1,5 @@
-/// Each call, passed on to the conversation in place. Written out, because a value behind an existential
-/// would be allocated anew each time.
+/// Forwards each call to the conversation in place. Written out, because a value behind an existential would
+/// be allocated anew each time.
 extension Profile {
     mutating func beginConversation(lending lent: Lent) {
         switch conversation {
@@ -101,7 +101,7 @@ extension Profile {
         }
     }
 
-    /// Whether a ping was sent whose answer has not come yet.
+    /// Whether a sent ping has not been answered yet.
     package var isAwaitingAnswer: Bool {
         switch conversation {
         case .sip(let profile): profile.isAwaitingAnswer
@@ -116,10 +116,10 @@ extension Profile {
         }
     }
 
-    /// What the owner has lent, as it is now.
+    /// The delegated state, as it is now.
     package var lent: Lent { current.lent }
 
-    /// When pings are sent. None: this profile sends none, or what they take has not been lent.
+    /// The schedule of pings. Nil: this profile sends none, or needs state that was not delegated.
     package var pinging: Pinging? { current.pinging }
 
     /// The most bytes of a stream that a verdict depends on.

@@ -1,9 +1,9 @@
-/// A keep-alive profile at work on one socket: says what of the traffic is noise, answers it, and pings, for
-/// as long as the owner sleeps. Bytes in, decisions out: it reads nothing, sends nothing and knows no time.
+/// A keep-alive profile at work on one socket: classifies traffic, answers noise, and pings, for as long as
+/// the owner sleeps. It only maps bytes to decisions: it does no I/O and has no clock.
 ///
-/// While the owner sleeps, the caller peeks at what has arrived and has it judged from the head on. Noise is
-/// consumed, after its reply has been sent; anything else stays in the kernel, and wakes the owner. A profile
-/// that was judged with a reply that then could not be sent is to be put back to its value before.
+/// While the owner sleeps, the caller peeks at the input and has it inspected from the head on. Noise is
+/// consumed after its reply has been sent; anything else stays in the kernel, and wakes the owner. If a reply
+/// could not be sent, the caller restores the profile's earlier value.
 ///
 /// It is a value of at most 48 bytes; settings are shared by reference.
 package struct Profile: Sendable {
@@ -24,7 +24,7 @@ package struct Profile: Sendable {
     /// Whether the head of the stream is known to be at a message boundary.
     private var isSettled = false
 
-    /// It takes no traffic for noise before `begin`.
+    /// It treats no traffic as noise before `begin`.
     package init(_ settings: ProfileSettings, over transport: Transport) throws(SettingsError) {
         self.transport = transport
         switch (settings, transport) {
@@ -45,39 +45,38 @@ package struct Profile: Sendable {
 
     // MARK: While the owner sleeps
 
-    /// The owner falls asleep. It vouches that what it has read and what it has written both end with a whole
+    /// The owner is suspended. It guarantees that its last read and its last write both ended with a whole
     /// message, and that it awaits no answer to a ping of its own.
     package mutating func begin(lending lent: Lent = .nothing) {
         isSettled = true
         beginConversation(lending: lent)
     }
 
-    /// The owner wakes. What it lent is given back as it has become.
+    /// The owner wakes. Returns the delegated state as it is now.
     package mutating func end() -> Lent {
         isSettled = false
         return lent
     }
 
-    /// Judges the head of what has arrived on a stream and was not consumed, or one datagram.
+    /// Inspects the head of the unconsumed input of a stream, or one datagram.
     ///
-    /// Of a stream, at most `longestNoise` bytes are looked at. Whether a message has arrived in one piece or
-    /// in many makes no difference to what is said of it in the end.
+    /// Of a stream, at most `longestNoise` bytes are inspected. The final verdict does not depend on the
+    /// pieces in which a message has arrived.
     ///
-    /// - Parameter replies: what has to be sent is appended here, if and only if the verdict is noise.
+    /// - Parameter replies: the reply to send is appended here, if and only if the verdict is noise.
     package mutating func judge(
         _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
     ) -> Verdict {
         guard isSettled else { return .significant(.unsettled) }
         if bytes.isEmpty, transport == .stream { return .needMore(limit: max(1, longestNoise)) }
         let verdict = judgeConversation(bytes, circumstances, replies: &replies)
-        // Behind something significant nobody knows where the next message begins until the owner has read
-        // it.
+        // Behind a significant message the next boundary is unknown until the owner has read it.
         if case .significant = verdict, transport == .stream { isSettled = false }
         return verdict
     }
 
-    /// Appends a ping that is due, or once more the one that was not answered yet; tells whether there is
-    /// one. While an answer is awaited there is no other ping.
+    /// Appends a ping that is due, or repeats the unanswered one; returns whether there is one. While an
+    /// answer is awaited there is no other ping.
     package mutating func ping(
         again: Bool = false, _ circumstances: Circumstances, into output: inout [UInt8]
     ) -> Bool {

@@ -11,7 +11,7 @@ package enum ProfileSettings: Sendable {
     case pattern(PatternSettings)
     case tcp(TCPSettings)
 
-    /// The default settings of a profile; none where there are no sensible ones, which is so for patterns.
+    /// The default settings of a profile; nil for patterns, which have no sensible defaults.
     ///
     /// - Parameter tagKey: see ``SIPSettings``.
     package static func standard(_ name: ProfileName, tagKey: UInt128) throws(SettingsError)
@@ -31,7 +31,7 @@ package enum ProfileSettings: Sendable {
     }
 }
 
-/// The profiles by the names that people use.
+/// The public names of the profiles.
 package enum ProfileName: String, Sendable, CaseIterable {
     case sip, stun, xmpp
     case webSocket = "websocket"

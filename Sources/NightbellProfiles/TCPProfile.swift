@@ -1,4 +1,4 @@
-/// The kernel's own keep-alives, set for the time the owner sleeps. Nothing is sent or judged here: every
+/// The kernel's own keep-alives, set for the time the owner sleeps. Nothing is sent or inspected here: every
 /// byte is for the owner.
 ///
 /// | what | standard |
@@ -41,15 +41,15 @@ package final class TCPSettings: Sendable {
     package let idleSeconds: Int32
     /// `TCP_KEEPINTVL`: between probes that are not answered.
     package let intervalSeconds: Int32
-    /// `TCP_KEEPCNT`: so many unanswered probes, and the connection is dead.
+    /// `TCP_KEEPCNT`: the connection counts as dead after this many unanswered probes.
     package let probes: Int32
     /// `TCP_USER_TIMEOUT`: none, also if the owner has one. Linux compares it, as soon as one probe is unanswered,
     /// with the time since the last segment arrived, and lets it decide instead of the number of probes. That time has
     /// no limit when the owner falls asleep, so that with any value the first probe that is lost might be the last.
     package let userTimeoutMilliseconds: UInt32 = 0
 
-    /// How long after the last segment a dead connection is found out, if probes are sent for as long. The kernel's
-    /// timers may each be an eighth late.
+    /// The time from the last segment until a dead connection is detected, if probes are sent that long. The
+    /// kernel's timers may each be an eighth late.
     package var detection: Duration {
         .seconds(Int64(idleSeconds)) + .seconds(Int64(intervalSeconds) * Int64(probes))
     }

@@ -5,16 +5,15 @@
 /// | frame header, reserved bits, lengths | RFC 6455 §5.2 |
 /// | clients mask, servers do not; masks cannot be predicted | RFC 6455 §5.1, §5.3, §10.3 |
 /// | control frames: whole, at most 125 bytes, allowed inside a fragmented message | RFC 6455 §5.4, §5.5 |
-/// | ping, pong with the same payload, pongs that nobody asked for | RFC 6455 §5.5.2, §5.5.3 |
+/// | ping, pong with the same payload, unsolicited pongs | RFC 6455 §5.5.2, §5.5.3 |
 /// | compression does not touch control frames | RFC 7692 §5 |
 ///
 /// Sent: a ping with a payload of eight random bytes. Answered: pings. Absorbed: pongs, ours and, if the
-/// settings allow it, any other. Close frames, frames with data, reserved bits, the wrong side masking, and
-/// lengths that a control frame must not have wake the owner.
+/// settings allow it, any other. Close frames, frames with data, reserved bits, wrong masking, and invalid
+/// lengths of control frames wake the owner.
 ///
-/// Where in a fragmented message the conversation is does not matter, because no frame with data is ever
-/// absorbed: it has to be between two frames when the owner falls asleep, and it is after every frame that is
-/// absorbed.
+/// The position in a fragmented message does not matter, because no frame with data is ever absorbed: the
+/// owner is suspended between two frames, and every absorbed frame ends at such a point.
 package struct WebSocketProfile: ProtocolProfile {
     private let settings: WebSocketSettings
     /// The payload of the latest ping.
@@ -94,7 +93,7 @@ package struct WebSocketProfile: ProtocolProfile {
 
         init(_ reader: inout Reader, _ bytes: Span<UInt8>, isMasked: Bool) throws(Obstacle) {
             let first = try reader.next(bytes)
-            // Final, no reserved bits, ping or pong; anything else is not for us to understand.
+            // Final, no reserved bits, ping or pong; anything else is significant.
             guard first & 0xF0 == 0x80, let opcode = Opcode(rawValue: first & 0x0F) else {
                 throw .significant(first & 0x70 == 0 ? .message : .unusual)
             }

@@ -1,12 +1,12 @@
-/// Why reading could not go on.
+/// The reason why reading stopped.
 enum Obstacle: Error {
-    /// What is there ends before the message does.
+    /// The input ends before the message does.
     case end
     case significant(Significance)
 }
 
-/// Reads bytes one after another, up to a limit: those beyond it are as good as absent, so that a judgement
-/// does not depend on how much has arrived. It holds only positions; the bytes are lent for each call.
+/// Reads bytes one after another, up to a limit: bytes beyond it count as absent, so that a verdict does not
+/// depend on how much has arrived. It holds only positions; the bytes are passed to each call.
 struct Reader {
     private(set) var position = 0
     private let end: Int
@@ -76,7 +76,7 @@ struct Reader {
         return content
     }
 
-    /// What to say of the obstacle.
+    /// The verdict for this reason.
     func verdict(of obstacle: Obstacle, over transport: Transport) -> Verdict {
         switch obstacle {
         case .significant(let reason): .significant(reason)

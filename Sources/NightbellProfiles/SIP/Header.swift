@@ -1,6 +1,6 @@
 /// One header field of a SIP message, on one line.
 struct Header {
-    /// The names that matter to a keep-alive.
+    /// The header names that matter for a keep-alive.
     enum Name {
         case via, from, to, callID, sequence, maxForwards, contentLength
         /// Asks for something that only the owner can do (RFC 3261 §8.2.2.3).

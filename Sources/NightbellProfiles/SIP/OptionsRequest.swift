@@ -1,4 +1,4 @@
-/// An OPTIONS request as short and plain as those that only ask whether somebody is there.
+/// An OPTIONS request as short and plain as those that only check reachability.
 struct OptionsRequest {
     /// Nothing longer is a keep-alive.
     static let longest = 4_096
@@ -58,14 +58,14 @@ struct OptionsRequest {
         }
     }
 
-    /// What stands before the `@`, without a password.
+    /// The part before the `@`, without a password.
     private static func user(_ range: Range<Int>, _ bytes: Span<UInt8>) -> Range<Int>? {
         guard let at = range.first(where: { bytes[$0] == UInt8(ascii: "@") }) else { return nil }
         let info = range.lowerBound..<at
         return info.lowerBound..<(info.first { bytes[$0] == UInt8(ascii: ":") } ?? at)
     }
 
-    /// What was found in the headers so far.
+    /// The headers found so far.
     private struct Found {
         var via: Range<Int>?
         var from: Range<Int>?

@@ -9,7 +9,7 @@ package final class SIPSettings: Sendable {
     package static let mostUsers = 16
     package static let longestHeader = 512
 
-    /// What an answer says of the owner (RFC 3261 §11.2).
+    /// The owner's capabilities in an answer (RFC 3261 §11.2).
     package struct Capabilities: Sendable, Hashable {
         /// The methods that it takes part in.
         package var allow = "INVITE, ACK, CANCEL, OPTIONS, BYE"
@@ -35,11 +35,11 @@ package final class SIPSettings: Sendable {
     let tagKey: UInt128
 
     /// - Parameters:
-    ///   - users: the user parts of the addresses that are the owner's, as they stand in requests; none:
-    ///     whatever arrives on the socket is for the owner.
-    ///   - sendsPings: whether the peer supports RFC 5626. One that does not answers no pings, and would wake the owner
-    ///     for that each time.
-    ///   - tagKey: a secret of the machine's, random; tags are made with it.
+    ///   - users: the user parts of the owner's addresses, as written in requests; none: every request on the
+    ///     socket is for the owner.
+    ///   - sendsPings: whether the peer supports RFC 5626. One that does not answers no pings, and each would
+    ///     wake the owner.
+    ///   - tagKey: a random secret of the machine, from which tags are made.
     package init(
         capabilities: Capabilities = Capabilities(), users: [String] = [], sendsPings: Bool = true,
         tagKey: UInt128,

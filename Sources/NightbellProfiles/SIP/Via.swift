@@ -1,4 +1,4 @@
-/// The first value of the topmost Via, which says where the answer has to go (RFC 3261 §20.42).
+/// The first value of the topmost Via, which determines where the answer has to go (RFC 3261 §20.42).
 struct Via {
     private let host: Range<Int>
     private let port: UInt64
@@ -34,7 +34,7 @@ struct Via {
         try Self.checkNext(bytes, parameters.rest)
     }
 
-    /// What follows the first value is nothing, or a comma and another one, which begins like all.
+    /// Checks that the first value is followed by nothing, or by a comma and a valid beginning.
     private static func checkNext(_ bytes: Span<UInt8>, _ rest: Range<Int>) throws(Obstacle) {
         let rest = bytes.trimmed(rest)
         guard !rest.isEmpty else { return }
@@ -85,7 +85,7 @@ struct Via {
         return byte.isDigit || byte.isLetter || byte == UInt8(ascii: ".") || byte == UInt8(ascii: "-")
     }
 
-    /// What sends the answer elsewhere, or was to be written by us, is unusual.
+    /// A parameter that redirects the answer, or that we would have to write, is unusual.
     private static func check(_ parameter: Parameters.Parameter, _ bytes: Span<UInt8>) throws(Obstacle) {
         let name = parameter.name
         if bytes.equalsIgnoringCase(name, "maddr") || bytes.equalsIgnoringCase(name, "received")
@@ -95,7 +95,7 @@ struct Via {
         }
     }
 
-    // MARK: What the one who answers adds
+    // MARK: Additions to the answer
 
     /// What is to be written into the value.
     struct Amendment {

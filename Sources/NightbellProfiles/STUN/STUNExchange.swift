@@ -1,5 +1,4 @@
-/// The latest binding request of a flow, and what its answers have told: what `stun` and `sip` have in
-/// common.
+/// The latest binding request of a flow, and the results of its answers: common to `stun` and `sip`.
 struct STUNExchange: Sendable {
     private var transaction = STUNMessage.Transaction(low: 0, high: 0)
     private(set) var isAwaitingAnswer = false
@@ -15,7 +14,7 @@ struct STUNExchange: Sendable {
     /// RFC 8489 §6.2.2: over a stream there is nothing to repeat.
     static let answerWithinOnStream: Duration = .milliseconds(39_500)
 
-    /// The owner falls asleep once more. It may have read an answer itself; one that comes now is still
+    /// The owner is suspended again. It may have read an answer itself; one that arrives now is still
     /// recognised.
     mutating func begin() {
         isAwaitingAnswer = false
@@ -35,11 +34,11 @@ struct STUNExchange: Sendable {
         return true
     }
 
-    /// Judges a success or an error.
+    /// Inspects a success or an error.
     mutating func judge(_ message: STUNMessage) throws(Obstacle) -> Verdict {
         guard hasAsked, message.transaction == transaction else { throw .significant(.unexpectedAnswer) }
         guard message.kind == .success else { throw .significant(.refused) }
-        // RFC 5626 §8 and RFC 8489 §6.3.3: a binding success says where it saw us.
+        // RFC 5626 §8 and RFC 8489 §6.3.3: a binding success has the mapped address.
         guard let address = message.mapped else { throw .significant(.malformed) }
         defer { mapped = address }
         if let mapped, mapped != address { throw .significant(.addressChanged) }

@@ -27,8 +27,8 @@ struct STUNMessage {
     /// What the XOR-MAPPED-ADDRESS attribute says.
     private(set) var mapped: Endpoint?
 
-    /// Reads one message. Each part of the header is judged as soon as it is there: bytes that are none of
-    /// this do not have to be twenty before anybody is woken.
+    /// Reads one message. Each part of the header is checked as soon as it arrives: other bytes wake the
+    /// owner without waiting for twenty of them.
     init(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
         let type = try Self.number(2, &reader, bytes)
         guard let kind = Kind(rawValue: type) else { throw .significant(.message) }
@@ -87,7 +87,7 @@ struct STUNMessage {
             case Attribute.optional...:
                 break
             default:
-                // Errors carry attributes that only whoever reads the error has to understand.
+                // Errors carry attributes that only the reader of the error has to understand.
                 guard kind == .error else { throw .significant(.unusual) }
             }
             index = value + (count + 3) & ~3

@@ -10,10 +10,9 @@
 /// | indications as keep-alives, not more than one in 15 s | RFC 8445 §11 |
 /// | a changed address is a failure of the flow | RFC 5626 §4.4.2 |
 ///
-/// Sent: a request, or an indication, which nobody answers. Absorbed: the success response to the latest
-/// request, and indications. A response with another mapped address than the one before wakes the owner, and
-/// so do errors, responses to requests that were not sent from here, and requests, which are for the owner to
-/// answer.
+/// Sent: a request, or an indication, which gets no answer. Absorbed: the success response to the latest
+/// request, and indications. A response with a changed mapped address wakes the owner, and so do errors,
+/// responses to requests that were not sent from here, and requests, which are for the owner to answer.
 package struct STUNProfile: ProtocolProfile {
     private let settings: STUNSettings
     private var exchange = STUNExchange()

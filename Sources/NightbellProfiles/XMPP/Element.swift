@@ -74,7 +74,7 @@ struct Element {
         }
         let range = try reader.run(bytes) { $0 != quote && $0 != UInt8(ascii: "<") && $0.isText }
         guard try reader.next(bytes) == quote else { throw .significant(.malformed) }
-        // It may be written back: what is not well-formed here must not be said in the owner's name.
+        // It may be written back: malformed text must not be sent for the owner.
         guard bytes.hasLegalReferences(range), bytes.isUnicode(range) else { throw .significant(.malformed) }
         return Value(range: range, quote: quote)
     }
@@ -143,7 +143,7 @@ extension UInt8 {
 
 extension Span where Element == UInt8 {
     /// Whether every `&` begins one of the five references to characters that XMPP knows (RFC 6120 §11.1
-    /// allows no other entities). Numeric ones are legal, but nobody needs them in a keep-alive.
+    /// allows no other entities). Numeric ones are legal, but not expected in a keep-alive.
     fileprivate func hasLegalReferences(_ range: Range<Int>) -> Bool {
         var index = range.lowerBound
         while index < range.upperBound {

@@ -6,18 +6,18 @@
 /// | attributes of a stanza: `to`, `from`, `id`, `type` | RFC 6120 §8.1 |
 /// | every IQ request is answered once, with its `id` | RFC 6120 §8.2.3 |
 /// | ping from the server, ping to the server | XEP-0199 §4.1, §4.2 |
-/// | whom to answer: presence must not leak | XEP-0199 §7 |
+/// | which pings to answer: presence must not leak | XEP-0199 §7 |
 /// | `<r/>`, `<a h='…'/>`, what is counted | XEP-0198 §4 |
 ///
-/// Sent: a space, which nobody answers, or a ping of XEP-0199. Answered: such pings of the server (no `from`,
-/// or the settings' server; if they name none, the domain or the account of their address, RFC 6120 §8.1.2.1),
-/// not those of other entities, domains among them, because the server passes on what they send; `<r/>`, if the owner has
-/// lent its counters. Absorbed: white space, the result of our ping, or an error in its place,
-/// which has come as far as a result.
+/// Sent: a space, which gets no answer, or a ping of XEP-0199. Answered: such pings of the server (no `from`,
+/// or the settings' server; if they name none, the domain or the account of their address, RFC 6120
+/// §8.1.2.1), not those of other entities, domains among them, because the server passes on their stanzas;
+/// `<r/>`, if the owner has delegated its counters. Absorbed: white space, the result of our ping, or an
+/// error in its place, which also shows that the path works.
 ///
 /// With stream management both sides count stanzas, so that pings and their answers change the owner's
-/// counters: then nothing but white space is dealt with unless they have been lent, and they are given back
-/// as they became.
+/// counters: without delegated counters only white space is handled, and delegated ones are returned as they
+/// are then.
 package struct XMPPProfile: ProtocolProfile {
     private let settings: XMPPSettings
     private var pingID: UInt64 = 0
@@ -42,7 +42,7 @@ package struct XMPPProfile: ProtocolProfile {
         }
     }
 
-    /// Whether stanzas may be received and sent in the owner's name.
+    /// Whether stanzas may be received and sent for the owner.
     private var mayCount: Bool { hasCounters || !settings.usesStreamManagement }
 
     mutating func begin(lending lent: Lent) {
@@ -55,7 +55,7 @@ package struct XMPPProfile: ProtocolProfile {
         }
     }
 
-    // MARK: Judging
+    // MARK: Inspecting
 
     mutating func judge(
         _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
@@ -82,7 +82,7 @@ package struct XMPPProfile: ProtocolProfile {
         }
     }
 
-    /// As much white space as there is, within reason: the rest is judged next.
+    /// The white space at the head, up to a limit: the rest is inspected next.
     private func whiteSpace(_ bytes: Span<UInt8>) -> Verdict {
         let end = min(bytes.count, longestNoise)
         var count = 1
@@ -117,7 +117,7 @@ package struct XMPPProfile: ProtocolProfile {
             return .noise(length: reader.position, isAwaitingAnswer ? .answer : .filler)
         }
         if bytes.equals(type.range, "error"), isOurs(id, bytes) {
-            // Whoever says that it does not know pings has heard this one (XEP-0199 §4.2).
+            // An error that says that pings are unknown is an answer as well (XEP-0199 §4.2).
             try query.skipContent(endedBy: "iq", &reader, bytes)
             guard mayCount else { throw .significant(.notLent) }
             received &+= 1
@@ -221,7 +221,7 @@ extension Element {
 
 package final class XMPPSettings: Sendable {
     package enum Ping: Sendable, Hashable, CaseIterable {
-        /// A space: keeps translators from forgetting, tells nothing of the server.
+        /// A space: keeps translators from forgetting, but shows nothing about the server.
         case whiteSpace
         /// XEP-0199: is answered.
         case query
@@ -237,15 +237,15 @@ package final class XMPPSettings: Sendable {
     package let server: String?
     package let address: String?
     package let usesStreamManagement: Bool
-    /// Who is the server if it says who it is.
+    /// The values of `from` that count as the server.
     let speakers: [String]
 
     /// - Parameters:
     ///   - server: the server's domain, as it writes it. None: that of the address; without an address, only
-    ///     pings that do not say where they come from are the server's.
+    ///     pings without `from` are the server's.
     ///   - address: the owner's full address. None: whatever arrives is for the owner.
-    ///   - usesStreamManagement: whether XEP-0198 is enabled on the stream; then the owner lends its counters
-    ///     each time it sleeps.
+    ///   - usesStreamManagement: whether XEP-0198 is enabled on the stream; then the owner delegates its
+    ///     counters each time it sleeps.
     package init(
         ping: Ping = .query, interval: Duration = XMPPSettings.interval.standard,
         answerWithin: Duration = .seconds(30), server: String? = nil, address: String? = nil,
@@ -264,7 +264,7 @@ package final class XMPPSettings: Sendable {
         speakers = server.map { [$0] } ?? Self.account(address)
     }
 
-    /// What a server speaks for an account as: its domain, its bare address, and the full one.
+    /// The values of `from` for an account: its domain, its bare address, and the full one.
     private static func account(_ address: String?) -> [String] {
         guard let address else { return [] }
         let bare = address.prefix { $0 != "/" }
