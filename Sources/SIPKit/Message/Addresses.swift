@@ -6,7 +6,7 @@ public struct SIPURI: Sendable, Equatable, CustomStringConvertible {
     public var host: String
     public var port: UInt16?
     public var parameters: SIPParameters
-    /// What stands after the question mark, if anything.
+    /// The part after the question mark, if any.
     public var headers: String?
 
     public init(user: String? = nil, host: String, port: UInt16? = nil) {
@@ -28,7 +28,7 @@ public struct SIPURI: Sendable, Equatable, CustomStringConvertible {
         }
         var rest = text[text.index(after: colon)...]
         if let at = rest.utf8.lastIndex(of: UInt8(ascii: "@")) {
-            // A password, which nobody should use, stays part of the user.
+            // A password, which is deprecated, stays part of the user.
             user = String(rest[..<at])
             rest = rest[rest.index(after: at)...]
             if user?.isEmpty ?? true { throw fail() }

@@ -79,8 +79,8 @@ public struct SIPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {
         fields.filter { $0.name == name }.map(\.value)
     }
 
-    /// All values of a header that may be a list, whether on one line or on several. Only for the headers whose
-    /// grammar allows it: not for `WWW-Authenticate`, `Date` and the like.
+    /// All values of a header that may be a list, whether on one line or on several. Only for the headers with a
+    /// grammar that allows it: not for `WWW-Authenticate`, `Date` and the like.
     public func list(_ name: SIPHeaderName) -> [String] {
         all(name).flatMap { splitList($0) }
     }

@@ -1,4 +1,4 @@
-/// Why bytes are not a SIP message.
+/// The reason why bytes are not a SIP message.
 public enum SIPParseError: Error, Sendable, Equatable, CustomStringConvertible {
     /// Start line and headers are longer than the limit.
     case headTooLong(limit: Int)
@@ -7,15 +7,15 @@ public enum SIPParseError: Error, Sendable, Equatable, CustomStringConvertible {
     case malformedStartLine(String)
     case unsupportedVersion(String)
     case malformedHeader(String)
-    /// The header is well formed, but not what it holds.
+    /// The header is well formed, but its value is not.
     case malformedValue(String)
     /// A URI that is neither `sip:` nor `sips:`.
     case unsupportedScheme(String)
     /// It is no number, or there are several that differ.
     case invalidContentLength(String)
-    /// On a stream only `Content-Length` tells where a message ends (RFC 3261 §18.3).
+    /// On a stream only `Content-Length` marks the end of a message (RFC 3261 §18.3).
     case missingContentLength
-    /// A datagram that holds less than its `Content-Length` says, or no end of the headers.
+    /// A datagram shorter than its `Content-Length`, or without an end of the headers.
     case truncated
     case notUTF8
 

@@ -1,4 +1,4 @@
-/// What a message may hold at most. A peer cannot make its receiver keep more than `head` + `body` bytes.
+/// Limits of a message. A peer cannot make its receiver keep more than `head` + `body` bytes.
 public struct SIPLimits: Sendable {
     public var headBytes = 16_384
     public var bodyBytes = 65_536
@@ -10,8 +10,8 @@ public struct SIPLimits: Sendable {
 /// Cuts a stream of bytes into messages (RFC 3261 §18.3). Any way of cutting the stream into pieces gives the
 /// same messages.
 ///
-/// After an error the place of the next message is not known: the connection has to be closed, and the
-/// parser goes on throwing the same error.
+/// After an error the start of the next message is unknown: the connection has to be closed, and the parser
+/// keeps throwing the same error.
 public struct SIPStreamParser: Sendable {
     private enum State {
         case head
@@ -22,7 +22,7 @@ public struct SIPStreamParser: Sendable {
     private let limits: SIPLimits
     private var state = State.head
     private var buffer: [UInt8] = []
-    /// What of the buffer belongs to messages already taken.
+    /// The bytes of the buffer that belong to messages already taken.
     private var consumed = 0
     /// Up to here no end of the headers was found, so a head that trickles in is searched only once.
     private var searched = 0

@@ -1,4 +1,4 @@
-/// How messages travel.
+/// The transports of SIP.
 public enum SIPTransport: String, Sendable, Hashable, CaseIterable {
     case udp = "UDP"
     case tcp = "TCP"

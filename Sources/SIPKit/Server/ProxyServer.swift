@@ -1,4 +1,4 @@
-/// A registrar and proxy for one domain: what the demo needs instead of a real SIP server.
+/// A registrar and proxy for one domain: the demo's replacement for a real SIP server.
 ///
 /// The proxy is stateless (RFC 3261 §16.11) and stays on the way of every call by `Record-Route`. Its own `Via`
 /// and `Record-Route` hold the flows that messages have to go back and forth on, so it remembers nothing but
@@ -27,7 +27,8 @@ public struct ProxyServer: Sendable {
         registrar.flowEnded(flow)
     }
 
-    /// A message has come on a flow. `transports` tells how a flow goes, and is nil for one that has ended.
+    /// A message has arrived on a flow. `transports` maps a flow to its transport, and nil for one that has
+    /// ended.
     public mutating func receive(
         _ message: SIPMessage, on flow: FlowID, at now: ContinuousClock.Instant,
         transports: (FlowID) -> SIPTransport?
@@ -67,7 +68,7 @@ public struct ProxyServer: Sendable {
             request, from: flow, to: binding.flow, recording: method == .invite, transports: transports)
     }
 
-    /// Takes our own `Route` off and tells the flow that it names: the other one of the two ends of the call.
+    /// Removes our own `Route` and returns the flow that it names: that of the other end of the call.
     private func takeRoute(of request: inout SIPMessage, from flow: FlowID) -> FlowID? {
         var routes = request.headers.list(.route)
         guard let first = routes.first, let route = try? NameAddress(parsing: first), route.uri.host == host,

@@ -48,7 +48,7 @@ public struct Registrar: Sendable {
         (bindings[user] ?? []).filter { $0.expires > now }
     }
 
-    /// A connection has ended: nobody can be reached on it any more.
+    /// A connection has ended: its bindings are removed.
     public mutating func flowEnded(_ flow: FlowID) {
         for user in bindings.keys { bindings[user]?.removeAll { $0.flow == flow } }
     }

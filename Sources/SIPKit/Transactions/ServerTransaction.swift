@@ -4,7 +4,7 @@
 struct ServerTransaction: Sendable {
     enum Action: Sendable, Equatable {
         case send(SIPMessage)
-        /// Nobody acknowledged the final response of an INVITE.
+        /// No ACK arrived for the final response of an INVITE.
         case timedOut
     }
 
@@ -57,7 +57,7 @@ struct ServerTransaction: Sendable {
         }
     }
 
-    /// An ACK with the branch of the INVITE has come. True: it is for a 2xx, whose user wants it.
+    /// An ACK with the branch of the INVITE has come. True: it is for a 2xx, and the user of the transaction needs it.
     mutating func receiveAcknowledgement(at now: ContinuousClock.Instant) -> Bool {
         switch state {
         case .completed:

@@ -57,7 +57,7 @@ public struct TransactionLayer: Sendable {
     /// Whether a request waits for its final answer.
     public func isOpen(_ id: TransactionID) -> Bool { servers[id]?.isOpen ?? false }
 
-    /// What is received is dropped when it cannot belong to any transaction.
+    /// Messages that cannot belong to any transaction are dropped.
     public mutating func receive(_ message: SIPMessage, at now: ContinuousClock.Instant) -> [Output] {
         guard let id = TransactionID(message) else { return [] }
         switch message.startLine {
@@ -83,7 +83,7 @@ public struct TransactionLayer: Sendable {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     public mutating func advance(to now: ContinuousClock.Instant) -> [Output] {
         var result: [Output] = []
         for id in clients.keys where (clients[id]?.nextDeadline).map({ $0 <= now }) ?? false {

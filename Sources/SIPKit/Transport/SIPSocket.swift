@@ -1,15 +1,15 @@
 internal import Glibc
 
-/// A system call on a socket failed, or the connection is of no more use.
+/// A system call on a socket failed, or the connection is unusable.
 public enum SIPSocketError: Error, Sendable, Equatable, CustomStringConvertible {
     /// `code` is errno.
     case system(call: String, code: CInt)
     case unresolvable(String)
     /// The peer closed the connection.
     case ended
-    /// What came in is not SIP.
+    /// The input is not SIP.
     case garbage(SIPParseError)
-    /// The peer does not read what it is sent.
+    /// The peer does not read.
     case stalled
 
     public var description: String {
@@ -25,7 +25,7 @@ public enum SIPSocketError: Error, Sendable, Equatable, CustomStringConvertible 
 
 /// A connection to a SIP peer: a TCP stream, or a connected UDP socket. Never blocks.
 ///
-/// The descriptor is closed with the object. Whoever handed it over to Nightbell releases it first.
+/// The descriptor is closed with the object. Release it first if it was handed over to Nightbell.
 public final class SIPSocket {
     public let descriptor: CInt
     public let transport: SIPTransport
@@ -135,14 +135,15 @@ public final class SIPSocket {
         public var malformed = 0
     }
 
-    /// Reads everything that waits, but not without limit: a level-triggered poll tells of the rest.
+    /// Reads the waiting input up to a limit: a level-triggered poll reports the rest.
     public func receive() -> Reception {
         var reception = Reception()
         var buffer = [UInt8](repeating: 0, count: 65_536)
         for _ in 0..<Self.readsPerCall {
             let count = buffer.withUnsafeMutableBytes { recv(descriptor, $0.baseAddress, $0.count, 0) }
             if count < 0 {
-                // The error that a datagram met on its way is no end: the server may come back.
+                // An ICMP error for an earlier datagram does not end the connection: the server may come
+                // back.
                 if errno == EINTR || (transport == .udp && errno == ECONNREFUSED) { continue }
                 if errno != EAGAIN { reception.end = .system(call: "recv", code: errno) }
                 break

@@ -38,7 +38,7 @@ public final class SIPListener {
     }
 }
 
-/// A socket on which datagrams of anybody come in.
+/// A socket that receives datagrams from any peer.
 public final class SIPDatagramSocket {
     public let descriptor: CInt
     private var resolved: [SIPAddress: ResolvedAddress] = [:]
@@ -58,7 +58,7 @@ public final class SIPDatagramSocket {
         try SIPAddress(ofSocket: descriptor)
     }
 
-    /// The messages that wait, at most 64, and who sent them. What is not SIP is dropped.
+    /// The waiting messages with their senders, at most 64. Datagrams that are not SIP are dropped.
     public func receive() -> [(SIPMessage, SIPAddress)] {
         var result: [(SIPMessage, SIPAddress)] = []
         var buffer = [UInt8](repeating: 0, count: 65_536)

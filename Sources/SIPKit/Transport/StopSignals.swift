@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Turns SIGTERM and SIGINT into something to poll for.
+/// Turns SIGTERM and SIGINT into a descriptor to poll.
 public struct StopSignals: Sendable {
     /// Readable once one of the signals has come, until `take`.
     public let descriptor: CInt
@@ -17,7 +17,7 @@ public struct StopSignals: Sendable {
         stopPipe = ends[1]
         var action = sigaction()
         action.__sigaction_handler.sa_handler = { _ in
-            // The only thing done here is one of the few that a signal handler may do.
+            // `write` is async-signal-safe.
             let before = errno
             var byte: UInt8 = 1
             write(stopPipe, &byte, 1)
@@ -29,12 +29,12 @@ public struct StopSignals: Sendable {
             sigaction(number, &action, nil)
             sigaddset(&numbers, number)
         }
-        // Whoever started this program may have blocked them.
+        // The parent process may have blocked them.
         pthread_sigmask(SIG_UNBLOCK, &numbers, nil)
         signal(SIGPIPE, SIG_IGN)
     }
 
-    /// Takes note of what has come: `descriptor` is readable again after the next signal.
+    /// Clears `descriptor`, which is readable again after the next signal.
     public func take() {
         var bytes = [UInt8](repeating: 0, count: 16)
         _ = read(descriptor, &bytes, bytes.count)

@@ -228,7 +228,7 @@ public struct Caller: Sendable {
     }
 }
 
-/// Why a call failed.
+/// The reason why a call failed.
 public enum CallFailure: Error, Sendable, Equatable, CustomStringConvertible {
     case noAnswer
     case refused(Int)

@@ -1,4 +1,4 @@
-/// Where a user agent can be reached: its own end of the connection to its server.
+/// The address of a user agent: its own end of the connection to its server.
 public struct SIPEndpoint: Sendable, Equatable {
     public var user: String
     public var transport: SIPTransport
@@ -31,7 +31,7 @@ func newToken() -> String {
     return randomToken(using: &random)
 }
 
-/// What both sides of a call remember of it (RFC 3261 §12).
+/// The state of a call that both sides keep (RFC 3261 §12).
 struct Dialog: Sendable {
     let callID: String
     let localTag: String

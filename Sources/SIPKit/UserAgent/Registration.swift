@@ -1,4 +1,4 @@
-/// Why a registration failed.
+/// The reason why a registration failed.
 public enum RegistrationFailure: Error, Sendable, Equatable, CustomStringConvertible {
     /// No answer came.
     case timedOut
@@ -15,8 +15,8 @@ public enum RegistrationFailure: Error, Sendable, Equatable, CustomStringConvert
     }
 }
 
-/// The binding of a user's address to where the user is (RFC 3261 §10), kept by digest authentication. `Call-ID`
-/// and `CSeq` go on through all refreshes.
+/// The binding of a user's address to its current contact (RFC 3261 §10), with digest authentication.
+/// `Call-ID` and `CSeq` continue through all refreshes.
 struct Registration: Sendable {
     enum Step: Sendable, Equatable {
         case send(SIPMessage)
@@ -96,7 +96,7 @@ struct Registration: Sendable {
 
     mutating func abandon() { pending = nil }
 
-    /// What the server says of our contact, of all, or nothing (§10.2.4).
+    /// The lifetime that the server grants to our contact, or to all, or nil (§10.2.4).
     private func granted(by response: SIPMessage, to endpoint: SIPEndpoint, wanted: Int) -> Int {
         let own = response.headers.list(.contact).lazy
             .compactMap { try? NameAddress(parsing: $0) }

@@ -72,8 +72,8 @@ public struct UserAgent: Sendable {
         ([transactions.nextDeadline] + calls.map(\.nextDeadline)).compactMap { $0 }.min()
     }
 
-    /// The connection to the server was replaced by this one. What was under way on the old one is lost, and
-    /// calls are hung up: the way on which the other side could end them is gone.
+    /// The connection to the server was replaced by this one. Requests in flight on the old one are lost, and
+    /// calls are hung up: the other side could not end them any more.
     public mutating func reconnected(_ endpoint: SIPEndpoint, at now: ContinuousClock.Instant) -> [Action] {
         self.endpoint = endpoint
         transactions.removeAll()
