@@ -3,7 +3,7 @@ package import ArgumentParser
 package struct HostileCommand: ParsableCommand {
     package static let configuration = CommandConfiguration(
         commandName: "hostile",
-        abstract: "Calls sleepers while other users do their worst to the supervisor.",
+        abstract: "Calls sleepers while other users attack the supervisor.",
         discussion: """
             As root, the attackers are users of their own; else they are the one that starts this, which has less to \
             fear from the supervisor's shares.
@@ -15,7 +15,7 @@ package struct HostileCommand: ParsableCommand {
     @Option(help: "Clients; half of them are called, half have a keep-alive.")
     package var clients = 20
 
-    @Option(help: "How long each kind goes on.")
+    @Option(help: "How long each kind lasts.")
     package var seconds = 10
 
     @OptionGroup package var common: CommonOptions

@@ -1,24 +1,24 @@
-/// What one user can do to a supervisor that others use, too.
+/// The load of one user on a supervisor that other users share.
 enum HostileKind: String, CaseIterable, Sendable {
-    /// Nothing: what everything else is compared with.
+    /// No load: the baseline for the others.
     case none
-    /// Takes as much of the processors as the others, and leaves the supervisor alone. What a machine with few of them
-    /// does to a wake is not the supervisor's doing.
+    /// Uses as much processor time as the others, but not the supervisor. The effect of few processors on a
+    /// wake is not caused by the supervisor.
     case busy
     /// HandOver with as many empty sockets as fit into a packet, on a hundred connections.
     case handOver = "hand_over"
-    /// The longest patterns that fit into a packet, and those that may be in one, from eight clients.
+    /// Patterns as long as a packet, and as many of a permitted length as fit into one, from eight clients.
     case patterns
-    /// Questions about identifiers as long as a packet, on a hundred connections.
+    /// Queries for identifiers as long as a packet, on a hundred connections.
     case identifiers
-    /// More connections than one user may have, again and again.
+    /// More connections than one user may have, repeatedly.
     case connections
-    /// Small requests as fast as they are taken, on fifty connections.
+    /// Small requests at the highest rate, on fifty connections.
     case messages
-    /// Clients that crash as soon as they are there, and are launched again.
+    /// Clients that crash at once and are relaunched.
     case crashes
 
-    /// Whether it turns on the supervisor.
+    /// Whether the load is on the supervisor.
     var isAttack: Bool { self != .none && self != .busy }
 
     /// Connections of one user that the supervisor of the run accepts.

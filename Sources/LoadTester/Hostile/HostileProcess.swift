@@ -4,7 +4,7 @@ import Glibc
 import NightbellWire
 import SwiftProtobuf
 
-/// A process that does its worst to a supervisor until it is ended, as another user if there may be one.
+/// A process that attacks a supervisor until it is ended, as another user if possible.
 struct HostileProcess {
     private let kind: HostileKind
     private let socketPath: String
@@ -33,7 +33,7 @@ struct HostileProcess {
         _ = cfloors_raise_descriptor_limit()
         if let user {
             guard setgid(user) == 0, setuid(user) == 0 else { throw LoadError(failed: "setuid") }
-            // Another user's process does not end with its parent unless it says so again.
+            // A process that changes its user loses the parent-death signal and must ask for it again.
             guard cfloors_die_with(parent) != 0 else { return }
         }
         signal(SIGPIPE, SIG_IGN)
@@ -53,7 +53,7 @@ struct HostileProcess {
 
     private var isOver: Bool { cfloors_interrupted() != 0 }
 
-    // MARK: What is sent
+    // MARK: Packets
 
     private struct Packet {
         let bytes: [UInt8]
@@ -112,8 +112,8 @@ struct HostileProcess {
 
     // MARK: Attacks
 
-    /// Sends these packets in turn on each of many connections, as fast as they are taken, and connects again where it
-    /// is thrown out.
+    /// Sends these packets in turn on each of many connections, at the highest rate, and reconnects after
+    /// each disconnect.
     private func flood(connections count: Int, greeting: Packet? = nil, packets: [Packet]) throws {
         let lines = (0..<count).map { _ in Line(socketPath, greeting?.bytes) }
         var turn = 0
@@ -124,7 +124,7 @@ struct HostileProcess {
                 let packet = packets[turn % packets.count]
                 if line.send(packet.bytes, packet.descriptors) { hasMoved = true }
             }
-            // While everything is full there is nothing to be done.
+            // While all queues are full there is no work.
             if !hasMoved { usleep(100) }
         }
     }
@@ -149,7 +149,7 @@ struct HostileProcess {
         let held = (0..<HostileKind.connectionsPerUser).map { _ in Line(socketPath, nil) }
         var rounds = 0
         while !isOver {
-            // Those that may stay have to say something now and then.
+            // The accepted connections have to send a message now and then.
             for line in held where rounds % 10_000 == 0 { _ = line.send([0x82, 0x02, 0], []) }
             rounds += 1
             if (try? SeqPacketSocket.connect(path: socketPath)) == nil { usleep(100) }
@@ -171,12 +171,12 @@ struct HostileProcess {
                 }
                 if child > 0 { children.append(child) }
             }
-            // They end by themselves; with their ends ignored, the last one's is told by there being none.
+            // They end by themselves; SIGCHLD is ignored, so an ended child does not exist any more.
             for child in children { while !isOver, kill(child, 0) == 0 { usleep(500) } }
         }
     }
 
-    /// A connection that is made again when it has ended.
+    /// A connection that reconnects when it has ended.
     private final class Line {
         private let path: String
         private let greeting: [UInt8]?
@@ -200,12 +200,12 @@ struct HostileProcess {
                 if let greeting { _ = try made.socket.send(greeting) }
                 socket = made
             } catch {
-                // The queue of the listening socket is full, or it was thrown out already.
+                // The accept queue is full, or the supervisor has disconnected already.
                 socket = nil
             }
         }
 
-        /// False: it could not be sent now.
+        /// False: the queue is full now.
         func send(_ packet: [UInt8], _ descriptors: [CInt]) -> Bool {
             guard let socket else {
                 connect()
@@ -213,7 +213,7 @@ struct HostileProcess {
             }
             do {
                 let isSent = try socket.socket.send(packet, descriptors: descriptors)
-                // A connection that does not read is closed for that.
+                // The supervisor disconnects a client that does not read.
                 while recv(socket.socket.rawValue, &bytes, bytes.count, CInt(MSG_DONTWAIT)) > 0 {}
                 return isSent
             } catch {

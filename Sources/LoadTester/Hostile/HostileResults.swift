@@ -1,15 +1,15 @@
 import Presentation
 
-/// What a `hostile` run showed.
+/// The results of a `hostile` run.
 struct HostileResults {
     struct Phase {
         let kind: HostileKind
-        /// Of those that are called.
+        /// Latencies of the called clients.
         var latencies = Latencies()
         var lost = 0
-        /// Keep-alives that were.
+        /// Keep-alive handlers that ran late.
         var late = 0
-        /// What the supervisor said meanwhile.
+        /// Lines that the supervisor logged meanwhile.
         var logLines = 0
 
         var line: String {
@@ -43,7 +43,7 @@ struct HostileResults {
     var attacks: [Phase] { phases.filter(\.kind.isAttack) }
     private var baseline: Phase? { phases.first { $0.kind == .none } }
     private var busy: Phase? { phases.first { $0.kind == .busy } }
-    /// Not a number if none was measured, or something was lost.
+    /// Not a number if none was measured, or a wake was lost.
     var worst: Double {
         guard lost == 0 else { return .nan }
         return attacks.map(\.latencies.maximum).max() ?? .nan
@@ -54,7 +54,7 @@ struct HostileResults {
     }
     var late: Int { attacks.reduce(0) { $0 + $1.late } }
     var lost: Int { attacks.reduce(0) { $0 + $1.lost } }
-    /// The worst p99 against that with as many processes that leave the supervisor alone.
+    /// The worst p99 over that with as many processes that do not use the supervisor.
     private var ratio: Double? {
         guard let busy, busy.lost == 0 else { return nil }
         return worst99 / busy.latencies.percentile(99)

@@ -3,7 +3,8 @@ import Glibc
 import Nightbell
 import Simulation
 
-/// Sleepers are called while others do their worst to the supervisor, and some of them wait for keep-alives meanwhile.
+/// Calls sleepers while other users attack the supervisor; the other half of the sleepers waits for
+/// keep-alives.
 struct HostileRun {
     struct Settings {
         var suspension: SuspensionMethod
@@ -17,7 +18,7 @@ struct HostileRun {
 
     /// How long a packet may take before it counts as lost.
     private static let patience = Duration.seconds(20)
-    /// Processes that attack at a time, and the users that they are, where that can be chosen.
+    /// The number of concurrent attackers, and their users, if these can be chosen.
     private static let attackers: [uid_t] = [65_534, 65_533]
     /// The shortest and the longest timeout of keep-alives, in milliseconds.
     private static let timeouts = (1_000, 2_000)
@@ -75,7 +76,7 @@ struct HostileRun {
 
     private func start(_ kind: HostileKind, _ supervisor: PrivateSupervisor) throws -> [ChildProcess] {
         guard kind != .none else { return [] }
-        // One processor is for the supervisor and its clients.
+        // One processor is left for the supervisor and its clients.
         let users: [uid_t?] = geteuid() == 0 ? Self.attackers : [nil]
         let count = kind == .busy ? 1 : users.count
         return try users.prefix(count).enumerated().map { number, user in

@@ -17,7 +17,7 @@ package struct OffloadCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Between two pings of one socket, such as 30s.", valueName: "seconds"))
     package var interval = "30s"
 
-    @Option(help: "How long is measured, in intervals.")
+    @Option(help: "The duration of the measurement, in intervals.")
     package var intervals = 2
 
     @OptionGroup package var common: CommonOptions

@@ -118,8 +118,8 @@ final class Callers {
     }
 }
 
-/// Which peer process calls which sleeper, and the endpoint of each process. Neighbours share a process: every
-/// other sleeper may run under another uid, and both must be called at the same time.
+/// The assignment of sleepers to peer processes, and the endpoint of each process. Neighbours share a
+/// process: every other sleeper may run under another uid, and both must be called at the same time.
 struct CallPlan {
     private let endpoints: [String]
 

@@ -25,7 +25,7 @@ package struct LoadCommand: ParsableCommand {
 
     package init() {}
 
-    /// Opens what is closed of standard input, output and error, so that no socket gets its number.
+    /// Opens those of standard input, output and error that are closed, so that no socket gets their numbers.
     package static func holdStandardDescriptors() { cfloors_hold_standard_descriptors() }
 }
 
@@ -48,7 +48,7 @@ package struct CommonOptions: ParsableArguments {
     package var seed: UInt64 { givenSeed ?? 1 }
 
     @Option(
-        help: ArgumentHelp("Where nightbelld is; beside this program by default.", valueName: "directory"))
+        help: ArgumentHelp("The directory of nightbelld; this program's by default.", valueName: "directory"))
     package var programs: String?
 
     package init() {}
@@ -73,7 +73,7 @@ package struct CommonOptions: ParsableArguments {
     }
 
     func refuseSeed() throws {
-        guard givenSeed == nil else { throw ValidationError("--seed: nothing is drawn here") }
+        guard givenSeed == nil else { throw ValidationError("--seed: this run uses no random numbers") }
     }
 
     /// Prints the results in every requested form.
