@@ -4,7 +4,7 @@ import Testing
 @Suite("Durations as text")
 struct DurationTextTests {
     @Test(
-        "What people write is understood",
+        "Usual spellings are understood",
         arguments: [
             ("600s", Duration.seconds(600)), ("250ms", .milliseconds(250)), ("3m", .seconds(180)),
             ("1h", .seconds(3_600)), ("2d", .seconds(172_800)), ("600", .seconds(600)), ("0", .zero),
@@ -16,7 +16,7 @@ struct DurationTextTests {
     }
 
     @Test(
-        "What is no duration is refused",
+        "Text that is no duration is refused",
         arguments: [
             "", "s", "ms", "-1s", "+1s", "1 s", "1e3", "0x10", "inf", "nan", "soon", "1.2.3s", "1,5s", "5x",
             "1s2m",
@@ -26,7 +26,7 @@ struct DurationTextTests {
         #expect(DurationText.parse(text) == nil)
     }
 
-    @Test("What is printed is read back as the same, over many magnitudes")
+    @Test("Printed text is read back as the same duration, over many magnitudes")
     func roundTrip() throws {
         var random = SystemRandomNumberGenerator()
         for _ in 0..<2_000 {

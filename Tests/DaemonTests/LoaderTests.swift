@@ -2,9 +2,9 @@ import DaemonConfiguration
 import NightbellCore
 import Testing
 
-@Suite("Putting the configuration together")
+@Suite("Combining the configuration")
 struct LoaderTests {
-    @Test("Without anything, the defaults hold")
+    @Test("Without a source, the defaults apply")
     func defaults() throws {
         let loaded = try load()
         #expect(loaded.settings == DaemonSettings(mode: .system))
@@ -30,7 +30,7 @@ struct LoaderTests {
         #expect(loaded.origins["wakes.lingerMaximum"] == "defaults")
     }
 
-    @Test("Of a flag given twice, the last one counts")
+    @Test("The last one of a repeated flag counts")
     func lastFlag() throws {
         let loaded = try load(flags: [("wakes.limit", "4"), ("wakes.limit", "5")])
         #expect(loaded.settings.supervision.wakes.limit == 5)
@@ -57,7 +57,7 @@ struct LoaderTests {
         }
     }
 
-    @Test("Every key refuses nonsense and names itself", arguments: Keys.all)
+    @Test("Every key refuses an invalid value and names itself", arguments: Keys.all)
     func nonsense(key: Key) {
         let error = #expect(throws: ConfigurationError.self) { try load(flags: [(key.name, "\u{1F514}")]) }
         #expect(error?.key == key.name)
@@ -91,7 +91,7 @@ struct LoaderTests {
     }
 
     @Test(
-        "What is wrong with a file is said with the line",
+        "An error in a file is reported with its line",
         arguments: [
             ("wakes:\n    limit: many\n", 2), ("wakes:\n    limit: [1, 2]\n", 2),
             ("wakes:\n    limit: 1\n    limit: 2\n", 1), ("wakes: 3\n", 1), ("just text\n", 1),
@@ -110,7 +110,7 @@ struct LoaderTests {
     }
 
     @Test(
-        "A file of comments, an empty one and an empty section say nothing",
+        "A file of comments, an empty one and an empty section set nothing",
         arguments: ["", "# c\n", "wakes:\n"])
     func emptyFile(text: String) throws {
         let loaded = try load(file: try TemporaryFile(text))
@@ -119,7 +119,7 @@ struct LoaderTests {
     }
 
     @Test(
-        "A key that is nearly one says which",
+        "A misspelled key is reported with a suggestion",
         arguments: [
             ("keepAlive.minimumTimout", "keepAlive.minimumTimeout"), ("wakes.limits", "wakes.limit"),
             ("keepalive.lead", "keepAlive.lead"), ("log_level", "logLevel"),
@@ -146,7 +146,7 @@ struct LoaderTests {
     }
 
     @Test(
-        "A cgroup is named without detours",
+        "The path of a cgroup has no . and ..",
         arguments: ["/..", "/../..", "/a/../b", "/a/..", "/..//", "/./a", "/a/.", "a", ".."])
     func cgroupWithDetours(path: String) throws {
         let file = try TemporaryFile("suspension:\n    cgroupParent: '\(path)'\n")
@@ -156,7 +156,7 @@ struct LoaderTests {
     }
 
     @Test(
-        "Dots in the name of a cgroup are no detours",
+        "Dots within a name of a cgroup are allowed",
         arguments: ["", "/", "/nightbell.slice", "/a..b/...", "/.a//b/"])
     func cgroupWithDots(path: String) throws {
         #expect(try load(flags: [("suspension.cgroupParent", path)]).settings.cgroupParent == path)
@@ -166,7 +166,7 @@ struct LoaderTests {
     func relations() throws {
         let file = try TemporaryFile("keepAlive:\n    minimumTimeout: 100ms\n")
         let error = #expect(throws: ConfigurationError.self) { try load(file: file) }
-        #expect(error?.source == .file(path: file.path, line: 2), "what was written is blamed, not a default")
+        #expect(error?.source == .file(path: file.path, line: 2), "the configured value is at fault")
         #expect(throws: ConfigurationError.self) { try load(flags: [("wakes.linger", "2h")]) }
         #expect(throws: ConfigurationError.self) { try load(flags: [("budgets.expirationNotice", "1h")]) }
         #expect(throws: ConfigurationError.self) { try load(flags: [("suspension.retry", "1h")]) }
@@ -195,7 +195,7 @@ struct LoaderTests {
         #expect(named.manifestDirectory == "/etc/m" && named.stateDirectory.isEmpty)
     }
 
-    @Test("A per-user supervisor lives below XDG_RUNTIME_DIR and is closed to others")
+    @Test("A per-user supervisor uses XDG_RUNTIME_DIR and admits no other user")
     func perUser() throws {
         let mode = try Mode.user(environment: ["XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"])
         let settings = try Loader.load(flags: Flags(), environment: [:], mode: mode).settings
@@ -207,7 +207,7 @@ struct LoaderTests {
         #expect(throws: ConfigurationError.self) { try Mode.user(environment: [:]) }
     }
 
-    @Test("A variable that only looks like a key is warned of, those of other tools are not")
+    @Test("A variable that only looks like a key causes a warning, those of other tools do not")
     func strangeVariables() throws {
         let loaded = try load(
             environment: ["NIGHTBELL_WAKE_LIMIT": "3", "NIGHTBELL_IDENTIFIER": "x", "NIGHTBELL_LAUNCH": "y"])
@@ -215,7 +215,7 @@ struct LoaderTests {
         #expect(loaded.warnings.first?.contains("NIGHTBELL_WAKE_LIMIT") == true)
     }
 
-    @Test("What is printed can be read back")
+    @Test("Printed configuration can be read back")
     func printed() throws {
         let flags = Keys.all.map { ($0.name, otherValue(for: $0)) }
         let first = try load(flags: flags)
@@ -224,7 +224,7 @@ struct LoaderTests {
     }
 }
 
-/// A value that the key takes and that is not its default.
+/// A valid value of the key that is not its default.
 private func otherValue(for key: Key) -> String {
     switch key.name {
     case "socket", "runtimeDirectory", "suspension.cgroupParent", "manifestDirectory", "stateDirectory",
@@ -254,7 +254,7 @@ private func load(
 }
 
 extension String {
-    /// `a.b` as the YAML mapping `{a: {b` would need, on one line.
+    /// `a.b` as the YAML mapping `{a: {b`, on one line.
     fileprivate var nested: String {
         let parts = split(separator: ".")
         return parts.count == 2 ? "\(parts[0]):\n    \(parts[1])" : self

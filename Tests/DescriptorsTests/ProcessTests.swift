@@ -40,7 +40,7 @@ import Testing
         #expect(ProcFS.threadIdentifiers(child.pid) == [child.pid])
     }
 
-    /// The name may contain what looks like the fields after it.
+    /// The name may resemble the fields after it.
     @Test func namesDoNotConfuse() throws {
         let directory = try TemporaryDirectory()
         let program = directory.file(") Z 1 (x")

@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    /// The kernel says `ECONNRESET` when the other end closes with packets unread.
+    /// The kernel returns `ECONNRESET` when the other end closes with unread packets.
     @Test func anEndWithUnreadPacketsIsAnEnd() throws {
         try SeqPacketSocket.pair().separate { first, second throws in
             var buffer = PacketBuffer()
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    /// And is said before what was sent ahead of the end.
+    /// It is returned before the packets that were sent ahead of the end.
     @Test func theLastWordComesAfterAReset() throws {
         try SeqPacketSocket.pair().separate { first, second throws in
             var buffer = PacketBuffer()
@@ -104,12 +104,12 @@ import Testing
         withExtendedLifetime(reader) {}
     }
 
-    /// For those who do not look once more after a reset.
+    /// For callers that do not read again after a reset.
     @Test func whoDiscardsItsInputResetsNobody() throws {
         let (reader, writer) = try makePipe()
         let number = writer.rawValue
         try SeqPacketSocket.pair().separate { first, second throws in
-            // An empty packet looks like the end, and is none.
+            // An empty packet looks like the end, but is not.
             for length in [1, 0, 2, 0, 0, 3] {
                 let bytes = [UInt8](repeating: 7, count: length)
                 #expect(try second.send(bytes, descriptors: length == 2 ? [number] : []))
@@ -124,7 +124,7 @@ import Testing
             #expect(recv(second.rawValue, &bytes, bytes.count, 0) == 1)
             #expect(recv(second.rawValue, &bytes, bytes.count, 0) == 0)
         }
-        // What came with it is closed.
+        // Its descriptors are closed.
         writer.close()
         #expect(Poll.wait(reader.rawValue, for: .readable, timeoutMilliseconds: 10_000) == .hangUp)
     }
@@ -223,8 +223,8 @@ import Testing
     }
 }
 
-/// Waits for the other end to be closed. A process that another test is about to start may hold on to it for a while,
-/// as a copy.
+/// Waits for the other end to be closed. A process that another test is launching may hold a copy of it for a
+/// while.
 private func hearsTheEnd(_ descriptor: CInt) -> Bool {
     eventually { Poll.now(descriptor).contains(.hangUp) }
 }

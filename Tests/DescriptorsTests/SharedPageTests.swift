@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    /// Memory whose size can still change would end its reader.
+    /// Memory with a size that can still change could end its reader.
     @Test func whatIsNoSealedPageIsRefused() throws {
         let directory = try TemporaryDirectory()
         let file = try OwnedDescriptor(opening: directory.file("file"), O_RDWR | O_CREAT, mode: 0o600)

@@ -5,9 +5,9 @@ import Manifests
 import NightbellCore
 import Testing
 
-@Suite("YAML that stands for more than it is", .timeLimit(.minutes(20)))
+@Suite("YAML that expands beyond the limits", .timeLimit(.minutes(20)))
 struct BoundsTests {
-    /// As nine lines: each stands for eight of the one before.
+    /// As nine lines: each expands to eight of the one before.
     static func bomb(_ line: (_ name: String, _ inner: String) -> String) -> String {
         let names = Array("abcdefghi").map { String($0) }
         let lines = zip(names.dropFirst(), names).map { line($0, "*\($1) ") }
@@ -31,17 +31,17 @@ struct BoundsTests {
         "identifier: [" + String(repeating: "x,", count: 400_000) + "]\n",
     ]
 
-    @Test("It is refused before anything is made of it", arguments: bombs.indices)
+    @Test("It is refused before nodes are made", arguments: bombs.indices)
     func isRefused(index: Int) {
         let excess = YAMLBounds.excess(in: Self.bombs[index])
-        // What the parser itself refuses is told by the reader.
+        // Errors of the parser are reported by the reader.
         #expect(excess.map { $0.problem.contains("more than") } ?? Self.bombs[index].hasPrefix("[["))
         let file = ManifestFile(path: "m.yaml", text: Self.bombs[index], accounts: TestAccounts())
         #expect(file.manifests.isEmpty && file.problems.count == 1)
         #expect(file.problems.first?.line != nil)
     }
 
-    @Test("Whoever names a thing once and uses it twice may")
+    @Test("An anchor may be used twice")
     func aliases() throws {
         let text = """
             identifier: a
@@ -61,7 +61,7 @@ struct BoundsTests {
                 == nil)
     }
 
-    @Test("Mistakes are the reader's to tell", arguments: ["a: *b", "&a [*a ]", "a: [", "\u{1}", "", "{"])
+    @Test("The reader reports mistakes", arguments: ["a: *b", "&a [*a ]", "a: [", "\u{1}", "", "{"])
     func mistakes(text: String) {
         #expect(YAMLBounds.excess(in: text) == nil)
     }

@@ -14,7 +14,7 @@ struct DirectoryTests {
         chmod(path, mode)
     }
 
-    @Test("A directory's files are read in the order of their names; others are left alone")
+    @Test("A directory's files are read in the order of their names; others are ignored")
     func order() throws {
         let directory = try TemporaryDirectory()
         for (name, identifier) in [("b.yaml", "b"), ("a.yaml", "a"), (".c.yaml", "c"), ("d.yml", "d")] {
@@ -27,7 +27,7 @@ struct DirectoryTests {
         #expect(read.problems.first?.problem.contains("a.yaml:1 already") == true)
     }
 
-    @Test("No directory is no mistake; one that is no directory is")
+    @Test("A missing directory is no mistake; a file in its place is one")
     func absent() throws {
         let directory = try TemporaryDirectory()
         let none = ManifestDirectory(path: directory.file("none"), accounts: TestAccounts(), owner: 0)
@@ -37,7 +37,7 @@ struct DirectoryTests {
         #expect(file.problems.count == 1)
     }
 
-    @Test("A file that others could have written is not used, nor one that is none")
+    @Test("A file that other users can write is not used, nor one that is no regular file")
     func ownership() throws {
         let directory = try TemporaryDirectory()
         let path = directory.file("a.yaml")
@@ -69,7 +69,7 @@ struct DirectoryTests {
         #expect(problem(owner: geteuid())?.contains("is longer than") == true)
     }
 
-    @Test("A directory that others could put a file into is not used")
+    @Test("A directory that other users can write to is not used")
     func directoryOwnership() throws {
         let directory = try TemporaryDirectory()
         try write("identifier: a\ncommand: [/p]\n", to: directory.file("a.yaml"))
@@ -91,7 +91,7 @@ struct DirectoryTests {
         #expect(read().manifests.count == 1)
     }
 
-    @Test("A link counts only if nobody else can put another file where it leads")
+    @Test("A link counts only if no other user can replace its target")
     func links() throws {
         let directory = try TemporaryDirectory()
         let elsewhere = try TemporaryDirectory()
@@ -112,7 +112,7 @@ struct DirectoryTests {
         }
     }
 
-    @Test("A mark at the beginning that says that it is UTF-8 is no mistake")
+    @Test("A byte order mark of UTF-8 is no mistake")
     func byteOrderMark() throws {
         let directory = try TemporaryDirectory()
         try write("\u{FEFF}identifier: a\ncommand: [/p]\n", to: directory.file("a.yaml"))
@@ -129,7 +129,7 @@ struct DirectoryTests {
         #expect(accounts.user("no-such-user") == nil && accounts.user("4294967294") == nil)
         #expect(accounts.group("root") == 0 && accounts.group("4711") == 4_711)
         #expect(accounts.group("no-such-group") == nil)
-        // What the kernel would understand as "leave it as it is", and what is no number.
+        // The number that means "unchanged" to the kernel, and text that is no number.
         #expect(accounts.group("4294967295") == nil && accounts.group("+0") == nil)
         #expect(accounts.user("4294967295") == nil && accounts.user("+0") == nil)
     }

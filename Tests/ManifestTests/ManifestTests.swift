@@ -3,9 +3,9 @@ import Manifests
 import NightbellCore
 import Testing
 
-@Suite("What manifests say")
+@Suite("Contents of manifests")
 struct ManifestTests {
-    @Test("A client needs a name and a command; everything else has a value of its own")
+    @Test("A client needs a name and a command; everything else has a default")
     func small() throws {
         let file = read("identifier: org.example.phone\ncommand: [/usr/bin/phone]\n")
         #expect(file.problems.isEmpty)
@@ -19,7 +19,7 @@ struct ManifestTests {
         #expect(manifest.line == 1)
     }
 
-    @Test("Everything that can be said is understood")
+    @Test("Every key is understood")
     func everything() throws {
         let file = read(
             """
@@ -149,7 +149,7 @@ struct ManifestTests {
         Mistake("startsWithSupervisor: 1", "startsWithSupervisor", "true or false"),
     ]
 
-    @Test("Every mistake is told with its line and key", arguments: mistakes)
+    @Test("Every mistake is reported with its line and key", arguments: mistakes)
     func mistake(_ mistake: Mistake) throws {
         let file = read("identifier: a\ncommand: [/p]\n\n\(mistake.line)\n")
         #expect(file.manifests.isEmpty)
@@ -160,7 +160,7 @@ struct ManifestTests {
         #expect("\(problem)".hasPrefix("m.yaml:4: \(mistake.key) "))
     }
 
-    @Test("What is too long to be kept is a mistake")
+    @Test("A specification that is too long to be stored is a mistake")
     func length() {
         let value = String(repeating: "x", count: 60_000)
         let file = read("identifier: a\ncommand: [/p]\nenvironment: {A: \(value), B: \(value)}\n")
@@ -176,7 +176,7 @@ struct ManifestTests {
         #expect(read("identifier: a\ncommand: [/p]\nenvironment: {A: \(value)}\n").problems.isEmpty)
     }
 
-    @Test("All mistakes are told, not only the first")
+    @Test("All mistakes are reported, not only the first")
     func all() {
         let lines = ["identifier: a b", "command: /bin/sh -c true"] + Self.mistakes.map(\.line)
         // Keys that occur twice are a mistake of their own.
@@ -187,7 +187,7 @@ struct ManifestTests {
         #expect(file.problems.map(\.line) == distinct.indices.map { $0 + 1 })
     }
 
-    @Test("What is missing is told, and what is no manifest at all")
+    @Test("Missing keys are reported, and text that is no manifest")
     func structure() {
         #expect(read("modes: [voip]\n").problems.map(\.key) == ["command", "identifier"])
         #expect(read("[1, 2]\n").problems.map(\.problem) == ["expected keys with values"])

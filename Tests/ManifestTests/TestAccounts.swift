@@ -22,7 +22,7 @@ struct TestAccounts: Accounts {
     }
 }
 
-/// What comes of a manifest with this text.
+/// The result of reading a manifest with this text.
 func read(_ text: String, reader: uid_t = 0) -> ManifestFile {
     ManifestFile(path: "m.yaml", text: text, accounts: TestAccounts(reader: reader))
 }

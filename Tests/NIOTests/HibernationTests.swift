@@ -6,7 +6,7 @@ import NightbellNIO
 import NightbellSupervisor
 import Testing
 
-/// Channels that are hibernated and come back.
+/// Channels that are hibernated and woken.
 @Suite(.timeLimit(.minutes(15))) struct HibernationTests {
     @Test func anIdleChannelIsHibernatedAndComesBackWithItsState() throws {
         let server = try LineServer()
@@ -32,7 +32,7 @@ import Testing
                 var numbers = [Int](repeating: 0, count: clients.count)
                 for _ in 0..<1_500 {
                     let index = thread * 6 + Int(generator.next() % 6)
-                    // Several lines at once, as they come, around the moment of falling asleep.
+                    // Several lines at once around the moment of hibernation.
                     let lines = 1 + Int(generator.next() % 3)
                     var expected = ""
                     for line in 0..<lines {
@@ -78,7 +78,7 @@ import Testing
         try server.end()
     }
 
-    /// What a session says when it is asked for its state.
+    /// A session writes when it is asked for its state.
     @Test func whatIsWrittenAtTheLastMomentIsWritten() throws {
         let server = try LineServer()
         let client = try LineClient(server)
@@ -143,7 +143,7 @@ import Testing
         try client.say("three\n")
         #expect(try client.hear(1) == "")
         #expect(eventually { server.seen.lost == [[2, 0, 0, 0]] })
-        // One that the host wants back is no exception.
+        // A wake requested by the host is no exception.
         #expect(eventually { server.seen.tokens.contains { server.hibernator.wake($0) } })
         #expect(try other.hear(1) == "")
         #expect(eventually { server.seen.lost == [[2, 0, 0, 0], [1, 0, 0, 0]] })
@@ -158,7 +158,7 @@ import Testing
         let hello: [UInt8] = [22, 3, 1, 0, 1, UInt8(ascii: "\n")]
         #expect(send(client.descriptor, hello, hello.count, 0) == hello.count)
         #expect(eventually { server.seen.errors == [.tls] })
-        // It goes on as it is, for longer than somebody else takes to be hibernated, and once more.
+        // It stays a channel for longer than another one takes to be hibernated twice.
         #expect(try client.hear(8).hasPrefix("1 "))
         let other = try LineClient(server)
         try server.waitUntilHibernated()
@@ -170,9 +170,9 @@ import Testing
     }
 }
 
-/// TLS that begins when a channel is watched already.
+/// TLS that begins after a channel is watched.
 @Suite(.timeLimit(.minutes(15))) struct LaterTLSTests {
-    /// Somebody else is hibernated, comes back and is hibernated again: long enough for whoever else may be.
+    /// Another channel is hibernated, woken and hibernated again, which is enough time for any other.
     private func expectOnlyAnotherSleeps(_ server: LineServer) throws {
         #expect(eventually { server.seen.errors == [.tls] })
         let before = server.hibernator.counters.hibernated
@@ -213,7 +213,7 @@ import Testing
         let client = try LineClient(server)
         try client.say("encrypt\n")
         #expect(try client.hearBytes(10) == FakeTLS.change("1 encrypt\n".utf8))
-        // What is agreed, and has not begun, is for the session to know.
+        // Only the session knows that TLS is agreed but has not begun.
         let postponed = server.hibernator.counters.postponed
         #expect(eventually { server.hibernator.counters.postponed > postponed })
         #expect(server.seen.errors == [])
@@ -225,7 +225,8 @@ import Testing
         try server.end()
     }
 
-    /// A record of another kind, a message that is none of a hello, too little of one, and one within a line.
+    /// A record of another type, a message that is no hello, a hello that is too short, and one within a
+    /// line.
     @Test(
         arguments: [
             [[23, 3, 3, 0, 5, 1, 0]], [[22, 3, 1, 0, 5, 9, 0]], [[22, 3, 1, 0, 5, 1]],
@@ -275,7 +276,7 @@ import Testing
     }
 }
 
-/// What is written counts as activity, but for pings and pongs.
+/// Writes count as activity, except pings and pongs.
 @Suite struct OutboundFramingTests {
     @Test(
         arguments: [

@@ -8,16 +8,16 @@ import NightbellSupervisor
 import Synchronization
 import Testing
 
-/// What all sessions of a test's server have seen.
+/// The observations of all sessions of a test's server.
 struct Seen: Sendable {
     var tokens: [ParkingToken] = []
     var ends = 0
     var errors: [HibernationError.Code] = []
     var loops: Set<ObjectIdentifier> = []
     var wakeReasons: [String] = []
-    /// What was saved of those that could not be brought back.
+    /// The saved states of connections that could not be restored.
     var lost: [[UInt8]] = []
-    /// None can be brought back.
+    /// No connection can be restored.
     var isBroken = false
 }
 
@@ -30,9 +30,9 @@ final class LineSession: ChannelInboundHandler, HibernatableHandler {
 
     private let seen: LineServer.Box
     private var count: UInt32
-    /// What comes next is to be encrypted, and nothing of it has come yet.
+    /// TLS is agreed, but none of its bytes has arrived.
     private var willEncrypt = false
-    /// Says much when it is asked what is to be saved.
+    /// Writes a lot when it is asked for its state.
     private var willSayFarewell = false
     private var context: ChannelHandlerContext?
 
@@ -87,8 +87,8 @@ final class LineSession: ChannelInboundHandler, HibernatableHandler {
     }
 }
 
-/// In front of everything else, as handlers of TLS are: each byte is another one on the way. It says when the peer has
-/// said something.
+/// In front of all other handlers, like TLS handlers: changes each byte. It reports when the peer has sent
+/// something.
 class FakeTLS: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -114,10 +114,10 @@ class FakeTLS: ChannelDuplexHandler {
     }
 }
 
-/// As that of the library for TLS is called.
+/// The name of the TLS library's handler.
 final class NIOSSLServerHandler: FakeTLS {}
 
-/// Holds what it has of a line where nobody can look.
+/// Holds a partial line that is not visible from outside.
 struct LineDecoder: NIOSingleStepByteToMessageDecoder, ByteToMessageDecoder {
     typealias InboundOut = ByteBuffer
 
@@ -246,7 +246,7 @@ final class LineClient: Sendable {
         return Array(bytes.prefix(have))
     }
 
-    /// Says a line and hears the answer with this number.
+    /// Sends a line and expects the answer with this number.
     func exchange(_ line: String, _ number: Int) throws -> Bool {
         try say("\(line)\n")
         let expected = "\(number) \(line)\n"

@@ -6,9 +6,9 @@ import NightbellNIO
 import Synchronization
 import Testing
 
-/// Channels that nobody could bring back as what they are.
+/// Channels that could not be restored as they are.
 @Suite(.timeLimit(.minutes(15))) struct RefusalTests {
-    /// Its handshake was over before anybody watched, and nobody has said anything since.
+    /// Its handshake was over before it was watched, and no data was sent since.
     @Test func whoIsEncryptedAndSilentIsRefused() throws {
         let server = try LineServer(isEncrypted: true)
         let client = try LineClient(server)

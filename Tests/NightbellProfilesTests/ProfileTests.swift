@@ -18,7 +18,7 @@ struct ProfileTests {
     }
 
     @Test(
-        "Nothing is noise before the owner has vouched for the boundary, nor after it was woken",
+        "Nothing is noise before the owner has guaranteed the boundary, nor after it was woken",
         arguments: samples)
     func boundaries(name: ProfileName, noise: [UInt8]) throws {
         var profile = try profile(name)
@@ -26,7 +26,7 @@ struct ProfileTests {
         profile.begin()
         #expect(judge(&profile, noise).isNoise)
         #expect(judge(&profile, [0xFF]).isSignificant)
-        #expect(judge(&profile, noise) == .significant(.unsettled), "behind something significant")
+        #expect(judge(&profile, noise) == .significant(.unsettled), "behind a significant message")
         profile.begin()
         #expect(judge(&profile, noise).isNoise)
         _ = profile.end()
@@ -35,7 +35,7 @@ struct ProfileTests {
         #expect(!profile.ping(Circumstances(random: 0), into: &output) && output.isEmpty)
     }
 
-    @Test("No bytes of a stream are no message", arguments: ProfileName.allCases)
+    @Test("Zero bytes of a stream are no message", arguments: ProfileName.allCases)
     func nothing(name: ProfileName) throws {
         guard let settings = try ProfileSettings.standard(name, tagKey: tagKey) else { return }
         var profile = try Profile(settings, over: .stream)
@@ -47,7 +47,7 @@ struct ProfileTests {
         #expect(limit > 0)
     }
 
-    @Test("Profiles know which transports they are for", arguments: ProfileName.allCases)
+    @Test("Profiles check their transport", arguments: ProfileName.allCases)
     func transports(name: ProfileName) throws {
         guard let settings = try ProfileSettings.standard(name, tagKey: tagKey) else { return }
         for transport in Transport.allCases {
@@ -61,7 +61,7 @@ struct ProfileTests {
         }
     }
 
-    @Test("Datagrams are each judged by themselves")
+    @Test("Each datagram is inspected by itself")
     func datagrams() throws {
         var profile = try profile(.sip, .datagram)
         profile.begin()
@@ -86,7 +86,7 @@ struct ProfileTests {
     }
 
     @Test(
-        "Addresses are written as RFC 5952 has them",
+        "Addresses are written as in RFC 5952",
         arguments: [
             (0x2001_0DB8_0000_0000, 0x0000_0000_0000_0001, "2001:db8::1"),
             (0x2001_0DB8_0000_0000, 0x0001_0000_0000_0001, "2001:db8::1:0:0:1"),

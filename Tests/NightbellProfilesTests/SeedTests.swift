@@ -2,8 +2,8 @@ import Foundation
 import NightbellProfiles
 import Testing
 
-/// Plays what the fuzzers start from, and all that they have found.
-@Suite("Seeds and finds of the fuzzers")
+/// Replays the seeds and the findings of the fuzzers.
+@Suite("Seeds and findings of the fuzzers")
 struct SeedTests {
     private static let root = URL(fileURLWithPath: #filePath)
         .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
@@ -17,7 +17,7 @@ struct SeedTests {
         }
     }
 
-    @Test("Every promise is kept", arguments: ProfileName.allCases)
+    @Test("Every invariant holds", arguments: ProfileName.allCases)
     func plays(name: ProfileName) throws {
         let files = Self.files(name)
         #expect(!files.isEmpty, "no seeds for \(name)")
@@ -45,7 +45,7 @@ struct SeedTests {
             for part in [bytes, Array(bytes.prefix(profile.longestNoise + 1))] {
                 profile.begin()
                 let verdict = profile.judge(part.span, Circumstances(random: 0), replies: &replies)
-                // Of what is that long, nothing is waited for.
+                // No more input is waited for at this length.
                 switch verdict {
                 case .noise(let length, _): #expect(length <= profile.longestNoise)
                 case .significant: break

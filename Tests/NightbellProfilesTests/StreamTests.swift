@@ -3,10 +3,10 @@ import NightbellProfiles
 import Simulation
 import Testing
 
-/// Random traffic in the shape of each protocol, cut at random: what is absorbed and what the owner reads are
-/// together what was sent, and it makes no difference where it was cut.
+/// Random traffic in the shape of each protocol, cut at random: absorbed bytes and those read by the owner
+/// add up to the sent ones, and the cuts make no difference.
 ///
-/// `NIGHTBELL_PROFILE_BYTES` has so many bytes for each profile instead of a few.
+/// `NIGHTBELL_PROFILE_BYTES` is the number of bytes for each profile instead of a few.
 @Suite("Streams, however they are cut")
 struct StreamTests {
     static let total =
@@ -15,7 +15,7 @@ struct StreamTests {
 
     static var names: [String] { get throws { try Shape.all.map(\.name) } }
 
-    @Test("Bytes are neither lost nor doubled, and cuts change nothing", arguments: try names)
+    @Test("Bytes are neither lost nor duplicated, and cuts change nothing", arguments: try names)
     func differential(name: String) throws {
         let shape = try #require(try Shape.all.first { $0.name == name })
         var (seed, sent) = (UInt64(0), 0)
@@ -37,13 +37,13 @@ struct StreamTests {
         var startsWithPing = false
     }
 
-    /// How a message has to end.
+    /// The expected result of a message.
     private enum Fate { case absorbed, left, either }
 
     private func rehearse(_ shape: Shape, seed: UInt64) throws -> Int {
         var random = SplitMix64(seed: seed)
-        // Written while it is played in whole parts: answers depend on pings, which depend on all before
-        // them.
+        // Written while it is replayed in whole parts: answers depend on pings, which depend on all earlier
+        // parts.
         var whole = Rehearsal(try shape.profile(), lending: shape.lent)
         var parts: [Part] = []
         while whole.head < Self.bytesPerSeed {
@@ -93,7 +93,7 @@ struct StreamTests {
         return try cut.finish()
     }
 
-    /// Every message came to what it had to, up to one that nobody knows.
+    /// Every message had its expected result, up to an unknown one.
     private func check(_ part: Part, _ fates: [Fate], from start: Int, _ outcome: Rehearsal.Outcome) throws {
         var lower = start
         for (end, fate) in zip(part.boundaries, fates) {
@@ -125,7 +125,7 @@ struct StreamTests {
     }
 
     @Test(
-        "Datagrams: noise is absorbed, messages are left, damage does no harm",
+        "Datagrams: noise is absorbed, messages are left, damaged ones cause no error",
         arguments: ["sip", "stun", "bytes"])
     func datagrams(name: String) throws {
         let shape = try #require(try Shape.all.first { $0.name == name })

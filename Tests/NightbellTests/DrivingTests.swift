@@ -5,14 +5,14 @@ import SwiftProtobuf
 import Testing
 
 @Suite struct ManualDrivingTests {
-    /// What a program's own event loop does, until something has happened.
+    /// Runs a program's event loop until a condition holds.
     private func drive(
         _ client: Client, until isDone: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation
     ) throws {
         let deadline = BootClock.now() + 20_000_000_000
         while !isDone() {
             let left = CInt(clamping: (deadline - BootClock.now()) / 1_000_000)
-            try #require(left > 0, "it did not happen", sourceLocation: sourceLocation)
+            try #require(left > 0, "the condition did not hold", sourceLocation: sourceLocation)
             _ = Poll.wait(client.fileDescriptor, for: .readable, timeoutMilliseconds: left)
             try client.processPending()
         }
@@ -30,7 +30,7 @@ import Testing
         #expect(diary.all == ["wake 1 request"])
         #expect(try supervisor.expectWakeDone() == 1)
         #expect(Poll.now(client.fileDescriptor).isEmpty)
-        // Nothing waits: it returns.
+        // No message waits: it returns.
         try client.processPending()
     }
 
@@ -112,7 +112,7 @@ import Testing
         try supervisor.wake(1, [.request])
         let first = await wakes?.next()
         #expect(first?.id == 1)
-        // A wake's handlers come first, so by now it is known that nothing was said of it.
+        // A wake's handlers run first, so by now it is certain that the wake was not acknowledged.
         try client.mediaActivity()
         #expect(!supervisor.hasWakeDone)
         try supervisor.wake(2, [.request])

@@ -5,7 +5,7 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// A client that is woken by one of its sockets notices it by itself; the supervisor's message comes later.
+/// A client that is woken by one of its sockets detects it by itself; the supervisor's message arrives later.
 @Suite struct EarlyWakeTests {
     private let supervisor: FakeSupervisor
     private let page: FakeSupervisor.WakePage
@@ -87,7 +87,7 @@ import Testing
         #expect(told == ["wake 1 socket", "wake 1 keep-alive", "keep-alive"])
     }
 
-    /// The supervisor has not let it run: what there is to read belongs to whoever is told of it.
+    /// The supervisor has not thawed it: input belongs to the receiver of the wake.
     @Test(arguments: [UInt64(0), 1, 3]) func anotherEpochInTheWordMeansNothing(_ epoch: UInt64) throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
@@ -130,7 +130,7 @@ import Testing
         #expect(told.count == 20)
     }
 
-    /// What the client's own poll set has seen does not keep its descriptor readable.
+    /// An event that the client's own poll set has seen does not keep its descriptor readable.
     @Test func aSocketThatStaysReadableDoesNotSpin() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers()) { $0.driver = .manual }
         let pipe = try Pipe()
@@ -147,7 +147,7 @@ import Testing
         #expect(told == [])
     }
 
-    /// Whoever iterates over wakes gets them from the supervisor's messages.
+    /// A consumer of the wake sequence gets wakes from the supervisor's messages.
     @Test func aSequenceWaitsForTheMessage() async throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         var wakes = client.wakes.makeAsyncIterator()
@@ -161,7 +161,7 @@ import Testing
         #expect(told == ["wake 1 socket"])
     }
 
-    /// What was told early is told once: later traffic is news, also where the library does not watch.
+    /// An early event is reported once: later traffic is new, also if the library does not watch.
     @Test func withMoreSocketsThanItWatchesTheMessageCounts() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
@@ -180,7 +180,7 @@ import Testing
         #expect(told == ["wake 1 socket", "wake 2 socket"])
     }
 
-    /// It was suspended without having agreed to.
+    /// It was suspended by force.
     @Test func afterASuspensionByForceTheMessageCounts() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
@@ -196,13 +196,14 @@ import Testing
         #expect(told == ["wake 1 socket", "wake 2 socket"])
     }
 
-    /// Which of them it was, only the supervisor can tell then.
+    /// Only the supervisor can tell the socket then.
     @Test func aClosedDescriptorLeavesItToTheMessage() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
         let ends = [dup(pipe.descriptor), dup(pipe.descriptor)]
         _ = try client.handOver(ends.map { .init($0, as: .device) })
-        // Its number now means something that cannot be watched; closed, it could mean anything in no time.
+        // Its number now belongs to a file that cannot be polled; a closed number could be reused at any
+        // time.
         let directory = open("/tmp", O_RDONLY | O_CLOEXEC)
         #expect(dup2(directory, ends[1]) == ends[1])
         close(directory)
@@ -228,7 +229,7 @@ import Testing
         #expect(told == ["wake 1 socket"])
     }
 
-    /// Its descriptor stays open and becomes readable: that is nobody's business here.
+    /// Its descriptor stays open and becomes readable, which the client must ignore.
     @Test func aReleasedSocketIsNotWatched() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers()) { $0.driver = .manual }
         let pipe = try Pipe()

@@ -74,7 +74,7 @@ extension FakeSupervisor {
         try supervisor.wake(1, [.keepAlive, .request])
         #expect(try supervisor.expectWakeDone() == 1)
         #expect(diary.all == ["wake 1 keep-alive+request", "keep-alive, done before: false"])
-        // Not with other reasons, and not when it was cleared.
+        // Not with other reasons, and not after it was cleared.
         try supervisor.wake(2, [.request])
         #expect(try supervisor.expectWakeDone() == 2)
         try client.clearKeepAliveTimeout()
@@ -189,7 +189,7 @@ extension FakeSupervisor {
         handlers.wake = { wake in
             diary.note("wake \(wake.id) begins")
             if wake.id == 1, let client = try? client.wait() {
-                // Another wake comes before the answer, and waits its turn.
+                // Another wake arrives before the answer, and waits its turn.
                 let task = try? client.beginBackgroundTask("call")
                 diary.note("task \(task?.isValid ?? false)")
             }

@@ -1,7 +1,7 @@
 import Nightbell
 import Testing
 
-/// What is lent makes sense, or is refused where it is lent.
+/// Delegated state is valid, or refused at once.
 @Suite(.timeLimit(.minutes(10))) struct LoanTests {
     private let counters = Loan.stanzaCounters(received: 1, sent: 2)
 

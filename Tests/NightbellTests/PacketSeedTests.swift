@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 
-/// Plays what the fuzzer of the wire decoders starts from, and all that it has found.
-@Suite("Seeds and finds of the packet fuzzer")
+/// Replays the seeds and the findings of the wire decoders' fuzzer.
+@Suite("Seeds and findings of the packet fuzzer")
 struct PacketSeedTests {
     static var files: [URL] {
         let root = URL(fileURLWithPath: #filePath)
@@ -15,12 +15,12 @@ struct PacketSeedTests {
         }
     }
 
-    @Test("There are some")
+    @Test("There are seeds")
     func exist() {
         #expect(Self.files.count >= 7)
     }
 
-    @Test("Decoders agree, and what is decoded survives encoding", arguments: files)
+    @Test("Decoders agree, and a decoded packet survives encoding", arguments: files)
     func plays(file: URL) throws {
         try FuzzedPacket([UInt8](Data(contentsOf: file)))?.play()
     }

@@ -34,7 +34,7 @@ import Testing
         guard case .hello? = bodies[0].1, case .handOver(let handOver)? = bodies[1].1,
             case .setKeepAliveTimeout(let keepAlive)? = bodies[2].1,
             case .beginBackgroundTask(let begin)? = bodies[3].1, case .enterBackground? = bodies[4].1,
-            // The client's handler has nothing to do again.
+            // The client's handler has no work again.
             case .backgroundEntered? = bodies[5].1
         else {
             Issue.record("\(bodies)")
@@ -152,7 +152,7 @@ import Testing
 
     @Test(arguments: [
         [UInt8](repeating: 0xff, count: 40),
-        // An answer that nobody asked for.
+        // An answer without a request.
         [0x08, 0x63, 0x12, 0x00],
         // `Done` with request 0.
         [0x12, 0x00],

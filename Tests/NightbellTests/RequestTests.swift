@@ -103,7 +103,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
         }
         #expect(token == 0x1000)
         #expect(try thrown { try client.release(parked) }.code == .invalidToken)
-        // The descriptor is still open: the library has only let go of the number.
+        // The descriptor is still open: the library has only forgotten the number.
         #expect(!Poll.now(pipe.descriptor).contains(.invalid))
     }
 
@@ -258,7 +258,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
     @Test func waitsWhenTheSupervisorDoesNotRead() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
-        // So impatient that even registering may take a few attempts.
+        // A timeout so short that even registering may take a few attempts.
         let client = try eventually {
             try Client(of: supervisor, handlers: diary.handlers()) { $0.requestTimeout = .milliseconds(2) }
         }
@@ -268,7 +268,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
         try supervisor.wake(1, [.request])
         try diary.expect("wake 1 request")
         supervisor.setReading(true)
-        // What was to be said meanwhile is said once there is room.
+        // Messages queued meanwhile are sent once there is room.
         _ = try supervisor.expect("WakeDone") { if case .wakeDone? = $0.message.body { true } else { nil } }
         #expect(client.isConnected)
     }

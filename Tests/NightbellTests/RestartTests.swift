@@ -3,7 +3,7 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// Another worker takes over the connection: what the client does about it.
+/// Another worker takes over the connection: the client's reaction.
 @Suite struct RestartTests {
     private static let restarted = WireSupervisorMessage.OneOf_Body.supervisorRestarted(
         .with { $0.restart = 3 })
@@ -47,7 +47,7 @@ import Testing
         #expect(rehearsal.notices.isEmpty && rehearsal.disconnects == 0)
     }
 
-    /// The answer of the one that died had been sent, too.
+    /// The answer of the worker that died had been sent, too.
     @Test func aSecondAnswerBringsNothing() throws {
         var rehearsal = SessionRehearsal.connected()
         let request = try rehearsal.ask(.handOver([Self.socket]), at: 1)
@@ -57,7 +57,7 @@ import Testing
         let said = rehearsal.sent.count
         rehearsal.receive(handedOver(0x77), request: request, at: 4)
         #expect(rehearsal.sent.count == said)
-        // What was adopted again is of use to nobody.
+        // The second adoption is released.
         rehearsal.receive(handedOver(0x88), request: request, at: 5)
         #expect(rehearsal.sent.last?.body == .release(.with { $0.token = 0x88 }))
         let task = try rehearsal.ask(.beginTask(name: "t"), at: 6)
@@ -84,7 +84,7 @@ import Testing
         rehearsal.receive(wake(2), at: 4)
         rehearsal.receive(wake(2), at: 5)
         #expect(rehearsal.notices == ["wake 1", "wake 2"])
-        // Another connection counts anew.
+        // Another connection counts from zero.
         rehearsal.perform(rehearsal.state.lost(NightbellError(.connectionLost, ""), at: 10 * second))
         _ = rehearsal.state.tick(at: 11 * second)
         rehearsal.perform(rehearsal.state.connectionMade(at: 11 * second))
@@ -102,7 +102,7 @@ import Testing
         #expect(rehearsal.notices == ["background"])
         let isDone = rehearsal.state.enteredBackground()
         #expect(isDone)
-        // Said by then, and perhaps not heard.
+        // Sent by then, but possibly not received.
         rehearsal.receive(.didEnterBackground(.init()), at: 3)
         #expect(rehearsal.notices == ["background"])
         #expect(rehearsal.sent.last?.body == .backgroundEntered(.init()))

@@ -78,7 +78,7 @@ private let gone = NightbellError(.connectionLost, "")
         #expect(rehearsal.state.holdings.keepAlive?.lastRun == now)
     }
 
-    /// A supervisor that lets itself be told of everything and does not answer.
+    /// A supervisor that receives messages but does not answer.
     @Test func runsTheKeepAliveHandlerItselfWhileEverythingIsHandedOverAgain() throws {
         var rehearsal = SessionRehearsal.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
@@ -196,7 +196,7 @@ private let gone = NightbellError(.connectionLost, "")
         #expect(rehearsal.disconnects == 1)
         #expect(rehearsal.state.requests.take(time)?.code == .closed)
         #expect(throws: NightbellError.self) { try rehearsal.state.submit(.media, at: 0) }
-        // What was already on the way does nothing any more.
+        // A message in flight has no effect any more.
         rehearsal.receive(.wake(.sample(1, [.request])), at: 0)
         #expect(rehearsal.notices.isEmpty)
         rehearsal.perform(rehearsal.state.connectionMade(at: 0))

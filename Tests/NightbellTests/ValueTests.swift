@@ -22,7 +22,7 @@ import Testing
         #expect(ledger.next(consumer) == .init(.wait))
         #expect(ledger.suspensionCancelled() == 1)
         #expect(ledger.suspensionCancelled() == nil)
-        // A wake that comes instead speaks for the earlier ones.
+        // A later wake acknowledges the earlier ones as well.
         ledger.suspensionAnswered()
         #expect(ledger.handled(wake(2), connection: 0).deliver?.id == 2)
         #expect(ledger.next(consumer).confirm == nil)

@@ -29,7 +29,7 @@ struct TableTests {
         #expect(lines.allSatisfy { $0.count <= width })
     }
 
-    @Test("What is cut says so, and columns that must not shrink stay whole")
+    @Test("A cut is marked, and columns that must not shrink stay whole")
     func cut() {
         let lines = table().lines(width: 40)
         #expect(lines[1].contains("…"))
@@ -37,7 +37,7 @@ struct TableTests {
         #expect(lines[2].contains("12345"))
     }
 
-    @Test("A column that can do without leaves before names become unreadable, an empty one first")
+    @Test("A less important column is left out before names become unreadable, an empty one first")
     func leaving() {
         var table = Table([
             .init("CLIENT", shrinks: true), .init("UID", .right, leaves: 2), .init("AVOIDED", leaves: 1),
@@ -67,7 +67,7 @@ struct TableTests {
 @Suite("Colours and lines")
 struct PaintTests {
     @Test(
-        "Colours are for terminals that know them, unless NO_COLOR is set",
+        "Colours are for terminals that support them, unless NO_COLOR is set",
         arguments: [
             (true, nil, "xterm", true), (true, "", "xterm", true), (true, "1", "xterm", false),
             (true, nil, "dumb", false), (true, nil, "", false), (true, nil, nil, false),
@@ -77,7 +77,7 @@ struct PaintTests {
         #expect(Paint(isTerminal: isTerminal, noColor: noColor, terminal: terminal).isOn == isOn)
     }
 
-    @Test("Lines are broken at spaces, and words only where they must be")
+    @Test("Lines are broken at spaces, and words only where necessary")
     func wrapping() {
         #expect(wrapped("one two three", to: 7) == ["one two", "three"])
         #expect(wrapped("onetwothree", to: 4) == ["onet", "woth", "ree"])
@@ -125,7 +125,7 @@ struct EncodingTests {
                 + #""s":"a\"b\\c\n\u0001é🔔","a":[1,"x"],"o":{}}"#)
     }
 
-    @Test("A terminal that JSON is shown on does nothing but show it")
+    @Test("JSON has no effect on a terminal")
     func controlCharacters() {
         let text = "\u{7F}\u{85}\u{9B}\u{200F}\u{2028}\u{2029}\u{202E}\u{2066}\u{E0001}ü"
         #expect(

@@ -19,7 +19,7 @@ struct ReportTests {
         }
     }
 
-    @Test("A list fits 80 columns with all that is needed, and warnings are below their client")
+    @Test("A list fits 80 columns with the necessary columns, and warnings are below their client")
     func narrowList() {
         let lines = Report.list(
             [client(identifier: "org.example.softphone.of.alice"), client(identifier: "b")], width: 80)
@@ -28,7 +28,7 @@ struct ReportTests {
         for title in ["CLIENT", "PID", "STATE", "FOR", "WAKES", "ASLEEP", "KEEP-ALIVE"] {
             #expect(lines[0].contains(title), "\(title) in \(lines[0])")
         }
-        #expect(!lines[0].contains("AVOIDED"), "it says nothing")
+        #expect(!lines[0].contains("AVOIDED"), "it has no information")
         #expect(lines[1].hasPrefix("org.") && lines[1].contains("alice ") && lines[1].contains("in 9m 10s"))
         #expect(lines[2] == "  ! file locks held")
     }
@@ -58,7 +58,7 @@ struct ReportTests {
         #expect(Report.list(clients, width: 80, paint: .colours)[1].contains("\u{1B}[36msuspended\u{1B}[0m"))
     }
 
-    @Test("A remedy is wrapped below its finding, and whole")
+    @Test("A remedy is wrapped below its finding without a cut")
     func findings() {
         let remedy = "Start one: systemctl start nightbelld, or nightbelld --user for yourself; or say where."
         let findings = [Finding("supervisor", .missing, "It is not there at all.", remedy: remedy)]
@@ -68,12 +68,12 @@ struct ReportTests {
         #expect(Report.findings(findings, width: nil).count == 4)
     }
 
-    @Test("An empty list is a header")
+    @Test("An empty list has only the header")
     func emptyList() {
         #expect(Report.list([], width: 80).count == 1)
     }
 
-    @Test("Everything about a client, its sockets included")
+    @Test("One client in detail, sockets included")
     func show() {
         let text = Report.show(client(identifier: "alice"), width: nil).joined(separator: "\n")
         for part in [
@@ -101,7 +101,7 @@ struct ReportTests {
         #expect(!client(identifier: "alice").json(detailed: false).text.contains("sockets\":["))
     }
 
-    @Test("An event is one line; lost ones are told")
+    @Test("An event is one line; lost ones are reported")
     func events() {
         var wire = WireWatchEvent()
         wire.identifier = "alice"
@@ -127,7 +127,7 @@ struct ReportTests {
                 == ["10:00:00.000  alice  state  background → suspending"], "the state is said once")
     }
 
-    @Test("A status fits any width and tells what was configured")
+    @Test("A status fits any width and shows the configuration")
     func status() {
         var wire = WireSupervisorStatus()
         wire.version = "1"

@@ -186,7 +186,7 @@ import Testing
         #expect(status("sip:x@y") { $0.headers[.route] = "<sip:1-ff@192.0.2.1:5060;lr>" } == 403)
     }
 
-    /// Whatever the network loses, doubles and reorders: no call is lost, and none is answered twice.
+    /// The network loses, doubles and reorders messages: no call is lost, and none is answered twice.
     @Test(arguments: [UInt64](1...40))
     func callsSurviveABadNetwork(seed: UInt64) {
         let users = ["alice", "bob", "carol"]

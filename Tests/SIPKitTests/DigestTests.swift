@@ -98,7 +98,7 @@ import Testing
                 server.check(next, at: now, using: &random, password: { _ in "secret" }))
             #expect(replayed.headers.all(.wwwAuthenticate).allSatisfy { $0.contains("stale=true") })
         }
-        // When the nonce has run out, a new one is asked for and given.
+        // When the nonce has expired, a new one is requested and given.
         var late = request()
         client.authorize(&late, using: &random)
         let stale = try challenged(

@@ -13,7 +13,7 @@ struct Network {
     private(set) var server: ProxyServer
     private(set) var callerEvents: [Caller.Action] = []
     private(set) var phoneEvents: [String: [UserAgent.Action]] = [:]
-    /// Everything that was put onto the wire.
+    /// All messages on the wire.
     private(set) var sent: [SIPMessage] = []
     private var queue: [Delivery] = []
     private var flows: [FlowID: Party] = [:]
@@ -114,7 +114,7 @@ struct Network {
         }
     }
 
-    /// Lets everything happen that is due within `duration`.
+    /// Advances the time by `duration` and processes all events that are due.
     mutating func run(for duration: Duration) {
         let end = now + duration
         while let next = nextDeadline, next <= end {
@@ -154,7 +154,7 @@ struct Network {
     }
 }
 
-/// A small generator whose seed makes a run repeatable (SplitMix64).
+/// A small generator with a seed that makes a run repeatable (SplitMix64).
 struct SeededGenerator: RandomNumberGenerator {
     var state: UInt64
 

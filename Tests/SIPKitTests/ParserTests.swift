@@ -5,7 +5,7 @@ private func message(_ lines: String..., body: String = "") -> [UInt8] {
     Array((lines.joined(separator: "\r\n") + "\r\n\r\n" + body).utf8)
 }
 
-/// Everything that a stream gives, cut into pieces by `cut`, and the error that ended it.
+/// The messages of a stream cut into pieces by `cut`, and the error that ended it.
 private func parse(
     _ stream: [UInt8], pieces: [Int], limits: SIPLimits = SIPLimits()
 ) -> ([SIPMessage], SIPParseError?) {

@@ -4,8 +4,8 @@ import Glibc
 import Suspension
 import Testing
 
-/// Without a descriptor nobody can look into `/proc`, which says nothing about the process looked for. Each in a
-/// process of its own, because the limit is the process's.
+/// Without a free descriptor `/proc` cannot be read, which does not mean that the process is gone. Each test
+/// runs in a process of its own, because the limit is the process's.
 @Suite(.enabled(if: canFreeze), .serialized) struct DescriptorShortageTests {
     @Test func attachingIsRefusedForThatReason() async {
         await #expect(processExitsWith: .success) {
@@ -18,7 +18,7 @@ import Testing
                     try withNoDescriptorLeft { try suspender.attach(slot: 0, process: handle) }
                 }
                 #expect(error?.code == .outOfDescriptors && error?.underlying?.code == EMFILE)
-                // It was not the process's fault, nor the method's.
+                // The error is caused neither by the process nor by the method.
                 try suspender.attach(slot: 0, process: handle)
                 #expect(suspender.method(slot: 0) == (method == .auto ? .cgroup : method))
                 suspender.detachAll()
@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    /// It is not taken for frozen either.
+    /// It does not count as frozen either.
     @Test func lookingIsRefusedForThatReason() async {
         await #expect(processExitsWith: .success) {
             for method in [SuspensionMethod.cgroup, .signal] {

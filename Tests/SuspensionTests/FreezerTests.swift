@@ -5,7 +5,7 @@ import Glibc
 import Suspension
 import Testing
 
-/// Where processes are, and where they go afterwards.
+/// The cgroups of processes while attached and afterwards.
 @Suite(.enabled(if: canFreeze)) struct FreezerTests {
     private let stage: Stage
     private let directory: String
@@ -32,8 +32,8 @@ import Testing
         child.end()
     }
 
-    /// The limits of where it comes from count for it all the time, and for its children; where it is charged does not
-    /// change either.
+    /// The limits of its original cgroup apply to the process and its children all the time; its accounting
+    /// does not change either.
     @Test func aClientStaysBelowItsOwnCgroup() throws {
         let home = try ScratchCgroup()
         let suspender = try stage.suspender(.cgroup)
@@ -53,7 +53,7 @@ import Testing
             }
             try suspender.freezeFully(0)
             #expect(try shell.isSilent())
-            // Those beside it are none of our business.
+            // Processes beside it are not touched.
             #expect(try other.answers())
             #expect(cgroup(of: shell.pid)?.hasPrefix(home.directory + "/") == true)
             try suspender.thaw(slot: 0)
@@ -65,7 +65,7 @@ import Testing
         try endInput(of: shell)
     }
 
-    /// A limit of its administrator's, or of the kernel's: it is frozen below our own cgroup.
+    /// A limit of the administrator, or of the kernel: it is frozen below our own cgroup.
     @Test func aCgroupThatCannotHaveAnotherBelow() throws {
         let home = try ScratchCgroup()
         try SmallFile.write("0", to: home.directory + "/cgroup.max.descendants")
@@ -82,7 +82,7 @@ import Testing
         child.end()
     }
 
-    /// Whoever tidies up the hierarchy can move the client away and remove what is empty then.
+    /// Another program can move the client away and remove the empty cgroup.
     @Test(arguments: [false, true]) func whatIsRemovedUnderneathIsMadeAgain(isElsewhere: Bool) throws {
         let home = try ScratchCgroup()
         let suspender = try stage.suspender(.cgroup)
@@ -133,7 +133,7 @@ import Testing
         child.end()
     }
 
-    /// `sh` waits for `cat`, which was there before: only the one who asked for it is frozen.
+    /// `sh` waits for `cat`, which was started before: only `cat`, which was attached, is frozen.
     @Test func childrenFromBeforeAreLeftAlone() throws {
         let suspender = try stage.suspender(.cgroup)
         let shell = try Child("/bin/sh", "-c", "cat; :")
@@ -145,7 +145,7 @@ import Testing
         try endInput(of: shell)
     }
 
-    /// Those that come later belong to it, and move with it.
+    /// Later children belong to it, and move with it.
     @Test func childrenFromAfterwardsAreFrozenToo() throws {
         let home = try ScratchCgroup()
         let suspender = try stage.suspender(.cgroup)
@@ -168,7 +168,7 @@ import Testing
         try endInput(of: shell)
     }
 
-    /// A client's child that becomes a client itself belongs where its parent came from.
+    /// A client's child that becomes a client itself belongs to its parent's original cgroup.
     @Test func aClientsChildHasItsParentsHome() throws {
         let home = try ScratchCgroup()
         let suspender = try stage.suspender(.cgroup)
@@ -176,7 +176,7 @@ import Testing
         let second = try Child.awakeEcho()
         try home.add(first.pid)
         try suspender.attach(0, first)
-        // As if the first one had started it.
+        // Simulates that the first one had started it.
         try SmallFile.write("\(second.pid)", to: place(in: home) + "/client-0/cgroup.procs")
         try suspender.attach(1, second)
         suspender.detach(slot: 0)
@@ -200,7 +200,7 @@ import Testing
         child.end()
     }
 
-    /// Detached in the very moment of its death, its cgroup may still be held; it goes with the rest.
+    /// A process detached at the moment of its death may still hold its cgroup, which is removed at the end.
     @Test func nothingIsLeftOfTheDying() throws {
         let suspender = try stage.suspender(.cgroup)
         for slot in UInt32(0)..<10 {
@@ -240,7 +240,7 @@ import Testing
         }
     }
 
-    /// Where those are put that come from there.
+    /// The place of clients from that cgroup.
     private func place(in home: ScratchCgroup) -> String {
         home.directory + "/nightbell-" + stage.instance.name
     }

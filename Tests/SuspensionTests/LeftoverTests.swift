@@ -6,7 +6,7 @@ import Glibc
 import Suspension
 import Testing
 
-/// A supervisor that dies leaves its clients stopped; the next one lets them run.
+/// A supervisor that dies leaves its clients stopped; the next one thaws them.
 @Suite(.enabled(if: canFreeze)) struct LeftoverTests {
     private let stage: Stage
 
@@ -23,7 +23,7 @@ import Testing
             try suspender.attach(0, running)
             try suspender.attach(5, frozen)
             try suspender.freezeFully(5)
-            // Forgotten without a word, as in a crash.
+            // Dropped without cleanup, as in a crash.
         }
         #expect(try frozen.isSilent())
         let suspender = try stage.suspender(next)
@@ -34,7 +34,7 @@ import Testing
         #expect(cgroup(of: frozen.pid) == home.directory)
         #expect(suspender.thawLeftovers() == [])
 
-        // And it can do its work.
+        // The next supervisor works.
         try suspender.attach(5, frozen)
         try suspender.freezeFully(5)
         suspender.detachAll()
@@ -42,7 +42,7 @@ import Testing
         frozen.end()
     }
 
-    /// Their input has ended while they slept: they end as soon as they run, and are named all the same.
+    /// Their input has ended while they slept: they end as soon as they run, and are reported all the same.
     @Test func whoEndsAtTheThawIsNamed() throws {
         let children = try (0..<20).map { _ in try Child.awakeEcho() }
         do {
@@ -57,7 +57,7 @@ import Testing
         #expect(named.sorted() == children.map(\.pid).sorted())
     }
 
-    /// Not even the empty cgroup of its instance, whatever the next run stops with.
+    /// Not even the empty cgroup of its instance, by whichever method the next run stops processes.
     @Test(arguments: [SuspensionMethod.signal, .none])
     func theNextRunRemovesCgroupsThatItDoesNotUse(next: SuspensionMethod) throws {
         let child = try Child.awakeEcho()
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    /// The number is somebody else's now.
+    /// The pid belongs to another process now.
     @Test func aNumberUsedAgainIsNotTouched() throws {
         let child = try Child.awakeEcho()
         do {
@@ -107,7 +107,7 @@ import Testing
         #expect(try stage.suspender(.signal).thawLeftovers() == [])
     }
 
-    /// What is noted has the name of our own, and is part of the hierarchy.
+    /// A recorded path has our name, and is part of the hierarchy.
     @Test func whatIsNotOursIsNotTouchedThoughItIsNoted() throws {
         let others = try ScratchCgroup()
         let place = others.directory + "/client-0"

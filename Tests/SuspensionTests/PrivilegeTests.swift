@@ -7,7 +7,7 @@ import Testing
 
 private let nobody: uid_t = 65_534
 
-/// What somebody without privileges can do. Each test becomes somebody else on a thread of its own.
+/// Suspension without privileges. Each test changes its user on a thread of its own.
 @Suite(.enabled(if: canFreeze && geteuid() == 0)) struct PrivilegeTests {
     private let stage: Stage
 
@@ -65,7 +65,7 @@ private let nobody: uid_t = 65_534
         #expect(try rootsChild.answers())
     }
 
-    /// A user who has a part of the hierarchy, and clients outside of it: those are stopped by signals.
+    /// A user that owns a part of the hierarchy, with clients outside of it: those are stopped by signals.
     @Test func autoFallsBackForOneClient() throws {
         let parent = try ScratchCgroup()
         #expect(chown(parent.directory, nobody, nobody) == 0)

@@ -6,7 +6,7 @@ import Suspension
 import Synchronization
 import Testing
 
-/// What the freezer's tests need: they do not run where it cannot be used.
+/// Support for the freezer's tests, which are skipped if the freezer cannot be used.
 let canFreeze = MachineFacts.gather()["freezer"]?.status == .ok
 
 private let counter = Atomic<Int>(0)
@@ -27,14 +27,14 @@ final class Stage: Sendable {
         try makeSuspender(method, instance: instance)
     }
 
-    /// Makes up for suspenders that are forgotten, as in a crash.
+    /// Cleans up after suspenders that are dropped, as in a crash.
     deinit {
         guard canFreeze, let suspender = try? makeSuspender(.cgroup, instance: instance) else { return }
         _ = suspender.thawLeftovers()
         suspender.detachAll()
     }
 
-    /// Where our cgroup is.
+    /// The path of our cgroup.
     func cgroupDirectory() throws -> String {
         let mount = try #require(CgroupMount.find())
         let parent = instance.cgroupParent.map { mount.directory(for: $0) } ?? mount.directory(of: getpid())
@@ -88,7 +88,7 @@ extension Child {
         return child
     }
 
-    /// Speaks to it while it sleeps: no answer within some time. The answer comes when it is thawed.
+    /// Sends to it while it sleeps: no answer arrives within some time, until it is thawed.
     func isSilent() throws -> Bool {
         try send("!")
         return try hear(within: 30) == nil

@@ -5,7 +5,7 @@ import Glibc
 import Suspension
 import Testing
 
-/// What every way to stop a process must do.
+/// The requirements for every method of stopping a process.
 @Suite(.enabled(if: canFreeze)) struct SuspenderTests {
     static let methods: [SuspensionMethod] = [.cgroup, .signal]
     private let stage: Stage
@@ -50,7 +50,7 @@ import Testing
     @Test(arguments: methods) func aQuickThawIsAThaw(method: SuspensionMethod) throws {
         let suspender = try stage.suspender(method)
         let child = try Child.awakeEcho()
-        // Nobody is in the slot, then somebody who runs: nothing to be done, which is a success.
+        // An empty slot, then one with a running process: nothing to do, which is a success.
         #expect(suspender.quickThaw(slot: 2).perform())
         try suspender.attach(2, child)
         #expect(suspender.quickThaw(slot: 2).perform())
@@ -116,7 +116,7 @@ import Testing
                 try suspender.attach(slot: 0, process: handle)
             }
             #expect(error?.code == .processGone)
-            // Once unburied, once buried.
+            // Once as a zombie, once after it was waited for.
             child.reap()
         }
         suspender.detachAll()
@@ -131,7 +131,7 @@ import Testing
         kill(child.pid, SIGKILL)
         #expect(Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000) == .readable)
         let error = #expect(throws: SuspensionError.self) {
-            // The cgroup counts the process until it is quite gone.
+            // The cgroup counts the process until it is completely gone.
             _ = try eventually(within: 1000) { try suspender.progress(slot: 0) == .pending }
         }
         #expect(error?.code == .processGone)
@@ -140,7 +140,7 @@ import Testing
         suspender.detachAll()
     }
 
-    /// `^Z`, then we freeze and thaw: it was not us who stopped it.
+    /// `^Z`, then a freeze and a thaw: another process has stopped it.
     @Test(arguments: methods) func whoWasStoppedByOthersStaysStopped(method: SuspensionMethod) throws {
         let suspender = try stage.suspender(method)
         let child = try Child.awakeEcho()
@@ -160,7 +160,7 @@ import Testing
         #expect(try child.hear() == "!")
     }
 
-    /// The tracer is the calling thread, so all of this happens without giving it up.
+    /// The tracer is the calling thread, so the test must not switch threads.
     @Test(arguments: methods, [false, true])
     func theTracedFreezeToo(method: SuspensionMethod, inTracersHands: Bool) throws {
         let stage = stage
@@ -178,7 +178,7 @@ import Testing
             #expect(try child.isSilent())
             try suspender.thaw(slot: 0)
             var status: CInt = 0
-            // Where a signal or we ourselves stopped it for its tracer, that has to let go of it.
+            // If a signal or the suspender stopped it for its tracer, the tracer has to detach.
             if inTracersHands || method == .signal {
                 #expect(waitpid(child.pid, &status, WUNTRACED | __WALL) == child.pid)
                 #expect(ctest_trace_end(child.pid) == 0)

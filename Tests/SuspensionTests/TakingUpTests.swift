@@ -4,7 +4,7 @@ import Glibc
 import Suspension
 import Testing
 
-/// What the next suspender finds out about the processes of one that is gone without a word.
+/// The state that the next suspender finds for processes of one that has crashed.
 @Suite(.enabled(if: canFreeze)) struct TakingUpTests {
     private let stage: Stage
 
@@ -48,7 +48,7 @@ import Testing
         child.end()
     }
 
-    /// One comes from somewhere else than the next, so there are several places where it may be.
+    /// They come from different cgroups, so there are several places to search.
     @Test func whoIsElsewhereIsFoundThere() throws {
         let homes = try [ScratchCgroup(), ScratchCgroup()]
         let children = try homes.map { home in
@@ -87,7 +87,7 @@ import Testing
         child.end()
     }
 
-    /// Its cgroup is frozen still, and nobody is in there.
+    /// Its cgroup is still frozen, but empty.
     @Test func whoWasMovedAwayRuns() throws {
         let child = try Child.awakeEcho()
         let elsewhere = try ScratchCgroup()

@@ -56,7 +56,7 @@ struct IRCTests {
         #expect(desk.judge("PONG :nb-1112131415161710\r\n").0 == .significant(.unexpectedAnswer))
     }
 
-    @Test("A line that does not end is given up")
+    @Test("A line that does not end is significant")
     func endless() throws {
         var desk = try desk()
         #expect(desk.judge("PING :" + String(repeating: "x", count: 400)).0 == .needMore(limit: 576))
@@ -121,7 +121,7 @@ struct IMAPTests {
     }
 
     @Test(
-        "A renewal of one's own that is lent is gone on from, by another process too",
+        "A delegated tag of an own renewal is continued, by another process too",
         arguments: [
             ("NB7", "NB8"), ("NB4294967295", "NB0"), ("NB", "NB1"), ("NBx", "NB1"), ("nb7", "NB1"),
             ("NB99999999999", "NB1"), ("XNB7", "NB1"),
@@ -133,7 +133,7 @@ struct IMAPTests {
         #expect(desk.judge("\(tag) OK done\r\n").reply == "\(next) IDLE\r\n")
     }
 
-    @Test("An owner that is woken during a renewal is told how far it has come")
+    @Test("An owner that is woken during a renewal gets its phase")
     func interrupted() throws {
         var desk = try desk()
         _ = desk.ping()
@@ -147,7 +147,7 @@ struct IMAPTests {
     }
 
     @Test(
-        "A renewal that goes wrong wakes the owner",
+        "A renewal that fails wakes the owner",
         arguments: [
             ("a42 NO what?\r\n", .refused), ("a42 BAD what?\r\n", .refused),
             ("a42 OK [ALERT] x\r\n", .message),
@@ -232,7 +232,7 @@ struct PatternTests {
         for bytes: [UInt8] in [[], [1], [1, 2, 3], [2]] {
             #expect(desk.judge(bytes).0 == .significant(.message))
         }
-        #expect(desk.judge([1, 2]).0 == .noise(length: 2, .ping), "each is judged by itself")
+        #expect(desk.judge([1, 2]).0 == .noise(length: 2, .ping), "each is inspected by itself")
     }
 
     @Test("A ping without an answer expects none")
@@ -244,7 +244,7 @@ struct PatternTests {
         #expect(desk.judge([7]).0 == .significant(.message))
     }
 
-    @Test("Patterns that cannot be told apart, that are empty, too long or too many are refused")
+    @Test("Ambiguous, empty, too long or too many patterns are refused")
     func settings() throws {
         #expect(throws: SettingsError.ambiguousPatterns) {
             try PatternSettings.bytes([Exchange([1]), Exchange([1, 2])])
@@ -271,9 +271,9 @@ struct PatternTests {
     }
 }
 
-@Suite("Late answers that look like any other")
+@Suite("Late answers without an identifier")
 struct LateAnswerTests {
-    @Test("One is absorbed after the owner was woken while it was awaited")
+    @Test("A late answer is absorbed once if the owner was woken while it was awaited")
     func late() throws {
         let ping = PatternSettings.Ping(Array("?".utf8), answer: Array("!".utf8))
         let cases: [(ProfileSettings, String)] = [
@@ -286,7 +286,7 @@ struct LateAnswerTests {
                 var desk = desk
                 return desk.judge(answer).0 == .significant(.unexpectedAnswer)
             }
-            #expect(wakes(), "nothing was asked")
+            #expect(wakes(), "no ping was sent")
             _ = desk.ping()
             #expect(desk.judge(answer).0 == .noise(length: answer.count, .answer))
             #expect(wakes())
@@ -297,7 +297,7 @@ struct LateAnswerTests {
             _ = desk.ping()
             #expect(desk.judge(answer).0 == .noise(length: answer.count, .answer))
             #expect(desk.judge(answer).0 == .noise(length: answer.count, .filler))
-            #expect(wakes(), "no more than were asked for")
+            #expect(wakes(), "no more than pings were sent")
         }
     }
 
@@ -321,7 +321,7 @@ struct LateAnswerTests {
 
 @Suite("tcp")
 struct TCPTests {
-    @Test("Options as the kernel takes them")
+    @Test("Options in the kernel's units")
     func options() throws {
         let settings = try TCPSettings(idle: .seconds(60), interval: .seconds(10), probes: 3)
         #expect(settings.idleSeconds == 60)

@@ -15,7 +15,7 @@ struct SIPLineEndTests {
         #expect(desk.judge("\r\r").0 == .significant(.malformed))
     }
 
-    @Test("A CRLF that nothing follows wakes once")
+    @Test("A single CRLF wakes once")
     func singleLineEnds() throws {
         var desk = try Desk(SIPTests.settings())
         #expect(desk.judge("\r\n\r\n").0 == .noise(length: 4, .ping))
@@ -56,7 +56,7 @@ struct SIPLineEndTests {
         #expect(desk.judge("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"), "that was for one sleep")
     }
 
-    @Test("A peer that knows no pings is sent none, and is answered", arguments: Transport.allCases)
+    @Test("A peer without ping support gets no pings, but is answered", arguments: Transport.allCases)
     func withoutPings(transport: Transport) throws {
         let settings = ProfileSettings.sip(try SIPSettings(sendsPings: false, tagKey: tagKey))
         var desk = try Desk(settings, over: transport)
@@ -76,7 +76,7 @@ struct SIPLineEndTests {
         #expect(desk.ping() == nil, "no other while one is under way")
         #expect(desk.ping(again: true) == nil, "a stream loses nothing")
         #expect(desk.judge("\r").0 == .needMore(limit: 2))
-        // With the peer's own ping right before or right behind it.
+        // With the peer's own ping directly before or behind it.
         #expect(desk.judge("\r\n\r\n\r\n") == (.noise(length: 2, .answer), ""))
         #expect(!desk.profile.isAwaitingAnswer)
         #expect(desk.judge("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"))

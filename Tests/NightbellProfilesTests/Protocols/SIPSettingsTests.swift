@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Settings of sip")
 struct SIPSettingsTests {
-    @Test("Intervals are those of RFC 5626, within what makes sense")
+    @Test("Intervals are those of RFC 5626, within sensible limits")
     func intervals() throws {
         #expect(throws: SettingsError.intervalOutOfRange(.seconds(10), SIPSettings.streamInterval)) {
             try SIPSettings(tagKey: tagKey, streamInterval: .seconds(10))

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("sip")
 struct SIPTests {
-    /// What Kamailio's usrloc sends, in shape.
+    /// In the shape of Kamailio's usrloc.
     static let keepAlive = """
         OPTIONS sip:bob@192.0.2.7:45476;transport=tcp SIP/2.0
         Via: SIP/2.0/TCP 192.0.2.1:5060;branch=z9hG4bKx.2.1.0
@@ -15,7 +15,7 @@ struct SIPTests {
 
 
         """
-    /// What a PBX sends, with all that it knows.
+    /// A PBX's request with all of its headers.
     static let qualify = """
         OPTIONS sip:bob@192.0.2.7:45476 SIP/2.0
         Via: SIP/2.0/TCP pbx.example.org:5060;rport;branch=z9hG4bK1;alias
@@ -44,7 +44,7 @@ struct SIPTests {
 
     // MARK: Answers
 
-    @Test("A registrar's OPTIONS on a stream is answered with what RFC 3261 §8.2.6 and §11.2 ask for")
+    @Test("A registrar's OPTIONS on a stream is answered as required by RFC 3261 §8.2.6 and §11.2")
     func answersKeepAlive() throws {
         var desk = try desk()
         let (verdict, reply) = desk.judge(lines(Self.keepAlive))
@@ -82,7 +82,7 @@ struct SIPTests {
         text(reply).split(separator: "\r\n").first { $0.hasPrefix("To:") }?.split(separator: "tag=").last
     }
 
-    @Test("A PBX that asks for rport is told where it sent from")
+    @Test("A PBX that asks for rport gets its source port")
     func answersQualify() throws {
         var desk = try desk()
         let (verdict, reply) = desk.judge(lines(Self.qualify))
@@ -131,7 +131,7 @@ struct SIPTests {
         #expect(reply.contains("Via: SIP/2.0/TCP \(host)\(received)\r\n"))
     }
 
-    @Test("Addresses without brackets, without a tag, in short form, and headers that nobody knows")
+    @Test("Addresses without brackets, without a tag, in short form, and unknown headers")
     func lenience() throws {
         var desk = try desk()
         let request = """
@@ -175,7 +175,7 @@ struct SIPTests {
         #expect(throws: SettingsError.self) { try SIPSettings(users: [""], tagKey: tagKey) }
     }
 
-    // MARK: What is not noise
+    // MARK: Significant messages
 
     static let refused: [(String, String, String, Significance)] = [
         ("another method", "OPTIONS sip:bob@192", "INVITE sip:bob@192", .message),
@@ -236,7 +236,7 @@ struct SIPTests {
         ("a zero byte", "CSeq", "X: \0\nCSeq", .malformed),
     ]
 
-    @Test("What is not a plain OPTIONS outside a dialog wakes the owner", arguments: refused.indices)
+    @Test("Anything but a plain OPTIONS outside a dialog wakes the owner", arguments: refused.indices)
     func refusals(index: Int) throws {
         let (name, part, other, reason) = Self.refused[index]
         let start = try #require(Self.keepAlive.firstRange(of: part), "\(name)")
@@ -260,7 +260,7 @@ struct SIPTests {
         #expect(desk.judge(request).0 == .noise(length: request.count, .ping))
     }
 
-    @Test("Requests for other users are not answered where the settings name the owner's")
+    @Test("Requests for other users are not answered if the settings name the owner's")
     func users() throws {
         for (users, verdict) in [
             (["bob"], Verdict.noise(length: lines(Self.keepAlive).count, .ping)),
@@ -278,7 +278,7 @@ struct SIPTests {
         #expect(desk.judge(lines(password)).0 == .noise(length: lines(password).count, .ping))
     }
 
-    @Test("Only the first message is judged")
+    @Test("Only the first message is inspected")
     func pipelined() throws {
         var desk = try desk()
         let both = lines(Self.keepAlive) + lines("INVITE sip:bob@192.0.2.7 SIP/2.0\n")
@@ -286,14 +286,14 @@ struct SIPTests {
         #expect(desk.judge(Array(both.dropFirst(lines(Self.keepAlive).count))).0 == .significant(.message))
     }
 
-    @Test("A message that never ends is given up")
+    @Test("A message that never ends is significant")
     func endless() throws {
         var desk = try desk()
         let start = lines("OPTIONS sip:bob@192.0.2.7 SIP/2.0\nX: ")
         let padding = [UInt8](repeating: UInt8(ascii: "x"), count: 4_095 - start.count)
         #expect(desk.judge(start + padding).0 == .needMore(limit: 4_096))
         #expect(desk.judge(start + padding + [120]).0 == .significant(.tooLong))
-        // Whole, but too long: that it is all there makes no difference.
+        // Whole, but too long, so its completeness makes no difference.
         let long = Self.keepAlive.replacing("CSeq", with: "X: \(String(repeating: "y", count: 4_000))\nCSeq")
         Expectation("long", lines(long), .significant(.tooLong)).check(try self.desk())
         desk = try self.desk()
@@ -350,7 +350,7 @@ struct SIPTests {
         } else {
             #expect(verdict == .significant(.unusual))
         }
-        #expect(desk.judge(request, from: nil).0 == .significant(.unusual), "nobody knows where it came from")
+        #expect(desk.judge(request, from: nil).0 == .significant(.unusual), "the source is unknown")
         #expect(desk.judge(request + [0]).0 == .significant(.unusual), "bytes behind it")
         #expect(desk.judge(request.dropLast(1) + []).0 == .significant(.malformed))
         #expect(desk.judge(lines("\n") + request).0 == .significant(.message))

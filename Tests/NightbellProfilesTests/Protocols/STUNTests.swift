@@ -45,7 +45,7 @@ struct STUNTests {
         #expect(desk.judge(answer).0 == .significant(.unexpectedAnswer), "to the one before")
     }
 
-    @Test("Indications are sent and absorbed, and nobody answers them")
+    @Test("Indications are sent and absorbed, and get no answer")
     func indications() throws {
         var desk = try desk(.indication)
         #expect(desk.profile.pinging?.answerWithin == nil)
@@ -56,21 +56,21 @@ struct STUNTests {
         #expect(desk.judge(Self.success(ping, address: Self.address)).0 == .significant(.unexpectedAnswer))
     }
 
-    @Test("Nothing is an answer before something was asked")
+    @Test("There is no answer before a request")
     func unasked() throws {
         var desk = try desk()
         let zeros = hex("0001 0000 2112A442") + [UInt8](repeating: 0, count: 12)
         #expect(desk.judge(Self.success(zeros, address: Self.address)).0 == .significant(.unexpectedAnswer))
     }
 
-    @Test("A fingerprint is sent, and checked where there is one")
+    @Test("A fingerprint is sent, and checked if there is one")
     func fingerprints() throws {
         // RFC 5769 §2.2 in shape: SOFTWARE, XOR-MAPPED-ADDRESS, FINGERPRINT.
         var desk = try desk(withFingerprint: true)
         let ping = try desk.sentPing()
         #expect(ping.count == 28)
         #expect(Array(ping[20..<24]) == hex("8028 0004"))
-        // Another profile takes it for what it is: an intact request.
+        // The profile of another owner sees an intact request.
         #expect(desk.judge(ping).0 == .significant(.message))
         var damaged = ping
         damaged[27] ^= 1
@@ -87,7 +87,7 @@ struct STUNTests {
 
     @Test("The test vector of RFC 5769 §2.2: an IPv4 response with a fingerprint")
     func vector() throws {
-        // With its MESSAGE-INTEGRITY, which nobody here has the key to check.
+        // With its MESSAGE-INTEGRITY, which cannot be checked without the key.
         let bytes = hex(
             """
             0101003c 2112a442 b7e7a701 bc34d686 fa87dfae 8022000b 74657374 20766563 746f7220 00200008 0001a147
@@ -122,7 +122,7 @@ struct STUNTests {
         }
     }
 
-    @Test("Responses that are not plain wake the owner")
+    @Test("Unusual responses wake the owner")
     func unusual() throws {
         var desk = try desk()
         let ping = try desk.sentPing()
@@ -158,7 +158,7 @@ struct STUNTests {
         #expect(desk.judge(plain).0 == .noise(length: plain.count, .answer), "attributes that may be ignored")
     }
 
-    @Test("Over a stream, messages are told apart by their length")
+    @Test("Over a stream, messages are separated by their length")
     func streams() throws {
         var desk = try desk(over: .stream)
         #expect(desk.profile.pinging?.repetition == nil)

@@ -15,7 +15,7 @@ struct WebSocketTests {
         return [first, 0x80 | length] + mask + payload.enumerated().map { $1 ^ mask[$0 & 3] }
     }
 
-    /// What `Desk.random` has for a mask.
+    /// The mask that `Desk.random` gives.
     private let mask: [UInt8] = [0x15, 0x16, 0x17, 0x18]
     private let hello = Array("Hello".utf8)
 
@@ -62,7 +62,7 @@ struct WebSocketTests {
         #expect(strict.judge(frame(0x8A, payload)).0 == .significant(.unexpectedAnswer))
     }
 
-    @Test("What is not a plain control frame wakes the owner")
+    @Test("Anything but a plain control frame wakes the owner")
     func refusals() throws {
         let cases: [(String, [UInt8], Significance)] = [
             ("text", frame(0x81, hello), .message), ("binary", frame(0x82, hello), .message),
@@ -87,7 +87,7 @@ struct WebSocketTests {
             try desk(.server))
     }
 
-    @Test("Half a frame is waited for, and never for more than a control frame may have")
+    @Test("Half a frame is waited for, up to the limit of a control frame")
     func parts() throws {
         var desk = try desk()
         #expect(desk.judge([0x89]).0 == .needMore(limit: 131))
@@ -137,7 +137,7 @@ struct MQTTTests {
     }
 
     @Test(
-        "What is not exactly a PINGRESP wakes the owner",
+        "Anything but an exact PINGRESP wakes the owner",
         arguments: [
             [0xD1, 0], [0xD0, 1], [0xD0, 0x80, 0], [0xC0, 0], [0x30, 0], [0xE0, 0], [0x00],
         ] as [[UInt8]])
@@ -162,7 +162,7 @@ struct MQTTTests {
         #expect(same.ping() == nil)
     }
 
-    @Test("The keep-alive is what two bytes can say")
+    @Test("The keep-alive fits into two bytes")
     func intervals() throws {
         #expect(throws: SettingsError.self) { try MQTTSettings(role: .client(keepAlive: .zero)) }
         #expect(throws: SettingsError.self) { try MQTTSettings(role: .client(keepAlive: .seconds(65_536))) }

@@ -19,7 +19,7 @@ struct XMPPTests {
     }
 
     static let answered: [(String, String)] = [
-        // As XEP-0199 §4.1 has it.
+        // As in XEP-0199 §4.1.
         (
             "<iq from='example.org' to='juliet@example.org/balcony' id='s2c1' type='get'><ping xmlns='urn:xmpp:ping'/></iq>",
             "<iq type='result' id='s2c1' to='example.org' from='juliet@example.org/balcony'/>"
@@ -55,7 +55,7 @@ struct XMPPTests {
         Expectation(ping, ping, Self.noise(ping), reply: answer).check(try desk(server: server(of: ping)))
     }
 
-    /// Whom it says that it comes from.
+    /// The values of `from`.
     private func server(of ping: String) -> String? {
         for server in ["example.org", "b"]
         where ping.contains("from='\(server)'") || ping.contains("from=\"\(server)\"") {
@@ -65,7 +65,7 @@ struct XMPPTests {
     }
 
     @Test(
-        "Without a server's name, who speaks for the account is the server",
+        "Without a server's name, the account's own addresses count as the server",
         arguments: [
             ("example.org", true), ("me@example.org", true), ("me@example.org/a@b/c", true),
             ("example.net", false),
@@ -75,7 +75,7 @@ struct XMPPTests {
     func speakers(from: String, isAnswered: Bool) throws {
         let ping = "<iq type='get' id='1' from='\(from)'><ping xmlns='urn:xmpp:ping'/></iq>"
         #expect(try desk(address: "me@example.org/a@b/c").answers(ping) == isAnswered)
-        #expect(try !desk().answers(ping), "who says where it comes from may be anybody")
+        #expect(try !desk().answers(ping), "the sender may be any entity")
         #expect(try desk(address: "example.org").answers(ping) == (from == "example.org"))
     }
 
@@ -119,7 +119,7 @@ struct XMPPTests {
         Expectation(stanza, stanza, .significant(reason)).check(try desk())
     }
 
-    @Test("Bytes that are no Unicode are not given back")
+    @Test("Bytes that are not UTF-8 are not sent back")
     func unicode() throws {
         let bytes =
             Array("<iq type='get' id='".utf8) + [0xC0, 0x80]
@@ -135,7 +135,7 @@ struct XMPPTests {
         }
     }
 
-    @Test("White space is absorbed as it comes, in front of a stanza as well")
+    @Test("White space is absorbed, in front of a stanza as well")
     func whiteSpace() throws {
         var desk = try desk(.whiteSpace)
         #expect(desk.judge(" ") == (.noise(length: 1, .filler), ""))
@@ -171,7 +171,7 @@ struct XMPPTests {
         }
     }
 
-    @Test("Who does not know pings answers, too")
+    @Test("An error of a peer without ping support is an answer, too")
     func errors() throws {
         var desk = try desk()
         #expect(
@@ -200,7 +200,7 @@ struct XMPPTests {
         }
     }
 
-    @Test("A ping names the server, and only it is answered, where the settings do")
+    @Test("A ping names the server, and only its pings are answered, if the settings name it")
     func server() throws {
         var desk = try desk(server: "example.org", address: "me@example.org/x")
         #expect(text(try desk.sentPing()).contains(" to='example.org'>"))
@@ -218,7 +218,7 @@ struct XMPPTests {
         }
     }
 
-    @Test("With stream management, counters are lent, used, and given back as they became")
+    @Test("With stream management, counters are delegated, used, and returned with their changes")
     func streamManagement() throws {
         var desk = try desk(counters: .stanzaCounters(received: 4_294_967_295, sent: 7))
         #expect(
@@ -233,7 +233,7 @@ struct XMPPTests {
         #expect(desk.profile.end() == .stanzaCounters(received: 1, sent: 9))
     }
 
-    @Test("With stream management and no counters, nothing is done in the owner's name")
+    @Test("With stream management and no counters, no stanza is received or sent for the owner")
     func withoutCounters() throws {
         let settings = ProfileSettings.xmpp(try XMPPSettings(usesStreamManagement: true))
         var desk = try Desk(settings)
@@ -244,7 +244,7 @@ struct XMPPTests {
         Expectation("ping", Self.answered[3].0, .significant(.notLent)).check(desk)
     }
 
-    @Test("A stanza that does not end is given up")
+    @Test("A stanza that does not end is significant")
     func endless() throws {
         var desk = try desk()
         let start = "<iq type='get' id='"

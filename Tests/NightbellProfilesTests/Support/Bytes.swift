@@ -17,7 +17,7 @@ func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
 let peer = Endpoint(v4: 0xC000_0201, port: 5060)
 let tagKey: UInt128 = 0x0F0E_0D0C_0B0A_0908_0706_0504_0302_0100
 
-/// A profile at work, and all that it has said.
+/// A profile at work, with its output.
 struct Desk {
     var profile: Profile
     var replies: [UInt8] = []
@@ -35,7 +35,7 @@ struct Desk {
         self.profile.begin()
     }
 
-    /// Judges the bytes; the reply alone.
+    /// Inspects the bytes; returns the reply alone.
     mutating func judge(_ bytes: [UInt8], from peer: Endpoint? = peer) -> (Verdict, reply: [UInt8]) {
         var replies: [UInt8] = []
         let verdict = profile.judge(bytes.span, Circumstances(random: random, peer: peer), replies: &replies)
@@ -59,7 +59,7 @@ struct Desk {
     }
 }
 
-/// What is expected of some bytes.
+/// The expected verdict on some bytes.
 struct Expectation: CustomTestStringConvertible, Sendable {
     let testDescription: String
     let bytes: [UInt8]
@@ -74,7 +74,7 @@ struct Expectation: CustomTestStringConvertible, Sendable {
         self.init(name, Array(text.utf8), verdict, reply: Array(reply.utf8))
     }
 
-    /// The same for a stream and its every beginning: what is not whole must not be decided otherwise.
+    /// The same for a stream and each of its prefixes: an incomplete message must not get another verdict.
     func check(_ desk: Desk) {
         var whole = desk
         let (verdict, reply) = whole.judge(bytes)

@@ -1,6 +1,6 @@
 import NightbellProfiles
 
-/// What a fuzzer made up for one profile: three bytes that choose the settings and the cuts, and then what arrives.
+/// Fuzzed input for one profile: three bytes that choose the settings and the cuts, followed by the traffic.
 /// The three may be digits, so that seeds can be written by hand.
 ///
 /// | byte | low bits |
@@ -15,7 +15,7 @@ struct FuzzedInput {
     private let longestPiece: Int
     private let traffic: [UInt8]
 
-    /// Nothing, if there are no three bytes.
+    /// Nil with fewer than three bytes.
     init?(_ bytes: [UInt8], for name: ProfileName) throws(SettingsError) {
         guard bytes.count > 3 else { return nil }
         let variant = Int(bytes[1] & 3)
@@ -78,7 +78,7 @@ struct FuzzedInput {
         }
     }
 
-    /// Plays it, in one piece and in many; throws if a promise is not kept.
+    /// Replays it, in one piece and in many; throws if an invariant is violated.
     func play() throws(Rehearsal.Broken) {
         switch profile.transport {
         case .stream:

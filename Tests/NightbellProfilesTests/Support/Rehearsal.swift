@@ -1,25 +1,25 @@
 import NightbellProfiles
 
-/// A stream that arrives while its owner sleeps, judged by a profile, with an owner that wakes for what is
-/// left.
+/// A stream that arrives while its owner sleeps, inspected by a profile, with an owner that wakes for the
+/// rest.
 ///
-/// Everything is a function of positions in the stream, so that two rehearsals of the same stream have to
-/// come to the same, however it is cut.
+/// Everything is a function of positions in the stream, so that two rehearsals of the same stream must have
+/// the same result, however it is cut.
 struct Rehearsal {
-    /// What a rehearsal comes to.
+    /// The result of a rehearsal.
     struct Outcome: Equatable {
-        /// What the profile absorbed: ranges of the stream, neighbours merged.
+        /// The ranges of the stream that the profile absorbed, neighbours merged.
         var absorbed: [Range<Int>] = []
-        /// What the owner read itself.
+        /// The ranges that the owner read itself.
         var read: [Range<Int>] = []
-        /// Where the owner was woken.
+        /// The positions at which the owner was woken.
         var wakes: [Int] = []
         var replies: [UInt8] = []
         var pings: [[UInt8]] = []
         var lent: Lent = .nothing
     }
 
-    /// A promise that was not kept.
+    /// A violated invariant.
     struct Broken: Error, CustomStringConvertible {
         let description: String
     }
@@ -28,9 +28,9 @@ struct Rehearsal {
     private var profile: Profile
     private let lent: Lent
     private var stream: [UInt8] = []
-    /// How much of the stream has arrived.
+    /// The number of bytes that have arrived.
     private var arrived = 0
-    /// The head of what nobody has consumed.
+    /// The first unconsumed byte.
     private(set) var head = 0
     /// The owner is awake and reads up to here.
     private var readingUpTo: Int?
@@ -41,7 +41,7 @@ struct Rehearsal {
         self.profile.begin(lending: lent)
     }
 
-    /// What the owner has lent, as it is now.
+    /// The delegated state, as it is now.
     var lentNow: Lent {
         var profile = profile
         return profile.end()
@@ -56,12 +56,12 @@ struct Rehearsal {
         return output
     }
 
-    /// One part of the stream arrives in pieces, and then there is silence for so long that an owner is woken
-    /// for what may or may not be the beginning of noise.
+    /// One part of the stream arrives in pieces, followed by a silence that is long enough to wake an owner
+    /// for a partial message.
     ///
     /// - Parameters:
-    ///   - boundaries: where messages end, in the part; an owner that was woken reads up to the next one.
-    ///   - cut: how many of so many bytes arrive next.
+    ///   - boundaries: the ends of messages in the part; an owner that was woken reads up to the next one.
+    ///   - cut: the size of the next piece, up to the given number of bytes.
     mutating func play(
         _ part: [UInt8], boundaries: [Int], cut: (Int) -> Int
     ) throws(Broken) {
@@ -99,7 +99,7 @@ struct Rehearsal {
         return Circumstances(random: random, peer: Endpoint(v4: 0xC000_0201, port: 5060))
     }
 
-    // MARK: What happens when something has arrived
+    // MARK: New input
 
     private mutating func look(_ ends: [Int]) throws(Broken) {
         while head < arrived {
@@ -161,7 +161,7 @@ struct Rehearsal {
 }
 
 extension Profile {
-    /// Judges, and checks what is promised of every verdict.
+    /// Inspects, and checks the invariants of every verdict.
     fileprivate mutating func judgeChecked(
         _ bytes: Span<UInt8>, _ circumstances: Circumstances, _ replies: inout [UInt8]
     ) throws(Rehearsal.Broken) -> Verdict {

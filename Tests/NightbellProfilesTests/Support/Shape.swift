@@ -1,18 +1,18 @@
 import NightbellProfiles
 import Simulation
 
-/// Traffic as a protocol has it: noise, messages, and what is neither because it is damaged.
+/// Typical traffic of a protocol: noise, messages, and damaged forms of both.
 struct Shape: Sendable {
     typealias Maker = @Sendable (inout SplitMix64) -> [UInt8]
 
     let name: String
     let settings: ProfileSettings
     var lent: Lent = .nothing
-    /// Each has to be absorbed where a message may begin.
+    /// Each must be absorbed where a message may begin.
     let noise: [Maker]
-    /// Of each, nothing may be absorbed.
+    /// No part of these may be absorbed.
     let significant: [Maker]
-    /// The messages that answer a ping, given what is lent at the time.
+    /// The messages that answer a ping, given the delegated state at the time.
     var answers: @Sendable ([UInt8], Lent) -> [[UInt8]] = { _, _ in [] }
 
     func profile(over transport: Transport = .stream) throws -> Profile {
@@ -41,7 +41,7 @@ extension SplitMix64 {
         return maker(&self)
     }
 
-    /// The bytes with some damage, which may leave them what they were.
+    /// The bytes with some damage, which may leave them unchanged.
     mutating func damaged(_ bytes: [UInt8]) -> [UInt8] {
         guard !bytes.isEmpty else { return [0] }
         var bytes = bytes

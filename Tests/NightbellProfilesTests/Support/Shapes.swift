@@ -38,7 +38,7 @@ extension Shape {
         if random.once(in: 3) { headers.append("X-\(user): \(random.word(0...200))") }
         if !extra.isEmpty { headers.append(extra) }
         headers.shuffle(using: &random)
-        // The order of several Vias is theirs, but one maker has them in one piece.
+        // Their order matters, so one generator makes them in one piece.
         return "OPTIONS sip:\(user)@192.0.2.7 SIP/2.0\n" + headers.joined(separator: "\n") + "\n\n" + body
     }
 
@@ -47,7 +47,7 @@ extension Shape {
             Shape(
                 name: "sip", settings: .sip(try SIPSettings(tagKey: tagKey)),
                 noise: [
-                    // A single one by itself might be half a ping, and an answer that is missing makes one of two.
+                    // A single one might be half a ping, and a missing answer makes one of two.
                     maker { String(repeating: "\n", count: $0.below(7)) + options(&$0) },
                     maker { String(repeating: "\n", count: $0.below(7)) + options(&$0) },
                     maker { options(&$0) },
@@ -135,7 +135,7 @@ extension Shape {
         let length: [UInt8] =
             payload.count > 125
             ? [126, UInt8(payload.count >> 8), UInt8(payload.count & 255)] : [UInt8(payload.count)]
-        // A mask of zeros is a mask.
+        // A mask of zeros is valid.
         return isMasked
             ? [first, length[0] | 0x80] + length[1...] + [0, 0, 0, 0] + payload : [first] + length + payload
     }

@@ -3,7 +3,7 @@ import Glibc
 import Nightbell
 import Testing
 
-/// What happened, in order, as the handlers tell it.
+/// The events reported by handlers, in order.
 final class Diary: Sendable {
     private let entries = Monitor<[String]>([])
 
@@ -62,7 +62,7 @@ final class Promise<Value: Sendable>: Sendable {
             let left = deadline - BootClock.now()
             return left > 0 ? .wait(left) : .done(nil)
         }
-        return try #require(found, "nobody fulfilled the promise", sourceLocation: sourceLocation)
+        return try #require(found, "the promise was not fulfilled", sourceLocation: sourceLocation)
     }
 }
 

@@ -5,7 +5,7 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// A supervisor that does what a test says: it listens, notes what clients send, and answers by its script.
+/// A scripted supervisor: it listens, records the clients' messages, and answers by its script.
 final class FakeSupervisor: Sendable {
     typealias Body = WireSupervisorMessage.OneOf_Body
 
@@ -19,7 +19,7 @@ final class FakeSupervisor: Sendable {
 
         var descriptor: CInt { page.descriptor.rawValue }
 
-        /// As if a socket had ended the suspension of this epoch.
+        /// Simulates that a socket ended the suspension of this epoch.
         func set(epoch: UInt64, conditions: UInt64 = 1) {
             unsafe page.word(at: Self.index).store(epoch << 8 | conditions)
         }
@@ -31,7 +31,7 @@ final class FakeSupervisor: Sendable {
         var descriptors: Int
     }
 
-    /// What a script may do instead of the usual answer.
+    /// The script's alternatives to the usual answer.
     enum Reaction: Sendable {
         case usual
         case silence
@@ -83,7 +83,7 @@ final class FakeSupervisor: Sendable {
         rmdir(String(path.dropLast("/nightbell.sock".count)))
     }
 
-    // MARK: What the test does
+    // MARK: Called by the test
 
     func start() throws {
         let listener = try Listener(path: path)
@@ -92,7 +92,7 @@ final class FakeSupervisor: Sendable {
         startThread { Self.serve(listener, state) }
     }
 
-    /// As if it crashed: nobody listens, and the connection ends.
+    /// Simulates a crash: it stops listening, and the connection ends.
     func stop() {
         listener.withLock { listener in
             if let listener { _ = shutdown(listener.socket.rawValue, CInt(SHUT_RDWR)) }
@@ -111,14 +111,14 @@ final class FakeSupervisor: Sendable {
         state.withLock { $0.script = script }
     }
 
-    /// Clients that register from now on and want a wake word get one.
+    /// Clients that register from now on get a wake word if they request one.
     func giveWakeWords() throws -> WakePage {
         let page = try WakePage()
         state.withLock { $0.wakePage = page }
         return page
     }
 
-    /// While false, what clients send piles up.
+    /// While false, the clients' messages pile up.
     func setReading(_ reading: Bool) {
         state.withLock { $0.isReading = reading }
         state.changed()
@@ -141,7 +141,7 @@ final class FakeSupervisor: Sendable {
         try send(.wake(.sample(id, reasons, tokens: tokens)))
     }
 
-    /// The next message that `pick` takes; everything before it is gone then.
+    /// The next message that `pick` accepts; earlier ones are dropped.
     func expect<Picked: Sendable>(
         _ what: String, sourceLocation: SourceLocation = #_sourceLocation,
         _ pick: (Received) -> Picked?
@@ -160,10 +160,10 @@ final class FakeSupervisor: Sendable {
         return try #require(picked, "no \(what) arrived", sourceLocation: sourceLocation)
     }
 
-    /// What has arrived so far and was not expected yet.
+    /// The messages that have arrived and were not expected yet.
     var unexpected: [WireClientMessage] { state.withLock { $0.received.map(\.message) } }
 
-    // MARK: What its thread does
+    // MARK: Run by its thread
 
     private static func serve(_ listener: Listener, _ state: Monitor<State>) {
         while true {

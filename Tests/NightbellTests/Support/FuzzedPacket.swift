@@ -1,9 +1,9 @@
 import NightbellWire
 import SwiftProtobuf
 
-/// What a fuzzer made up for the decoders of the control protocol: a byte that chooses the message, and a packet.
+/// Fuzzed input for the decoders of the control protocol: a byte that chooses the message, and a packet.
 struct FuzzedPacket {
-    /// A promise that was not kept.
+    /// A violated invariant.
     struct Broken: Error, CustomStringConvertible {
         let description: String
     }
@@ -11,14 +11,14 @@ struct FuzzedPacket {
     private let selector: UInt8
     private let packet: [UInt8]
 
-    /// Nothing, if there is no byte, or one for somebody else.
+    /// Nil without a byte, or with one for another decoder.
     init?(_ bytes: [UInt8]) {
         guard let selector = bytes.first, selector % 8 < 4 else { return nil }
         self.selector = selector % 8
         packet = Array(bytes.dropFirst())
     }
 
-    /// Decodes it; throws if a promise is not kept.
+    /// Decodes it; throws if an invariant is violated.
     func play() throws {
         switch selector {
         case 0:
@@ -36,7 +36,7 @@ struct FuzzedPacket {
         }
     }
 
-    /// What can be decoded can be encoded, and is the same after that.
+    /// A decoded message can be encoded, and is unchanged by that.
     @discardableResult
     private func check<Message: SwiftProtobuf.Message & Equatable>(_ type: Message.Type) throws -> Message? {
         guard let message = try? Message(serializedBytes: packet) else { return nil }
@@ -46,7 +46,7 @@ struct FuzzedPacket {
         return message
     }
 
-    /// What a decoder written by hand takes, the general one takes for the same.
+    /// If a hand-written decoder accepts a packet, the general one returns the same message.
     private func expect(_ condition: Bool, _ fast: Any, _ general: Any?) throws {
         if !condition {
             throw Broken(description: "by hand \(fast), else \(general.map { "\($0)" } ?? "nothing")")

@@ -8,7 +8,7 @@ let second: Int64 = 1_000_000_000
 /// Drives the pure state without a socket or a clock.
 struct SessionRehearsal {
     var state: SessionState
-    /// What was sent last.
+    /// The last message sent.
     var sent: [WireClientMessage] = []
     var notices: [String] = []
     var disconnects = 0
@@ -38,7 +38,7 @@ struct SessionRehearsal {
         }
     }
 
-    /// Answers what was sent last.
+    /// Answers the last message sent.
     mutating func answer(_ body: WireSupervisorMessage.OneOf_Body, at now: Int64) {
         receive(body, request: sent.last?.request ?? 0, at: now)
     }
@@ -52,7 +52,7 @@ struct SessionRehearsal {
                 }, at: now))
     }
 
-    /// Asks, and returns the request's number.
+    /// Makes a request, and returns its number.
     mutating func ask(_ request: Request, at now: Int64) throws -> UInt64 {
         guard case .send(let number, let message) = try state.submit(request, at: now) else {
             Issue.record("\(request) was not sent")
