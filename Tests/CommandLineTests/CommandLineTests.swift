@@ -4,7 +4,7 @@ import Testing
 
 @Suite("nightbell, against a real supervisor", .serialized)
 struct CommandLineTests {
-    @Test("Status, list and show tell of real clients, to people and to programs")
+    @Test("Status, list and show report real clients, as text and as JSON")
     func looks() throws {
         let stage = try Stage()
         let puppet = try stage.suspended("org.example.alice")
@@ -34,7 +34,7 @@ struct CommandLineTests {
         #expect(machine["clients_by_state"] as? [String: Int] == ["suspended": 1])
     }
 
-    @Test("An identifier that is nearly one says which", arguments: ["show", "wake", "quit"])
+    @Test("A misspelled identifier gets a suggestion", arguments: ["show", "wake", "quit"])
     func nearly(verb: String) throws {
         let stage = try Stage()
         let puppet = try stage.client("org.example.alice")
@@ -46,7 +46,7 @@ struct CommandLineTests {
         withExtendedLifetime(puppet) {}
     }
 
-    @Test("A list shows what is odd about a client, as show does")
+    @Test("A list shows the warnings of a client, as show does")
     func warnings() throws {
         let manifests = try TemporaryDirectory()
         let file = manifests.file("a.yaml")
@@ -64,7 +64,7 @@ struct CommandLineTests {
         #expect(try stage.nightbell("list").output.contains("No such file"))
     }
 
-    @Test("Wake, suspend and quit do what they say")
+    @Test("Wake, suspend and quit act on the client")
     func acts() throws {
         let stage = try Stage(["--set", "wakes.linger=50s"])
         let puppet = try stage.suspended("org.example.bob")
@@ -82,7 +82,7 @@ struct CommandLineTests {
         #expect(try stage.nightbell("show", "org.example.bob").code == 4)
     }
 
-    @Test("Watch prints what happens and ends with the supervisor")
+    @Test("Watch prints events and ends with the supervisor")
     func watches() throws {
         let stage = try Stage()
         let everything = try Program("nightbell", ["watch", "--json", "--socket", stage.socket])
@@ -127,7 +127,7 @@ struct CommandLineTests {
     }
 
     @Test(
-        "A path that is empty is a mistake, not a place to look",
+        "An empty path is a mistake, not a default",
         arguments: ["list", "status", "doctor", "run"])
     func emptySocketPath(verb: String) throws {
         let outcome = try Program.run(
@@ -136,7 +136,7 @@ struct CommandLineTests {
         #expect(outcome.errors.contains("--socket needs a path"), "\(outcome)")
     }
 
-    @Test("Another user may not touch what is not theirs", .enabled(if: geteuid() == 0, "needs root"))
+    @Test("Another user cannot control the clients of others", .enabled(if: geteuid() == 0, "needs root"))
     func otherUser() throws {
         let stage = try Stage()
         chmod(stage.directory.path, 0o755)
@@ -176,7 +176,7 @@ struct CommandLineTests {
         let bytes = try #require(Data(base64Encoded: String(launch.dropFirst("NIGHTBELL_LAUNCH=".count))))
         let text = String(decoding: bytes, as: UTF8.self)
         #expect(text.contains("LEVEL") && text.contains("/root"))
-        #expect(!text.contains("s3cr3t"), "what nobody asked to record stays private")
+        #expect(!text.contains("s3cr3t"), "variables that are not recorded stay private")
 
         let show = "printf '%s' \"$1\" | od -An -tx1; echo \"[$NIGHTBELL_LAUNCH]\""
         let strange = try Program.run(
@@ -205,7 +205,7 @@ struct CommandLineTests {
         #expect(try Program.run("nightbell", ["run", "--identifier", "a b", "--", "true"]).code == 64)
     }
 
-    @Test("Doctor says whether a supervisor is there")
+    @Test("Doctor reports whether a supervisor is there")
     func doctor() throws {
         let stage = try Stage()
         let there = try #require(try json(stage.nightbell("doctor", "--json")) as? [String: Any])

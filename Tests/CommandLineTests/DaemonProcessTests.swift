@@ -6,7 +6,7 @@ import Testing
 @Suite("nightbelld, as a process", .serialized)
 struct DaemonProcessTests {
     @Test(
-        "It tells its service manager, and ends with 0 on every signal that means stop",
+        "It notifies its service manager, and ends with 0 on every stop signal",
         arguments: [(SIGTERM, []), (SIGINT, []), (SIGTERM, ["--no-keeper"])])
     func stops(how: (signal: CInt, arguments: [String])) throws {
         let stage = try Stage(how.arguments)
@@ -25,7 +25,7 @@ struct DaemonProcessTests {
         #expect(numbers.count == 2 && numbers[0] == numbers[1])
     }
 
-    @Test("A second supervisor gives up and leaves the first one's clients asleep")
+    @Test("A second supervisor exits and leaves the first one's clients asleep")
     func second() throws {
         let stage = try Stage()
         let puppet = try stage.suspended("org.example.frank")
@@ -42,9 +42,9 @@ struct DaemonProcessTests {
         #expect(!puppet.output.contains("awake"), "it runs although it is suspended")
     }
 
-    /// The second one says by which method it is to be thawed: by another one than it was stopped with, too.
+    /// The second one gets the method by which to thaw, also another one than that of the stop.
     @Test(
-        "What a killed supervisor left stopped is thawed on request, and no cgroup is left",
+        "Stopped clients of a killed supervisor are thawed on request, and no cgroup is left",
         arguments: [("auto", "auto"), ("signal", "signal"), ("cgroup", "signal"), ("cgroup", "none")])
     func leftovers(methods: (first: String, second: String)) throws {
         let stage = try Stage(["--suspend", methods.first, "--no-keeper"])
@@ -52,7 +52,7 @@ struct DaemonProcessTests {
         stage.daemon.send(signal: SIGKILL)
         #expect(try stage.daemon.outcome().code == 128 + 9)
         try puppet.say("echo awake")
-        #expect(!puppet.output.contains("awake"), "nobody has thawed it yet")
+        #expect(!puppet.output.contains("awake"), "it is not thawed yet")
         let thaw = try Program.run(
             "nightbelld",
             [
@@ -65,7 +65,7 @@ struct DaemonProcessTests {
         #expect(cgroupsLeft(by: stage.directory.path) == [])
     }
 
-    @Test("An orderly stop thaws everybody and tells them")
+    @Test("An orderly stop thaws and notifies all clients")
     func thawsAtTheEnd() throws {
         let stage = try Stage()
         let puppet = try stage.suspended("org.example.heidi")
@@ -74,7 +74,7 @@ struct DaemonProcessTests {
         #expect(try stage.daemon.outcome().code == 0)
     }
 
-    @Test("Configuration that is wrong is refused with where it is written")
+    @Test("Invalid configuration is refused with its file and line")
     func wrongConfiguration() throws {
         let directory = try TemporaryDirectory()
         let file = directory.file("nightbelld.yaml")
@@ -121,7 +121,7 @@ struct DaemonProcessTests {
         #expect(journal.daemon.errors.contains(#/(?m)^<5>ready /#))
     }
 
-    @Test("A per-user supervisor lives below XDG_RUNTIME_DIR", .enabled(if: geteuid() == 0, "needs root"))
+    @Test("A per-user supervisor uses XDG_RUNTIME_DIR", .enabled(if: geteuid() == 0, "needs root"))
     func perUser() throws {
         let directory = try TemporaryDirectory()
         chown(directory.path, 4_711, 4_711)

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Declared clients, with a real supervisor", .serialized)
 struct DeclaredClientTests {
-    /// A registrar that phones connect to; each says a number first.
+    /// A registrar that phones connect to; each sends a number first.
     private final class Registrar {
         let port: UInt16
         private let listener: CInt
@@ -37,7 +37,7 @@ struct DeclaredClientTests {
             for _ in 0..<count {
                 var entry = pollfd(fd: listener, events: Int16(POLLIN), revents: 0)
                 guard poll(&entry, 1, 30_000) == 1 else {
-                    throw Program.Failure(description: "nobody registers")
+                    throw Program.Failure(description: "no phone registers")
                 }
                 let line = accept(listener, nil, nil)
                 var index: UInt64 = 0
@@ -48,7 +48,7 @@ struct DeclaredClientTests {
             }
         }
 
-        /// Calls a phone, and waits for its answer: gives the process that answered.
+        /// Calls a phone, and waits for its answer: returns the process that answered.
         func call(_ index: UInt64) throws -> Int64 {
             var number = index &* 7 &+ 1
             guard let line = lines[index], send(line, &number, 8, CInt(MSG_NOSIGNAL)) == 8 else {
@@ -77,7 +77,7 @@ struct DeclaredClientTests {
         chmod(path, 0o644)
     }
 
-    @Test("One that ends before it says Hello is launched again only if it ends badly")
+    @Test("One that ends before it sends Hello is relaunched only after a crash")
     func endsEarly() throws {
         let manifests = try TemporaryDirectory()
         for (name, script) in [("well", "exit 0"), ("badly", "exit 3"), ("told", "kill -TERM $$")] {
@@ -103,7 +103,7 @@ struct DeclaredClientTests {
         #expect(count("org.example.badly runs as pid") == 3)
     }
 
-    @Test("Who is in the way of a process that was not launched is told")
+    @Test("A process that was not launched learns which client is in its way")
     func another() throws {
         let manifests = try TemporaryDirectory()
         try write(
@@ -175,7 +175,7 @@ struct DeclaredClientTests {
     }
 
     @Test(
-        "Whom an identifier belongs to is known to the next supervisor",
+        "The next supervisor knows the owner of an identifier",
         .enabled(if: geteuid() == 0, "needs root"))
     func ownership() throws {
         let state = try TemporaryDirectory()
@@ -201,7 +201,7 @@ struct DeclaredClientTests {
         try thief.wrote("ok suspension")
     }
 
-    @Test("A table of a later version keeps the supervisor from starting, and is left as it is")
+    @Test("A table of a later version keeps the supervisor from starting, and is not changed")
     func laterVersion() throws {
         let state = try TemporaryDirectory()
         let text = "nightbell-identifiers 3\nsomething else\nsum e9f16c96\n"

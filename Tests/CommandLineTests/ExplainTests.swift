@@ -26,7 +26,7 @@ struct ExplainTests {
         return directory.file(name)
     }
 
-    @Test("A capture is judged message by message, up to the first for the owner")
+    @Test("A capture is inspected message by message, up to the first for the owner")
     func stream() throws {
         let capture = try file("capture", Self.ping + "\r\n\r\nINVITE sip:bob SIP/2.0\r\n\r\n" + Self.ping)
         let nightbell = Program.product("nightbell")
@@ -53,7 +53,7 @@ struct ExplainTests {
             let outcome = try Program.run("nightbell", ["explain", "--profile", "sip", first, second])
             #expect(outcome.output == whole.output, "cut at \(cut)")
         }
-        // Nothing is judged behind what is the owner's, in another piece neither.
+        // Nothing behind the first message for the owner is inspected, also in another piece.
         let call = try file("call", "INVITE sip:bob SIP/2.0\r\n\r\n")
         let ping = try file("ping", Self.ping)
         let outcome = try Program.run("nightbell", ["explain", "--profile", "sip", call, ping])
@@ -77,7 +77,7 @@ struct ExplainTests {
         #expect(objects[2]["limit_bytes"] as? Int == 2)
     }
 
-    @Test("Datagrams are files, each judged by itself")
+    @Test("Each file is a datagram, inspected by itself")
     func datagrams() throws {
         let ping = try file("ping", Self.ping.replacingOccurrences(of: "TCP", with: "UDP"))
         let call = try file("call", "INVITE sip:bob SIP/2.0\r\n\r\n")
@@ -88,7 +88,7 @@ struct ExplainTests {
         #expect(outcome.output.contains("2 +\(Self.ping.utf8.count)  noise"))
     }
 
-    @Test("Patterns, roles and what is lent come from the command line")
+    @Test("Patterns, roles and delegated state come from the command line")
     func settings() throws {
         let cases: [([String], String, String)] = [
             (["line", "--pattern", "ping=pong", "--line-end", "lf"], "ping\n", "> pong\\n"),
@@ -119,7 +119,7 @@ struct ExplainTests {
         }
     }
 
-    @Test("What makes no sense is refused")
+    @Test("Invalid options are refused")
     func refusals() throws {
         for arguments in [
             ["--profile", "smtp"], ["--profile", "xmpp", "--datagram"],

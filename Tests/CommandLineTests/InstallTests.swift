@@ -38,7 +38,7 @@ struct InstallTests {
         try String(contentsOfFile: home.path + "/" + path, encoding: .utf8)
     }
 
-    @Test("Into an image: what is said is so, and everything but the configuration goes again")
+    @Test("Into an image: the printed files exist, and all but the configuration are removed again")
     func image() throws {
         defer { try? FileManager.default.removeItem(at: home) }
         let variables = ["DESTDIR": home.path, "PREFIX": "/opt/nightbell"]
@@ -59,7 +59,7 @@ struct InstallTests {
         let unit = try text("etc/systemd/system/nightbelld.service")
         #expect(unit.contains("ExecReload=/opt/nightbell/bin/nightbell reload\n"))
         #expect(!unit.contains("/usr/local"))
-        // What its administrator wrote stays.
+        // The administrator's changes stay.
         try Data("logLevel: debug\n".utf8).write(to: home.appendingPathComponent(files[0]))
         #expect(try run("install", [], variables).output.contains("nightbelld.yaml: left as it was"))
 
@@ -72,7 +72,7 @@ struct InstallTests {
     }
 
     @Test(
-        "For a user, on a machine without systemd and with a PATH that does not have it",
+        "For a user, on a machine without systemd and with a PATH without its directory",
         .enabled(if: access("/run/systemd/system", F_OK) != 0, "systemd runs here"), arguments: [false, true])
     func user(isInPath: Bool) throws {
         defer { try? FileManager.default.removeItem(at: home) }
@@ -97,7 +97,7 @@ struct InstallTests {
         #expect(try paths() == [".config/nightbell/nightbelld.yaml"])
     }
 
-    @Test("What they do not know they refuse", arguments: ["install", "uninstall"])
+    @Test("They refuse unknown options", arguments: ["install", "uninstall"])
     func options(script: String) throws {
         defer { try? FileManager.default.removeItem(at: home) }
         let outcome = try run(script, ["--no-such-option"], ["DESTDIR": home.path])

@@ -3,13 +3,13 @@ import EdgeTestSupport
 import Foundation
 import Glibc
 
-/// A program of this package in a process of its own, with what it writes gathered in files.
+/// A program of this package in a process of its own, with its output in files.
 final class Program {
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
 
-    /// What a program that has ended leaves behind.
+    /// The result of a program that has ended.
     struct Outcome {
         let code: Int32
         let output: String
@@ -98,12 +98,12 @@ final class Program {
             exitStatus = status
         }
         let status = exitStatus ?? 0
-        // As a shell has it: 128 and the signal for one that was killed.
+        // As in a shell: 128 plus the signal if it was killed.
         let code = status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
         return Outcome(code: code, output: output, errors: errors)
     }
 
-    /// Waits until the output has this in it.
+    /// Waits until the output contains this text.
     func wrote(_ part: String) throws {
         guard eventually(within: 30_000, { output.contains(part) }) else {
             throw Failure(description: "process \(pid) has not written \(part), but: \(output) \(errors)")

@@ -23,7 +23,7 @@ struct ReloadTests {
         return try #require(pid_t(match.1))
     }
 
-    /// The first says who it is, the second is one too many.
+    /// The first one sends Hello, the second exceeds the limit.
     private func admits(_ identifier: String, _ stage: Stage) throws -> (Program, Bool) {
         let puppet = try Program(Program.product("puppet"), [])
         try puppet.say("hello \(identifier) voip socket=\(stage.socket)")
@@ -32,7 +32,7 @@ struct ReloadTests {
         return (puppet, puppet.output.contains("ok suspension"))
     }
 
-    @Test("What can change does, for this worker and those after it", arguments: [[], ["--no-keeper"]])
+    @Test("Changes apply to this worker and those after it", arguments: [[], ["--no-keeper"]])
     func numbers(arguments: [String]) throws {
         try write("quotas:\n    clientsPerUser: 1\n")
         let stage = try Stage(["--config", configuration] + arguments)
@@ -56,14 +56,14 @@ struct ReloadTests {
         #expect(isAdmitted)
         #expect(try worker(stage) == before)
         try stage.reaches("suspended", "org.example.alice")
-        // What was told once is told once.
+        // Reported changes are not reported again.
         #expect(
             try stage.nightbell("reload").output
                 == "from the next start: socketMode is 0600, and 0666 until then\n")
         withExtendedLifetime(bob) {}
         guard arguments.isEmpty else { return }
 
-        // The file is worth nothing by now, and the next worker has what this one had.
+        // The file is invalid by now, and the next worker gets the settings of this one.
         try write("quotas: nonsense\n")
         kill(before, SIGKILL)
         try sleeper.say("echo awake")
@@ -87,7 +87,7 @@ struct ReloadTests {
         #expect(try stage.nightbell("reload").output == "changed: wakes.limit is 8 now, it was 7\n")
     }
 
-    @Test("SIGHUP does the same, and the log tells", arguments: [[], ["--no-keeper"]])
+    @Test("SIGHUP does the same, and the log reports it", arguments: [[], ["--no-keeper"]])
     func signal(arguments: [String]) throws {
         try write("wakes:\n    limit: 7\n")
         let stage = try Stage(["--config", configuration] + arguments)
@@ -104,7 +104,7 @@ struct ReloadTests {
         #expect(try stage.nightbell("status").code == 0)
     }
 
-    @Test("Another user may not", .enabled(if: geteuid() == 0, "needs root"))
+    @Test("Another user may not reload", .enabled(if: geteuid() == 0, "needs root"))
     func strangers() throws {
         let stage = try Stage()
         chmod(stage.directory.path, 0o755)
@@ -117,7 +117,7 @@ struct ReloadTests {
         #expect(outcome.code == 5, "\(outcome)")
     }
 
-    @Test("Manifests: what is declared now is launched, in another way it counts from the next launch")
+    @Test("Manifests: a new client is launched, a changed one counts from its next launch")
     func manifests() throws {
         let manifests = try TemporaryDirectory()
         func declare(_ name: String, _ words: String) throws {
@@ -157,7 +157,7 @@ struct ReloadTests {
         #expect(try stage.nightbell("list").output.contains("org.example.one"))
     }
 
-    @Test("A client that sleeps without a process comes back as it is declared now")
+    @Test("A client that sleeps without a process is relaunched as it is declared now")
     func change() throws {
         let manifests = try TemporaryDirectory()
         func declare(_ word: String) throws {
@@ -188,7 +188,7 @@ struct ReloadTests {
             #expect(
                 try stage.nightbell("show", "org.example.phone", "--json").output.contains(
                     "\"WORD\":\"after\""))
-            // It is kept for the next worker as well.
+            // The next worker has it as well.
             let before = try worker(stage)
             kill(before, SIGKILL)
             #expect(eventually(within: 30_000) { (try? worker(stage)).map { $0 != before } ?? false })

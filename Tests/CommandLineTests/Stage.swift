@@ -4,14 +4,14 @@ import Foundation
 import Glibc
 import Testing
 
-/// A supervisor of a test's own, run as people run it.
+/// A supervisor of a test's own, started as users start it.
 final class Stage {
     let directory: TemporaryDirectory
     let manager: Listener
     let daemon: Program
     var socket: String { directory.file("nightbell.sock") }
 
-    /// Starts `nightbelld` and waits until it has told its service manager that it is ready.
+    /// Starts `nightbelld` and waits until it has notified its service manager.
     init(
         _ arguments: [String] = [], environment: [String: String] = [:], program: String = "nightbelld"
     ) throws {
@@ -24,7 +24,7 @@ final class Stage {
             [
                 "--system", "--runtime-directory", directory.path, "--keep-alive-minimum-timeout", "1s",
                 "--set", "wakes.linger=50ms",
-                // Whether memory is short on this machine at the moment is none of a test's business.
+                // Memory pressure on this machine must not affect a test.
                 "--set", "memoryPressure.file=",
             ] + arguments, environment: environment)
         do {
@@ -34,7 +34,7 @@ final class Stage {
         }
     }
 
-    /// In an orderly way, so that it takes its cgroups with it.
+    /// An orderly stop, so that its cgroups are removed.
     deinit {
         daemon.send(signal: SIGTERM)
         _ = try? daemon.outcome()
@@ -80,7 +80,7 @@ final class Stage {
     }
 }
 
-/// A service manager, as far as `sd_notify` knows one.
+/// A service manager, as far as `sd_notify` needs one.
 final class Listener {
     let address: String
     private let descriptor: OwnedDescriptor
@@ -109,7 +109,7 @@ final class Listener {
         while !messages.contains(where: { $0.split(separator: "\n").contains(Substring(line)) }) {
             guard !Poll.wait(descriptor.rawValue, for: .readable, timeoutMilliseconds: milliseconds).isEmpty
             else {
-                throw Program.Failure(description: "nobody said \(line), but: \(messages)")
+                throw Program.Failure(description: "no message \(line) among: \(messages)")
             }
             var bytes = [UInt8](repeating: 0, count: 4_096)
             let rawValue = descriptor.rawValue

@@ -3,13 +3,13 @@ import EdgeTestSupport
 import Foundation
 import Testing
 
-@Suite("nightbelld, started where something is in its way", .serialized)
+@Suite("nightbelld, started with obstacles", .serialized)
 struct StartingTests {
     private static let stranger = [
         "--reuid", "4711", "--regid", "4711", "--clear-groups", "--", Program.product("nightbelld"),
     ]
 
-    /// A daemon of this user's, told to stop as soon as it is ready.
+    /// A daemon of this user, stopped as soon as it is ready.
     private func startAndStop(
         _ directory: TemporaryDirectory, home: String, state: String? = nil
     ) throws -> Program.Outcome {
@@ -31,7 +31,7 @@ struct StartingTests {
     }
 
     @Test(
-        "A home that is closed to it keeps nobody from starting; a file that is closed does",
+        "An inaccessible home does not prevent a start; an inaccessible file does",
         .enabled(if: geteuid() == 0, "needs root"))
     func configurationOutOfReach() throws {
         let directory = try TemporaryDirectory()
@@ -47,14 +47,14 @@ struct StartingTests {
         #expect(closedHome.code == 0, "\(closedHome)")
         #expect(closedHome.errors.contains("warning \(configuration)/nightbelld.yaml is not looked for"))
 
-        // Named, it must be read.
+        // If it is named, it must be readable.
         let named = try Program.run(
             "/usr/bin/setpriv", Self.stranger + ["--config", configuration + "/nightbelld.yaml"],
             environment: ["XDG_RUNTIME_DIR": directory.path])
         #expect(named.code == 78)
         #expect(named.errors.contains("Permission denied"), "\(named)")
 
-        // Where it can be seen, it was put there to be read.
+        // If it is visible, it must be readable.
         chmod(home.path, 0o755)
         chmod(configuration + "/nightbelld.yaml", 0o600)
         let closedFile = try startAndStop(directory, home: home.path)
@@ -65,7 +65,7 @@ struct StartingTests {
         let open = try startAndStop(directory, home: home.path)
         #expect(open.code == 0 && open.errors.isEmpty, "\(open)")
 
-        // What cannot be kept beyond its end is no reason not to serve, but is told loudly.
+        // State that cannot be written is no reason not to serve, but a critical log message.
         let closedState = try startAndStop(directory, home: home.path, state: home.file("state"))
         #expect(closedState.code == 0)
         #expect(closedState.errors.contains("error the table of identifiers cannot be read: mkdir"))
@@ -74,7 +74,7 @@ struct StartingTests {
             "\(closedState)")
     }
 
-    @Test("What it may not do ends it with 77", .enabled(if: geteuid() == 0, "needs root"))
+    @Test("A lack of permission ends it with 77", .enabled(if: geteuid() == 0, "needs root"))
     func notPermitted() throws {
         let directory = try TemporaryDirectory()
         chmod(directory.path, 0o755)
@@ -82,7 +82,7 @@ struct StartingTests {
             "/usr/bin/setpriv", Self.stranger + ["--system", "--runtime-directory", directory.path])
         #expect(outcome.code == 77)
         #expect(outcome.errors.contains("Permission denied"), "\(outcome)")
-        // Nor may it freeze anybody.
+        // It must not freeze a client either.
         chown(directory.path, 4_711, 4_711)
         let freezer = try Program.run(
             "/usr/bin/setpriv",
@@ -113,8 +113,8 @@ struct StartingTests {
         #expect(cgroupsLeft(by: directory.path) == [])
     }
 
-    /// What it opens first must not become its standard error.
-    @Test("With its standard descriptors closed it serves as well")
+    /// Its first descriptor must not become its standard error.
+    @Test("It works with closed standard descriptors")
     func closedStandardDescriptors() throws {
         let directory = try TemporaryDirectory()
         let manager = try Listener()
@@ -135,8 +135,8 @@ struct StartingTests {
         #expect(try daemon.outcome().code == 0)
     }
 
-    /// The pipe is full after some 64 KiB; what is said after that is lost, and nobody waits.
-    @Test("A log that nobody reads holds nothing up")
+    /// The pipe is full after some 64 KiB; later messages are lost without blocking.
+    @Test("An unread log blocks nothing")
     func unreadLog() throws {
         let directory = try TemporaryDirectory()
         let manager = try Listener()
@@ -171,7 +171,7 @@ struct StartingTests {
     }
 
     @Test(
-        "A client of another user that cannot be stopped is told of once, shown so, and served",
+        "A client of another user that cannot be stopped is logged once, shown so, and served",
         .enabled(if: geteuid() == 0, "needs root"), arguments: ["auto", "signal"])
     func clientOfAnotherUser(method: String) throws {
         let directory = try TemporaryDirectory()
@@ -217,6 +217,6 @@ struct StartingTests {
 }
 
 extension String {
-    /// How many times this is in it.
+    /// The number of occurrences of this text.
     func count(of part: String) -> Int { components(separatedBy: part).count - 1 }
 }

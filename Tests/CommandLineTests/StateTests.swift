@@ -4,7 +4,7 @@ import Glibc
 import Testing
 
 @Suite(
-    "Whom identifiers belong to, on a disk that is full", .serialized,
+    "The owners of identifiers, on a full disk", .serialized,
     .enabled(if: geteuid() == 0, "needs root"))
 struct StateTests {
     private func start(_ disk: SmallDisk) throws -> Stage {
@@ -35,7 +35,7 @@ struct StateTests {
     }
 
     @Test(
-        "It is told while it lasts, and written when there is room, at the end at the latest",
+        "A failure is reported while it lasts, and the state is written when there is room, at the latest at the end",
         arguments: [false, true])
     func full(asksForNothing: Bool) throws {
         let disk = try SmallDisk()
@@ -68,7 +68,7 @@ struct StateTests {
         try thief.wrote("error identifierOfOtherUser")
     }
 
-    @Test("A stop that leaves it unwritten says so, and so does a start without a table that can be believed")
+    @Test("A stop without a written state is reported, and so is a start without a valid table")
     func loud() throws {
         let disk = try SmallDisk()
         do {

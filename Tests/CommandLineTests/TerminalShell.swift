@@ -3,7 +3,7 @@ import EdgeTestSupport
 import Foundation
 import Glibc
 
-/// A `bash` that writes to a terminal of 80 columns, and is given commands through a pipe.
+/// A `bash` with a terminal of 80 columns, which gets commands through a pipe.
 final class TerminalShell {
     private let pid: pid_t
     private let terminal: OwnedDescriptor
@@ -31,7 +31,7 @@ final class TerminalShell {
             posix_spawn_file_actions_adddup2(&actions, far.rawValue, descriptor)
         }
         posix_spawn_file_actions_addclose(&actions, theirs)
-        // Whatever the commands have started can be ended together.
+        // A process group, so that all processes of the commands can be ended together.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
@@ -50,7 +50,7 @@ final class TerminalShell {
         pid = child
     }
 
-    /// Everything that it has started has a moment to end by itself: a supervisor thaws its clients.
+    /// Its processes get a moment to end by themselves: a supervisor thaws its clients.
     deinit {
         kill(-pid, SIGTERM)
         _ = eventually(within: 5_000) { kill(-pid, SIGTERM) != 0 || hasOnlyShell }
@@ -59,21 +59,21 @@ final class TerminalShell {
         while waitpid(pid, &status, 0) == -1, errno == EINTR {}
     }
 
-    /// Bash itself does not end by SIGTERM while a command of it runs.
+    /// Bash itself ignores SIGTERM while a command runs.
     private var hasOnlyShell: Bool {
         waitpid(pid, nil, WNOHANG) == pid || kill(-pid, 0) != 0
     }
 
-    /// Runs commands and returns what they print, as it stands on the terminal.
+    /// Runs commands and returns their output as shown on the terminal.
     func run(_ text: String, within milliseconds: CInt = 60_000) throws -> String {
         try write(text + "\nprintf '\\001'\n")
         return try read(until: "\u{1}", within: milliseconds)
     }
 
-    /// Gives it commands, and does not wait for their end.
+    /// Sends commands without waiting for their end.
     func begin(_ text: String) throws { try write(text + "\n") }
 
-    /// What comes until there is this text, which is no part of it.
+    /// The output up to this text, which is not included.
     func read(until end: String, within milliseconds: CInt = 60_000) throws -> String {
         while true {
             if let found = unread.firstRange(of: end) {

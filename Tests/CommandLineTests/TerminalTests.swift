@@ -11,7 +11,7 @@ struct TerminalTests {
         return try TerminalShell(environment: environment)
     }
 
-    @Test("Tables fit 80 columns, with colours unless they are not wanted")
+    @Test("Tables fit 80 columns, with colours unless they are turned off")
     func fits() throws {
         let stage = try Stage()
         let puppet = try stage.suspended("org.example.a.client.with.a.long.name")
@@ -34,14 +34,14 @@ struct TerminalTests {
         withExtendedLifetime(puppet) {}
     }
 
-    @Test("A list that is watched is shown again in its place, and ends with the supervisor")
+    @Test("A watched list is repainted in place, and ends with the supervisor")
     func listWatched() throws {
         let stage = try Stage()
         let shell = try shell(stage, ["NO_COLOR": "1"])
         try shell.begin("nightbell list --watch; printf '\\001'")
         _ = try shell.read(until: "\u{1B}[2J\u{1B}[H0 clients, 0 asleep")
         let puppet = try stage.suspended("org.example.watched")
-        // The cursor goes home; what was longer before is cleared.
+        // The cursor goes to the top left; longer earlier lines are cleared.
         let shown = try shell.read(until: "1 client, 1 asleep")
         #expect(shown.contains("\u{1B}[J\u{1B}[H"))
         #expect(try shell.read(until: "\u{1B}[J").contains("org.example.watched"))
@@ -65,7 +65,7 @@ struct TerminalTests {
         withExtendedLifetime(puppet) {}
     }
 
-    @Test("Watching tells the names of sockets, and how long a client was awake")
+    @Test("Watch prints the names of sockets, and how long a client was awake")
     func watchNames() throws {
         let stage = try Stage()
         let events = try Program("nightbell", ["watch", "--socket", stage.socket])

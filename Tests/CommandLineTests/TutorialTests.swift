@@ -4,13 +4,13 @@ import Foundation
 import Glibc
 import Testing
 
-/// The steps of the tutorial: what is to be typed, and what is promised to be printed.
+/// The steps of the tutorial: the commands, and their promised output.
 struct Tutorial {
     struct Step {
         var commands: String
         var promise: [String] = []
 
-        /// Whether it may be done again until it prints what is promised, as by a reader that was too fast.
+        /// Whether it may be repeated until it prints the promised output, as by a fast reader.
         var onlyLooks: Bool {
             commands.split(separator: "\n").allSatisfy { line in
                 ["nightbell status", "nightbell list", "cat ", "exec 3<>"].contains { line.hasPrefix($0) }
@@ -41,7 +41,7 @@ struct Tutorial {
         }
     }
 
-    /// Whether lines are as they were promised: spaces may be more or fewer, and what is in ‹ › may be anything.
+    /// Whether lines match the promised ones: the number of spaces may differ, and ‹ › stands for any text.
     static func isKept(_ promise: [String], by text: String) -> Bool {
         var lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
         while lines.last == "" { lines.removeLast() }
@@ -75,7 +75,7 @@ struct TutorialTests {
         return try String(contentsOf: root.appendingPathComponent(path), encoding: .utf8)
     }
 
-    @Test("Every command prints what the page promises")
+    @Test("Every command prints the output on the page")
     func walk() throws {
         let port = try freePort()
         let tutorial = Tutorial(try page().replacing("7010", with: "\(port)"))
@@ -83,7 +83,7 @@ struct TutorialTests {
         let directory = try TemporaryDirectory()
         let shell = try TerminalShell(environment: [
             "TERM": "xterm", "NO_COLOR": "1", "TMPDIR": directory.path,
-            // Whether memory is short on this machine at the moment is none of a test's business.
+            // Memory pressure on this machine must not affect a test.
             "NIGHTBELL_MEMORY_PRESSURE_FILE": "",
         ])
         for step in tutorial.steps where !step.commands.hasPrefix("swift build") {
@@ -98,7 +98,7 @@ struct TutorialTests {
             try #require(
                 Tutorial.isKept(step.promise, by: printed),
                 "\(step.commands)\nprints\n\(printed)\nand not\n\(step.promise.joined(separator: "\n"))")
-            // Commands that are not waited for are waited for here: a reader is not that fast.
+            // Background commands are waited for here: a reader is not that fast.
             if step.commands.contains("nightbelld ") {
                 #expect(try looks(shell, "nightbell status --json", until: "\"keeper_process_id\""))
             }
@@ -113,7 +113,7 @@ struct TutorialTests {
         try eventually(within: 60_000) { try shell.run(command).contains(part) }
     }
 
-    @Test("The program on the page is the one that runs")
+    @Test("The program on the page is the tested one")
     func program() throws {
         let shown = Tutorial(try page()).programs
         #expect(shown == [try repositoryText("Examples/Parrot/main.swift").trimmingCharacters(in: .newlines)])
@@ -129,7 +129,7 @@ struct TutorialTests {
             try repositoryText("Sources/Nightbell/Nightbell.docc/Nightbell.md").contains("<doc:Tutorial>"))
     }
 
-    @Test("What is not as promised is noticed")
+    @Test("Other output is noticed")
     func matching() {
         let promise = ["up ‹1.2s›, 3  clients", "‹x›"]
         #expect(Tutorial.isKept(promise, by: "up   7ms, 3 clients\nany\n"))

@@ -15,13 +15,13 @@ struct UpgradeTests {
             try install(Program.product("nightbelld"), as: program)
         }
 
-        /// By a process of its own: what other tests start meanwhile would have the file open for writing as well,
-        /// and then it cannot be run.
+        /// By a process of its own: processes launched by other tests would have the file open for writing as
+        /// well, so that it could not be executed.
         private func install(_ file: String, as program: String) throws {
             #expect(try Program.run("/usr/bin/install", ["-m", "755", file, program]).code == 0)
         }
 
-        /// As an installation does it: the new file takes the place of the old one, which is in use.
+        /// As in an installation: the new file replaces the old one, which is in use.
         func replace(by script: String) throws {
             let text = directory.file("script")
             try ("#!/bin/sh\n" + script + "\n").write(toFile: text, atomically: false, encoding: .utf8)
@@ -42,7 +42,7 @@ struct UpgradeTests {
         return String(try #require(output.firstMatch(of: #/"keeper_process_id":(\d+)/#)).1)
     }
 
-    @Test("nightbell upgrade: another worker, the same keeper, and nobody notices", arguments: [1, 3])
+    @Test("nightbell upgrade: another worker, the same keeper, and no client notices", arguments: [1, 3])
     func upgrade(times: Int) throws {
         let stage = try Stage()
         let puppet = try stage.suspended("org.example.alice")
@@ -58,7 +58,7 @@ struct UpgradeTests {
             #expect(status.contains("\"restarts\":\(time)"))
             try stage.reaches("suspended", "org.example.alice")
         }
-        // Whoever takes over can be replaced, too, and can thaw whom another has frozen.
+        // The new worker can be replaced, too, and can thaw clients that another one has frozen.
         kill(pid_t(worker), SIGKILL)
         try puppet.say("echo awake")
         #expect(try stage.nightbell("wake", "org.example.alice").code == 0)
@@ -69,7 +69,7 @@ struct UpgradeTests {
     }
 
     @Test(
-        "A program that is no good is given up, and everything goes on as it was",
+        "A program that does not work is stopped, and nothing changes",
         arguments: [
             ("exit 1", "the new program does not start: exit code 1"),
             ("case $* in *--keeper-state*) exit 4; esac; exit 0", "does not start: exit code 4"),
@@ -86,7 +86,7 @@ struct UpgradeTests {
         #expect(outcome.code == 1 && outcome.errors.contains(reason), "\(outcome)")
         #expect(try self.worker(stage) == worker)
         try stage.reaches("suspended", "org.example.bob")
-        // A worker that dies now is replaced by what works.
+        // A worker that dies now is replaced by the working program.
         kill(pid_t(worker), SIGKILL)
         try puppet.say("echo awake")
         #expect(try stage.nightbell("wake", "org.example.bob").code == 0)
@@ -96,7 +96,7 @@ struct UpgradeTests {
         #expect(try stage.daemon.outcome().code == 0)
     }
 
-    @Test("That the worker dies while another program is tried is not taken for its success")
+    @Test("A worker that dies while another program is tried does not count as its success")
     func deathMeanwhile() throws {
         let installation = try Installation()
         let stage = try Stage(program: installation.program)
@@ -113,7 +113,7 @@ struct UpgradeTests {
         #expect(outcome.code == 1 && outcome.errors.contains("could not serve: exit code 3"), "\(outcome)")
         let next = try self.worker(stage)
         #expect(next != worker)
-        // The same with a program that is fine: what was asked for is asked for again.
+        // The same with a working program: the request is repeated.
         let program = Program.product("nightbelld")
         unlink(sign)
         try installation.replace(
@@ -133,7 +133,7 @@ struct UpgradeTests {
         #expect(!puppet.output.contains("lost"))
     }
 
-    @Test("Without a keeper there is no upgrade, and not everybody may ask for one")
+    @Test("Without a keeper there is no upgrade, and not every user may ask for one")
     func refused() throws {
         let stage = try Stage(["--no-keeper"])
         let outcome = try stage.nightbell("upgrade")

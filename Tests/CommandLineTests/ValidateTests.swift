@@ -5,7 +5,7 @@ import Testing
 
 @Suite("nightbell validate")
 struct ValidateTests {
-    @Test("What cannot be seen in one file is told as well: namesakes, and bytes that no text has")
+    @Test("Mistakes beyond one file are reported as well: namesakes, and bytes that are not UTF-8")
     func together() throws {
         let directory = try TemporaryDirectory()
         let (one, other, zero) = (directory.file("1"), directory.file("2"), directory.file("3"))
@@ -19,7 +19,7 @@ struct ValidateTests {
             try Program.run("nightbell", ["validate", zero]).output == "\(zero):4: contains a zero byte\n")
     }
 
-    @Test("A file that the supervisor would not believe is no good", arguments: [0o664, 0o646] as [mode_t])
+    @Test("A file that the supervisor would not trust is refused", arguments: [0o664, 0o646] as [mode_t])
     func permissions(mode: mode_t) throws {
         let directory = try TemporaryDirectory()
         let file = directory.file("a.yaml")
@@ -35,8 +35,8 @@ struct ValidateTests {
         #expect(foreign.code == 1 && foreign.output.hasPrefix("\(file): belongs to uid 4711"))
     }
 
-    /// 699 bytes that would be more than any memory has, and took for ever.
-    @Test("What stands for too much is refused at once, by the supervisor as well", .timeLimit(.minutes(20)))
+    /// 699 bytes that would expand beyond any memory.
+    @Test("A huge expansion is refused at once, by the supervisor as well", .timeLimit(.minutes(20)))
     func bomb() throws {
         let directory = try TemporaryDirectory()
         let file = directory.file("bomb.yaml")
@@ -56,7 +56,7 @@ struct ValidateTests {
     }
 
     @Test(
-        "A word that is nearly one says which",
+        "A misspelled word gets a suggestion",
         arguments: [
             ("shwo", "unknown command 'shwo'; did you mean nightbell show?"),
             ("valdate", "did you mean nightbell validate?"), ("lst", "did you mean nightbell list?"),
@@ -70,14 +70,14 @@ struct ValidateTests {
     }
 
     @Test(
-        "What is known is not taken for a mistake",
+        "Known words are no mistakes",
         arguments: [["help", "show"], ["--version"], ["--help"], []])
     func known(arguments: [String]) throws {
         let outcome = try Program.run("nightbell", arguments)
         #expect(outcome.code == 0 && !outcome.output.isEmpty, "\(outcome)")
     }
 
-    @Test("Good manifests are named, mistakes are told one a line, each with its exit code")
+    @Test("Valid manifests are named, mistakes are reported one a line, each with its exit code")
     func validates() throws {
         let directory = try TemporaryDirectory()
         let good = directory.file("good.yaml")
