@@ -1,4 +1,4 @@
-// What runs between clone(2) and execve(2).
+// The code between clone(2) and execve(2).
 //
 // The child shares memory with its parent, and all threads of that go on: it is neither copied (which would cost
 // page tables) nor waited for (the user that the child becomes could stop it, and its parent with it). So

@@ -32,7 +32,7 @@ package enum Significance: UInt8, Sendable, CaseIterable {
     case unsettled
     /// A keep-alive that breaks the protocol's rules, or what might have become one.
     case malformed
-    /// It began like a keep-alive but goes on for longer than any.
+    /// It began like a keep-alive but is longer than any.
     case tooLong
     /// A keep-alive in an unusual form, which must not be answered for the owner.
     case unusual

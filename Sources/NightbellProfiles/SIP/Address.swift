@@ -12,7 +12,7 @@ struct Address {
         guard parameters.rest.isEmpty else { throw .significant(.malformed) }
     }
 
-    /// Where the parameters are.
+    /// The range of the parameters.
     private static func parameters(_ bytes: Span<UInt8>, _ value: Range<Int>) throws(Obstacle) -> Range<Int> {
         var index = value.lowerBound
         while index < value.upperBound {
@@ -40,11 +40,11 @@ struct Address {
 struct Parameters {
     struct Parameter {
         let name: Range<Int>
-        /// What stands behind `=`, quotes included; nothing where there is none.
+        /// The value behind `=`, quotes included; nil if there is none.
         let value: Range<Int>?
     }
 
-    /// What has not been read.
+    /// The unread rest.
     private(set) var rest: Range<Int>
 
     init(_ range: Range<Int>) {

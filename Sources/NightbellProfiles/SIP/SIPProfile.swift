@@ -16,35 +16,36 @@
 ///
 /// CRLFs on a stream, which all look the same, however they are cut:
 ///
-/// | while | what arrives | what it is |
+/// | state | input | meaning |
 /// | --- | --- | --- |
 /// | our ping is not answered | CRLF | its answer |
 /// | otherwise | CRLF CRLF | the peer's ping, answered by CRLF |
 /// | otherwise | CRLF, then anything else | absorbed |
 /// | otherwise | CRLF, then nothing | the beginning of a ping: for the owner if nothing follows in time |
 ///
-/// If the peer's ping and its answer to ours cross, the three of them are an answer and a ping, in whichever order
-/// they were sent. A peer that sends single CRLFs wakes the owner once. From the next sleep on, and in a sleep that
-/// comes while an answer may still be under way or have been read by the owner, each CRLF is absorbed by itself, and
-/// every second one in a row is answered. On UDP, datagrams of nothing but CRLFs, of no bytes, or of the four zero bytes that
-/// Kamailio's and OpenSIPS's nathelper sends are absorbed without an answer.
+/// If the peer's ping and its answer to ours cross, the three CRLFs are an answer and a ping, whatever their order.
+/// A peer that sends single CRLFs wakes the owner once. From the next sleep on, and in a sleep that begins while an
+/// answer may be in flight or read by the owner, each CRLF is absorbed by itself, and every second one in a row is
+/// answered. On UDP, datagrams with only CRLFs, with no bytes, or with the four zero bytes of Kamailio's and
+/// OpenSIPS's nathelper are absorbed without an answer.
 package struct SIPProfile: ProtocolProfile {
     private let settings: SIPSettings
     private var exchange = STUNExchange()
     private let transport: Transport
     private var lineEnds: LineEnds = []
 
-    /// What is known of CRLFs.
+    /// The state of CRLF handling.
     private struct LineEnds: OptionSet {
         let rawValue: UInt8
 
         /// The next one answers our ping.
         static let awaited = LineEnds(rawValue: 1)
-        /// One is there, and another may follow. If the owner wakes before, the peer may be one that sends no pairs.
+        /// One has arrived, and another may follow. If the owner wakes before that, the peer may send no
+        /// pairs.
         static let single = LineEnds(rawValue: 2)
-        /// Each is absorbed by itself.
+        /// Each one is absorbed by itself.
         static let byThemselves = LineEnds(rawValue: 4)
-        /// The last thing absorbed was one by itself that was neither an answer nor answered.
+        /// The last absorbed CRLF was a single one that was neither an answer nor answered.
         static let odd = LineEnds(rawValue: 8)
     }
 
@@ -120,7 +121,7 @@ package struct SIPProfile: ProtocolProfile {
         return .noise(length: 2, .ping)
     }
 
-    /// The first CRLF is there.
+    /// The first CRLF has arrived.
     private mutating func judgeLineEnds(_ bytes: Span<UInt8>, _ replies: inout [UInt8]) -> Verdict {
         let mayFollow = bytes.count < 3 || bytes[2] == UInt8(ascii: "\r")
         if mayFollow, bytes.count < 4 {
@@ -210,7 +211,7 @@ package struct SIPProfile: ProtocolProfile {
     ) {
         var line = request.headers.lowerBound
         while line < request.headers.upperBound {
-            // What was read without trouble before is not looked at twice.
+            // These lines were parsed before, so their errors need no handling.
             guard let header = Header(bytes, at: line, end: request.headers.upperBound) else { return }
             line = header.next
             guard header.name == .via else { continue }
@@ -224,8 +225,8 @@ package struct SIPProfile: ProtocolProfile {
         }
     }
 
-    /// The same for every repetition of a request, without having to remember any (RFC 3261 §8.2.7), for as long as the
-    /// key is: a worker's lifetime. Not to be guessed by others (§19.3).
+    /// The same tag for every repetition of a request, without storing any (RFC 3261 §8.2.7), for the
+    /// lifetime of the key, that is, of a worker. Not predictable by others (§19.3).
     private func tag(for request: OptionsRequest, _ bytes: Span<UInt8>) -> UInt64 {
         var hash = SipHash(key: settings.tagKey)
         hash.add(bytes, request.topVia)

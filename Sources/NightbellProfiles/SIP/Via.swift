@@ -97,7 +97,7 @@ struct Via {
 
     // MARK: Additions to the answer
 
-    /// What is to be written into the value.
+    /// The text to insert into the value.
     struct Amendment {
         fileprivate(set) var rport: (after: Int, port: UInt16)?
         fileprivate(set) var received: (after: Int, address: Endpoint)?

@@ -24,7 +24,7 @@ struct STUNMessage {
     let kind: Kind
     let transaction: Transaction
     let length: Int
-    /// What the XOR-MAPPED-ADDRESS attribute says.
+    /// The value of the XOR-MAPPED-ADDRESS attribute.
     private(set) var mapped: Endpoint?
 
     /// Reads one message. Each part of the header is checked as soon as it arrives: other bytes wake the

@@ -5,7 +5,7 @@
 /// | header, magic cookie, telling STUN from other protocols | RFC 8489 §5 |
 /// | longest message when the path is not known | RFC 8489 §6.1 |
 /// | repetitions and the time for an answer | RFC 8489 §6.2.1, §6.2.2 |
-/// | judging responses, unknown attributes | RFC 8489 §6.3, §6.3.3, §6.3.4 |
+/// | checks of responses, unknown attributes | RFC 8489 §6.3, §6.3.3, §6.3.4 |
 /// | XOR-MAPPED-ADDRESS, FINGERPRINT | RFC 8489 §14.2, §14.7 |
 /// | indications as keep-alives, not more than one in 15 s | RFC 8445 §11 |
 /// | a changed address is a failure of the flow | RFC 5626 §4.4.2 |

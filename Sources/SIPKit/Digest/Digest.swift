@@ -179,7 +179,7 @@ public struct DigestCredentials: Sendable, Equatable {
         self.quality = (cnonce, count)
     }
 
-    /// What `response` is with that password (RFC 7616 §3.4.1).
+    /// The valid `response` for that password (RFC 7616 §3.4.1).
     public func expectedResponse(password: String, method: SIPMethod) -> String {
         let secret = algorithm.hash("\(username):\(realm):\(password)")
         let request = algorithm.hash("\(method.rawValue):\(uri)")

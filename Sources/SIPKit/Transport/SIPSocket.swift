@@ -34,7 +34,7 @@ public final class SIPSocket {
     private var parser: SIPStreamParser
     private var output: [UInt8] = []
     private static let outputLimit = 262_144
-    /// How many reads one call of `receive` makes at most, so that a flood cannot hold up everything else.
+    /// The limit of reads in one call of `receive`, so that a flood cannot block other work.
     private static let readsPerCall = 64
 
     /// Takes over a connected non-blocking socket.
@@ -125,7 +125,7 @@ public final class SIPSocket {
         }
     }
 
-    /// What one call of `receive` read.
+    /// The result of one call of `receive`.
     public struct Reception: Sendable {
         public var messages: [SIPMessage] = []
         public var bytes = 0

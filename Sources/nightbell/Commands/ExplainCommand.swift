@@ -30,7 +30,7 @@ struct ExplainCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Where the bytes came from: SIP answers say so, and need it on UDP.", valueName: "address:port"))
+            "The bytes' source: SIP answers contain it, and need it on UDP.", valueName: "address:port"))
     var peer: EndpointArgument?
 
     @Flag(help: "Inspect as if a ping had just been sent, and show it.")
