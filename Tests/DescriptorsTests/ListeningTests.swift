@@ -12,7 +12,7 @@ import Testing
         directory = try TemporaryDirectory()
     }
 
-    @Test func acceptsWhoConnects() throws {
+    @Test func acceptsAConnection() throws {
         let listener = try SeqPacketSocket.listen(path: path, mode: 0o600)
         let nobody = isMissing(try listener.accept())
         #expect(nobody)
@@ -75,7 +75,7 @@ import Testing
         #expect(access(path, F_OK) == 0)
     }
 
-    @Test func pathsThatCannotBe() {
+    @Test func invalidPathsAreRefused() {
         let long = #expect(throws: SystemError.self) {
             _ = try SeqPacketSocket.connect(path: "/" + String(repeating: "x", count: 107))
         }

@@ -75,7 +75,7 @@ final class OwnedDescriptorBox {
         }
     }
 
-    @Test func errorsSayWhatAndWhy() {
+    @Test func errorsNameTheCallAndTheReason() {
         #expect(SystemError(code: ECONNREFUSED, call: "connect").description == "connect: Connection refused")
         #expect(SystemError.message(for: 99_999).contains("99999"))
     }

@@ -61,7 +61,7 @@ import Testing
         #expect(ProcFS.fileLocksHeld(pid_t.max) == nil)
     }
 
-    @Test func whoIsGoneHasNoFacts() {
+    @Test func anEndedProcessHasNoFacts() {
         let nobody = pid_t.max
         #expect(ProcFS.statistics(nobody) == nil)
         #expect(ProcFS.uid(nobody) == nil)
@@ -82,17 +82,17 @@ import Testing
     }
 
     @Test(arguments: [(4_194_560, false), (4_194_564, true), (4, true)])
-    func whoIsOnItsWayToItsEndIsTold(flags: Int, isExiting: Bool) {
+    func anExitingProcessIsDetected(flags: Int, isExiting: Bool) {
         let text = "7 (cat) Z 42 1 1 0 -1 \(flags) 134 0 0 0 0 0 0 0 20 0 3 0 987654 2560000 200 1"
         #expect(ProcFS.statistics(in: Array(text.utf8))?.isExiting == isExiting)
     }
 
     @Test(arguments: ["", "7 (cat", "7 (cat)", "7 (cat) T", "7 (cat) T 42 1 1 0", "7 (cat) T x 1"])
-    func whatIsNoStatisticsGivesNone(text: String) {
+    func malformedStatisticsGiveNil(text: String) {
         #expect(ProcFS.statistics(in: Array(text.utf8)) == nil)
     }
 
-    @Test func locksAreToldFromWhatElseIsThere() {
+    @Test func locksAreParsedAmongOtherLines() {
         let information = """
             pos:\t0
             flags:\t0100002

@@ -5,7 +5,7 @@ import Glibc
 import Testing
 
 @Suite struct ReadinessTests {
-    @Test func tellsTheConditionsApart() throws {
+    @Test func distinguishesConditions() throws {
         let pair = try SeqPacketSocket.pair()
         #expect(Poll.now(pair.first.rawValue) == .writable)
         #expect(try pair.second.send([1]))
@@ -16,7 +16,7 @@ import Testing
         #expect(Poll.now(pair.first.rawValue).contains(.hangUp))
     }
 
-    @Test func manyAreToldApart() throws {
+    @Test func distinguishesManyDescriptors() throws {
         let pair = try SeqPacketSocket.pair()
         let (reader, writer) = try makePipe()
         reader.close()

@@ -69,7 +69,7 @@ import Testing
     }
 
     /// It is returned before the packets that were sent ahead of the end.
-    @Test func theLastWordComesAfterAReset() throws {
+    @Test func theLastPacketFollowsAReset() throws {
         try SeqPacketSocket.pair().separate { first, second throws in
             var buffer = PacketBuffer()
             #expect(try second.send([9]))
@@ -105,7 +105,7 @@ import Testing
     }
 
     /// For callers that do not read again after a reset.
-    @Test func whoDiscardsItsInputResetsNobody() throws {
+    @Test func discardedInputCausesNoReset() throws {
         let (reader, writer) = try makePipe()
         let number = writer.rawValue
         try SeqPacketSocket.pair().separate { first, second throws in
@@ -154,7 +154,7 @@ import Testing
         #expect(error?.code == EINVAL)
     }
 
-    @Test func descriptorsNobodyTakesAreClosed() throws {
+    @Test func untakenDescriptorsAreClosed() throws {
         let pair = try SeqPacketSocket.pair()
         let (reader, writer) = try makePipe()
         #expect(try pair.first.send([1], descriptors: [writer.rawValue, writer.rawValue]))

@@ -15,7 +15,7 @@ import Testing
         #expect(word.value == .max)
     }
 
-    @Test func nobodyElseCanWriteOrResizeIt() throws {
+    @Test func readersCannotWriteOrResizeIt() throws {
         let page = try SharedPage(name: "test")
         let rawValue = page.descriptor.rawValue
         let byteCount = SharedPage.byteCount
@@ -41,7 +41,7 @@ import Testing
     }
 
     /// Memory with a size that can still change could end its reader.
-    @Test func whatIsNoSealedPageIsRefused() throws {
+    @Test func anythingButASealedPageIsRefused() throws {
         let directory = try TemporaryDirectory()
         let file = try OwnedDescriptor(opening: directory.file("file"), O_RDWR | O_CREAT, mode: 0o600)
         #expect(ftruncate(file.rawValue, SharedPage.byteCount) == 0)

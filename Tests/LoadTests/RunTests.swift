@@ -332,14 +332,14 @@ struct RunTests {
         }
     }
 
-    @Test("A run that finds no chat server says so")
+    @Test("A run that finds no chat server reports it")
     func noChatServer() throws {
         let result = try attempt("chat --programs /nowhere")
         #expect(result.status == 1)
         #expect(result.complaints.contains("/nowhere/"))
     }
 
-    @Test("A run that finds no supervisor says so and leaves nothing behind")
+    @Test("A run that finds no supervisor reports it and leaves nothing behind")
     func noSupervisor() throws {
         let result = try attempt("wake --programs /nowhere")
         #expect(result.status == 1)

@@ -22,7 +22,7 @@ import Testing
         try server.end()
     }
 
-    @Test func nothingIsLostOrOvertakenOnSeveralLoops() throws {
+    @Test func nothingIsLostOrReorderedOnSeveralLoops() throws {
         let server = try LineServer(loops: 3, idle: .milliseconds(2))
         let clients = try (0..<24).map { _ in try LineClient(server) }
         let threads = (0..<4).map { thread in
@@ -64,7 +64,7 @@ import Testing
         try server.end()
     }
 
-    @Test func whatIsStillToBeWrittenIsWritten() throws {
+    @Test func pendingWritesAreWritten() throws {
         let server = try LineServer()
         let client = try LineClient(server)
         try client.say("much\n")
@@ -79,7 +79,7 @@ import Testing
     }
 
     /// A session writes when it is asked for its state.
-    @Test func whatIsWrittenAtTheLastMomentIsWritten() throws {
+    @Test func lateWritesAreWritten() throws {
         let server = try LineServer()
         let client = try LineClient(server)
         #expect(try client.exchange("farewell", 1))
@@ -119,7 +119,7 @@ import Testing
         try server.end()
     }
 
-    @Test func whatASleeperDoesNotTakeAtOnceComesInOrder() throws {
+    @Test func partialWritesToASleeperStayInOrder() throws {
         let server = try LineServer()
         let client = try LineClient(server)
         #expect(try client.exchange("one", 1))
@@ -134,7 +134,7 @@ import Testing
         try server.end()
     }
 
-    @Test func whatCannotBeBroughtBackIsTold() throws {
+    @Test func lostConnectionsAreReported() throws {
         let server = try LineServer()
         let (client, other) = (try LineClient(server), try LineClient(server))
         #expect(try client.exchange("one", 1) && client.exchange("two", 2) && other.exchange("one", 1))
@@ -196,7 +196,7 @@ import Testing
         try server.end()
     }
 
-    @Test func whatIsWrittenTellsAsWell() throws {
+    @Test func writtenHellosAreDetectedAsWell() throws {
         let server = try LineServer()
         let client = try LineClient(server)
         #expect(try client.exchange("one", 1))
@@ -208,7 +208,7 @@ import Testing
         try server.end()
     }
 
-    @Test func aHandlerInFrontTells() throws {
+    @Test func aHandlerInFrontReports() throws {
         let server = try LineServer()
         let client = try LineClient(server)
         try client.say("encrypt\n")
@@ -232,7 +232,7 @@ import Testing
             [[23, 3, 3, 0, 5, 1, 0]], [[22, 3, 1, 0, 5, 9, 0]], [[22, 3, 1, 0, 5, 1]],
             [[65], [22, 3, 1, 0, 5, 1, 0]],
         ] as [[[UInt8]]])
-    func whatIsNoneDoesNot(pieces: [[UInt8]]) throws {
+    func otherBytesAreNoHello(pieces: [[UInt8]]) throws {
         let server = try LineServer()
         let client = try LineClient(server)
         #expect(try client.exchange("one", 1))

@@ -9,7 +9,7 @@ import Testing
 /// Channels that could not be restored as they are.
 @Suite(.timeLimit(.minutes(15))) struct RefusalTests {
     /// Its handshake was over before it was watched, and no data was sent since.
-    @Test func whoIsEncryptedAndSilentIsRefused() throws {
+    @Test func aSilentEncryptedChannelIsRefused() throws {
         let server = try LineServer(isEncrypted: true)
         let client = try LineClient(server)
         #expect(eventually { server.seen.errors == [.tls] })
@@ -20,7 +20,7 @@ import Testing
     }
 
     /// Datagrams are no stream, and a pipe is no socket.
-    @Test func whatIsNoStreamSocketIsRefused() throws {
+    @Test func anythingButAStreamSocketIsRefused() throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let hibernator = try Hibernator(.init(idleTime: .milliseconds(10))) { _, _ in throw Broken() }
         let box = LineServer.Box()

@@ -8,7 +8,7 @@ import Testing
         .init(identifier: "org.example.alone", socketPath: supervisor.path, requiresSupervisor: false)
     }
 
-    @Test func runsWithoutASupervisorAndTellsTheFirstOneEverything() throws {
+    @Test func runsWithoutASupervisorAndRestoresStateToTheFirstOne() throws {
         let supervisor = try FakeSupervisor()
         supervisor.stop()
         let diary = Diary()
@@ -36,7 +36,7 @@ import Testing
         client.close()
     }
 
-    @Test func requiresOneUnlessItIsSaidOtherwise() throws {
+    @Test func requiresASupervisorByDefault() throws {
         let supervisor = try FakeSupervisor()
         supervisor.stop()
         var configuration = configuration(supervisor)

@@ -34,7 +34,7 @@ import Testing
         try client.processPending()
     }
 
-    @Test func keepsForLaterWhatARequestReadsOnTheWay() throws {
+    @Test func keepsMessagesReadDuringARequest() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let client = try Client(of: supervisor, handlers: diary.handlers()) { $0.driver = .manual }
@@ -95,7 +95,7 @@ import Testing
         #expect(Poll.now(client.fileDescriptor).isEmpty)
     }
 
-    @Test func saysWhenItIsClosed() throws {
+    @Test func reportsThatItIsClosed() throws {
         let supervisor = try FakeSupervisor()
         let client = try Client(of: supervisor) { $0.driver = .manual }
         client.close()

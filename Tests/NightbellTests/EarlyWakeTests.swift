@@ -43,7 +43,7 @@ import Testing
         #expect(supervisor.hasWakeDone == false)
     }
 
-    @Test func theMessageIsNotToldAgainButConfirmed() throws {
+    @Test func theMessageIsNotRepeatedButAcknowledged() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
         _ = try client.handOver(pipe.descriptor, as: .device)
@@ -56,7 +56,7 @@ import Testing
         #expect(told.count == 1)
     }
 
-    @Test func whatIsNewInTheMessageIsTold() throws {
+    @Test func newEventsOfTheMessageAreReported() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
         let other = try Pipe()
@@ -88,7 +88,7 @@ import Testing
     }
 
     /// The supervisor has not thawed it: input belongs to the receiver of the wake.
-    @Test(arguments: [UInt64(0), 1, 3]) func anotherEpochInTheWordMeansNothing(_ epoch: UInt64) throws {
+    @Test(arguments: [UInt64(0), 1, 3]) func anotherEpochInTheWordIsIgnored(_ epoch: UInt64) throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
         _ = try client.handOver(pipe.descriptor, as: .device)
@@ -100,7 +100,7 @@ import Testing
         #expect(told == ["wake 7 socket"])
     }
 
-    @Test func whoIsNotReadyDoesNotLookAtTheWord() throws {
+    @Test func theWordIsIgnoredUnlessReady() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
         _ = try client.handOver(pipe.descriptor, as: .device)
@@ -114,7 +114,7 @@ import Testing
         #expect(told == ["cancelled", "wake 1 request"])
     }
 
-    @Test func theNextSleepBeginsAnew() throws {
+    @Test func theNextSuspensionStartsFresh() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
         _ = try client.handOver(pipe.descriptor, as: .device)
@@ -197,7 +197,7 @@ import Testing
     }
 
     /// Only the supervisor can tell the socket then.
-    @Test func aClosedDescriptorLeavesItToTheMessage() throws {
+    @Test func aClosedDescriptorWaitsForTheMessage() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
         let ends = [dup(pipe.descriptor), dup(pipe.descriptor)]
@@ -216,7 +216,7 @@ import Testing
         for end in ends { close(end) }
     }
 
-    @Test func aDescriptorHandedOverTwiceIsToldByTheMessage() throws {
+    @Test func aDescriptorHandedOverTwiceWaitsForTheMessage() throws {
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
         _ = try client.handOver(pipe.descriptor, as: .device)

@@ -40,7 +40,7 @@ extension FakeSupervisor {
         try client.enterForeground()
     }
 
-    @Test func tellsWhatHappenedToWhichSocket() throws {
+    @Test func reportsTheEventsOfEachSocket() throws {
         let supervisor = try FakeSupervisor()
         let woken = Promise<Wake>()
         let client = try Client(of: supervisor, handlers: .init { woken.fulfil($0) })
@@ -103,7 +103,7 @@ extension FakeSupervisor {
         #expect(diary.all == ["the new one"])
     }
 
-    @Test func tellsEachTaskOfTheEndOfItsTime() throws {
+    @Test func notifiesEachTaskBeforeItsTimeEnds() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let client = try Client(of: supervisor, handlers: diary.handlers())
@@ -127,7 +127,7 @@ extension FakeSupervisor {
         #expect(try thrown { try client.end(first) }.code == .invalidTask)
     }
 
-    @Test func preparesAndNamesWhatIsNotIdle() throws {
+    @Test func preparesAndNamesSocketsThatAreNotIdle() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let parked = Promise<ParkedSocket>()
@@ -170,7 +170,7 @@ extension FakeSupervisor {
         #expect(client.isConnected)
     }
 
-    @Test func tellsOfEndsThatComeNear() throws {
+    @Test func notifiesBeforeExpirationAndTermination() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let client = try Client(of: supervisor, handlers: diary.handlers())

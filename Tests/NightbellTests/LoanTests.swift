@@ -19,12 +19,12 @@ import Testing
         }
     }
 
-    @Test func whatTheProfileNeedsIsLent() throws {
+    @Test func theProfilesStateIsDelegated() throws {
         #expect(try lend(counters, for: .xmpp(streamManagement: true)) == nil)
         #expect(try lend(.idle(tag: "fifteen-letters", .ending), for: .imap()) == nil)
     }
 
-    @Test func whatItCannotUseIsRefused() throws {
+    @Test func unusableStateIsRefused() throws {
         for profile in [Profile.xmpp(), .imap(), .sip()] {
             #expect(try lend(counters, for: profile) == .invalidArgument)
         }
@@ -33,7 +33,7 @@ import Testing
     }
 
     @Test(arguments: ["", "sixteen-letters!", "a b", "a+b", "a\r\nb", "café", "a\"", "a\\", "\u{7F}"])
-    func tagsThatAreNoneAreRefused(tag: String) throws {
+    func malformedTagsAreRefused(tag: String) throws {
         #expect(try lend(.idle(tag: tag), for: .imap()) == .invalidArgument)
     }
 }

@@ -61,7 +61,7 @@ import Testing
         #expect(diary.all == ["background", "lost connectionLost", "reconnected"])
     }
 
-    @Test func reportsWhatTheNewSupervisorRefuses() throws {
+    @Test func reportsRefusalsOfTheNewSupervisor() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let client = try Client(of: supervisor, handlers: diary.handlers())
@@ -96,7 +96,7 @@ import Testing
         #expect(try thrown { try client.end(task) }.code == .invalidTask)
     }
 
-    @Test func notesWhatCanBeDoneWithoutASupervisor() throws {
+    @Test func recordsRequestsWithoutASupervisor() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let client = try Client(of: supervisor, handlers: diary.handlers())
@@ -128,7 +128,7 @@ import Testing
         }
     }
 
-    @Test func tellsTheErrorThatTheSupervisorGave() throws {
+    @Test func reportsTheSupervisorsError() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let client = try Client(of: supervisor, handlers: diary.handlers())
@@ -157,7 +157,7 @@ import Testing
         // `Done` with request 0.
         [0x12, 0x00],
     ])
-    func doesNotGoOnWithASupervisorItDoesNotUnderstand(_ packet: [UInt8]) throws {
+    func disconnectsAfterAMalformedMessage(_ packet: [UInt8]) throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let client = try Client(of: supervisor, handlers: diary.handlers())
@@ -178,7 +178,7 @@ import Testing
         #expect(diary.all.isEmpty)
     }
 
-    @Test func failsRequestsWhoseAnswerIsOfTheWrongKind() throws {
+    @Test func failsRequestsWithAnAnswerOfTheWrongKind() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let client = try Client(of: supervisor, handlers: diary.handlers())
@@ -189,7 +189,7 @@ import Testing
         try diary.expect("lost malformedAnswer")
     }
 
-    @Test func failsRequestsWhoseConnectionEnds() throws {
+    @Test func failsRequestsWhenTheConnectionEnds() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let client = try Client(of: supervisor, handlers: diary.handlers())
@@ -203,7 +203,7 @@ import Testing
         try diary.expect("reconnected")
     }
 
-    @Test func endsForGoodWhenItIsNotToReconnect() throws {
+    @Test func endsForGoodWithoutReconnection() throws {
         let supervisor = try FakeSupervisor()
         let diary = Diary()
         let client = try Client(of: supervisor, handlers: diary.handlers()) { $0.reconnects = false }

@@ -39,7 +39,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
 }
 
 @Suite struct RequestTests {
-    @Test func registersWithWhatTheConfigurationSays() throws {
+    @Test func registersWithItsConfiguration() throws {
         let supervisor = try FakeSupervisor()
         let client = try Client(of: supervisor) { $0.wakeLimitPolicy = .terminate }
         let hello = try supervisor.expect("Hello") { $0.message.hello }
@@ -52,7 +52,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
         #expect(client.minimumKeepAliveTimeout == .seconds(600))
     }
 
-    @Test func saysWhyItCannotConnect() throws {
+    @Test func reportsWhyItCannotConnect() throws {
         let supervisor = try FakeSupervisor()
         let error = try thrown { _ = try Client(of: supervisor) { $0.socketPath = "/tmp/no/such/socket" } }
         #expect(error.code == .cannotConnect)
@@ -60,7 +60,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
         #expect(error.description.contains("No such file"))
     }
 
-    @Test func throwsWhatTheSupervisorHasAgainstTheClient() throws {
+    @Test func throwsTheSupervisorsRefusal() throws {
         let supervisor = try FakeSupervisor()
         supervisor.script { _ in .answer([.error(.sample(.identifierInUse))]) }
         let error = try thrown { _ = try Client(of: supervisor) }
@@ -107,7 +107,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
         #expect(!Poll.now(pipe.descriptor).contains(.invalid))
     }
 
-    @Test func closesWhatItHasReleased() throws {
+    @Test func closesAReleasedSocket() throws {
         let supervisor = try FakeSupervisor()
         let client = try Client(of: supervisor)
         let pipe = try Pipe()
@@ -200,7 +200,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
         try client.mediaActivity()
     }
 
-    @Test func timesOutAndGivesBackWhatComesTooLate() throws {
+    @Test func timesOutAndReleasesLateGrants() throws {
         let supervisor = try FakeSupervisor()
         let client = try Client(of: supervisor) { $0.requestTimeout = .milliseconds(200) }
         let pipe = try Pipe()

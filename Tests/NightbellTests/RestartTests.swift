@@ -23,7 +23,7 @@ import Testing
             })
     }
 
-    @Test func repeatsWhatIsUnansweredInOrderAndThenSaysSo() throws {
+    @Test func repeatsUnansweredRequestsInOrderAndThenReportsIt() throws {
         var rehearsal = SessionRehearsal.connected()
         let first = try rehearsal.ask(.handOver([Self.socket]), at: 1)
         let second = try rehearsal.ask(.beginTask(name: "t"), at: 1)
@@ -48,7 +48,7 @@ import Testing
     }
 
     /// The answer of the worker that died had been sent, too.
-    @Test func aSecondAnswerBringsNothing() throws {
+    @Test func aSecondAnswerHasNoEffect() throws {
         var rehearsal = SessionRehearsal.connected()
         let request = try rehearsal.ask(.handOver([Self.socket]), at: 1)
         rehearsal.receive(Self.restarted, at: 2)
@@ -67,7 +67,7 @@ import Testing
         #expect(rehearsal.disconnects == 0)
     }
 
-    @Test func withoutARestartASecondAnswerIsABreach() throws {
+    @Test func withoutARestartASecondAnswerIsAProtocolViolation() throws {
         var rehearsal = SessionRehearsal.connected()
         let request = try rehearsal.ask(.enterForeground, at: 1)
         rehearsal.receive(.done(.init()), request: request, at: 2)
@@ -93,7 +93,7 @@ import Testing
         #expect(rehearsal.notices.last == "wake 1")
     }
 
-    @Test func whatIsToldTwiceIsDoneOnce() throws {
+    @Test func repeatedMessagesAreHandledOnce() throws {
         var rehearsal = SessionRehearsal.connected()
         try rehearsal.done(.enterBackground, at: 1)
         rehearsal.receive(.didEnterBackground(.init()), at: 1)

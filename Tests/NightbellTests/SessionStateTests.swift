@@ -49,14 +49,14 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test(arguments: [NightbellError.Code.unsupportedVersion, .invalidIdentifier, .identifierOfOtherUser])
-    func givesUpWhatCannotSucceed(_ code: NightbellError.Code) {
+    func stopsAfterAFinalError(_ code: NightbellError.Code) {
         var rehearsal = SessionRehearsal.connected()
         rehearsal.perform(rehearsal.state.lost(NightbellError(code, ""), at: 1))
         #expect(rehearsal.state.closure?.code == code)
         #expect(rehearsal.state.nextDeadline == nil)
     }
 
-    @Test func runsTheKeepAliveHandlerItselfWhileNobodyElseDoes() throws {
+    @Test func runsTheKeepAliveHandlerItselfWithoutASupervisor() throws {
         var rehearsal = SessionRehearsal.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         try rehearsal.done(.enterBackground, at: 0)
@@ -79,7 +79,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     /// A supervisor that receives messages but does not answer.
-    @Test func runsTheKeepAliveHandlerItselfWhileEverythingIsHandedOverAgain() throws {
+    @Test func runsTheKeepAliveHandlerItselfDuringRestoration() throws {
         var rehearsal = SessionRehearsal.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         try rehearsal.done(.enterBackground, at: 0)
@@ -113,7 +113,7 @@ private let gone = NightbellError(.connectionLost, "")
         #expect(rehearsal.state.isConnected)
     }
 
-    @Test func restoresOneThingAfterTheOther() throws {
+    @Test func restoresStepByStep() throws {
         var rehearsal = SessionRehearsal.connected()
         let file = FileIdentity(device: 1, inode: 2)
         let new = (0..<260).map { NewSocket(descriptor: 3, tag: .device, name: "\($0)", file: file) }
@@ -160,7 +160,7 @@ private let gone = NightbellError(.connectionLost, "")
         #expect(rehearsal.notices == ["lost connectionLost", "reconnected"])
     }
 
-    @Test func takesBackWhatWasBeingTakenBackWhenTheConnectionEnded() throws {
+    @Test func completesAReleaseWhenTheConnectionEnds() throws {
         var rehearsal = SessionRehearsal.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         let clear = try rehearsal.ask(.clearKeepAlive, at: 0)

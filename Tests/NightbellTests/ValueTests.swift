@@ -12,7 +12,7 @@ import Testing
         #expect(ledger.handled(wake(7), connection: 0) == .init(confirm: 7))
     }
 
-    @Test func saysNothingBetweenTheAnswerAndTheNextWordOfTheSupervisor() throws {
+    @Test func sendsNothingBetweenReadyToSuspendAndTheNextMessage() throws {
         var ledger = WakeLedger()
         let subscription = ledger.subscribe()
         let consumer = try #require(subscription)
@@ -32,7 +32,7 @@ import Testing
         #expect(ledger.next(consumer).confirm == 3)
     }
 
-    @Test func mergesWhatNobodyTakes() throws {
+    @Test func mergesUntakenWakes() throws {
         var ledger = WakeLedger()
         let subscription = ledger.subscribe()
         let consumer = try #require(subscription)
@@ -52,7 +52,7 @@ import Testing
         #expect(ledger.next(consumer) == .init(.wait, confirm: limit + 2))
     }
 
-    @Test func tellsNoOneOfWakesFromAnEarlierConnection() throws {
+    @Test func doesNotAcknowledgeWakesOfAnEarlierConnection() throws {
         var ledger = WakeLedger()
         let subscription = ledger.subscribe()
         let consumer = try #require(subscription)
@@ -66,7 +66,7 @@ import Testing
         #expect(ledger.unsubscribe(consumer) == 1)
     }
 
-    @Test func aConsumerThatIsGoneHoldsNothingUp() throws {
+    @Test func aConsumerThatIsGoneBlocksNothing() throws {
         var ledger = WakeLedger()
         let subscription = ledger.subscribe()
         let consumer = try #require(subscription)
@@ -89,7 +89,7 @@ import Testing
         #expect(error.description.hasSuffix(": reason."))
     }
 
-    @Test func namesErrorsItDoesNotKnow() {
+    @Test func reportsUnknownErrors() {
         let error = NightbellError(.sample(.UNRECOGNIZED(77), "something new"))
         #expect(error.code == .unrecognized)
         #expect(

@@ -49,7 +49,7 @@ import Testing
         return (message, bytes)
     }
 
-    @Test(arguments: 0..<200) func bothWaysAgreeWithTheGeneralOnes(seed: Int) throws {
+    @Test(arguments: 0..<200) func encoderAndDecoderAgreeWithTheGeneralOnes(seed: Int) throws {
         let (wake, packet) = Self.wake(seed)
         let message = WireSupervisorMessage.with { $0.wake = wake }
         let general: [UInt8] = try message.serializedBytes()
@@ -58,7 +58,7 @@ import Testing
         #expect(WireWake(packet: packet) == wake)
     }
 
-    @Test(arguments: 1..<50) func whatIsCutOffIsLeftToTheGeneralDecoder(seed: Int) throws {
+    @Test(arguments: 1..<50) func truncatedPacketsAreLeftToTheGeneralDecoder(seed: Int) throws {
         let packet = Self.wake(seed).packet
         for length in packet.indices { #expect(WireWake(packet: Array(packet[..<length])) == nil) }
         #expect(WireWake(packet: packet + [0]) == nil)
@@ -70,7 +70,7 @@ import Testing
         #expect(unsafe ReadyPacket(epoch).withBytes { unsafe [UInt8]($0) } == general)
     }
 
-    @Test func whatIsNotKnownIsLeftToTheGeneralDecoder() throws {
+    @Test func unknownFieldsAreLeftToTheGeneralDecoder() throws {
         // A field of a later version, and other messages.
         #expect(WireWake(packet: [0x9A, 0x01, 0x02, 0x38, 0x01]) == nil)
         let others: [WireSupervisorMessage] = [

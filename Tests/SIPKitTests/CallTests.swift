@@ -114,7 +114,7 @@ import Testing
         #expect(phone.callCount == 0)
     }
 
-    @Test func anAnswerThatNobodyAcknowledgesEndsTheCall() throws {
+    @Test func anUnacknowledgedAnswerEndsTheCall() throws {
         var phone = UserAgent(
             UserAgent.Configuration(user: "alice", password: "", domain: "example.test"),
             endpoint: SIPEndpoint(user: "alice", transport: .udp, host: "192.0.2.3", port: 6000))
@@ -161,7 +161,7 @@ import Testing
         #expect(network.phones["alice"]?.callCount == 0)
     }
 
-    @Test func theProxyRefusesWhatItMust() {
+    @Test func theProxyRefusesInvalidRequests() {
         var network = Network(.tcp, users: ["alice"])
         func status(_ uri: String, _ change: (inout SIPMessage) -> Void = { _ in }) -> Int? {
             var message = SIPMessage(.request(method: .options, uri: uri))

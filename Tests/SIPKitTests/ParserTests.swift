@@ -57,7 +57,7 @@ private let torture = message(
     body: "abcd")
 
 @Suite struct ParserTests {
-    @Test func readsWhatIsOddButValid() throws {
+    @Test func readsUnusualButValidMessages() throws {
         let parsed = try #require(try SIPMessage(datagram: torture))
         #expect(parsed.method == .invite)
         #expect(parsed.toTag == "1918181833n")
@@ -77,7 +77,7 @@ private let torture = message(
         #expect(parsed.body == Array("abcd".utf8))
     }
 
-    @Test func whatIsWrittenReadsTheSame() throws {
+    @Test func writtenMessagesReadTheSame() throws {
         let first = try #require(try SIPMessage(datagram: torture))
         let again = try #require(try SIPMessage(datagram: first.serialized()))
         #expect(again.startLine == first.startLine)
@@ -129,7 +129,7 @@ private let torture = message(
             ("OPTIONS sip:a@b SIP/2.0\r\nA: b\nl: 0\r\n\r\n", .malformedHeader("A: b")),
             ("OPTIONS sip:a@b SIP/2.0\r\nA: b\u{0}c\r\nl: 0\r\n\r\n", .malformedHeader("A: b")),
         ])
-    func refusesWhatIsWrong(text: String, error: SIPParseError) {
+    func refusesMalformedMessages(text: String, error: SIPParseError) {
         let stream = Array(text.utf8)
         #expect(parse(stream, pieces: []).1 == error)
         #expect(parse(stream, pieces: Array(repeating: 1, count: stream.count)).1 == error)

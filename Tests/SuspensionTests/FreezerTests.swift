@@ -83,7 +83,7 @@ import Testing
     }
 
     /// Another program can move the client away and remove the empty cgroup.
-    @Test(arguments: [false, true]) func whatIsRemovedUnderneathIsMadeAgain(isElsewhere: Bool) throws {
+    @Test(arguments: [false, true]) func aRemovedCgroupIsMadeAgain(isElsewhere: Bool) throws {
         let home = try ScratchCgroup()
         let suspender = try stage.suspender(.cgroup)
         let child = try Child.awakeEcho()
@@ -115,7 +115,7 @@ import Testing
         child.end()
     }
 
-    @Test func whoseHomeIsGoneGoesToOurParent() throws {
+    @Test func aProcessWithoutOriginGoesToOurParent() throws {
         let parent = try ScratchCgroup()
         let stage = try Stage(cgroupParent: parent.name)
         let directory = try stage.cgroupDirectory()
@@ -187,7 +187,7 @@ import Testing
         second.end()
     }
 
-    @Test func whoIsMovedAwayIsNotSaidToBeFrozen() throws {
+    @Test func aProcessThatWasMovedAwayIsNotReportedFrozen() throws {
         let suspender = try stage.suspender(.cgroup)
         let elsewhere = try ScratchCgroup()
         let child = try Child.awakeEcho()
@@ -230,7 +230,7 @@ import Testing
         #expect(error?.code == .systemError && error?.underlying?.code == ENOENT)
     }
 
-    @Test(arguments: ["", "a/b", ".."]) func namesThatAreNoNames(name: String) throws {
+    @Test(arguments: ["", "a/b", ".."]) func invalidNamesAreRefused(name: String) throws {
         let instance = InstancePaths(name: name, runtimeDirectory: stage.directory.path)
         if name == ".." {
             // `nightbell-..` is a name like any other.

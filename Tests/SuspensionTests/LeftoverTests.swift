@@ -43,7 +43,7 @@ import Testing
     }
 
     /// Their input has ended while they slept: they end as soon as they run, and are reported all the same.
-    @Test func whoEndsAtTheThawIsNamed() throws {
+    @Test func aProcessThatEndsAtTheThawIsReported() throws {
         let children = try (0..<20).map { _ in try Child.awakeEcho() }
         do {
             let suspender = try stage.suspender(.cgroup)
@@ -108,7 +108,7 @@ import Testing
     }
 
     /// A recorded path has our name, and is part of the hierarchy.
-    @Test func whatIsNotOursIsNotTouchedThoughItIsNoted() throws {
+    @Test func recordedForeignCgroupsAreNotTouched() throws {
         let others = try ScratchCgroup()
         let place = others.directory + "/client-0"
         #expect(mkdir(place, 0o755) == 0)

@@ -95,7 +95,7 @@ private let nobody: uid_t = 65_534
         inside.child.end()
     }
 
-    @Test func theFactsAreToldAsTheyAre() throws {
+    @Test func factsAreReported() throws {
         try asNobody { _ in
             let facts = MachineFacts.gather()
             #expect(facts["user"]?.status == .warning)

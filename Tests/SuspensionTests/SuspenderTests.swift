@@ -12,7 +12,7 @@ import Testing
 
     init() throws { stage = try Stage() }
 
-    @Test(arguments: methods) func whoIsFrozenIsSilentUntilThawed(method: SuspensionMethod) throws {
+    @Test(arguments: methods) func aFrozenProcessIsSilentUntilThawed(method: SuspensionMethod) throws {
         let suspender = try stage.suspender(method)
         #expect(suspender.method == method && suspender.method(slot: 0) == method)
         let child = try Child.awakeEcho()
@@ -28,7 +28,7 @@ import Testing
         #expect(try child.answers())
     }
 
-    @Test(arguments: methods) func everythingMayBeSaidTwice(method: SuspensionMethod) throws {
+    @Test(arguments: methods) func everyCallMayBeRepeated(method: SuspensionMethod) throws {
         let suspender = try stage.suspender(method)
         let child = try Child.awakeEcho()
         try suspender.attach(3, child)
@@ -69,7 +69,7 @@ import Testing
         #expect(try child.answers())
     }
 
-    @Test func whoWasStoppedByOthersIsNotThawedQuickly() throws {
+    @Test func aProcessStoppedByAnotherIsNotThawedQuickly() throws {
         let suspender = try stage.suspender(.signal)
         let child = try Child.awakeEcho()
         try suspender.attach(0, child)
@@ -92,7 +92,7 @@ import Testing
         #expect(try child.answers())
     }
 
-    @Test(arguments: methods) func aSlotNobodyIsIn(method: SuspensionMethod) throws {
+    @Test(arguments: methods) func anEmptySlot(method: SuspensionMethod) throws {
         let suspender = try stage.suspender(method)
         let calls: [(UInt32) throws -> Void] = [
             { _ = try suspender.freeze(slot: $0) }, { _ = try suspender.progress(slot: $0) },
@@ -141,7 +141,7 @@ import Testing
     }
 
     /// `^Z`, then a freeze and a thaw: another process has stopped it.
-    @Test(arguments: methods) func whoWasStoppedByOthersStaysStopped(method: SuspensionMethod) throws {
+    @Test(arguments: methods) func aProcessStoppedByAnotherStaysStopped(method: SuspensionMethod) throws {
         let suspender = try stage.suspender(method)
         let child = try Child.awakeEcho()
         try suspender.attach(0, child)
@@ -242,7 +242,7 @@ import Testing
         if method == .cgroup { #expect(!exists(try stage.cgroupDirectory())) }
     }
 
-    @Test func noneStopsNobody() throws {
+    @Test func theMethodNoneStopsNoProcess() throws {
         let suspender = try stage.suspender(.none)
         let child = try Child.awakeEcho()
         try suspender.attach(0, child)

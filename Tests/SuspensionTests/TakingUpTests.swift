@@ -16,7 +16,7 @@ import Testing
         try suspender.takeUp(slot: 3, process: try child.handle(), wasStopped: wasStopped)
     }
 
-    @Test(arguments: [SuspensionMethod.cgroup, .signal]) func whoIsStoppedStaysStopped(
+    @Test(arguments: [SuspensionMethod.cgroup, .signal]) func aStoppedProcessStaysStopped(
         method: SuspensionMethod
     ) throws {
         let child = try Child.awakeEcho()
@@ -28,7 +28,7 @@ import Testing
         #expect(try child.isSilent())
         try second.thaw(slot: 3)
         #expect(try child.hear() == "!")
-        // It can go on with it, too.
+        // The suspender can continue with it, too.
         try second.freezeFully(3)
         #expect(try child.isSilent())
         second.detachAll()
@@ -49,7 +49,7 @@ import Testing
     }
 
     /// They come from different cgroups, so there are several places to search.
-    @Test func whoIsElsewhereIsFoundThere() throws {
+    @Test func aProcessInAnotherPlaceIsFound() throws {
         let homes = try [ScratchCgroup(), ScratchCgroup()]
         let children = try homes.map { home in
             let child = try Child.awakeEcho()
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test func whoWasNeverAttachedRuns() throws {
+    @Test func anUnattachedProcessRuns() throws {
         let child = try Child.awakeEcho()
         let suspender = try stage.suspender(.cgroup)
         #expect(try takeUp(suspender, child, wasStopped: false) == .running)
@@ -88,7 +88,7 @@ import Testing
     }
 
     /// Its cgroup is still frozen, but empty.
-    @Test func whoWasMovedAwayRuns() throws {
+    @Test func aProcessThatWasMovedAwayRuns() throws {
         let child = try Child.awakeEcho()
         let elsewhere = try ScratchCgroup()
         let first = try stage.suspender(.cgroup)
