@@ -10,30 +10,33 @@
 
 /// The Nightbell control protocol, version 1.
 ///
-/// A client connects to the supervisor's Unix socket (SOCK_SEQPACKET) and exchanges packets. Each packet
-/// holds exactly one message: a ClientMessage towards the supervisor, a SupervisorMessage back. A packet
-/// holds at most 131,072 bytes. Descriptors travel as ancillary data (SCM_RIGHTS) of the packet whose message
-/// speaks of them. Of a client's messages only HandOver may carry any (at most 253, the kernel's limit), and exactly one for
-/// each of its sockets, in the same order; of the supervisor's only Welcome, and only to who asked for them. A packet that breaks these rules, does not decode, or is of no known kind is answered with
-/// Error and the connection is closed: that client's only. Unknown fields are ignored.
+/// A client connects to the supervisor's Unix socket (SOCK_SEQPACKET) and exchanges packets. Each packet holds
+/// exactly one message: a ClientMessage to the supervisor, a SupervisorMessage back. A packet holds at most
+/// 131,072 bytes. Descriptors travel as ancillary data (SCM_RIGHTS) of the packet with the message that refers
+/// to them. Of a client's messages only HandOver may carry any (at most 253, the kernel's limit), and exactly one
+/// for each of its sockets, in the same order; of the supervisor's only Welcome and SupervisorRestarted, and
+/// only on request. A packet that breaks these rules, does not decode, or is of no known kind is answered with
+/// Error, and that client's connection is closed. Unknown fields are ignored.
 ///
-/// What is too much is refused without decoding: Hello holds at most 20,480 bytes, HandOver 253 sockets, with profiles of
-/// 65,536 bytes together, and all other messages but ReadyToSuspend and SaveState 1,024 bytes; a packet 8,192 fields.
+/// Oversized messages are refused without decoding: Hello holds at most 20,480 bytes, HandOver 253 sockets,
+/// with profiles of 65,536 bytes together, and all other messages but ReadyToSuspend and SaveState 1,024
+/// bytes; a packet 8,192 fields.
 ///
-/// A client says Hello first. Administration (Status … Quit) needs no Hello. A connection that says nothing at all for
-/// some seconds (10, unless configured otherwise) is answered with HELLO_REQUIRED and closed. Whoever connects is known by the
-/// credentials that the kernel tells (SO_PEERCRED, SO_PEERPIDFD), not by what it says: the process that called
-/// connect(2) is the one that will be suspended.
+/// A client sends Hello first. Administration (Status … Quit) needs no Hello. A connection that sends nothing
+/// at all for some seconds (10, unless configured otherwise) is answered with HELLO_REQUIRED and closed. The
+/// supervisor identifies a client by the kernel's credentials (SO_PEERCRED, SO_PEERPIDFD), not by the contents
+/// of its messages: the process that called connect(2) is the one that will be suspended.
 ///
-/// Every ClientMessage with a non-zero `request` gets exactly one answer that carries the same number, except
-/// where a message says that it gets several (List, Watch) or none. Messages that the supervisor
-/// sends of its own accord carry request 0. A message with request 0 is answered only when it is in error.
-/// Answers come in the order of their requests.
+/// Every ClientMessage with a non-zero `request` gets exactly one answer with the same number, except where a
+/// message says that it gets several (List, Watch) or none. Messages that the supervisor sends unasked carry
+/// request 0. A message with request 0 is answered only when it is in error. Answers come in the order of
+/// their requests.
 ///
-/// The supervisor may die and be replaced while connections stay: the next one says SupervisorRestarted. A client then
-/// sends those of its requests again that have not been answered, in their old order, with their old numbers, with
-/// `is_repeated`, and before anything new; and then RestartNoted. None of them is carried out twice, whatever had become
-/// of it. One may be answered twice: the supervisor before may have answered just before it died. Numbers therefore name one request each for as long as the connection lasts.
+/// The supervisor may die and be replaced while connections stay: the next one sends SupervisorRestarted. A
+/// client then sends its unanswered requests again, in their old order, with their old numbers, with
+/// `is_repeated`, and before any new message; and then RestartNoted. Each is carried out at most once. One may
+/// be answered twice: the previous supervisor may have answered just before it died. Numbers therefore stay
+/// unique for as long as the connection lasts.
 ///
 /// Times are durations in milliseconds unless the name says otherwise.
 
@@ -56,7 +59,7 @@ package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// may hand over voip sockets and set a keep-alive timeout
   case voip // = 1
 
-  /// may hold off suspension with MediaActivity
+  /// may delay suspension with MediaActivity
   case audio // = 2
   case UNRECOGNIZED(Int)
 
@@ -191,25 +194,25 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
   /// the keep-alive handler is due: run it
   case keepAlive // = 2
 
-  /// somebody asked for it: `nightbell wake`
+  /// it was requested: `nightbell wake`
   case request // = 3
 
   /// the client itself had sent a message that arrived after its suspension
   case clientMessage // = 4
 
-  /// the supervisor goes away: sockets are released, timers are the client's
+  /// the supervisor shuts down: sockets are released, timers are the client's
   case supervisorStopping // = 5
 
   /// the client was launched together with the supervisor
   case launched // = 6
 
-  /// the client was launched again because it had ended badly
+  /// the client was launched again because it had crashed
   case relaunched // = 7
 
   /// the peer of a socket has not answered a ping that was sent for the client
   case unanswered // = 8
 
-  /// the kernel has given a connection up: nothing that is sent arrives
+  /// the kernel has given a connection up: no data arrives at the peer
   case pathLost // = 9
   case UNRECOGNIZED(Int)
 
@@ -276,7 +279,7 @@ package nonisolated enum WireClientState: SwiftProtobuf.Enum, Swift.CaseIterable
   case suspended // = 6
   case terminating // = 7
 
-  /// no process; sockets are parked, or there is something else to come back to
+  /// no process; sockets are parked, or other state is kept
   case dormant // = 8
 
   /// its program was started and has not said Hello yet
@@ -346,7 +349,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   case unknownMessage // = 2
   case unsupportedVersion // = 3
 
-  /// something else was said before Hello, or nothing for too long
+  /// another message came before Hello, or nothing for too long
   case helloRequired // = 4
 
   /// a second Hello on one connection, or of one process; or the connection watches
@@ -361,7 +364,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   case tooManyClients // = 9
   case shuttingDown // = 10
 
-  /// not sent in version 1: who does not read finds its connection closed
+  /// not sent in version 1: the connection of a client that does not read is closed
   case tooSlow // = 11
 
   /// the process that connected could not be identified, or has ended
@@ -372,7 +375,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   case modeRequired // = 32
   case timeoutTooShort // = 33
 
-  /// no socket of this client has it, or no longer
+  /// it stands for no socket of this client, or no longer
   case invalidToken // = 34
   case invalidTask // = 35
 
@@ -406,14 +409,14 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// to RelieveMemory, Upgrade and Reload; clients of others are not there
   case permissionDenied // = 45
 
-  /// none that the asker may see runs by this identifier
+  /// the caller may see no client with this identifier
   case noSuchClient // = 46
   case invalidArgument // = 47
 
   /// the kernel dropped descriptors of this packet
   case truncatedDescriptors // = 48
 
-  /// everything goes on as it was
+  /// nothing has changed
   case upgradeFailed // = 49
 
   /// the supervisor does not know, or may not, start this program
@@ -425,16 +428,16 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// longer than 30 days
   case timeoutTooLong // = 53
 
-  /// everything goes on as it was
+  /// nothing has changed
   case reloadFailed // = 54
 
-  /// a profile with settings that make no sense
+  /// a profile with settings that are not valid
   case invalidProfile // = 56
 
   /// a profile that needs to see messages, for a connection that is encrypted
   case opaqueSocket // = 57
 
-  /// a profile for other sockets, or none that may be spoken on for the client
+  /// a profile for other sockets, or the supervisor may not act on this one
   case profileNotForThis // = 58
   case UNRECOGNIZED(Int)
 
@@ -818,7 +821,7 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .reload(newValue)}
   }
 
-  /// Sent before, to a supervisor that may have gone without having answered.
+  /// Sent before, to a supervisor that may have ended without an answer.
   package var isRepeated: Bool = false
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -864,12 +867,12 @@ package nonisolated struct WireSupervisorMessage: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// the request that this answers; 0 when the supervisor speaks of its own accord
+  /// the request that this answers; 0 when the supervisor sends it unasked
   package var request: UInt64 = 0
 
   package var body: WireSupervisorMessage.OneOf_Body? = nil
 
-  /// the request was carried out and has nothing more to tell
+  /// the request was carried out and has no result
   package var done: WireDone {
     get {
       if case .done(let v)? = body {return v}
@@ -1017,7 +1020,7 @@ package nonisolated struct WireSupervisorMessage: Sendable {
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Body: Equatable, Sendable {
-    /// the request was carried out and has nothing more to tell
+    /// the request was carried out and has no result
     case done(WireDone)
     case error(WireError)
     /// answers Hello
@@ -1049,7 +1052,8 @@ package nonisolated struct WireSupervisorMessage: Sendable {
   package init() {}
 }
 
-/// Makes the process that connected a client. Answered with Welcome, or Error and the end of the connection.
+/// Registers the process that connected as a client. Answered with Welcome, or with Error and the end of the
+/// connection.
 package nonisolated struct WireHello: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1059,9 +1063,10 @@ package nonisolated struct WireHello: Sendable {
   package var version: UInt32 = 0
 
   /// Reverse-domain style, 1 to 128 characters out of A-Z a-z 0-9 . _ -; unique among the running clients.
-  /// A process that was launched, or what it has started since, is the client that it was launched as, whatever it says.
-  /// It belongs to the uid that first used it, also while no client goes by it, until that uid has four times as
-  /// many identifiers as it may have clients: then each new one sets the one free that was unused for longest.
+  /// A process that was launched, or its descendant, keeps the identifier that it was launched as, whatever
+  /// Hello contains. An identifier belongs to the uid that first used it, also while no client uses it, until
+  /// that uid has four times as many identifiers as it may have clients: then each new one frees the unused
+  /// one that was idle for longest.
   package var identifier: String = String()
 
   package var modes: [WireMode] = []
@@ -1069,7 +1074,7 @@ package nonisolated struct WireHello: Sendable {
   /// When the client is woken more often than the configured limit. Unspecified means LINGER.
   package var wakeLimitPolicy: WireWakeLimitPolicy = .unspecified
 
-  /// How the program was started; `nightbell run` gives it. It is shown, and kept for relaunching.
+  /// How the program was started; set by `nightbell run`. It is shown, and kept for relaunching.
   package var launch: WireLaunchSpecification {
     get {_launch ?? WireLaunchSpecification()}
     set {_launch = newValue}
@@ -1079,14 +1084,14 @@ package nonisolated struct WireHello: Sendable {
   /// Clears the value of `launch`. Subsequent reads from it will return its default value.
   package mutating func clearLaunch() {self._launch = nil}
 
-  /// Send me a wake word with Welcome.
+  /// Requests a wake word with Welcome.
   package var wantsWakeWord: Bool = false
 
-  /// Tell me to end (WillTerminate) instead of suspending me, and as soon as I leave the foreground.
+  /// Requests WillTerminate instead of a suspension, and as soon as the client leaves the foreground.
   package var exitsOnSuspend: Bool = false
 
-  /// If this identifier has parked sockets and no process, give me their descriptors with Welcome. Without it they are
-  /// closed. A process that the supervisor has launched has them already.
+  /// If this identifier has parked sockets and no process, requests their descriptors with Welcome. Otherwise
+  /// they are closed. A process launched by the supervisor has them already.
   package var takesSocketsBack: Bool = false
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1109,8 +1114,7 @@ package nonisolated struct WireLaunchSpecification: Sendable {
 
   package var environment: Dictionary<String,String> = [:]
 
-  /// What the program's user has told it to register as (`nightbell run --identifier`). With it, that is its identifier,
-  /// whatever Hello says.
+  /// The identifier requested by `nightbell run --identifier`. It takes precedence over that in Hello.
   package var identifier: String = String()
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1130,23 +1134,24 @@ package nonisolated struct WireWelcome: Sendable {
 
   package var minimumKeepAliveTimeoutMs: UInt64 = 0
 
-  /// How this client will be suspended: "cgroup", "signal" or "none". With "none" it is told of suspensions and
-  /// wakes like any other, and runs on: that is how the supervisor is set up, or it may not stop this process.
+  /// How this client will be suspended: "cgroup", "signal" or "none". With "none" it gets the messages of
+  /// suspensions and wakes but keeps running: the supervisor is configured so, or it may not stop this
+  /// process.
   package var suspension: String = String()
 
-  /// the budget_ms that a Wake comes with
+  /// the budget_ms of each Wake
   package var wakeBudgetMs: UInt64 = 0
 
-  /// With a descriptor only, of a page of memory to be mapped read-only: which of its 64-bit words is this client's
-  /// wake word. When a parked socket wakes the client, the supervisor stores there, before it thaws the client,
-  /// 256 × the epoch of the suspension that ends, plus what is known of the socket: 1 readable, 2 peer closed. So a
-  /// client that has answered ReadyToSuspend(epoch) and finds this epoch in its word may read its parked sockets at
-  /// once: the Wake that tells of it is on its way. Any other value means nothing. Needed by nobody: it saves waiting
-  /// for a message.
+  /// Only with a descriptor, that of a page of memory to be mapped read-only: the index of this client's wake
+  /// word among its 64-bit words. When a parked socket wakes the client, the supervisor stores there, before
+  /// it thaws the client, 256 × the epoch of the suspension that ends, plus flags of the socket: 1 readable, 2
+  /// peer closed. A client that has answered ReadyToSuspend(epoch) and finds this epoch in its word may read
+  /// its parked sockets at once: the Wake is on its way. Any other value means nothing. It is optional: it
+  /// saves waiting for a message.
   package var wakeWord: UInt32 = 0
 
-  /// The client had no process: this one takes over what the last one left. A Wake follows that tells why it was
-  /// launched, if it was.
+  /// The client had no process: this one takes over from the last one. A Wake with the reason follows if it
+  /// was launched.
   package var legacy: WireLegacy {
     get {_legacy ?? WireLegacy()}
     set {_legacy = newValue}
@@ -1156,8 +1161,8 @@ package nonisolated struct WireWelcome: Sendable {
   /// Clears the value of `legacy`. Subsequent reads from it will return its default value.
   package mutating func clearLegacy() {self._legacy = nil}
 
-  /// What the client goes by if that is not what Hello said: what it was launched as, or what `nightbell run --identifier`
-  /// has said. It says this one when it connects again.
+  /// The client's identifier if it is not the one in Hello: that of the launch, or that of `nightbell run
+  /// --identifier`. The client sends this one when it reconnects.
   package var identifier: String = String()
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1167,7 +1172,7 @@ package nonisolated struct WireWelcome: Sendable {
   fileprivate var _legacy: WireLegacy? = nil
 }
 
-/// What a client's last process has left. See "Coming back".
+/// Sockets and state of a client's last process. See "Coming back".
 package nonisolated struct WireLegacy: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1178,7 +1183,7 @@ package nonisolated struct WireLegacy: Sendable {
   /// come with Welcome.
   package var sockets: [WireLegacy.Socket] = []
 
-  /// what SaveState has left; absent: nothing, or it was dropped
+  /// saved by SaveState; absent: none, or it was dropped
   package var state: WireState {
     get {_state ?? WireState()}
     set {_state = newValue}
@@ -1188,7 +1193,7 @@ package nonisolated struct WireLegacy: Sendable {
   /// Clears the value of `state`. Subsequent reads from it will return its default value.
   package mutating func clearState() {self._state = nil}
 
-  /// the supervisor has launched this process, or the one that has started it
+  /// the supervisor has launched this process, or its parent
   package var launched: Bool = false
 
   /// It was not launched itself, but by the program that was: the descriptors come with Welcome.
@@ -1207,8 +1212,8 @@ package nonisolated struct WireLegacy: Sendable {
 
     package var name: String = String()
 
-    /// As it was handed over, if it was with one. Left out from where all of them would be longer than 32,768 bytes; its
-    /// pings are dealt with all the same.
+    /// As it was handed over, if present. Left out if all of them together would exceed 32,768 bytes; its
+    /// pings are handled all the same.
     package var profile: WireProfile {
       get {_profile ?? WireProfile()}
       set {_profile = newValue}
@@ -1248,14 +1253,15 @@ package nonisolated struct WireHandOver: Sendable {
 
     package var tag: WireSocketTag = .unspecified
 
-    /// for people to read; at most 64 bytes
+    /// a label to read; at most 64 bytes
     package var name: String = String()
 
-    /// It stays parked when this process is gone, and what happens to it launches the client again. Needs a launch
+    /// It stays parked when this process is gone, and an event on it launches the client again. Needs a launch
     /// specification (CANNOT_LAUNCH).
     package var survives: Bool = false
 
-    /// How its pings are dealt with while the client sleeps, or is gone and the socket survives; for SOCKET_TAG_VOIP only.
+    /// How its pings are handled while the client sleeps, or is gone and the socket survives; for
+    /// SOCKET_TAG_VOIP only.
     package var profile: WireProfile {
       get {_profile ?? WireProfile()}
       set {_profile = newValue}
@@ -1265,14 +1271,14 @@ package nonisolated struct WireHandOver: Sendable {
     /// Clears the value of `profile`. Subsequent reads from it will return its default value.
     package mutating func clearProfile() {self._profile = nil}
 
-    /// Its bytes are encrypted. Only the kernel can then have a profile see messages (kTLS): otherwise profiles that
-    /// read or write any are refused with OPAQUE_SOCKET.
+    /// Its bytes are encrypted. A profile can then see messages only through the kernel (kTLS): otherwise
+    /// profiles that read or write messages are refused with OPAQUE_SOCKET.
     package var encrypted: Bool = false
 
-    /// While the client sleeps, or is gone and the socket survives, SO_RCVBUF is this many bytes, if it is less otherwise
-    /// and the kernel permits it (net.core.rmem_max). For UDP and other datagram sockets of the Internet only
-    /// (INVALID_ARGUMENT). The option is shared with the client: it is set back when that runs again, unless it was
-    /// changed since. Wake says how many datagrams were dropped all the same.
+    /// While the client sleeps, or is gone and the socket survives, SO_RCVBUF is this many bytes, if it is
+    /// less otherwise and the kernel permits it (net.core.rmem_max). For UDP and other Internet datagram
+    /// sockets only (INVALID_ARGUMENT). The option is shared with the client: it is restored when the client
+    /// runs again, unless it was changed since. Wake reports the datagrams that were dropped all the same.
     package var receiveBuffer: UInt32 = 0
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1346,12 +1352,13 @@ package nonisolated struct WireRelease: Sendable {
   package init() {}
 }
 
-/// How the pings of one protocol are dealt with while the client sleeps: those of the peer are answered, those that the
-/// peer expects are sent and their answers checked, and nobody is woken. While the client runs, pings are its own.
+/// How the pings of one protocol are handled while the client sleeps: the supervisor answers those of the
+/// peer, sends those that the peer expects and checks their answers, without waking the client. While the
+/// client runs, it handles pings itself.
 ///
-/// A client that says ReadyToSuspend vouches for its sockets with a profile: that what it has read and written both end
-/// with a whole message, and that it waits for no answer to a ping of its own. Whoever is suspended by force is woken by
-/// everything that arrives. Encoded, it has at most 4,096 bytes.
+/// A client that sends ReadyToSuspend guarantees for its sockets with a profile that its last read and its
+/// last write ended with a whole message, and that it waits for no answer to a ping of its own. A client that
+/// is suspended by force is woken by all traffic. Encoded, it has at most 4,096 bytes.
 package nonisolated struct WireProfile: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1499,7 +1506,7 @@ package nonisolated struct WireProfile: Sendable {
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
     // methods supported on all messages.
 
-    /// What answers to OPTIONS say; empty: the standard, or no such header.
+    /// The client's capabilities in answers to OPTIONS; empty: the standard, or no such header.
     package var allow: String = String()
 
     package var accept: String = String()
@@ -1530,7 +1537,7 @@ package nonisolated struct WireProfile: Sendable {
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
     // methods supported on all messages.
 
-    /// send indications, which nobody answers, instead of requests
+    /// send indications, which get no answer, instead of requests
     package var indication: Bool = false
 
     package var fingerprint: Bool = false
@@ -1554,7 +1561,7 @@ package nonisolated struct WireProfile: Sendable {
     /// the client's full address
     package var address: String = String()
 
-    /// XEP-0198 is enabled: counters are lent with each ReadyToSuspend
+    /// XEP-0198 is enabled: counters are delegated with each ReadyToSuspend
     package var streamManagement: Bool = false
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1651,8 +1658,9 @@ package nonisolated struct WireProfile: Sendable {
     package init() {}
   }
 
-  /// Socket options of TCP, set while the client sleeps, and as they were before it wakes. `interval_ms` is TCP_KEEPIDLE,
-  /// from the last segment to the first probe (0: 15 minutes); `answer_within_ms` means nothing here.
+  /// Socket options of TCP, set while the client sleeps and restored before it wakes. `interval_ms` is
+  /// TCP_KEEPIDLE, from the last segment to the first probe (0: 15 minutes); `answer_within_ms` has no meaning
+  /// here.
   package nonisolated struct TCP: Sendable {
     // SwiftProtobuf.Message conformance is added in an extension below. See the
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1661,7 +1669,7 @@ package nonisolated struct WireProfile: Sendable {
     /// TCP_KEEPINTVL, between probes; 0: 30 s
     package var probeIntervalMs: UInt64 = 0
 
-    /// TCP_KEEPCNT: after so many unanswered ones the connection is given up; 0: 4
+    /// TCP_KEEPCNT: the connection is given up after this many unanswered ones; 0: 4
     package var probes: UInt32 = 0
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1672,7 +1680,7 @@ package nonisolated struct WireProfile: Sendable {
   package init() {}
 }
 
-/// What a profile can only know from the client.
+/// State of a protocol that only the client knows, delegated for a sleep.
 package nonisolated struct WireLent: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1698,7 +1706,7 @@ package nonisolated struct WireLent: Sendable {
     set {value = .idle(newValue)}
   }
 
-  /// Only in Wake: it got lost with a supervisor that died while it was changed.
+  /// Only in Wake: it was lost because the supervisor died while it changed.
   package var lost: Bool {
     get {
       if case .lost(let v)? = value {return v}
@@ -1712,7 +1720,7 @@ package nonisolated struct WireLent: Sendable {
   package nonisolated enum OneOf_Value: Equatable, Sendable {
     case stanzaCounters(WireLent.StanzaCounters)
     case idle(WireLent.Idle)
-    /// Only in Wake: it got lost with a supervisor that died while it was changed.
+    /// Only in Wake: it was lost because the supervisor died while it changed.
     case lost(Bool)
 
   }
@@ -1748,10 +1756,10 @@ package nonisolated struct WireLent: Sendable {
       package typealias RawValue = Int
       case idling // = 0
 
-      /// DONE was sent, its tagged response has not come
+      /// DONE was sent, its tagged response has not arrived
       case ending // = 1
 
-      /// IDLE was sent once more, the server has not said "+" yet
+      /// IDLE was sent again, the server has not sent "+" yet
       case starting // = 2
       case UNRECOGNIZED(Int)
 
@@ -1803,7 +1811,7 @@ package nonisolated struct WireEnterBackground: Sendable {
   package init() {}
 }
 
-/// Go on with what has to be saved or stopped; say BackgroundEntered within the budget.
+/// Save and stop whatever is necessary; send BackgroundEntered within the budget.
 package nonisolated struct WireDidEnterBackground: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1838,9 +1846,9 @@ package nonisolated struct WireEnterForeground: Sendable {
   package init() {}
 }
 
-/// The client will be suspended. Stop reading from sockets, take what was already read into user space (TLS
-/// plaintext too) into account, finish or abandon partial writes and answer ReadyToSuspend of the same epoch.
-/// After the budget the client is suspended all the same.
+/// The client will be suspended. Stop reading from sockets, handle data that was already read into user space
+/// (TLS plaintext too), finish or abandon partial writes and answer ReadyToSuspend of the same epoch. After
+/// the budget the client is suspended all the same.
 package nonisolated struct WirePrepareToSuspend: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1866,10 +1874,10 @@ package nonisolated struct WireReadyToSuspend: Sendable {
   /// tokens of sockets with work left; any of them cancels the suspension
   package var notIdle: [UInt64] = []
 
-  /// What the profiles of sockets need to know to answer in the client's name. What makes no sense (stanza counters for
-  /// anything but XMPP with stream management, a tag for anything but IMAP, one that is no tag or longer than 15
-  /// characters) has the whole message refused with ERROR_CODE_INVALID_ARGUMENT. What is for a socket that the client
-  /// does not have, or that has no profile, is ignored.
+  /// State that the profiles of sockets need to answer for the client. The whole message is refused with
+  /// ERROR_CODE_INVALID_ARGUMENT if it contains stanza counters for anything but XMPP with stream management,
+  /// a tag for anything but IMAP, or a tag that is malformed or longer than 15 characters. State for a socket
+  /// that the client does not have, or that has no profile, is ignored.
   package var lent: [WireLent] = []
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1877,8 +1885,8 @@ package nonisolated struct WireReadyToSuspend: Sendable {
   package init() {}
 }
 
-/// The suspension that PrepareToSuspend announced does not take place now, or is over because somebody else has let the
-/// client run: read on.
+/// The suspension that PrepareToSuspend announced is cancelled, or is over because another process has resumed
+/// the client: read on.
 package nonisolated struct WireSuspendCancelled: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1894,7 +1902,7 @@ package nonisolated struct WireSuspendCancelled: Sendable {
   package init() {}
 }
 
-/// The client runs again, or was running and something is due.
+/// The client was woken, or is running and an event is due.
 package nonisolated struct WireWake: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1904,20 +1912,20 @@ package nonisolated struct WireWake: Sendable {
 
   package var reasons: [WireWakeReason] = []
 
-  /// what happened to which socket; with WAKE_REASON_SOCKET
+  /// events by socket; with WAKE_REASON_SOCKET
   package var sockets: [WireWake.Socket] = []
 
-  /// say WakeDone within it, or hold a background task
+  /// send WakeDone within it, or hold a background task
   package var budgetMs: UInt64 = 0
 
   /// how long the client was suspended, in nanoseconds; 0 if it was not
   package var asleepNs: UInt64 = 0
 
-  /// It was decided by a supervisor that is gone, and may have been told then: who has seen this wake_id on this
-  /// connection has nothing to do.
+  /// It was decided by a previous supervisor, which may have sent it: ignore it if this wake_id has already
+  /// arrived on this connection.
   package var repeated: Bool = false
 
-  /// What ReadyToSuspend has lent, as it has become; for every socket that it was lent for.
+  /// The state delegated with ReadyToSuspend, as it is now; for every socket that had some.
   package var returned: [WireLent] = []
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1943,17 +1951,17 @@ package nonisolated struct WireWake: Sendable {
     /// the peer has not answered a ping in time; with WAKE_REASON_UNANSWERED
     package var unanswered: Bool = false
 
-    /// the peer pings more often than is put up with
+    /// the peer pings more often than the rate limit allows
     package var flooded: Bool = false
 
-    /// a ping or the answer to one could not be sent, because the peer takes nothing
+    /// a ping or the answer to one could not be sent, because the peer's receive window is full
     package var unanswerable: Bool = false
 
     /// the kernel has given the connection up; with WAKE_REASON_PATH_LOST
     package var pathLost: Bool = false
 
-    /// Datagrams that the kernel has dropped since the client fell asleep, most of them for want of room; only of a socket
-    /// that was handed over with a receive_buffer.
+    /// Datagrams that the kernel has dropped since the client fell asleep, most of them for lack of buffer
+    /// space; only for a socket that was handed over with a receive_buffer.
     package var dropped: UInt32 = 0
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1964,7 +1972,7 @@ package nonisolated struct WireWake: Sendable {
   package init() {}
 }
 
-/// The client has done what the wake asked for. Speaks for all earlier wakes as well. Needs no answer: request 0.
+/// The client has handled the wake, and all earlier ones. Needs no answer: request 0.
 package nonisolated struct WireWakeDone: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1977,7 +1985,7 @@ package nonisolated struct WireWakeDone: Sendable {
   package init() {}
 }
 
-/// The process is about to be ended. Exit within the budget, or be killed.
+/// The supervisor is about to end the process. Exit within the budget, or be killed.
 package nonisolated struct WireWillTerminate: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1992,15 +2000,15 @@ package nonisolated struct WireWillTerminate: Sendable {
   package init() {}
 }
 
-/// Leaves something for the next process: it comes back with Welcome. Replaces what was left before; empty drops it. It
-/// is dropped when the user quits the client, and when it crashes twice in a row at its start. Does not keep the client
-/// awake. Answered with Done, or with Error STATE_TOO_LARGE or CANNOT_LAUNCH.
+/// Saves state for the next process, which gets it with Welcome. Replaces what was saved before; an empty
+/// value drops it. It is dropped when the user quits the client, and when it crashes twice in a row at its
+/// start. Does not keep the client awake. Answered with Done, or with Error STATE_TOO_LARGE or CANNOT_LAUNCH.
 package nonisolated struct WireSaveState: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// absent, or of no bytes: nothing is left
+  /// absent or empty: nothing is saved
   package var state: WireState {
     get {_state ?? WireState()}
     set {_state = newValue}
@@ -2017,8 +2025,8 @@ package nonisolated struct WireSaveState: Sendable {
   fileprivate var _state: WireState? = nil
 }
 
-/// Bytes that mean nothing to the supervisor. On the wire `words` is what `bytes` would be, filled up with zeros to a
-/// multiple of eight; who has a bytes type that comes for free may declare it as such.
+/// Opaque bytes. On the wire `words` equals `bytes`, padded with zeros to a multiple of eight; an
+/// implementation with a cheap bytes type may declare it as such.
 package nonisolated struct WireState: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2034,8 +2042,9 @@ package nonisolated struct WireState: Sendable {
   package init() {}
 }
 
-/// Asks to be ended instead of being suspended: once this process has answered ReadyToSuspend and nothing is not idle, it
-/// is killed. Its surviving sockets stay parked. Answered with Done, or with Error CANNOT_LAUNCH.
+/// Asks to be ended instead of being suspended: once this process has answered ReadyToSuspend without a socket
+/// that is not idle, it is killed. Its surviving sockets stay parked. Answered with Done, or with Error
+/// CANNOT_LAUNCH.
 package nonisolated struct WireHibernate: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2046,9 +2055,9 @@ package nonisolated struct WireHibernate: Sendable {
   package init() {}
 }
 
-/// Another supervisor serves this connection from here on, and knows all that the one before knew. Sent to a client
-/// that is suspended once it has been woken. Comes with a descriptor if the client has asked for a wake word: the one
-/// that it had says nothing any more.
+/// Another supervisor serves this connection from here on, with all the state of the previous one. Sent to a
+/// suspended client once it has been woken. Comes with a descriptor if the client has asked for a wake word:
+/// the old word is invalid.
 package nonisolated struct WireSupervisorRestarted: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2064,8 +2073,8 @@ package nonisolated struct WireSupervisorRestarted: Sendable {
   package init() {}
 }
 
-/// The client has seen SupervisorRestarted, and has sent again what was unanswered. Needs no answer: request 0. With another number
-/// it is answered with Done.
+/// The client has received SupervisorRestarted, and has sent its unanswered requests again. Needs no answer:
+/// request 0. With another number it is answered with Done.
 package nonisolated struct WireRestartNoted: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2104,14 +2113,14 @@ package nonisolated struct WireClearKeepAliveTimeout: Sendable {
   package init() {}
 }
 
-/// Asks not to be suspended until the task ends. Answered with BackgroundTask, or with Error INVALID_ARGUMENT: the client
-/// holds as many as it may (64, by default), or the request has no number.
+/// Asks not to be suspended until the task ends. Answered with BackgroundTask, or with Error INVALID_ARGUMENT
+/// if the client has reached its limit (64, by default), or the request has no number.
 package nonisolated struct WireBeginBackgroundTask: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// for people to read; at most 64 bytes
+  /// a label to read; at most 64 bytes
   package var name: String = String()
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2124,8 +2133,8 @@ package nonisolated struct WireBackgroundTask: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// 0, the invalid task: none can be granted because the time is up, or so nearly that BackgroundTimeExpiring could not
-  /// be sent in time, or because the client is being suspended or ended.
+  /// 0, the invalid task: none can be granted because the time is up, or too short to send
+  /// BackgroundTimeExpiring in time, or because the client is being suspended or ended.
   package var taskID: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2193,8 +2202,8 @@ package nonisolated struct WireBackgroundTimeLeft: Sendable {
   package init() {}
 }
 
-/// Sent once, and at least its whole time, before the background time of a client that still holds background tasks ends: a client that
-/// has not ended them by then is terminated.
+/// Sent once, and at least its whole time, before the background time of a client with background tasks ends:
+/// a client that has not ended them by then is terminated.
 package nonisolated struct WireBackgroundTimeExpiring: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2207,7 +2216,7 @@ package nonisolated struct WireBackgroundTimeExpiring: Sendable {
   package init() {}
 }
 
-/// Media plays or is recorded. Holds off suspension for a few seconds from each such message; needs MODE_AUDIO.
+/// Media plays or is recorded. Each such message delays suspension for a few seconds; needs MODE_AUDIO.
 /// No answer unless a request number is given.
 package nonisolated struct WireMediaActivity: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -2259,7 +2268,7 @@ package nonisolated struct WireWatch: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// only this client's; empty: everybody's
+  /// only this client's; empty: those of all clients
   package var identifier: String = String()
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2267,7 +2276,7 @@ package nonisolated struct WireWatch: Sendable {
   package init() {}
 }
 
-/// Wakes a suspended client, or tells a running one. Answered with Done.
+/// Wakes a suspended client, or notifies a running one. Answered with Done.
 package nonisolated struct WireWakeClient: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2307,8 +2316,8 @@ package nonisolated struct WireQuitClient: Sendable {
   package init() {}
 }
 
-/// Launches a client that has no process: a dormant one, or one that a manifest declares. Answered with Done once it is
-/// going to be; with Done as well if it runs.
+/// Launches a client that has no process: a dormant one, or one that a manifest declares. Answered with Done
+/// once the launch is planned; with Done as well if it runs.
 package nonisolated struct WireLaunchClient: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2321,8 +2330,8 @@ package nonisolated struct WireLaunchClient: Sendable {
   package init() {}
 }
 
-/// Forgets a client that has no process: closes its sockets, drops its state, and gives its identifier up, so that it may
-/// belong to another uid. Answered with Done.
+/// Forgets a client that has no process: closes its sockets, drops its state, and frees its identifier for
+/// another uid. Answered with Done.
 package nonisolated struct WireForgetClient: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2335,8 +2344,8 @@ package nonisolated struct WireForgetClient: Sendable {
   package init() {}
 }
 
-/// Has the supervisor do what it does when memory is short: it ends a few of the largest suspended clients that can be
-/// launched again. Root, or the supervisor's own user; others are told PERMISSION_DENIED. Answered with Done.
+/// Has the supervisor relieve memory pressure: it ends a few of the largest suspended clients that can be
+/// launched again. Root, or the supervisor's own user; others get PERMISSION_DENIED. Answered with Done.
 package nonisolated struct WireRelieveMemory: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2347,11 +2356,11 @@ package nonisolated struct WireRelieveMemory: Sendable {
   package init() {}
 }
 
-/// Replaces the supervisor's program by the one that is at its place on disk now. Answered with Error if that does not
-/// work out: then everything goes on as it was. If it does, this connection ends, as those of administrators do when
-/// the worker is replaced, and Status tells another program_number. With the same one the worker has died of something
-/// else, and nobody can be told any more what has become of the request: ask again. Who asks while a program is being
-/// tried is told what comes of that. Root, or the supervisor's own user; others are told PERMISSION_DENIED.
+/// Replaces the supervisor's program by the one that is now installed at its path. Answered with Error, and
+/// nothing changes, if that fails. If it succeeds, this connection ends, as those of administrators do when
+/// the worker is replaced, and Status shows another program_number. With the same number the worker has died
+/// for another reason, and the outcome of the request is unknown: ask again. Requests made while a program is
+/// being tried get its outcome. Root, or the supervisor's own user; others get PERMISSION_DENIED.
 package nonisolated struct WireUpgrade: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2362,9 +2371,9 @@ package nonisolated struct WireUpgrade: Sendable {
   package init() {}
 }
 
-/// Reads the configuration and the manifests again, and does what can be done at once. Answered with Reloaded, or with
-/// Error (RELOAD_FAILED) if the configuration cannot be used or the supervisor has none: then everything goes on as it
-/// was. Root, or the supervisor's own user; others are told PERMISSION_DENIED.
+/// Reads the configuration and the manifests again, and does what can be done at once. Answered with Reloaded,
+/// or with Error (RELOAD_FAILED) if the configuration cannot be used or the supervisor has none: then nothing
+/// changes. Root, or the supervisor's own user; others get PERMISSION_DENIED.
 package nonisolated struct WireReload: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2375,19 +2384,19 @@ package nonisolated struct WireReload: Sendable {
   package init() {}
 }
 
-/// All of it is for people, a line each.
+/// Text for people, a line for each item.
 package nonisolated struct WireReloaded: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// keys with another value, and clients that are declared now or in another way
+  /// keys with a new value, and clients that are newly or differently declared
   package var changed: [String] = []
 
-  /// what is written otherwise and counts from the supervisor's next start
+  /// changes that take effect at the supervisor's next start
   package var kept: [String] = []
 
-  /// manifests that are not used and why; other warnings
+  /// manifests that are not used, with the reason; other warnings
   package var problems: [String] = []
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2421,7 +2430,7 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._suspension = newValue}
   }
 
-  /// where the cgroups are, or why another way is not used
+  /// where the cgroups are, or why they are not used
   package var suspensionDetail: String {
     get {_storage._suspensionDetail}
     set {_uniqueStorage()._suspensionDetail = newValue}
@@ -2494,7 +2503,7 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._memoryBytes = newValue}
   }
 
-  /// what the supervisor's worker, process_id, is the child of; 0: there is no keeper
+  /// the parent of the supervisor's worker, process_id; 0: there is no keeper
   package var keeperProcessID: UInt32 {
     get {_storage._keeperProcessID}
     set {_uniqueStorage()._keeperProcessID = newValue}
@@ -2512,7 +2521,7 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._programNumber = newValue}
   }
 
-  /// how long a program that was started has to say Hello
+  /// the time that a launched program has to send Hello
   package var launchBudgetMs: UInt64 {
     get {_storage._launchBudgetMs}
     set {_uniqueStorage()._launchBudgetMs = newValue}
@@ -2527,7 +2536,7 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
   /// Clears the value of `offload`. Subsequent reads from it will return its default value.
   package mutating func clearOffload() {_uniqueStorage()._offload = nil}
 
-  /// for people: what is wrong with the supervisor; for root and its own user only
+  /// problems of the supervisor, as text; for root and its own user only
   package var warnings: [String] {
     get {_storage._warnings}
     set {_uniqueStorage()._warnings = newValue}
@@ -2708,7 +2717,7 @@ package nonisolated struct WireCounters: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// What was done for sleeping clients whose sockets have a profile.
+/// Keep-alives handled for sleeping clients with sockets that have a profile.
 package nonisolated struct WireOffloadCounters: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2723,7 +2732,7 @@ package nonisolated struct WireOffloadCounters: Sendable {
   /// pings of peers that were answered for them
   package var answered: UInt64 = 0
 
-  /// noise that wanted no answer
+  /// noise that needed no answer
   package var absorbed: UInt64 = 0
 
   package var wakesAvoided: UInt64 = 0
@@ -2853,7 +2862,7 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._canLaunch = newValue}
   }
 
-  /// what SaveState has left
+  /// size of the state saved by SaveState
   package var stateBytes: UInt64 {
     get {_storage._stateBytes}
     set {_uniqueStorage()._stateBytes = newValue}
@@ -2924,7 +2933,7 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
       set {_uniqueStorage()._survives = newValue}
     }
 
-    /// only of sockets with a profile
+    /// only for sockets with a profile
     package var offload: WireClientInfo.Socket.Offload {
       get {_storage._offload ?? WireClientInfo.Socket.Offload()}
       set {_uniqueStorage()._offload = newValue}
@@ -2934,7 +2943,7 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     /// Clears the value of `offload`. Subsequent reads from it will return its default value.
     package mutating func clearOffload() {_uniqueStorage()._offload = nil}
 
-    /// as it was asked for at the hand-over; 0: it was not
+    /// as requested at the hand-over; 0: not requested
     package var receiveBuffer: UInt32 {
       get {_storage._receiveBuffer}
       set {_uniqueStorage()._receiveBuffer = newValue}
@@ -2955,7 +2964,7 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
 
       package var profile: String = String()
 
-      /// the client sleeps, or has no process, and pings are dealt with
+      /// the client sleeps, or has no process, and pings are handled
       package var active: Bool = false
 
       package var counters: WireOffloadCounters {
