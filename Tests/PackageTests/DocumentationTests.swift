@@ -43,10 +43,21 @@ struct DocumentationTests {
         #expect(try Repository.text(Self.example).contains("# \(key.summary)"))
     }
 
-    @Test("The README's table has every key with its default", arguments: Keys.all)
-    func readmeTable(key: Key) throws {
+    @Test("The page of the configuration has every key with its default", arguments: Keys.all)
+    func configurationTable(key: Key) throws {
         let value = key.value(in: DaemonSettings(mode: .system))
-        #expect(try Repository.text("README.md").contains("| `\(key.name)` | `\(value)` | \(key.summary) |"))
+        let page = try Repository.text(
+            "Sources/NightbellSupervisor/NightbellSupervisor.docc/Configuration.md")
+        #expect(page.contains("| `\(key.name)` | `\(value)` | \(key.summary) |"))
+    }
+
+    @Test("The README has at most 150 lines, and its links lead to files")
+    func readme() throws {
+        let readme = try Repository.text("README.md")
+        #expect(readme.split(separator: "\n", omittingEmptySubsequences: false).count <= 151)
+        for link in readme.matches(of: /\]\(([A-Za-z][^):]*)\)/) {
+            #expect(Repository.exists(String(link.output.1)), "\(link.output.1) is not there")
+        }
     }
 
     @Test("The README's first screen has the two commands and a client")

@@ -18,6 +18,8 @@ enum Repository {
 
     static func remove(_ path: String) { try? FileManager.default.removeItem(atPath: path) }
 
+    static func exists(_ path: String) -> Bool { FileManager.default.fileExists(atPath: self.path(path)) }
+
     static func isExecutable(_ path: String) -> Bool {
         FileManager.default.isExecutableFile(atPath: self.path(path))
     }
