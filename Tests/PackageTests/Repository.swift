@@ -42,6 +42,18 @@ enum Repository {
             .sorted()
     }
 
+    /// The paths of all files below a directory that can be executed.
+    static func executables(in path: String) throws -> [String] {
+        try FileManager.default.subpathsOfDirectory(atPath: self.path(path))
+            .map { "\(path)/\($0)" }
+            .filter { file in
+                var isDirectory: ObjCBool = false
+                return FileManager.default.fileExists(atPath: self.path(file), isDirectory: &isDirectory)
+                    && !isDirectory.boolValue && isExecutable(file)
+            }
+            .sorted()
+    }
+
     /// The modules that a source file imports, whatever the access level or attributes.
     static func imports(of path: String) throws -> Set<String> {
         var modules: Set<String> = []
