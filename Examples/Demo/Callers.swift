@@ -1,6 +1,6 @@
 import SIPKit
 
-/// What came of the calls.
+/// The results of the calls.
 struct CallCounts {
     var placed = 0
     var answered = 0
@@ -95,7 +95,7 @@ final class Callers {
     }
 }
 
-/// A small generator whose seed makes a run repeatable (SplitMix64).
+/// A small generator (SplitMix64); its seed makes a run repeatable.
 struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 

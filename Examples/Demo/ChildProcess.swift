@@ -59,22 +59,22 @@ final class ChildProcess {
         return result
     }
 
-    /// Whether it still runs. Takes note of its end.
+    /// Whether it still runs. Records its end.
     var isRunning: Bool {
         guard exitStatus == nil else { return false }
         var status: CInt = 0
         guard waitpid(id, &status, WNOHANG) == id else { return true }
-        // As a shell has it: the exit status, or 128 and the number of the signal.
+        // As in a shell: the exit status, or 128 and the number of the signal.
         exitStatus = status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + (status & 0x7F)
         return false
     }
 
     func send(_ signal: CInt) {
-        // A child that has not been waited for keeps its id, so the signal cannot reach anybody else.
+        // A child that has not been waited for keeps its id, so the signal cannot reach another process.
         if isRunning { Glibc.kill(id, signal) }
     }
 
-    /// Ends it at once, and what it started.
+    /// Kills it and the processes it started.
     func kill() {
         if isRunning { Glibc.kill(-id, SIGKILL) }
     }
@@ -94,7 +94,7 @@ func contents(of path: String) -> String {
     return contents(ofOpen: descriptor)
 }
 
-/// What is left to read of a small file.
+/// The rest of a small file.
 func contents(ofOpen descriptor: CInt) -> String {
     var bytes: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 65_536)

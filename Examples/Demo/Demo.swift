@@ -19,12 +19,12 @@ final class Demo {
     private var others: [ChildProcess] = []
     private let domain = "demo.nightbell.invalid"
     private let started = ContinuousClock.now
-    /// How many phones the kernel did not let run when all had fallen asleep last.
+    /// How many phones the kernel held stopped when all had last fallen asleep.
     private var held = 0
     private var nextLookAtChildren = ContinuousClock.now
     private var progress: Progress?
 
-    /// A line now and then for who watches.
+    /// Prints progress now and then.
     private struct Progress {
         var next: ContinuousClock.Instant
         let period: Duration
@@ -46,9 +46,9 @@ final class Demo {
         }
     }
 
-    /// True: everything went as it must.
+    /// Returns whether every expectation was met.
     func run() throws -> Bool {
-        // Whoever interrupts it does not want to read its logs.
+        // After an interrupt the user does not want to read its logs.
         var isOfNoMoreUse = false
         defer {
             stopEverything()
@@ -85,16 +85,16 @@ final class Demo {
         let results = results(counts, before, after)
         for trouble in events.tally.troubles.prefix(20) { complain(trouble) }
         let isGood = results.isGood
-        // Before the results, so that these are the last that is said.
+        // Before the results, so that these come last.
         stopEverything()
         print("\n\(results.table())")
-        if !isGood { print("\nNot everything went as it must.") }
+        if !isGood { print("\nNot every expectation was met.") }
         if options.json { print(results.json()) }
         fflush(nil)
         return isGood
     }
 
-    /// Removes what demos that were killed have left, once nobody is kept stopped by what is noted there.
+    /// Removes the directories of killed demos, once the processes recorded there are thawed.
     private func tidyUp() throws {
         for old in DemoDirectory.abandoned() {
             if old.hasNotes {
@@ -165,7 +165,7 @@ final class Demo {
 
     // MARK: Disturbing
 
-    /// Does to the sleeping phones what networks and administrators do.
+    /// Disturbs the sleeping phones as networks and administrators do.
     private func disturb(_ disturbance: DemoCommand.Disturbance) throws {
         switch disturbance {
         case .connections, .resets:
@@ -189,7 +189,7 @@ final class Demo {
 
     // MARK: Waiting
 
-    /// Lets the loop run until something has come about. A child that ends meanwhile is an error.
+    /// Runs the loop until a condition holds. A child that ends meanwhile is an error.
     private func wait(for what: String, atMost limit: Duration, until condition: () throws -> Bool) throws {
         try loop.wait(for: what, atMost: limit, detail: { states() }) {
             if .now >= nextLookAtChildren {
@@ -221,7 +221,7 @@ final class Demo {
         return last
     }
 
-    /// How many phones the kernel does not let run at this moment.
+    /// How many phones the kernel holds stopped at this moment.
     private func heldByKernel() -> Int {
         let kernel = KernelView()
         return phones.count { kernel.isHeld($0.id) }
@@ -257,11 +257,11 @@ final class Demo {
         }
     }
 
-    /// Shows how the calls go on until they are over or the time is up; calls that are not over are lost.
+    /// Shows the progress of the calls until they are over or the time is up; calls that are not over are lost.
     private func watchCalls(
         atMost limit: Duration, _ counts: @escaping () -> CallCounts, until isDone: () -> Bool
     ) throws {
-        // Asking the supervisor takes its time, so it is asked between two calls, not at the moment of one.
+        // A query takes the supervisor's time, so it is made between two calls.
         let interval = Duration.seconds(1 / options.rate)
         progress = Progress(
             next: .now + .seconds(2) + interval * 0.6,
@@ -309,7 +309,7 @@ final class Demo {
             seconds: rounded((ContinuousClock.now - started) / .seconds(1), digits: 1))
     }
 
-    /// Those that the supervisor calls suspended and the kernel really holds. With `none` nothing is held.
+    /// Phones that the supervisor reports as suspended and the kernel really holds. With `none` it holds none.
     private func asleepAtEnd(_ snapshot: SupervisorProcess.Snapshot) -> Int {
         options.suspend == .none ? snapshot.suspended : min(snapshot.suspended, held)
     }
@@ -328,7 +328,7 @@ final class Demo {
         for process in processes { process.send(SIGTERM) }
         let deadline = ContinuousClock.now + limit
         while .now < deadline, processes.contains(where: \.isRunning) {
-            // A second Ctrl-C is no reason to leave processes behind.
+            // A second Ctrl-C must not leave processes behind.
             if (try? loop.turn(atMost: .milliseconds(20))) == nil { usleep(20_000) }
         }
         for process in processes where process.isRunning {

@@ -32,7 +32,7 @@ struct DemoCommand: ParsableCommand {
     @Option(help: "Calls a second.")
     var rate = 10.0
 
-    @Option(help: "Which phones are called when: the same seed, the same calls.")
+    @Option(help: "Chooses phones and moments: the same seed, the same calls.")
     var seed: UInt64 = 1
 
     @Option(

@@ -2,14 +2,14 @@ import Glibc
 
 /// The directory of one run, with the supervisor's socket and notes and the logs in it.
 ///
-/// A demo that was killed leaves its directory behind, for the next one to remove. Anybody can make directories of
-/// such names, so what counts is whose it is, and that nobody holds the lock in it.
+/// A demo that was killed leaves its directory behind, for the next one to remove. Any user can make directories of
+/// such names, so the directory must have the right owner and a free lock.
 struct DemoDirectory {
     let path: String
 
     private static let prefix = "nightbell-demo-"
-    /// The file that the process has locked for as long as it lives. Its id in there is for people: in another
-    /// namespace it would be somebody else's.
+    /// The file that the process has locked for as long as it lives. The pid in it is informative: in another
+    /// namespace it would be another process's.
     private static let mark = "demo"
     /// Held open, and so locked, until the end.
     private var lock: CInt = -1
@@ -23,7 +23,7 @@ struct DemoDirectory {
         var template = Array("\(Self.parent)/\(Self.prefix)XXXXXX".utf8CString)
         guard let path = mkdtemp(&template) else { throw DemoError.system("mkdtemp", code: errno) }
         self.path = String(cString: path)
-        // It has its name only when it is locked, so that nobody finds it without an owner.
+        // It gets its name only when it is locked, so that no other demo finds it without an owner.
         let unlocked = "\(self.path)/\(Self.mark).new"
         try write("\(getpid())\n", to: unlocked)
         lock = openat(AT_FDCWD, unlocked, O_RDONLY | O_CLOEXEC)
@@ -34,7 +34,7 @@ struct DemoDirectory {
 
     private init(path: String) { self.path = path }
 
-    /// From now on it belongs to nobody but its reader.
+    /// From now on it belongs to its reader.
     func keep() { unlink("\(path)/\(Self.mark)") }
 
     func remove() {
@@ -43,14 +43,14 @@ struct DemoDirectory {
         rmdir(path)
     }
 
-    /// Whether a supervisor has been at work in it.
+    /// Whether a supervisor has used it.
     var hasNotes: Bool { access("\(path)/run", F_OK) == 0 }
 
-    // MARK: Those of others
+    // MARK: Other demos
 
     /// The directories of this user's demos that have ended without removing them.
     static func abandoned() -> [DemoDirectory] {
-        // The last dot has a link followed, which TMPDIR may well be.
+        // The final dot follows a link, which TMPDIR may be.
         guard let directory = open("\(parent)/.") else { return [] }
         return names(in: directory).filter { $0.hasPrefix(prefix) }.sorted()
             .map { DemoDirectory(path: "\(parent)/\($0)") }.filter(\.isAbandoned)
@@ -72,7 +72,7 @@ struct DemoDirectory {
 
     // MARK: Files
 
-    /// A directory itself, not what a link of that name leads to.
+    /// A directory itself, not the target of a link of that name.
     private static func open(_ name: String, in parent: CInt = AT_FDCWD) -> CInt? {
         let descriptor = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         return descriptor >= 0 ? descriptor : nil

@@ -101,7 +101,7 @@ final class Kamailio {
         """
     }
 
-    /// Whether it takes connections.
+    /// Whether it accepts connections.
     var isReady: Bool {
         guard let socket = try? SIPSocket.connect(to: SIPAddress(host: "127.0.0.1", port: port), .tcp) else {
             return false

@@ -1,11 +1,11 @@
 import Glibc
 
-/// What the kernel says of processes, so that the demo need not believe the supervisor.
+/// The kernel's view of processes, so that the demo need not trust the supervisor.
 struct KernelView {
     private let cgroupMount: String?
 
     init() {
-        // The cgroup2 file system may be mounted anywhere; field 5 is where, the type follows the dash.
+        // The cgroup2 file system may be mounted anywhere; field 5 is the mount point, the type follows the dash.
         cgroupMount = contents(of: "/proc/self/mountinfo").split(separator: "\n").lazy
             .map { $0.split(separator: " ") }
             .first { fields in

@@ -21,8 +21,8 @@ enum DemoError: Error, CustomStringConvertible {
     }
 }
 
-/// One loop over `poll` for everything the demo does by itself: the SIP server, the callers, what the phones
-/// report. Its user writes what comes after what: `wait` lets the loop run until something has come about.
+/// One loop over `poll` for the demo's own work: the SIP server, the callers, the reports of the phones.
+/// Its user is written as a sequence: `wait` runs the loop until a condition holds.
 @MainActor
 final class Loop {
     /// Something with a descriptor.
@@ -34,7 +34,7 @@ final class Loop {
 
     private let stopSignals: StopSignals
     private var sources: [CInt: Source] = [:]
-    /// Each tells when it next has to be called.
+    /// Each returns when it next has to be called.
     private var timers: [(next: () -> ContinuousClock.Instant?, fire: () -> Void)] = []
 
     init() throws {
@@ -49,7 +49,7 @@ final class Loop {
         timers.append((next, fire))
     }
 
-    /// Runs until the condition holds. It is looked at after each turn, and at least every `interval`.
+    /// Runs until the condition holds. It is evaluated after each turn, and at least every `interval`.
     func wait(
         for what: String, atMost limit: Duration, every interval: Duration = .milliseconds(100),
         detail: () -> String = { "" }, until condition: () throws -> Bool
@@ -61,7 +61,7 @@ final class Loop {
         }
     }
 
-    /// One turn: waits until something is there to do, but no longer than `limit`.
+    /// One turn: waits for an event, but no longer than `limit`.
     func turn(atMost limit: Duration) throws {
         let descriptors = Array(sources.keys)
         var entries = [pollfd(fd: stopSignals.descriptor, events: Int16(POLLIN), revents: 0)]

@@ -1,7 +1,7 @@
 import Glibc
 import Histogram
 
-/// What the phones report, added up.
+/// The reports of the phones, added up.
 @MainActor
 final class PhoneEvents {
     /// Since `reset`.
@@ -46,7 +46,7 @@ final class PhoneEvents {
         loop.add(Loop.Source(descriptor: readEnd) { [weak self] in self?.read() })
     }
 
-    /// From here on the tally counts anew.
+    /// Resets the tally.
     func reset() { tally = Tally() }
 
     func forgetRegistrations() { registered.removeAll() }

@@ -1,4 +1,4 @@
-/// What a run showed.
+/// The results of a run.
 struct Results {
     struct Latency {
         var p50: Double
@@ -26,7 +26,7 @@ struct Results {
     var registrar: String
     var seconds: Double
 
-    /// Whether everything went as it must.
+    /// Whether every expectation was met.
     var isGood: Bool {
         answered == calls && endedProperly == calls && lostWakes == 0 && lateKeepAlives == 0
             && wakesWithoutReason == 0 && asleepAtEnd == clients
@@ -38,7 +38,7 @@ struct Results {
             "{\(members.map { "\"\($0)\":\($1)" }.joined(separator: ","))}"
         }
         let latency = wakeLatencyMicroseconds
-        // No text here needs escapes: all of it is our own.
+        // No text here needs escapes: all of it is the demo's own.
         return object([
             ("clients", "\(clients)"), ("calls", "\(calls)"), ("answered", "\(answered)"),
             ("ended_properly", "\(endedProperly)"), ("lost_wakes", "\(lostWakes)"),
@@ -90,7 +90,7 @@ struct Results {
     }
 }
 
-/// With so many digits after the point.
+/// Formats with this many digits after the point.
 func rounded(_ value: Double, digits: Int) -> Double {
     let factor = digits == 0 ? 1.0 : (0..<digits).reduce(1.0) { result, _ in result * 10 }
     return (value * factor).rounded() / factor

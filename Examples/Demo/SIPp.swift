@@ -48,7 +48,7 @@ final class SIPp {
             environment: ["TERM": "dumb"], log: "\(directory)/sipp.log")
     }
 
-    /// What SIPp has written of its progress. `answered` counts calls that also ended properly.
+    /// SIPp's report of its progress. `answered` counts calls that also ended properly.
     var counts: CallCounts {
         let lines = contents(of: statistics).split(separator: "\n")
         guard let header = lines.first, let last = lines.dropFirst().last else { return CallCounts() }

@@ -1,7 +1,7 @@
 import Glibc
 import Nightbell
 
-/// The demo's own supervisor, and what it says of its clients.
+/// The demo's own supervisor, and its view of its clients.
 @MainActor
 final class SupervisorProcess {
     struct Settings {
@@ -20,7 +20,7 @@ final class SupervisorProcess {
             log: "\(directory)/nightbelld.log")
     }
 
-    /// Lets run whatever the supervisor of another demo has left stopped.
+    /// Thaws the processes that the supervisor of another demo has left stopped.
     static func thawLeftovers(program: String, of demo: DemoDirectory) throws -> ChildProcess {
         try ChildProcess(
             "nightbelld",
@@ -46,14 +46,14 @@ final class SupervisorProcess {
     /// Whether it answers.
     var isReady: Bool { (try? snapshot()) != nil }
 
-    /// What is the case at one moment.
+    /// The state at one moment.
     struct Snapshot {
         var taken: ContinuousClock.Instant
         var status: SupervisorStatus
         var clients: [ClientInfo]
 
         var suspended: Int { clients.count { $0.state == .suspended } }
-        /// All clients together, sleep that still goes on included.
+        /// All clients together, including sleep that has not ended yet.
         var asleep: Duration { clients.reduce(.zero) { $0 + $1.counters.asleep } }
 
         /// Such as `18 suspended, 2 background`.

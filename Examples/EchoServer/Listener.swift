@@ -3,8 +3,8 @@ import Glibc
 /// A socket that listens on the loopback interface.
 struct Listener {
     let descriptor: Int32
-    /// Given up for a moment when there is no other descriptor: a connection that cannot be taken would be told of
-    /// again and again. It is closed instead.
+    /// A spare, closed for a moment when there is no other descriptor: a connection that cannot be accepted would be
+    /// reported again and again. It is accepted and closed instead.
     private var reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)
 
     init(port: UInt16) {
@@ -37,7 +37,7 @@ struct Listener {
         return UInt16(bigEndian: address.sin_port)
     }
 
-    /// A new connection; nil: there is none, or none that can be kept.
+    /// A new connection; nil: there is none, or it could not be kept.
     mutating func accept() -> Int32? {
         let connection = Glibc.accept(descriptor, nil, nil)
         if connection >= 0 { return connection }

@@ -1,7 +1,7 @@
 import Glibc
 import NightbellSupervisor
 
-// Says back what it is told, with the number of bytes so far. A connection that says nothing costs fewer than 300 bytes,
+// Echoes its input, with the number of bytes so far. An idle connection costs fewer than 300 bytes,
 // and no thread, task or buffer. `echo-server 7007`, then `nc 127.0.0.1 7007`.
 
 let arguments = CommandLine.arguments.dropFirst()
@@ -11,15 +11,15 @@ guard arguments.count <= 1, let port = UInt16(arguments.first ?? "7007") else {
 var listener = Listener(port: port)
 let supervisor = try EmbeddedSupervisor()
 let profile = try ParkingProfile.tcp()  // one for all
-_ = try supervisor.park(listener.descriptor)  // whatever can be watched can be parked
+_ = try supervisor.park(listener.descriptor)  // any pollable descriptor can be parked
 print("listening on 127.0.0.1:\(listener.port)")
-fflush(nil)  // for whoever reads it from a pipe
+fflush(nil)  // for a reader on a pipe
 
 for await event in supervisor.events {
     guard let claimed = try? supervisor.claim(event.token) else { continue }
     if claimed.descriptor == listener.descriptor {
         if let connection = listener.accept() { park(connection, bytesSoFar: 0) }
-        _ = try supervisor.park(listener.descriptor)  // tells at once if there are more
+        _ = try supervisor.park(listener.descriptor)  // fires at once if there are more
     } else {
         let bytesSoFar = claimed.state.reduce(0) { $0 << 8 | UInt64($1) }
         echo(claimed.descriptor, bytesSoFar)
@@ -32,7 +32,7 @@ func echo(_ connection: Int32, _ bytesSoFar: UInt64) {
     guard count > 0 else { return _ = close(connection) }  // the end, or an error
     let bytesSoFar = bytesSoFar + UInt64(count)
     let answer = Array("\(bytesSoFar): ".utf8) + bytes[..<count]
-    // Who says more than it reads is let go: waiting for one would keep all others waiting.
+    // A peer that sends more than it reads is closed: waiting for one would delay all others.
     let sent = send(connection, answer, answer.count, Int32(MSG_NOSIGNAL | MSG_DONTWAIT))
     guard sent == answer.count else { return _ = close(connection) }
     park(connection, bytesSoFar: bytesSoFar)

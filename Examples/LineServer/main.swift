@@ -23,7 +23,7 @@ final class LineCounter: ChannelInboundHandler, HibernatableHandler {
         context.flush()
     }
 
-    /// What the next channel of this connection must know.
+    /// The state that the next channel of this connection needs.
     func stateForHibernation() -> [UInt8]? { [lines] }
 
     func didHibernate(as token: ParkingToken) { report("asleep after \(lines) lines") }

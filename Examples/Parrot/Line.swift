@@ -1,6 +1,6 @@
 import Glibc
 
-/// The connection of one caller. Nothing here is Nightbell's: a program brings the sockets that it has.
+/// The connection of one caller. It does not use Nightbell: a program brings its own sockets.
 struct Line: Sendable {
     struct Failure: Error {
         let call: String
@@ -28,7 +28,7 @@ struct Line: Sendable {
         descriptor = try Self.check("accept", accept(listener, nil, nil))
     }
 
-    /// What the caller has said; nil: nothing more. Ends the program when the caller has hung up.
+    /// The caller's next words; nil: nothing more. Ends the program when the caller has hung up.
     func hear() -> String? {
         var bytes = [UInt8](repeating: 0, count: 4_096)
         let count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Writes what happens as lines of JSON, for programs that want to know. Each line has `t` (nanoseconds since
+/// Writes events as lines of JSON, for other programs. Each line has `t` (nanoseconds since
 /// 1970), `phone` and `event`.
 struct Journal {
     enum Value {
@@ -71,7 +71,7 @@ struct JournalError: Error, CustomStringConvertible {
     var description: String { "\(target): \(String(cString: strerror(code)))" }
 }
 
-/// The kernel's wall clock, which its time stamps of packets are taken from, in nanoseconds since 1970.
+/// The kernel's wall clock, the source of its time stamps of packets, in nanoseconds since 1970.
 func wallClock() -> Int64 {
     var time = timespec()
     clock_gettime(CLOCK_REALTIME, &time)

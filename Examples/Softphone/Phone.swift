@@ -4,7 +4,7 @@ import SIPKit
 
 /// A phone: one connection to a SIP server, a user agent, and one loop over `poll` that serves them.
 ///
-/// What sleeping takes is in PhoneSleep.swift. Everything runs on the main thread: the supervisor's
+/// The code for sleeping is in PhoneSleep.swift. Everything runs on the main thread: the supervisor's
 /// connection is one more descriptor of the loop.
 @MainActor
 final class Phone {
@@ -20,7 +20,7 @@ final class Phone {
     private(set) var agent: UserAgent?
     /// Set while the registration or the connection is being repaired.
     private var repair: Repair?
-    /// When to register again, for a phone that nobody wakes for it.
+    /// When to register again, for a phone without a keep-alive handler.
     private var refreshAt: ContinuousClock.Instant?
     private var state = State.running
     var sleep = SleepState()
@@ -59,7 +59,7 @@ final class Phone {
         } else {
             connect()
         }
-        // Until it is registered it holds a task, and tries again and again.
+        // Until it is registered it holds a task, and keeps trying.
         beginRepair()
         while true {
             if case .stopped(let succeeded) = state { return succeeded }
@@ -133,7 +133,7 @@ final class Phone {
         refresh()
     }
 
-    /// Reads everything that waits. Returns the number of bytes.
+    /// Reads all pending data. Returns the number of bytes.
     @discardableResult
     func serveSocket() -> Int {
         guard let socket else { return 0 }
@@ -175,7 +175,7 @@ final class Phone {
             refreshAt = .now + granted / 2
             sleepBetweenRefreshes(granted)
         }
-        // Only now: until something else keeps it awake, the phone may sleep from here on.
+        // Last, because the phone may sleep from here on.
         endRegistrationTask()
     }
 
@@ -185,7 +185,7 @@ final class Phone {
             complain("\(account.user) cannot register: \(failure)")
             return finish(succeeded: false)
         }
-        // A stream on which no answer comes may be dead without our knowing.
+        // A stream without an answer may be dead unnoticed.
         if failure == .timedOut, transport == .tcp {
             connectionFailed(.ended)
         } else {
@@ -223,7 +223,7 @@ final class Phone {
         endRegistrationTask()
     }
 
-    // MARK: What the user agent wants
+    // MARK: Actions of the user agent
 
     func perform(_ actions: [UserAgent.Action]) {
         for action in actions {
@@ -258,8 +258,8 @@ final class Phone {
 
     // MARK: The end
 
-    /// Hangs up, removes the registration, and ends: within two seconds, whatever the server says, and at once
-    /// when asked a second time.
+    /// Hangs up, removes the registration, and ends: within two seconds, even without an answer of the server, and at
+    /// once when asked a second time.
     func stop() {
         guard case .running = state else { return finish(succeeded: true) }
         state = .stopping(until: .now + .seconds(2))

@@ -2,7 +2,7 @@ import Glibc
 import Nightbell
 import SIPKit
 
-/// What a phone has to know in order to sleep.
+/// The state that a phone needs in order to sleep.
 @MainActor
 struct SleepState {
     /// Nil: there is no supervisor, the phone stays awake.
@@ -12,7 +12,7 @@ struct SleepState {
     var isSuspending = false
     var isInBackground = false
     var callTasks: [String: BackgroundTask] = [:]
-    /// Calls in which people talk, and when the phone says next that they do.
+    /// Calls with media, and when the phone next reports them.
     var conversations: Set<String> = []
     var nextMediaSign: ContinuousClock.Instant?
     var registrationTask: BackgroundTask?
@@ -21,12 +21,12 @@ struct SleepState {
     var keepAliveSince: ContinuousClock.Instant?
 }
 
-/// Everything about sleeping that a phone does.
+/// Everything that a phone does in order to sleep.
 ///
-/// - The connection is handed over as soon as it stands, and released before it is closed. Where the supervisor can
+/// - The connection is handed over as soon as it is up, and released before it is closed. Where the supervisor can
 ///   launch this program it is handed over to survive: the next process goes on with it.
 /// - Half of the registration's time is the keep-alive timeout; its handler registers again, with the next
-///   `CSeq` and nonce count. So there is a whole half left should the server be away. A phone that was launched sets a
+///   `CSeq` and nonce count. So the other half is left in case the server is away. A phone that was launched sets a
 ///   timeout before it is registered: without network it sleeps, and tries again each time.
 /// - Each call, each registration under way and each repair of the connection holds a background task: the
 ///   wake's own budget is only 10 s, and a phone that waits for an answer must not be put to sleep.
@@ -90,19 +90,19 @@ extension Phone {
         }
     }
 
-    /// Whether somebody else sees to it that this phone registers again in time.
+    /// Whether the keep-alive handler makes this phone register again in time.
     var isWokenForRefresh: Bool {
         sleep.isInBackground && sleep.keepAliveTimeout != nil && sleep.client?.isConnected == true
     }
 
     var mayRead: Bool { !sleep.isSuspending }
 
-    // MARK: What the supervisor says
+    // MARK: Messages of the supervisor
 
     private func woken(_ wake: Wake) {
         sleep.isSuspending = false
         let conditions = sleep.parked.map { wake.conditions(of: $0) } ?? []
-        // The first byte is looked at, then the clock: this is the time from packet to handler.
+        // Peek at the first byte, then read the clock: this is the time from packet to handler.
         let arrival = conditions.isEmpty ? nil : socket?.nextArrival()
         let latency = arrival.map { wallClock() - $0 }
         let bytes = conditions.isEmpty ? 0 : serveSocket()
@@ -166,7 +166,7 @@ extension Phone {
         stayAwake(because: error)
     }
 
-    /// Nobody would wake this phone in time, so it must not sleep.
+    /// This phone would not be woken in time, so it must not sleep.
     private func stayAwake(because error: NightbellError) {
         complain("staying awake: \(error)")
         journal.write("staying_awake", ["reason": .text(error.description)])
@@ -176,7 +176,7 @@ extension Phone {
         try? sleep.client?.enterForeground()
     }
 
-    // MARK: What the phone says
+    // MARK: Requests of the phone
 
     func handOver(_ socket: SIPSocket) {
         guard let client = sleep.client else { return }
@@ -211,7 +211,7 @@ extension Phone {
         try? sleep.client?.release(parked)
     }
 
-    /// The registration is good for that long: be woken in the middle of it.
+    /// Sets the keep-alive timeout to half of the registration's time.
     func sleepBetweenRefreshes(_ granted: Duration) {
         guard let client = sleep.client, sleep.parked != nil else { return }
         // A server that grants little may force a refresh later than at half, but never after the end.
@@ -251,7 +251,7 @@ extension Phone {
         endTask(sleep.callTasks.removeValue(forKey: callID))
     }
 
-    /// Somebody talks: that holds the phone awake without end, as long as it is said again in time.
+    /// Reports media, which keeps the phone awake for as long as it is reported again in time.
     func tellOfMedia(at now: ContinuousClock.Instant) {
         guard let due = sleep.nextMediaSign, due <= now else { return }
         sleep.nextMediaSign = now + .seconds(2)
@@ -269,7 +269,7 @@ extension Phone {
     }
 
     private func beginTask(_ name: String) -> BackgroundTask? {
-        // An invalid task means that the time is up: the phone goes on for as long as it is left running.
+        // An invalid task means that the time is up: the phone goes on until it is stopped.
         guard let task = try? sleep.client?.beginBackgroundTask(name), task.isValid else { return nil }
         return task
     }
