@@ -9,7 +9,7 @@ struct ChatServerCommand: ParsableCommand {
         abstract: "A chat with rooms, for browsers, whose idle connections are hibernated.",
         discussion: "Open the address that it prints. It ends with SIGINT or SIGTERM.")
 
-    @Option(help: "Where it listens, on the loopback interface; 0: any port that is free.")
+    @Option(help: "Where it listens, on the loopback interface; 0: any free port.")
     var port = 8080
 
     @Option(help: ArgumentHelp("How long a connection is idle before it is hibernated.", valueName: "time"))

@@ -6,27 +6,27 @@ internal import NIOWebSocket
 internal import NightbellNIO
 internal import Synchronization
 
-/// A chat server: rooms, who is in them, and what they say, over WebSocket; idle connections are hibernated.
+/// A chat server: rooms, members and messages over WebSocket; idle connections are hibernated.
 public final class ChatServer: Sendable {
     public struct Configuration: Sendable {
-        /// 0: any that is free.
+        /// 0: any free port.
         public var port = 8080
-        /// How long a connection is idle before it is hibernated; nil: none ever is.
+        /// How long a connection is idle before it is hibernated; nil: never hibernate.
         public var hibernateAfter: Duration? = .seconds(30)
-        /// How often a connection that says nothing is asked whether it is still there; nil: never.
+        /// How often a silent connection is pinged; nil: never.
         public var pingEvery: Duration? = .seconds(20)
         /// Event loops.
         public var threads = 1
-        /// Called before a session is made of somebody who is back. Tests throw here.
+        /// Called before the session of a woken connection is made. Tests throw here.
         package var willRebuild: @Sendable () throws -> Void = {}
 
         public init() {}
     }
 
-    /// Somebody else has the port, for example.
+    /// Another process has the port, for example.
     public struct CannotListen: Error, CustomStringConvertible {
         public let port: Int
-        /// Of the system: `errno`.
+        /// The system's `errno`.
         public let code: Int32
 
         public var description: String {
@@ -97,7 +97,7 @@ public final class ChatServer: Sendable {
             let operations = channel.pipeline.syncOperations
             try operations.addHandler(
                 ByteToMessageHandler(WebSocketFrameDecoder(maxFrameSize: Limits.frameBytes)))
-            // The last step: from here on it is the session that leaves, and not who is lost.
+            // The last step: from here on the session leaves the room by itself, even if the connection is lost.
             try operations.addHandler(session)
             return session
         }
@@ -128,7 +128,7 @@ public final class ChatServer: Sendable {
         return ServerBootstrap(group: group)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .serverChannelOption(.backlog, value: 4_096)
-            // Without a descriptor left it waits a second, instead of trying again and again.
+            // Without a free descriptor it waits a second, instead of retrying at once.
             .serverChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandler(AcceptBackoffHandler())
@@ -140,7 +140,7 @@ public final class ChatServer: Sendable {
             }
     }
 
-    /// Until it is known what somebody wants.
+    /// The pipeline of a connection before its request.
     private static func build(
         _ channel: any Channel, _ upgrader: NIOWebSocketServerUpgrader, _ facts: PageHandler.Facts
     ) throws {
@@ -156,7 +156,7 @@ public final class ChatServer: Sendable {
         try operations.addHandler(PageHandler(facts), name: "page")
     }
 
-    /// A browser says which page wants the connection: only this server's own may.
+    /// A browser names the page that opens the connection: only this server's own may.
     private static func isWelcome(_ head: HTTPRequestHead) -> Bool {
         guard head.uri.prefix(while: { $0 != "?" }) == "/ws", let host = head.localHost else { return false }
         let origins = head.headers["origin"]
@@ -193,13 +193,13 @@ private final class Everybody: Sendable {
         }
     }
 
-    /// They and those who know them let go of each other.
+    /// Breaks the reference cycles between the members and their users.
     func close() throws {
         for outbox in outboxes { outbox.close() }
         try meet(nil)
     }
 
-    /// - Parameter loop: that wants to know.
+    /// - Parameter loop: the event loop of the request.
     func sleepers(in room: String, for loop: any EventLoop) -> EventLoopFuture<Sleepers> {
         let asked = perLoop.values.map { members in
             members.eventLoop.submit { members.value.sleepers(in: room) }

@@ -1,11 +1,11 @@
 package import NIOCore
 package import NIOWebSocket
 
-/// A frame that the server sends: made once, for whoever is to have it, awake or asleep.
+/// A frame that the server sends: made once, for all receivers, awake or asleep.
 package struct Frame: Sendable {
-    /// For those who are hibernated.
+    /// For hibernated members.
     package let bytes: [UInt8]
-    /// For those who have a channel: the same bytes.
+    /// For members with a channel: the same bytes.
     package let buffer: ByteBuffer
 
     /// A whole message, which a server does not mask (RFC 6455, section 5.2).

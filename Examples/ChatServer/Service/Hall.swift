@@ -2,29 +2,29 @@ internal import FoundationEssentials
 internal import Glibc
 internal import Synchronization
 
-/// A member, for the hall.
+/// A member, as the hall refers to it.
 struct Membership: Equatable {
     let room: UInt32
-    /// Of the member's name.
+    /// The number of the member's name.
     let name: UInt32
 }
 
-/// What the members of a room are to be told, on one event loop.
+/// A message for the members of a room on one event loop.
 enum Delivery {
-    /// The first that a member is told: from here on it hears what the others hear.
+    /// The first message of a member: from here on it gets the messages of its room.
     case welcome(row: UInt32, Membership, ServerWords)
     case tell(room: UInt32, Frame)
 }
 
-/// All rooms: who is in them, and what was said. Everybody hears everything of a room in the same order, because all of
-/// it passes through here, one after the other.
+/// All rooms with their members and messages. All members get the messages of a room in the same order, because every
+/// message passes through here.
 final class Hall: Sendable {
     enum Refusal: String, Error {
         case nameIsTaken = "this name is taken in this room"
         case tooManyRooms = "there are too many rooms already"
     }
 
-    /// What the caller has to see to.
+    /// The caller's duty after a change.
     enum Afterwards {
         case nothing
         /// Call `tellCount` in a second.
@@ -33,7 +33,7 @@ final class Hall: Sendable {
 
     private struct Room {
         let name: String
-        /// The name of the member that has come last.
+        /// The name of the member that joined last.
         var newest: UInt32?
         var count = 0
         var lastNumber: UInt64 = 0
@@ -47,11 +47,11 @@ final class Hall: Sendable {
         var perLoop: [UInt32] = []
         var numbers: [String: UInt32] = [:]
         var names = Names()
-        /// Of all histories together.
+        /// The sum over all histories.
         var historyBytes = 0
         let encoder = JSONEncoder()
 
-        /// Makes room: first by the histories of rooms that everybody has left, then by this one.
+        /// Frees memory: first the histories of empty rooms, then that of this room.
         mutating func limitHistories(_ index: Int) {
             guard historyBytes > Limits.historyBytes else { return }
             for room in rooms.indices where rooms[room].count == 0 {
@@ -67,7 +67,7 @@ final class Hall: Sendable {
     }
 
     private let inside: Mutex<Inside>
-    /// By the number of the event loop.
+    /// Indexed by the number of the event loop.
     private let outboxes: [Outbox]
 
     init(_ outboxes: [Outbox]) {
@@ -77,7 +77,7 @@ final class Hall: Sendable {
         self.inside = Mutex(inside)
     }
 
-    /// Lets somebody in, who is told so by a `welcome` on its event loop.
+    /// Adds a member. It gets a `welcome` on its event loop.
     func join(
         _ name: String, room roomName: String, row: UInt32, loop: Int
     ) throws(Refusal) -> (Membership, Afterwards) {
@@ -85,7 +85,7 @@ final class Hall: Sendable {
             let room = try number(of: roomName, &inside)
             let index = Int(room)
             guard !inside.names.contains(name, room: room) else { throw .nameIsTaken }
-            // The others first: who comes does not hear of itself.
+            // The others first: the new member gets no message about itself.
             let afterwards = tellPresence(.joined(name: name), room, count: 1, &inside)
             inside.rooms[index].count += 1
             inside.perLoop[index * outboxes.count + loop] += 1
@@ -94,7 +94,7 @@ final class Hall: Sendable {
                 name: inside.names.insert(name, room: room, first: &inside.rooms[index].newest))
             let named = inside.names.numbers(from: membership.name).prefix(Limits.namedMembers)
             let words = ServerWords.welcome(
-                // As whoever was the first has written it: see `Names`.
+                // As its first member has written it: see `Names`.
                 room: inside.rooms[index].name, names: named.map { inside.names[$0] },
                 members: inside.rooms[index].count, history: inside.rooms[index].history)
             outboxes[loop].put(.welcome(row: row, membership, words))
@@ -132,12 +132,12 @@ final class Hall: Sendable {
         inside.withLock { $0.numbers[name] }
     }
 
-    /// - Parameter numbers: of members that are still there: call it on their event loop.
+    /// - Parameter numbers: those of current members: call it on their event loop.
     func names(of numbers: [UInt32]) -> [String] {
         inside.withLock { inside in numbers.map { inside.names[$0] } }
     }
 
-    /// Tells a large room how large it is.
+    /// Sends a large room the number of its members.
     func tellCount(room: UInt32) {
         inside.withLock { inside in
             inside.rooms[Int(room)].willTellCount = false
@@ -145,7 +145,7 @@ final class Hall: Sendable {
         }
     }
 
-    /// - Parameter count: of those who are about to come.
+    /// - Parameter count: the number of members about to join.
     private func tellPresence(
         _ words: ServerWords, _ room: UInt32, count: Int, _ inside: inout Inside
     ) -> Afterwards {
@@ -176,7 +176,7 @@ final class Hall: Sendable {
             inside.rooms.append(room)
             inside.perLoop += outboxes.map { _ in 0 }
         } else {
-            // In the place of one that everybody has left.
+            // Replaces an empty room.
             guard let empty = inside.rooms.firstIndex(where: { $0.count == 0 && !$0.willTellCount })
             else { throw .tooManyRooms }
             inside.numbers[inside.rooms[empty].name] = nil

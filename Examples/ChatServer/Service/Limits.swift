@@ -1,19 +1,19 @@
-/// What nobody may exceed.
+/// The limits of the server.
 package enum Limits {
     package static let nameBytes = 24
     package static let roomBytes = 32
     package static let textBytes = 4_096
     package static let frameBytes = 16_384
     package static let historyLines = 50
-    /// Of all rooms together. With more, rooms that are empty lose theirs, and then whoever says something.
+    /// The sum over all rooms. Beyond it, empty rooms lose their history first, then the room with the new message.
     package static let historyBytes = 16 << 20
     package static let rooms = 4_096
-    /// Members that are told by name; of a larger room, only their number is.
+    /// The largest room with a list of names; of a larger one, only the number of members is sent.
     package static let namedMembers = 200
-    /// Whoever has so much still to read, and is to be told more, is closed.
+    /// A connection with this much unread output is closed at the next message.
     package static let unreadBytes = 1 << 20
 
-    /// Whether people can tell such a name from others: no control characters, and none at its ends that nobody sees.
+    /// Whether a name is visibly distinct from others: no control characters, and no invisible ones at its ends.
     package static func isName(_ name: String, bytes: Int) -> Bool {
         guard let first = name.unicodeScalars.first, let last = name.unicodeScalars.last,
             name.utf8.count <= bytes
@@ -28,7 +28,7 @@ package enum Limits {
             && text.unicodeScalars.allSatisfy { isPlain($0) || $0 == "\n" || $0 == "\t" }
     }
 
-    /// What is not drawn, or has what stands beside it drawn elsewhere.
+    /// Characters that are not drawn, or move their neighbours.
     private static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
         scalar.properties.generalCategory == .format || scalar.properties.isDefaultIgnorableCodePoint
     }

@@ -3,13 +3,13 @@ internal import NIOCore
 internal import NightbellNIO
 internal import Synchronization
 
-/// The members on one event loop. Only that loop touches them: whoever is awake, falls asleep or comes back does so here,
-/// between two deliveries.
+/// The members on one event loop. Only that loop touches them: members fall asleep and wake here, between two
+/// deliveries.
 final class Members {
     private enum Place {
-        /// Its name in the supervisor.
+        /// Its token in the supervisor.
         case asleep(ParkingToken)
-        /// On its way back, with what it has missed.
+        /// Waking, with the messages it has missed.
         case waking([Frame])
         case awake(Session)
         /// It ended before it was welcome.
@@ -19,7 +19,7 @@ final class Members {
     /// One member: 32 bytes, awake or asleep.
     private struct Row {
         var place: Place
-        /// The others of its room, in a ring.
+        /// A ring of the members of its room.
         var next: UInt32
         var previous: UInt32
         var room = UInt32.max
@@ -33,12 +33,12 @@ final class Members {
     private let pingInterval: TimeAmount?
     let encoder = JSONEncoder()
     let decoder = JSONDecoder()
-    /// Set before anybody connects.
+    /// Set before the first connection.
     var hibernator: Hibernator?
     private var rows = Rows<Row>()
-    /// One member of each room that has any here.
+    /// One member of each room with members here.
     private var rooms: [UInt32: UInt32] = [:]
-    /// Whoever is awake, member or not.
+    /// Sessions that are awake, members or not.
     private var sessions: [Session] = []
     private var arePingsScheduled = false
 
@@ -52,7 +52,7 @@ final class Members {
 
     // MARK: Coming and going
 
-    /// Somebody wants to be a member, and is as soon as it is welcome.
+    /// Adds a session as a member; it becomes one with its welcome.
     func join(
         _ session: Session, name: String, room: String
     ) throws(Hall.Refusal) -> (row: UInt32, Membership) {
@@ -72,7 +72,7 @@ final class Members {
 
     func leave(_ row: UInt32, _ membership: Membership) {
         if rows[row].room == .max {
-            // The welcome is on its way still.
+            // The welcome is still on its way.
             rows[row].place = .gone
         } else {
             unlink(row)
@@ -112,7 +112,7 @@ final class Members {
         if sessions.isEmpty { sessions = [] }
     }
 
-    /// Looks at a part of the sessions at a time, so that not all of them are pinged at once.
+    /// Handles a part of the sessions at a time, so that not all of them are pinged at once.
     private func schedulePings(from index: Int) {
         guard let pingInterval else { return }
         arePingsScheduled = true
@@ -136,14 +136,14 @@ final class Members {
         rows[row].place = .asleep(token)
     }
 
-    /// - Returns: what it has missed.
+    /// - Returns: the messages it has missed.
     func isBack(_ row: UInt32, _ session: Session) -> [Frame] {
         defer { rows[row].place = .awake(session) }
         if case .waking(let missed) = rows[row].place { return missed }
         return []
     }
 
-    /// It could not be brought back: no session will say that it leaves.
+    /// Removes a member that could not be woken: it has no session that would leave.
     func lose(_ woken: WokenConnection) {
         if let row = SavedSession(woken.state).row { leave(row, membership(row)) }
         tally.connections.subtract(1, ordering: .relaxed)
@@ -178,7 +178,7 @@ final class Members {
             rooms[membership.room] = row
         }
         session.isWelcome()
-        // It may be long: it is made here, where nobody waits for the hall.
+        // It may be long: it is encoded here, outside of the hall's lock.
         if session.write(words.frame(encoder)) { touched.append(session) }
     }
 
@@ -213,7 +213,7 @@ final class Members {
         } while row != first
     }
 
-    /// - Parameter look: is given a member's name, and whether its connection sleeps.
+    /// - Parameter look: gets a member's name, and whether its connection sleeps.
     func forEachMember(of room: UInt32, _ look: (_ name: UInt32, _ isAsleep: Bool) -> Void) {
         guard let first = rooms[room] else { return }
         var row = first

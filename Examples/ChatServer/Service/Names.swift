@@ -1,28 +1,28 @@
-/// The names of all members of all rooms, each once in its room: 12 bytes for each member and what its name needs, in whole
-/// words of four, and, as long as there are more and more, fewer than 11 to find it by.
+/// The names of all members of all rooms, each once in its room: 12 bytes for each member and the bytes of its name, in whole
+/// words of four, and, while the number grows, fewer than 11 bytes for the hash table.
 ///
-/// Names that look the same are the same, whatever they are composed of (`é`, or `e` and an accent): they are compared and
-/// hashed as strings, which is by canonical equivalence (Unicode, annex 15), and kept as they were said.
+/// Names that look the same are equal, even if composed differently (`é`, or `e` and an accent): they are compared and
+/// hashed as strings, which is by canonical equivalence (Unicode, annex 15), and kept as they were sent.
 ///
-/// Names of as many words have a shelf of their own, where one that has gone leaves room for one that comes: nothing is
-/// ever moved together while others wait. What a shelf has held stays with it until it is empty.
+/// Names with the same number of words share a shelf, where a new name takes the place of a removed one: there is no
+/// compaction that would delay others. A shelf keeps its memory until it is empty.
 package struct Names {
     private static let none = UInt32.max
     /// The words in front of a name.
     private static let (room, next, previous, text) = (0, 1, 2, 3)
-    /// A number is that of a row of a shelf; which one is in the bits from here on.
+    /// A number has a row of a shelf in its low bits, and the shelf in the bits from here on.
     private static let shelfShift = UInt32(29)
 
-    /// Shelf by shelf, one for each length in words. Behind the end of a name are zeros, which no name has in it.
+    /// One shelf for each length in words. Names are padded with zeros, which no name contains.
     private var shelves = (1...(Limits.nameBytes + 3) / 4).map { WordRows(width: Self.text + $0) }
-    /// Numbers of names, by name and room. Linear probing: as many places as a power of two, at most three quarters of
-    /// them taken.
+    /// Numbers of names, by name and room. Linear probing: the number of places is a power of two, at most three quarters
+    /// of them taken.
     private var places: [UInt32] = []
 
     package init() {}
 
     package var count: Int { shelves.reduce(0) { $0 + $1.count } }
-    /// What the names take, without the places to find them by.
+    /// The memory of the names, without the hash table.
     package var heldBytes: Int { shelves.reduce(0) { $0 + $1.heldWords * 4 } }
 
     package func contains(_ name: String, room: UInt32) -> Bool {
@@ -35,8 +35,8 @@ package struct Names {
         return false
     }
 
-    /// - Parameter name: one that `Limits` knows as a name.
-    /// - Parameter first: of the room; the new one is from now on.
+    /// - Parameter name: valid by `Limits`.
+    /// - Parameter first: the first name of the room; updated to the new one.
     package mutating func insert(_ name: String, room: UInt32, first: inout UInt32?) -> UInt32 {
         let shelf = (name.utf8.count + 3) / 4 - 1
         let row = shelves[shelf].insert()
@@ -79,7 +79,7 @@ package struct Names {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Those of a room, from its first one on: the newest is the first.
+    /// The names of a room, the newest first.
     package func numbers(from first: UInt32?) -> some Sequence<UInt32> {
         sequence(state: first) { coming in
             guard let number = coming else { return nil }
@@ -112,7 +112,7 @@ package struct Names {
     private mutating func takeOut(_ number: UInt32) {
         var hole = start(hash(number))
         while places[hole] != number { hole = following(hole) }
-        // Whoever stands further from its place than the hole is moves up.
+        // Move up entries that are further from their own place than from the hole.
         var index = following(hole)
         while places[index] != Self.none {
             let own = start(hash(places[index]))
@@ -146,7 +146,7 @@ package struct Names {
 
     private func hash(_ number: UInt32) -> Int { Self.hash(self[number], self[number, Self.room]) }
 
-    /// Seeded for each process: nobody can choose names that are slow to find.
+    /// Seeded for each process, so that users cannot choose colliding names.
     private static func hash(_ name: String, _ room: UInt32) -> Int {
         var hasher = Hasher()
         hasher.combine(room)

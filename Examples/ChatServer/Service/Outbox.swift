@@ -1,7 +1,7 @@
 internal import NIOCore
 internal import Synchronization
 
-/// What is on its way to the members on one event loop, in order.
+/// Pending deliveries to the members on one event loop, in order.
 final class Outbox: Sendable {
     private struct Inside {
         var waiting: [Delivery] = []
@@ -16,12 +16,12 @@ final class Outbox: Sendable {
         self.loop = loop
     }
 
-    /// - Parameter deliver: called on the event loop, with everything that waits.
+    /// - Parameter deliver: called on the event loop, with all pending deliveries.
     func open(_ deliver: @escaping @Sendable ([Delivery]) -> Void) {
         inside.withLock { $0.deliver = deliver }
     }
 
-    /// Nothing is delivered any more: the event loop is about to end.
+    /// Stops delivering: the event loop is about to end.
     func close() {
         inside.withLock { inside in
             inside.isClosed = true

@@ -4,12 +4,12 @@ internal import NIOFoundationEssentialsCompat
 internal import NIOHTTP1
 internal import NIOWebSocket
 
-/// Answers what does not want a WebSocket: with the page, the counters, or the sleepers of a room.
+/// Answers requests other than for a WebSocket: with the page, the counters, or the sleepers of a room.
 final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart
 
-    /// What it can be asked for, besides the page.
+    /// Its resources besides the page.
     struct Facts: Sendable {
         let counters: @Sendable () -> ChatCounters
         let sleepers: @Sendable (_ room: String, any EventLoop) -> EventLoopFuture<Sleepers>
@@ -17,9 +17,9 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
 
     private let facts: Facts
     private var head: HTTPRequestHead?
-    /// It wanted a WebSocket that it cannot have.
+    /// A request for a WebSocket that was refused.
     private var isRefused = false
-    /// The last answer is on its way: what is asked behind it gets none.
+    /// The last answer is on its way: later requests get none.
     private var isEnding = false
 
     init(_ facts: Facts) {
@@ -37,7 +37,7 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
     }
 
     private func answer(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
-        // Whoever asks and asks and does not read.
+        // The client sends requests and does not read.
         guard context.channel.isWritable else { return context.close(promise: nil) }
         guard head.localHost != nil else {
             return answer(
@@ -100,7 +100,7 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
         }
         isEnding = isRefused || !request.isKeepAlive
         guard isEnding else { return context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil) }
-        // Whoever reads slowly has not got all of it yet.
+        // A slow reader has not got all of it yet.
         let isWritten = context.eventLoop.makePromise(of: Void.self)
         let late = NIOLoopBound(context, eventLoop: context.eventLoop)
         isWritten.futureResult.whenComplete { _ in late.value.close(promise: nil) }
@@ -120,8 +120,8 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
 }
 
 extension HTTPRequestHead {
-    /// The `Host` that was asked, if it is a name of this machine for itself. A page from elsewhere whose name was made to
-    /// point here (DNS rebinding) has another.
+    /// The `Host` of the request, if it is a local name of this machine. A foreign page with a name that resolves to this
+    /// address (DNS rebinding) has another.
     var localHost: String? {
         let hosts = headers["host"]
         guard let host = hosts.first, hosts.count == 1 else { return nil }

@@ -1,5 +1,5 @@
-/// Rows under small numbers, in pieces: nothing large is copied, or left behind half empty, as they become more. A piece
-/// is so large that it lies in pages of its own, of which only those are there that have been used.
+/// Rows under small numbers, in pieces, so that growth copies nothing large and leaves no half-empty array behind. A piece
+/// is large enough for pages of its own, of which only the used ones take memory.
 package struct Rows<Row> {
     private static var pieceLength: Int { 8_192 }
 

@@ -5,8 +5,7 @@ internal import NIOWebSocket
 internal import NightbellNIO
 internal import Synchronization
 
-/// One connection while it is awake: what it says, and what it is told. Asleep, all that is left of it is the number of
-/// its row.
+/// One connection while it is awake: its messages in both directions. Asleep, only the number of its row is left.
 final class Session: ChannelInboundHandler {
     typealias InboundIn = WebSocketFrame
     typealias OutboundOut = ByteBuffer
@@ -16,7 +15,7 @@ final class Session: ChannelInboundHandler {
         /// Its welcome is on its way.
         case joining(row: UInt32, Membership)
         case member(row: UInt32, Membership)
-        /// A close was sent; what still comes is of no interest.
+        /// A close was sent; later input is ignored.
         case ended
     }
 
@@ -24,28 +23,28 @@ final class Session: ChannelInboundHandler {
     private var phase = Phase.stranger
     /// Where frames are written: past the encoder that the upgrade has put there, and past the decoder.
     private var output: ChannelHandlerContext?
-    /// Of who is back: what comes first as soon as the channel is active.
+    /// Of a woken connection: messages to send first as soon as the channel is active.
     private var missed: [Frame]?
-    /// Of a text that has not ended yet.
+    /// The fragments of an incomplete text.
     private var fragments: ByteBuffer?
     /// The supervisor's last ping was not answered.
     private var isSilent = false
     private var isHibernated = false
     private var isToBeFlushed = false
-    /// Where the members have it while it is awake.
+    /// Its index in the members' list while it is awake.
     var place = 0
     private var lastHeard = NIODeadline.now()
-    /// Since when a pong is awaited.
+    /// The time of an unanswered ping.
     private var pinged: NIODeadline?
     private var isClosing: Scheduled<Void>?
 
-    /// Of somebody new.
+    /// Makes the session of a new connection.
     init(_ members: Members) {
         self.members = members
         members.tally.connections.add(1, ordering: .relaxed)
     }
 
-    /// Of somebody who is back.
+    /// Makes the session of a woken connection.
     init(_ members: Members, _ woken: WokenConnection) {
         self.members = members
         isSilent = woken.reasons.contains(.pongMissing)
@@ -81,9 +80,9 @@ final class Session: ChannelInboundHandler {
         flush()
     }
 
-    // MARK: What it is told
+    // MARK: Output
 
-    /// - Returns: whether it is to be flushed now, and was not before.
+    /// - Returns: whether it needs a flush now and did not before.
     func write(_ frame: Frame) -> Bool {
         if missed != nil {
             missed?.append(frame)
@@ -91,7 +90,7 @@ final class Session: ChannelInboundHandler {
         }
         guard let output else { return false }
         guard output.channel.isWritable else {
-            // It reads more slowly than the others write. It goes later: whoever calls is going through all members.
+            // It reads more slowly than the others write. It is closed later, because the caller iterates over all members.
             let late = NIOLoopBound(output, eventLoop: members.loop)
             members.loop.execute { late.value.close(promise: nil) }
             return false
@@ -114,7 +113,7 @@ final class Session: ChannelInboundHandler {
         tell(ServerWords.error(text).frame(members.encoder))
     }
 
-    // MARK: What it says
+    // MARK: Input
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let frame = unwrapInboundIn(data)
@@ -139,7 +138,7 @@ final class Session: ChannelInboundHandler {
         guard (frame.opcode == .text) == (fragments == nil) else { return end(.protocolError) }
         var text = frame.unmaskedData
         if var beginning = fragments {
-            // Nobody else has it now: it is not copied for what is added.
+            // Now the reference is unique, so appending does not copy.
             fragments = nil
             beginning.writeBuffer(&text)
             text = beginning
@@ -160,7 +159,7 @@ final class Session: ChannelInboundHandler {
         case .join: join(words)
         case .say: say(words)
         case .leave:
-            // Each welcome may be long: there is never more than one on its way.
+            // A welcome may be long: at most one is on its way.
             if case .joining = phase { return refuse("you are not in the room yet") }
             leave()
         }
@@ -218,14 +217,14 @@ final class Session: ChannelInboundHandler {
         case is HibernationError:
             break
         default:
-            // Who was told why it is closed has a moment to read that.
+            // Leave a moment to read the reason of the close.
             if case .ended = phase { return }
             context.close(promise: nil)
         }
     }
 
-    /// Says why, and waits a while for the other side to close: what it has sent meanwhile must not reset the connection
-    /// before it has read the reason.
+    /// Sends the reason, and waits a while for the other side to close: input that arrives meanwhile must not reset the
+    /// connection before the reason is read.
     private func end(_ code: WebSocketErrorCode) {
         guard let output else { return }
         leave()
@@ -235,7 +234,7 @@ final class Session: ChannelInboundHandler {
         close(output, in: .seconds(2))
     }
 
-    /// It has said that it goes: it is closed when it has got what it was told before, if it does not take too long.
+    /// Answers a close: the connection is closed when the pending output is sent, if that does not take too long.
     private func agreeToEnd() {
         guard let output else { return }
         leave()
@@ -254,7 +253,7 @@ final class Session: ChannelInboundHandler {
 
     // MARK: Pings, while it is awake
 
-    /// Whoever says nothing for this time is pinged, and has as much for an answer.
+    /// Pings after this time of silence, and allows as much for the answer.
     func pingIfSilent(for interval: TimeAmount, at now: NIODeadline) {
         if let pinged {
             if pinged + interval <= now { output?.close(promise: nil) }
@@ -287,7 +286,7 @@ extension Session: HibernatableHandler {
     }
 }
 
-/// What is left of a session while it is hibernated.
+/// The state of a session that is kept while it is hibernated.
 package struct SavedSession {
     package var row: UInt32?
 

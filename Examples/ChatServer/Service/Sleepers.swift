@@ -4,7 +4,7 @@ internal import NIOCore
 struct Sleepers: Codable, Sendable, Equatable {
     var members = 0
     var asleep = 0
-    /// Of those that sleep, as many as are named in a room.
+    /// Names of sleeping members, up to the limit of named members.
     var names: [String] = []
 
     mutating func add(_ other: Sleepers) {
@@ -13,7 +13,7 @@ struct Sleepers: Codable, Sendable, Equatable {
         names += other.names.prefix(Limits.namedMembers - names.count)
     }
 
-    /// The room that a query such as `?room=lobby` asks for.
+    /// The room of a query such as `?room=lobby`.
     static func room(in uri: String) -> String? {
         guard let query = uri.split(separator: "?", maxSplits: 1).dropFirst().first else { return nil }
         for pair in query.split(separator: "&") where pair.hasPrefix("room=") {
@@ -22,7 +22,7 @@ struct Sleepers: Codable, Sendable, Equatable {
         return nil
     }
 
-    /// Without percent encoding (RFC 3986, section 2.1); nil: it has a mistake in it, or is longer than a room's name.
+    /// Without percent encoding (RFC 3986, section 2.1); nil: it is malformed, or longer than a room's name.
     private static func decoded(_ text: Substring) -> String? {
         var bytes: [UInt8] = []
         var rest = Array(text.utf8)[...]

@@ -1,11 +1,11 @@
 internal import NightbellNIO
 internal import Synchronization
 
-/// What is counted, from any thread.
+/// Counters, for any thread.
 final class Tally: Sendable {
     let connections = Atomic<Int>(0)
     let messages = Atomic<Int>(0)
-    /// Of those who are awake.
+    /// Of connections that are awake.
     let pingsSent = Atomic<Int>(0)
     let pongs = Atomic<Int>(0)
 
@@ -24,7 +24,7 @@ final class Tally: Sendable {
     }
 }
 
-/// What the server has done so far.
+/// The counters of the server since its start.
 public struct ChatCounters: Codable, Sendable, Equatable {
     public var connections: Int
     public var hibernated: Int

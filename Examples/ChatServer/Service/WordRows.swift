@@ -1,5 +1,5 @@
-/// Rows of so many words each, under small numbers, in pieces as those of `Rows`. Rows that are free are in a list that goes
-/// through their first words.
+/// Rows with a fixed number of words, under small numbers, in pieces as those of `Rows`. Free rows are a linked list in
+/// their first words.
 struct WordRows {
     private static let pieceLength = 8_192
     private static let none = UInt32.max
@@ -13,10 +13,10 @@ struct WordRows {
         self.width = width
     }
 
-    /// Words that are held, of rows that are free as well.
+    /// Allocated words, including those of free rows.
     var heldWords: Int { pieces.reduce(0) { $0 + $1.count } }
 
-    /// What is in the words of the row is for the caller to set.
+    /// The caller sets the words of the row.
     mutating func insert() -> UInt32 {
         count += 1
         if firstFree != Self.none {

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 internal import NIOWebSocket
 
-/// What a client says: one JSON object in each text message.
+/// A client's message: one JSON object in each text message.
 struct ClientWords: Decodable {
     enum Kind: String, Decodable {
         case join, say, leave
@@ -13,20 +13,20 @@ struct ClientWords: Decodable {
     var text: String?
 }
 
-/// A line of a room, as its history has it.
+/// A line in the history of a room.
 struct Line: Encodable, Equatable {
     let name: String
     let text: String
-    /// Of the lines of a room, the numbers rise by one.
+    /// Consecutive within a room.
     let number: UInt64
     /// Milliseconds since 1970.
     let time: Int64
 
-    /// What it takes, about.
+    /// Its approximate memory.
     var byteCount: Int { name.utf8.count + text.utf8.count + 64 }
 }
 
-/// What the server says.
+/// A message of the server.
 enum ServerWords: Encodable {
     case welcome(room: String, names: [String], members: Int, history: [Line])
     case message(room: String, Line)

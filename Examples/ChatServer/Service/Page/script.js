@@ -5,18 +5,18 @@ const [title, state, leaveButton] = ["title", "state", "leave"].map(byId);
 const [entrance, chat, lines, presence, sleepers, text] =
     ["entrance", "chat", "lines", "presence", "sleepers", "text"].map(byId);
 const mostLines = 500;
-// So often in a row it tries to get back its name, with pauses that make more than a minute: the server takes less to
-// notice that a connection is gone.
+// Attempts in a row to get the name back, with pauses of more than a minute in total: the server takes less to notice
+// that a connection is gone.
 const mostRefusals = 10;
 
-// Who this is, as long as it wants to be in a room; a tab that is loaded again is still the same.
+// The room and the name, for as long as this tab wants to be in a room; a reload keeps them.
 let self = JSON.parse(sessionStorage.getItem("self") ?? "null");
 let socket = null;
 let isMember = false;
 let wasMember = false;
 let names = new Set();
 let memberCount = 0;
-// Members that the server has put to sleep. It is asked over HTTP: a message would keep awake the pages that it reaches.
+// Members that the server has hibernated. The query uses HTTP, because a message would wake connections.
 let asleep = new Set();
 let lastNumber = 0;
 let lastTime = 0;
@@ -24,7 +24,7 @@ let pause = 500;
 let retry = 0;
 let look = 0;
 let refusals = 0;
-// What was said, and was neither heard nor refused yet: until then it stays where it was written.
+// The message that was sent and neither received nor refused yet: until then it stays in the input field.
 let said = null;
 
 function connect() {
@@ -40,7 +40,7 @@ function connect() {
     own.onclose = () => { if (socket === own) again(); };
 }
 
-// Some time later, and each time a bit later than before.
+// Retries after a pause that grows each time.
 function again() {
     socket = null;
     isMember = false;
@@ -70,7 +70,7 @@ function hear(words) {
         return showPresence();
     case "count":
         memberCount = words.members;
-        // People come and go unnamed now: whoever was there may be gone.
+        // Joining and leaving members are not named any more: the old names may be gone.
         names.clear();
         return showPresence();
     case "error": return beRefused(words.text);
@@ -86,8 +86,8 @@ function beWelcome(words) {
     history.replaceState(null, "", "#" + encodeURIComponent(words.room));
     names = new Set(words.names);
     memberCount = words.members;
-    // After an interruption: only what is new. Numbers that fall, or that another line has now, are those of a server that
-    // has started again.
+    // After an interruption: only new lines. Lower numbers, or numbers of other lines, are those of a restarted
+    // server.
     const newest = words.history.at(-1)?.number ?? 0;
     const last = words.history.find((line) => line.number === lastNumber);
     if (newest < lastNumber || (last && last.time !== lastTime)) clear();
@@ -116,7 +116,7 @@ function beRefused(reason) {
     socket.close();
 }
 
-// To where one says who one is, with what was said last.
+// Back to the form with room and name, as entered last.
 function goOut(reason) {
     byId("name").value = self.name;
     byId("room").value = self.room;
@@ -142,7 +142,7 @@ function clear() {
     sleepers.textContent = "";
 }
 
-// Whatever people write is text, and never markup.
+// User input is text, and never markup.
 function addLine(line) {
     lastNumber = line.number;
     lastTime = line.time;
@@ -167,7 +167,7 @@ function addNotice(words) {
     add(item);
 }
 
-// Stays where somebody reads, unless that is the end.
+// Keeps the scroll position, unless it is at the end.
 function add(item) {
     const isAtEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40;
     lines.append(item);
@@ -216,7 +216,7 @@ async function lookWhoSleeps() {
             const words = await answer.json();
             if (isMember && room === self?.room) showSleepers(words);
         } catch {
-            // The server is away, which the state of the connection says.
+            // The server is away; the state of the connection shows that.
         }
     }
     clearTimeout(look);
@@ -234,7 +234,7 @@ function sendText() {
     say({ type: "say", text: said });
 }
 
-// What was written behind it meanwhile is still to be said.
+// Text added meanwhile is not sent yet.
 function beHeard() {
     if (text.value.startsWith(said)) text.value = text.value.slice(said.length);
     said = null;
@@ -265,7 +265,7 @@ if (location.hash.length > 1) {
     try {
         byId("room").value = decodeURIComponent(location.hash.slice(1));
     } catch {
-        // No room's name.
+        // Not a room's name.
     }
 }
 if (self) {
