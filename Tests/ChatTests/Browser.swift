@@ -1,8 +1,8 @@
 import Foundation
 import Glibc
 
-/// Chromium without a window, driven through two pipes: what it is told, and what it says, is JSON that ends with a zero
-/// byte (`--remote-debugging-pipe`).
+/// Chromium without a window, driven through two pipes: commands and replies are JSON, each ended by a zero byte
+/// (`--remote-debugging-pipe`).
 final class Browser {
     static let path = "/usr/bin/chromium"
     static var isInstalled: Bool { access(path, X_OK) == 0 }
@@ -19,7 +19,7 @@ final class Browser {
     private let replies: CInt
     private var lastID = 0
     private var unread: [UInt8] = []
-    /// What went wrong in pages: exceptions, refusals of the page's security policy, and the like.
+    /// Errors in pages: exceptions, refusals of the page's security policy, and the like.
     private(set) var complaints: [String] = []
 
     init() throws {
@@ -46,7 +46,7 @@ final class Browser {
     }
 
     deinit {
-        // With the processes that it has started.
+        // Ends its child processes, too.
         kill(-pid, SIGKILL)
         var status: CInt = 0
         while waitpid(pid, &status, 0) == -1, errno == EINTR {}
@@ -55,7 +55,7 @@ final class Browser {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// Above the numbers that the browser knows them by.
+    /// Above the descriptor numbers that the browser expects.
     private static func pipe() throws -> (CInt, CInt) {
         var ends: [CInt] = [-1, -1]
         guard Glibc.pipe(&ends) == 0 else { throw Failure(description: "no pipe: errno \(errno)") }
@@ -102,7 +102,7 @@ final class Browser {
         return page
     }
 
-    /// Has something done, and waits for what it results in.
+    /// Sends a command, and waits for its result.
     @discardableResult
     func call(_ method: String, _ parameters: Object = [:], session: String? = nil) throws -> Object {
         lastID += 1
@@ -124,7 +124,7 @@ final class Browser {
         case "Runtime.exceptionThrown": complaints.append("\(details)")
         case "Log.entryAdded":
             let entry = details["entry"] as? Object ?? [:]
-            // That a connection was refused is a network's affair.
+            // Refused connections are not errors of the page.
             if entry["level"] as? String == "error", entry["source"] as? String != "network" {
                 complaints.append("\(entry)")
             }
@@ -173,7 +173,7 @@ struct Page {
         try browser.call(method, parameters, session: session)
     }
 
-    /// What an expression of JavaScript is worth.
+    /// The value of a JavaScript expression.
     func value(_ expression: String) throws -> Any? {
         let result = try call(
             "Runtime.evaluate", ["expression": expression, "awaitPromise": true, "returnByValue": true])
@@ -185,7 +185,7 @@ struct Page {
         try value("document.querySelector(\(quoted(selector)))?.textContent ?? ''") as? String ?? ""
     }
 
-    /// Whether a condition holds in the page, or does so before long.
+    /// Whether a condition holds in the page, or will soon.
     func becomes(_ condition: String, within milliseconds: Int = 20_000) throws -> Bool {
         let look = """
             new Promise((done) => {
@@ -201,7 +201,7 @@ struct Page {
         return try value(look) as? Bool ?? false
     }
 
-    /// As somebody types it, into what is found by this selector.
+    /// Types text into the element of this selector.
     func type(_ text: String, into selector: String, thenEnter: Bool = false) throws {
         _ = try value("document.querySelector(\(quoted(selector))).select()")
         try call("Input.insertText", ["text": text])
@@ -215,7 +215,7 @@ struct Page {
         }
     }
 
-    /// Keeps a picture in the directory that `NIGHTBELL_SCREENSHOTS` names, if it names one.
+    /// Saves a picture in the directory `NIGHTBELL_SCREENSHOTS`, if that is set.
     func keepPicture(_ name: String) throws {
         guard let directory = ProcessInfo.processInfo.environment["NIGHTBELL_SCREENSHOTS"] else { return }
         let picture = try call("Page.captureScreenshot")["data"] as? String ?? ""

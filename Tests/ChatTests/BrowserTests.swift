@@ -25,7 +25,7 @@ struct BrowserTests {
             """)
     }
 
-    /// Two pages chat, fall asleep, one says something, and the other hears it without being woken.
+    /// Two pages chat and fall asleep; one sends a message, and the other gets it without being woken.
     @Test func twoPagesChatAndSleep() throws {
         let browser = try Browser()
         try withServer(idle: .milliseconds(300)) { server in
@@ -55,7 +55,7 @@ struct BrowserTests {
         }
     }
 
-    /// The page shows which connections sleep, while they sleep, and keeps none awake by asking.
+    /// The page shows which connections sleep, and its queries keep none awake.
     @Test func itShowsWhoSleeps() throws {
         let browser = try Browser()
         try withServer(idle: .milliseconds(300), threads: 2) { server in
@@ -70,7 +70,7 @@ struct BrowserTests {
             #expect(try page.becomes("\(marked) === 'Ann,Bob' && \(counted) === '2 of 2 connections asleep'"))
             #expect(try page.text("#presence") == "Ann, Bob")
             try page.keepPicture("7-asleep")
-            // The page has looked, and Ann's connection sleeps on.
+            // The page has sent its query, and Ann's connection sleeps on.
             let hibernations = server.counters.hibernations
             #expect(
                 try page.becomes(
@@ -85,7 +85,7 @@ struct BrowserTests {
         }
     }
 
-    /// What people write is text.
+    /// User input is text, not markup.
     @Test func nothingThatPeopleWriteIsMarkup() throws {
         let browser = try Browser()
         try withServer { server in
@@ -133,7 +133,7 @@ struct BrowserTests {
             #expect(try shows("Mine", from: "Ann", page))
             #expect(try page.value("document.documentElement.scrollWidth <= innerWidth") as? Bool == true)
             #expect(try page.value("document.documentElement.scrollHeight <= innerHeight") as? Bool == true)
-            // The last line is in view, and so is where one writes.
+            // The last line is in view, and so is the input field.
             let bottom = "document.querySelector('.line:last-child').getBoundingClientRect().bottom"
             let top = "document.querySelector('#say').getBoundingClientRect().top"
             #expect(try page.becomes("\(bottom) <= \(top) && \(bottom) > 0"))
@@ -161,12 +161,12 @@ struct BrowserTests {
         #expect(try page.becomes("document.querySelector('#state').textContent === 'connected'"))
         try page.type("After", into: "#text", thenEnter: true)
         #expect(try shows("After", from: "Ann", page))
-        // A tab that is loaded again is in the room it was in.
+        // A reloaded tab is in the same room.
         try page.call("Page.reload")
         #expect(try shows("After", from: "Ann", page))
         try page.type("And again", into: "#text", thenEnter: true)
         #expect(try shows("And again", from: "Ann", page))
-        // Who leaves is where it began.
+        // Leaving shows the first form again.
         _ = try page.value("document.querySelector('#leave').click()")
         #expect(try page.becomes("!document.querySelector('#entrance').hidden"))
         #expect(eventually { second.counters.connections == 0 })
@@ -189,8 +189,8 @@ struct BrowserTests {
         }
     }
 
-    /// While a room is too large for names, people come and go unnamed: who of those that were named is still there is
-    /// not known.
+    /// While a room is too large for names, joins and leaves have none: the page does not know which of the earlier names
+    /// are still there.
     @Test func aRoomThatWasTooLargeForNames() throws {
         let browser = try Browser()
         try withServer(idle: nil) { server in
@@ -207,14 +207,14 @@ struct BrowserTests {
                 clients.remove(at: index)
                 #expect(try page.becomes("document.querySelector('#presence').textContent === '\(expected)'"))
             }
-            // The first is one that was named, the second one that was not.
+            // The first one had been named, the second one had not.
             try leave(9, showing: "201 people")
             try leave(0, showing: "200 people")
             #expect(browser.complaints == [])
         }
     }
 
-    /// Its lines have the numbers that those of the former one had.
+    /// Its lines have the same numbers as those of the former server.
     @Test func linesOfAServerThatHasStartedAgain() throws {
         let browser = try Browser()
         var configuration = ChatServer.Configuration()
@@ -245,19 +245,19 @@ struct BrowserTests {
     private static let box = "document.querySelector('#text').value"
     private static let refusal = "document.querySelector('#chat .refusal').textContent"
 
-    /// What the server does not accept is still where it was written.
+    /// Text that the server refuses stays in the input field.
     @Test func whatIsRefusedIsNotLost() throws {
         let browser = try Browser()
         try withServer { server in
             let page = try browser.open("http://127.0.0.1:\(server.port)/")
             try enter(page, as: "Ann")
-            // More bytes than characters: the page lets that pass.
+            // More bytes than characters: the page does not check that.
             let long = String(repeating: "ü", count: 3_000)
             try page.type(long, into: "#text", thenEnter: true)
             #expect(try page.becomes("\(Self.refusal).includes('4096 bytes')"))
             #expect(try page.value(Self.box) as? String == long)
             try page.keepPicture("8-refused")
-            // Shorter, it is said, and the box is empty.
+            // A shorter text is sent, and the field is empty.
             let short = String(repeating: "ü", count: 2_000)
             try page.type(short, into: "#text", thenEnter: true)
             #expect(try shows(short, from: "Ann", page))
@@ -266,7 +266,7 @@ struct BrowserTests {
         }
     }
 
-    /// Whether it was heard or not shows when the connection is back.
+    /// The page learns on reconnection whether the message was delivered.
     @Test func whatWasSaidBeforeTheConnectionIsLost() throws {
         let browser = try Browser()
         try withServer { server in
@@ -277,9 +277,9 @@ struct BrowserTests {
                 _ = try page.value("socket.\(isHeard ? "onmessage" : "send") = () => {}; 0")
                 try page.type("said", into: "#text", thenEnter: true)
                 #expect(eventually { server.counters.messages == messages + (isHeard ? 1 : 0) })
-                // What is written behind it is not a part of it.
+                // Text added later is not part of the message.
                 try page.call("Input.insertText", ["text": " and written"])
-                // It may be back before anybody looks, on another socket.
+                // It may be back at once, on another socket.
                 _ = try page.value("globalThis.former = socket; pause = 10; socket.close()")
                 #expect(try page.becomes("socket !== former && isMember"))
                 let left = isHeard ? " and written" : "said and written"
@@ -291,7 +291,7 @@ struct BrowserTests {
         }
     }
 
-    /// It is tried for a while, because the other one may be this tab's own former connection, and not for ever.
+    /// The page retries for a while, because the name may still belong to this tab's former connection, but not for ever.
     @Test(arguments: [false, true]) func aNameThatIsTakenMeanwhile(comesFree: Bool) throws {
         let browser = try Browser()
         try withServer { server in

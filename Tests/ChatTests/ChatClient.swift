@@ -4,7 +4,7 @@ import Foundation
 import Glibc
 import Testing
 
-/// What the server says, whatever it is.
+/// Any message of the server.
 struct Words: Decodable, Equatable {
     struct Line: Decodable, Equatable {
         var name: String
@@ -23,7 +23,7 @@ struct Words: Decodable, Equatable {
     var history: [Line]?
 }
 
-/// A WebSocket client that blocks, and does what it is told, also what it must not.
+/// A blocking WebSocket client, which can also violate the protocol.
 final class ChatClient: @unchecked Sendable {
     // Sendable: one thread at a time uses it.
 
@@ -68,7 +68,7 @@ final class ChatClient: @unchecked Sendable {
             """
         try write(Array(request.utf8) + early)
         let answer = try readHead()
-        // RFC 6455, section 1.3: what belongs to this key.
+        // RFC 6455, section 1.3: the accept value of this key.
         guard answer.hasPrefix("HTTP/1.1 101 "), answer.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=") else {
             throw Refused(answer: answer)
         }
@@ -76,7 +76,7 @@ final class ChatClient: @unchecked Sendable {
 
     deinit { close(descriptor) }
 
-    // MARK: Saying
+    // MARK: Sending
 
     func write(_ bytes: [UInt8]) throws {
         var rest = bytes[...]
@@ -116,7 +116,7 @@ final class ChatClient: @unchecked Sendable {
         try write(Self.text(["type": "say", "text": text]))
     }
 
-    // MARK: Hearing
+    // MARK: Receiving
 
     /// The next message; pings are answered.
     func hear(within milliseconds: Int = 20_000) throws -> Words {
@@ -130,7 +130,7 @@ final class ChatClient: @unchecked Sendable {
         }
     }
 
-    /// The next message of this type; others are left out.
+    /// The next message of this type; others are skipped.
     func hear(_ type: String) throws -> Words {
         while true {
             let words = try hear()
@@ -159,7 +159,7 @@ final class ChatClient: @unchecked Sendable {
         }
     }
 
-    /// Whether the connection is over, and with which reason; everything before is left out.
+    /// Whether the connection is over, and with which reason; earlier messages are skipped.
     func end() throws -> Heard {
         while true {
             switch try next() {
@@ -170,7 +170,7 @@ final class ChatClient: @unchecked Sendable {
         }
     }
 
-    /// Whether there are so many bytes, or an end before.
+    /// Whether there are this many bytes, or an end before.
     private func fill(_ count: Int, _ milliseconds: Int) throws -> Bool {
         while buffer.count < count {
             var entry = pollfd(fd: descriptor, events: CShort(POLLIN), revents: 0)
@@ -216,7 +216,7 @@ func withServer(
 }
 
 extension ChatServer {
-    /// Waits until everybody sleeps.
+    /// Waits until all connections sleep.
     func sleeps(_ count: Int) -> Bool {
         eventually { counters.hibernated == count && counters.connections == count }
     }

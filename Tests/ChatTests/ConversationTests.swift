@@ -4,7 +4,7 @@ import Foundation
 import Glibc
 import Testing
 
-/// Clients that do what the protocol says.
+/// Clients that follow the protocol.
 @Suite(.timeLimit(.minutes(15))) struct ConversationTests {
     @Test(arguments: [1, 3])
     func everybodyOfARoomHearsIt(threads: Int) throws {
@@ -61,7 +61,7 @@ import Testing
             }
             #expect(try ann.hear().name == "Anne" && ann.hear() == Words(type: "left", name: "Anne"))
             #expect(server.sleeps(1))
-            // Asleep, she still has it; gone while asleep, she has not.
+            // Asleep, she keeps the name; if she leaves while asleep, it is free.
             let third = try ChatClient(server.port)
             try third.join(as: "Ann")
             #expect(try third.hear().type == "error")
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    /// `é` in one piece or in two, the sign of Kelvin or a K: nobody can see the difference.
+    /// `é` in one piece or in two, the sign of Kelvin or a K: there is no visible difference.
     @Test(arguments: [("Zo\u{E9}", "Zoe\u{301}"), ("Zoe\u{301}", "Zo\u{E9}"), ("\u{212A}im", "Kim")])
     func namesThatLookTheSameAreTheSame(name: String, other: String) throws {
         try withServer { server in
@@ -82,12 +82,12 @@ import Testing
             #expect(Array(welcome.names?.first?.utf8 ?? "".utf8) == Array(name.utf8))
             try second.join(other, as: other)
             #expect(try second.hear() == Words(type: "error", text: "this name is taken in this room"))
-            // It is the same room as well, under the name that it has.
+            // It is the same room as well, under its first spelling.
             try second.join(other, as: "Eve")
             let room = try second.hear().room
             #expect(Array(room?.utf8 ?? "".utf8) == Array(name.utf8))
             #expect(try first.hear() == Words(type: "joined", name: "Eve"))
-            // It is free for everybody again, however it is written.
+            // It is free again, in every spelling.
             try first.write(ChatClient.text(["type": "leave"]))
             #expect(try second.hear().type == "left")
             try second.write(ChatClient.text(["type": "leave"]))
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    /// Of a large room only the number of members is told, and not for each of them.
+    /// Members of a large room get only its number of members, and not for each change.
     @Test func aLargeRoomTellsNumbers() throws {
         try withServer(idle: .milliseconds(300)) { server in
             let count = 230
@@ -200,7 +200,7 @@ import Testing
         }
     }
 
-    /// A page of somebody else's must not speak for whoever looks at it.
+    /// A foreign page must not connect on behalf of its viewer.
     @Test func onlyTheServersOwnPageMayConnect() throws {
         try withServer { server in
             let own = "Origin: http://127.0.0.1:\(server.port)\r\n"
@@ -212,7 +212,7 @@ import Testing
         }
     }
 
-    /// A name that somebody else has made to point here is none of this server's, whatever the page's own is.
+    /// A foreign name that resolves to this address is refused, whatever the page's origin is.
     @Test func onlyNamesOfThisMachineAreServed() throws {
         try withServer { server in
             let evil = "Host: evil.example:\(server.port)\r\n"
@@ -250,7 +250,7 @@ struct HTTPAnswer {
     var status: Int { Int(head.split(separator: " ").dropFirst().first ?? "") ?? 0 }
 }
 
-/// A connection, and text.
+/// A connection for text.
 final class RawClient {
     let descriptor: CInt
 
@@ -280,7 +280,7 @@ final class RawClient {
         setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &count, socklen_t(MemoryLayout<CInt>.size))
     }
 
-    /// So many bytes; fewer at the end.
+    /// Reads this many bytes; fewer at the end.
     func hear(_ count: Int) throws -> String {
         var text: [UInt8] = []
         while text.count < count, let more = try hearSome(count - text.count) { text += more }

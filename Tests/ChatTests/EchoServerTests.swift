@@ -37,7 +37,7 @@ extension ProgramTests {
     }
 
     @Test func whomTheEchoServerCannotTakeItLetsGo() throws {
-        // The rest of its descriptors is the connections'; what other tests have open at the moment is not to be there.
+        // The rest of its descriptors is for connections; descriptors of other tests must not be inherited.
         let limit = 24
         let script = """
             for entry in /proc/self/fd/*; do
@@ -54,7 +54,7 @@ extension ProgramTests {
             return try client.hear(4) == "1: x"
         }
         #expect(served.contains(true) && served.contains(false))
-        // Whoever goes makes room.
+        // A closed connection makes room.
         let isServed = try #require(served.firstIndex(of: true))
         let old = clients[isServed]
         shutdown(old.descriptor, CInt(SHUT_WR))
@@ -79,14 +79,14 @@ extension ProgramTests {
         #expect(child.code == 64 && child.text == "usage: echo-server [PORT]\n")
     }
 
-    /// What a program has said when it ended by itself, on both of its outputs, and with which code.
+    /// The output of a program that ended by itself, on both streams, and its exit code.
     private func ended(_ name: String, _ argument: String) throws -> (code: CInt, text: String) {
         let child = try Child("/bin/sh", "-c", "exec \"$0\" \"$1\" 2>&1", try program(name), argument)
         var text = ""
         while let more = try child.hear(), !more.isEmpty { text += more }
         try #require(!text.isEmpty, "\(name) goes on without a word")
         child.reap()
-        // As `wait` tells it: ended by itself.
+        // The status of `wait`: ended by itself.
         try #require(child.status & 0x7F == 0)
         return (child.status >> 8, text)
     }

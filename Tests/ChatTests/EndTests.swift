@@ -2,7 +2,7 @@ import ChatService
 import EdgeTestSupport
 import Testing
 
-/// What a server has made goes with it.
+/// Everything that a server has made is freed with it.
 @Suite(.timeLimit(.minutes(15))) struct EndTests {
     private final class Owned: Sendable {}
 

@@ -3,10 +3,10 @@ import EdgeTestSupport
 import Glibc
 import Testing
 
-/// Clients that do what they must not, beside one that does what it may.
+/// Clients that violate the protocol, beside one that does not.
 @Suite(.timeLimit(.minutes(15))) struct HostileTests {
-    /// Runs a client of that kind, awake and just back from sleep, and looks whether a member of the same room notices
-    /// nothing but that it is gone.
+    /// Runs a client of that kind, awake and just woken, and checks that a member of the same room notices
+    /// only its end.
     private func expectEnd(
         _ code: Int?, _ bytes: [UInt8], comment: Comment? = nil,
         sourceLocation: SourceLocation = #_sourceLocation
@@ -91,7 +91,7 @@ import Testing
         try expectEnd(1_000, ChatClient.frame(8, []))
     }
 
-    /// What is not understood is told, and changes nothing.
+    /// An unknown message is answered with an error, and changes nothing.
     @Test func whatComesBehindACloseIsOfNoInterest() throws {
         try withServer { server in
             let (good, bad) = (try ChatClient(server.port), try ChatClient(server.port))
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    /// Each welcome has the whole history: who comes and goes all the time has one made at a time.
+    /// Each welcome has the whole history: for a client that keeps joining and leaving, one is made at a time.
     @Test func whoComesAndGoesHasOneWelcomeOnItsWay() throws {
         try withServer { server in
             let client = try ChatClient(server.port)
@@ -170,7 +170,7 @@ import Testing
         }
     }
 
-    /// Whoever reads nothing is closed at some point; the others hear everything.
+    /// A client that reads nothing is closed at some point; the others get everything.
     @Test(arguments: [nil, Duration.milliseconds(30)])
     func aReaderThatIsTooSlow(idle: Duration?) throws {
         try withServer(idle: idle) { server in
@@ -202,7 +202,7 @@ import Testing
         }
     }
 
-    /// Whoever asks for the page and asks, and reads nothing, is closed before all of it lies in memory.
+    /// A client that keeps requesting the page, and reads nothing, is closed before all answers lie in memory.
     @Test func whoAsksAndDoesNotReadIsClosed() throws {
         try withServer { server in
             let client = try RawClient(server.port)
@@ -213,7 +213,7 @@ import Testing
             let requests = Array(String(repeating: request, count: count).utf8)
             let emptyLine = Array("\r\n".utf8)
             var sent = 0
-            // What comes to a socket that is closed resets the connection.
+            // Input on a closed socket resets the connection.
             let isClosed = eventually(within: 30_000) {
                 let rest = sent < requests.count ? requests[sent...] : emptyLine[...]
                 let more = rest.withUnsafeBytes {
@@ -227,8 +227,8 @@ import Testing
         }
     }
 
-    /// Who asks for much, reads late and has said that it is to be closed then gets all of it, unless more waits for it than
-    /// may.
+    /// A client that requests much with `Connection: close`, and reads late, gets all of it, up to the limit of pending
+    /// output.
     @Test func whoReadsLateGetsAllOfIt() throws {
         try withServer { server in
             let request = "GET /script.js HTTP/1.1\r\nHost: 127.0.0.1:\(server.port)\r\n"
@@ -239,7 +239,7 @@ import Testing
                 client.setReceiveBuffer(131_072)
                 let before = String(repeating: request + "\r\n", count: count - 1)
                 try client.say(before + request + "Connection: close\r\n\r\n")
-                // The server has come by everything that was asked before.
+                // The server has handled all earlier requests.
                 for _ in 0..<2 { _ = try HTTPAnswer("GET /counters HTTP/1.1", server.port) }
                 return try client.hearEverything().utf8.count
             }
@@ -248,7 +248,7 @@ import Testing
             for total in stride(from: 900_000, through: 7_200_000, by: 900_000) {
                 let count = total / whole
                 let heard = try bytes(count)
-                // The last one may have a header that the others have not.
+                // The last one may have an additional header.
                 let left = count * whole - heard
                 #expect(left < count * 64 || left > Limits.unreadBytes, "\(left) of \(total) bytes")
             }
@@ -284,7 +284,7 @@ import Testing
         }
     }
 
-    /// Comes and goes at every step of the way, thousands of times, and nothing is left.
+    /// Connects and leaves at every step of the protocol, thousands of times, and nothing is left.
     @Test func thousandsComeAndGo() throws {
         try withServer(idle: .milliseconds(1), threads: 2) { server in
             let threads = (0..<4).map { thread in

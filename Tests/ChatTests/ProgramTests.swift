@@ -3,10 +3,10 @@ import Foundation
 import Glibc
 import Testing
 
-/// The programs that people run.
+/// The programs as users run them.
 @Suite(.timeLimit(.minutes(15))) struct ProgramTests {
-    /// Starts a program, by its path or one that was built with the tests, and returns the port of the line that it
-    /// prints first.
+    /// Starts a program, given by its path or built with the tests, and returns the port in its first line of
+    /// output.
     func start(_ name: String, _ arguments: [String]) throws -> (Child, port: Int) {
         let child = try Child(name.contains("/") ? name : try program(name), arguments)
         var text = ""

@@ -4,7 +4,7 @@ import NIOCore
 import NIOWebSocket
 import Testing
 
-/// Who is in which room, on paper.
+/// A model of the members of each room.
 @Suite struct RoomTests {
     @Test func namesAreTakenAsInASet() {
         struct Key: Hashable {
@@ -15,10 +15,10 @@ import Testing
         var names = Names()
         var newest: [UInt32: UInt32] = [:]
         var model: [Key: UInt32] = [:]
-        /// Of each room, the newest first.
+        /// The members of each room, the newest first.
         var order = [[UInt32]](repeating: [], count: 3)
         for step in 0..<40_000 {
-            // Many first, few later, and nobody at some point.
+            // Many first, few later, and none at some point.
             let range: UInt64 = step < 20_000 ? 900 : step < 30_000 ? 40 : 2
             let key = Key(room: UInt32(generator.next() % 3), name: "n\(generator.next() % range)")
             #expect(names.contains(key.name, room: key.room) == (model[key] != nil))
@@ -43,8 +43,8 @@ import Testing
         }
     }
 
-    /// Whoever leaves a room of thousands is not looked for among all of them: that would take thousands of times as long.
-    /// What others do at the same time is not counted.
+    /// Leaving a room of thousands takes no search among all members, which would take thousands of times as long.
+    /// Other load at the same time is not counted.
     @Test func leavingALargeRoomIsAsQuickAsLeavingASmallOne() {
         let count = 30_000
         func time(perRoom: Int) -> UInt64 {
@@ -64,7 +64,7 @@ import Testing
         #expect(large < small * 50, "\(large) ns, \(small) ns")
     }
 
-    /// A short name takes less than a long one, and who comes takes the room of who has gone.
+    /// A short name takes less than a long one, and a new name takes the place of a removed one.
     @Test func aNameTakesWhatItNeeds() {
         for length in 1...Limits.nameBytes {
             var names = Names()
@@ -142,7 +142,7 @@ import Testing
     }
 }
 
-/// What this thread has had of a processor, in nanoseconds.
+/// The processor time of this thread, in nanoseconds.
 private func ownTime() -> UInt64 {
     var time = timespec()
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)

@@ -5,7 +5,7 @@ import Glibc
 import Synchronization
 import Testing
 
-/// Members who are hibernated at every moment.
+/// Members that are hibernated at every moment.
 @Suite(.timeLimit(.minutes(15))) struct SleepTests {
     @Test func sleepersHearWithoutBeingWoken() throws {
         try withServer { server in
@@ -19,7 +19,7 @@ import Testing
                 let wakes = server.counters.wakes
                 try ann.say("are you there?")
                 #expect(try bob.hear().number == number && ann.hear().number == number)
-                // Only who has spoken is awake.
+                // Only the sender is awake.
                 #expect(server.counters.wakes <= wakes + 1)
                 #expect(server.sleeps(2))
             }
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    /// What is written is activity, too.
+    /// Output is activity, too.
     @Test func whoOnlyHearsStaysAwake() throws {
         try withServer(idle: .milliseconds(400)) { server in
             let (ann, bob) = (try ChatClient(server.port), try ChatClient(server.port))
@@ -35,7 +35,7 @@ import Testing
                 try client.join(as: name)
                 #expect(try client.hear("welcome").room == "lobby")
             }
-            // Where the machine is busy, a pause may be too long.
+            // On a busy machine, a pause may be too long.
             let isJudged = try (0..<10).contains { _ in
                 try bob.say("I am here")
                 for client in [ann, bob] { _ = try client.hear("message") }
@@ -59,8 +59,8 @@ import Testing
         }
     }
 
-    /// Everybody of three rooms talks, in bursts and with pauses of every length around the idle time, on several event
-    /// loops: each hears each message of its room, in the same order.
+    /// All members of three rooms send, in bursts and with pauses of every length around the idle time, on several event
+    /// loops: each gets each message of its room, in the same order.
     @Test func nothingIsLostOrOvertaken() throws {
         let (rooms, perRoom, messages) = (3, 8, 400)
         try withServer(idle: .milliseconds(2), threads: 3) { server in
@@ -120,12 +120,12 @@ import Testing
         }
     }
 
-    /// It came together with the request for a WebSocket, before there was anybody to count what arrives.
+    /// It came together with the request for a WebSocket, before the handler that counts input was there.
     @Test(arguments: [1, 3, 20]) func nobodySleepsInTheMiddleOfItsFirstMessage(count: Int) throws {
         try withServer { server in
             let join = try ChatClient.text(["type": "join", "room": "lobby", "name": "Ann"])
             let ann = try ChatClient(server.port, early: Array(join[..<count]))
-            // Whoever comes later and says nothing falls asleep later.
+            // A silent member that joins later falls asleep later.
             let bob = try ChatClient(server.port)
             #expect(eventually { server.counters.hibernated > 0 })
             #expect(server.counters.hibernated == 1)
@@ -136,8 +136,8 @@ import Testing
         }
     }
 
-    /// A sleeper whose socket is full: what it did not take comes when it reads, in order, and before anything else, also if
-    /// it has said by then that it goes.
+    /// The socket of a sleeper is full: the rest comes when the client reads, in order, and before anything else, also if
+    /// the client has sent a close by then.
     @Test(arguments: [false, true]) func aFullSocketIsNoHole(closes: Bool) throws {
         try withServer(idle: .milliseconds(10)) { server in
             let (slow, good) = (
@@ -150,7 +150,7 @@ import Testing
             #expect(server.sleeps(2))
             let text = String(repeating: "x", count: 4_000)
             var said = 0
-            // Until it is awake and stays so: its socket has not taken everything.
+            // Until it is awake and stays so, because its socket is full.
             repeat {
                 for _ in 0..<20 {
                     try good.say(text)
@@ -171,7 +171,7 @@ import Testing
         }
     }
 
-    /// Who cannot be brought back leaves its room, as who closes its connection does.
+    /// A member that cannot be woken leaves its room, like one that closes its connection.
     @Test func whoIsLostLeaves() throws {
         struct Broken: Error {}
         let broken = Atomic(false)
@@ -190,7 +190,7 @@ import Testing
             }
             #expect(try ann.hear() == Words(type: "left", name: "Bob"))
             #expect(eventually { server.counters.connections == 1 && server.counters.lost == 2 })
-            // Its name is free, and its row is another's.
+            // Its name is free, and its row is reused.
             broken.store(false, ordering: .relaxed)
             let next = try ChatClient(server.port)
             try next.join(as: "Bob")
@@ -218,7 +218,7 @@ import Testing
         }
     }
 
-    /// Awake or asleep, whoever does not answer a ping is gone.
+    /// A member that does not answer a ping is removed, awake or asleep.
     @Test(arguments: [nil, Duration.milliseconds(30)])
     func whoDoesNotAnswerIsGone(idle: Duration?) throws {
         try withServer(idle: idle, ping: .seconds(5)) { server in

@@ -4,7 +4,7 @@ import NightbellCore
 import NightbellSupervisor
 import Testing
 
-/// Hosts that do what they should not.
+/// Hosts that misuse the supervisor.
 @Suite(.timeLimit(.minutes(15))) struct BrokenTests {
     private func code(_ body: () throws -> Void) -> EmbeddedError.Code? {
         #expect(throws: EmbeddedError.self) { try body() }?.code
@@ -26,7 +26,7 @@ import Testing
         #expect(host.isQuiet())
     }
 
-    /// Its number is another socket's by then.
+    /// Its number belongs to another socket by then.
     @Test func whatHasTheNumberOfAClosedSocketIsLeftAlone() throws {
         let host = try Hosted()
         let peers = try (0..<5).map { _ in try Pair.tcp() }
@@ -45,7 +45,7 @@ import Testing
         #expect(code { _ = try host.supervisor.claim(tokens[0]) } == .broken)
         #expect(code { try host.supervisor.release(tokens[1]) } == .broken)
         #expect(try isUntouched(0) && isUntouched(1))
-        // What is whole comes back.
+        // Intact sockets come back.
         let pair = try Pair.tcp()
         _ = try host.supervisor.park(pair.near)
         #expect(host.supervisor.claimAll().map(\.descriptor) == [pair.near])
@@ -57,13 +57,13 @@ import Testing
         for peer in peers { close(peer.near) }
     }
 
-    /// Nothing can be sent to it, which is told; looking after it ends there.
+    /// Nothing can be sent to it, which is reported; it is not watched any more.
     @Test func pingsOfWhatSomebodyHasClosedEndNobody() throws {
         let host = try Hosted()
         let pair = try Pair.tcp()
         let ping = ParkingProfile.Ping([1], answer: [2], interval: .seconds(1), answerWithin: .seconds(1))
         let token = try host.supervisor.park(pair.near, profile: .bytes([], ping: ping))
-        // A number that reaches nobody, whoever else opens what.
+        // A number that no other thread opens.
         let (end, other) = (open("/dev/null", O_RDONLY | O_CLOEXEC), pair.near)
         try #require(dup2(end, other) == other)
         close(end)

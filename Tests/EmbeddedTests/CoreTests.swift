@@ -25,7 +25,7 @@ import Testing
             return actions
         }
 
-        /// Lets time pass until the core wants to be asked.
+        /// Advances time to the core's next deadline.
         mutating func passToDeadline() -> [Parking.Action] {
             guard let deadline = core.nextDeadline else { return [] }
             now = max(now, deadline)
@@ -36,7 +36,7 @@ import Testing
     private static let terms = PingTerms(
         earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
 
-    /// Its host has said the beginning of a message: nothing of ours may get in between.
+    /// Its host has sent the beginning of a message: the supervisor must not write in between.
     @Test func whoIsHeldIsLeftAlone() {
         var bench = Bench()
         let pinged = bench.park(pinging: Self.terms, keepAlive: .seconds(60))
@@ -52,7 +52,7 @@ import Testing
         #expect(!bench.core.isHeld(pinged))
     }
 
-    /// Also if the host has been told of it before.
+    /// Also if it was reported to the host before.
     @Test func whoWasToldCanBeHeld() {
         var bench = Bench()
         let token = bench.park(keepAlive: .seconds(60))
@@ -106,7 +106,7 @@ import Testing
         #expect(bench.passToDeadline() == [.lookForAnswer(token)])
         let told = bench.turn { $0.answerLookedFor(token, at: $1, into: &$2) }
         #expect(told == [.ignore(token), .tell(token, .pongMissing)])
-        // Told, it is left alone.
+        // After its report it is left alone.
         #expect(bench.core.nextDeadline == nil && bench.core.noiseAllowance(token, at: bench.now) == 0)
     }
 

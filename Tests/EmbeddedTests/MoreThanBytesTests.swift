@@ -5,7 +5,7 @@ import NightbellCore
 import NightbellSupervisor
 import Testing
 
-/// What looks like noise to a profile, but is not, or is more than that.
+/// Data that looks like noise to a profile and is not, or is more than that.
 @Suite(.timeLimit(.minutes(15))) struct MoreThanBytesTests {
     private static func lines() throws -> ParkingProfile {
         try .bytes([
@@ -13,7 +13,7 @@ import Testing
         ])
     }
 
-    /// The kernel gives what lies before urgent data by itself, and forgets what is skipped.
+    /// The kernel returns data before urgent data by itself, and drops skipped urgent data.
     @Test(arguments: ["nop\n", ""]) func urgentDataIsTheHosts(before: String) throws {
         let host = try Hosted()
         let pair = try Pair.tcp()
@@ -33,7 +33,7 @@ import Testing
         #expect(host.supervisor.counters.pings.absorbed == (before.isEmpty ? 0 : 1))
     }
 
-    /// The mark of urgent data stays when that has been read, and the kernel gives what lies behind it by itself, too.
+    /// The mark of urgent data stays when that has been read, and the kernel returns data behind it by itself, too.
     @Test(arguments: [true, false]) func whatLiesBehindUrgentDataIsTheHosts(isLocal: Bool) throws {
         let host = try Hosted()
         let pair = isLocal ? try Pair.unix(SOCK_STREAM) : try Pair.tcp()
@@ -51,7 +51,7 @@ import Testing
         #expect(host.supervisor.counters.pings.absorbed == 1)
     }
 
-    /// Whoever takes the bytes takes what comes with them.
+    /// Reading the bytes also takes their ancillary data.
     @Test(arguments: [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM].map { Int($0.rawValue) })
     func noiseThatBringsADescriptorIsTheHosts(type: Int) throws {
         let host = try Hosted()
@@ -75,7 +75,7 @@ import Testing
         #expect(host.supervisor.counters.pings.absorbed == 0)
     }
 
-    /// To be read, the end of such a socket looks like an empty packet, again and again.
+    /// To a reader, the end of such a socket looks like an empty packet, again and again.
     @Test func endOfPacketsIsNoNoise() throws {
         let host = try Hosted()
         let pair = try Pair.unix(SOCK_SEQPACKET)

@@ -3,7 +3,7 @@ import NightbellCore
 import NightbellSupervisor
 import Testing
 
-/// What a host sees of sockets that it parks.
+/// Parked sockets as seen by their host.
 @Suite(.timeLimit(.minutes(15))) struct ParkingTests {
     private static let state = Array("thirty-two bytes of a session ..".utf8)
 
@@ -40,7 +40,7 @@ import Testing
         #expect(host.isQuiet())
         let claimed = try host.supervisor.claim(token)
         #expect(try read(6, from: claimed.descriptor) == Array("onetwo".utf8))
-        // Parked again, what is left is told again.
+        // Parked again, the rest is reported again.
         let again = try host.supervisor.park(claimed.descriptor)
         #expect(again != token)
         #expect(try host.next() == [ParkedEvent(again, [.readable, .peerClosed])])
@@ -95,7 +95,7 @@ import Testing
         try pair.reset()
         let event = try #require(try host.next().first)
         #expect(event.token == token && event.reasons.contains(.broken))
-        // The error is still there for whoever reads.
+        // The error is still there for the reader.
         let claimed = try host.supervisor.claim(token)
         defer { close(claimed.descriptor) }
         var byte: UInt8 = 0
@@ -110,7 +110,7 @@ import Testing
         #expect(host.supervisor.counters.parking.released == 1)
     }
 
-    // MARK: What is refused
+    // MARK: Refusals
 
     @Test func whatCannotBeParkedStaysTheCallers() throws {
         let host = try Hosted { configuration in
@@ -161,7 +161,7 @@ import Testing
         let waited = ContinuousClock.now - start
         #expect(Set(events) == [ParkedEvent(one, .keepAliveDue), ParkedEvent(two, .keepAliveDue)])
         #expect(waited >= .milliseconds(300))
-        // It is watched on.
+        // It is still watched.
         try first.say("and now traffic")
         #expect(try host.next() == [ParkedEvent(one, .readable)])
     }
@@ -180,7 +180,7 @@ import Testing
         #expect(host.isQuiet())
     }
 
-    /// The rest of what was begun is its sender's: nobody writes into the middle of it.
+    /// The caller of `send` keeps the rest of an incomplete message: nothing is written into the middle of it.
     @Test func nothingIsWrittenIntoTheMiddleOfAMessage() throws {
         let host = try Hosted()
         let pair = try Pair.tcp()
@@ -188,7 +188,7 @@ import Testing
         let flood = (0..<16 << 20).map { UInt8(truncatingIfNeeded: $0 >> 8) }
         let taken = try host.supervisor.send(flood, to: token)
         try #require(taken > 0 && taken < flood.count)
-        // There is room again.
+        // The buffer has room again.
         #expect(try pair.hear(taken) == Array(flood[..<taken]))
         #expect(try host.supervisor.send(Array("news".utf8), to: token) == 0)
         #expect(try host.supervisor.sendOrClaim([], to: token)?.bytes == nil)
@@ -205,7 +205,7 @@ import Testing
         #expect(try pair.hear(4) == Array("news".utf8))
     }
 
-    /// What is not taken comes back together with the socket: nobody else can claim it in between.
+    /// Bytes that were not sent come back together with the socket: no other thread can claim it in between.
     @Test func claimsWhatDoesNotTakeEverything() throws {
         let host = try Hosted()
         let pair = try Pair.tcp()

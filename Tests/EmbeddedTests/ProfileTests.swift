@@ -3,7 +3,7 @@ import NightbellCore
 import NightbellSupervisor
 import Testing
 
-/// What is done for a parked socket without telling its host.
+/// Pings of parked sockets, handled without an event for the host.
 @Suite(.timeLimit(.minutes(15))) struct ProfileTests {
     /// A masked ping of a WebSocket client, with the payload `Hello`, and the server's answer.
     private static let ping: [UInt8] = [0x89, 0x85, 0, 0, 0, 0, 0x48, 0x65, 0x6C, 0x6C, 0x6F]

@@ -4,9 +4,9 @@ import Glibc
 import NightbellSupervisor
 import Testing
 
-/// What parked sockets cost, and what happens when there is nothing left.
+/// The cost of parked sockets, and the behaviour without free descriptors or memory.
 @Suite struct ResourceTests {
-    /// Everything included: its token, a state of 32 bytes, a profile, its next ping.
+    /// The whole cost: its token, a state of 32 bytes, a profile, its next ping.
     @Test func aParkedSocketCostsFewerThan300Bytes() async {
         await #expect(processExitsWith: .success) {
             let count = 3_000
@@ -19,7 +19,7 @@ import Testing
             let supervisor = try EmbeddedSupervisor { _ in }
             let profile = try ParkingProfile.webSocket(isServer: true)
             let state = [UInt8](repeating: 7, count: 32)
-            // What is needed once.
+            // One-time allocations.
             let first = try supervisor.park(pairs[0].near, profile: profile, state: state)
             let before = ctest_heap_in_use()
             for pair in pairs.dropFirst() {
@@ -36,7 +36,7 @@ import Testing
         await #expect(processExitsWith: .success) {
             let supervisor = try EmbeddedSupervisor { _ in }
             let pair = try Pair.unix()
-            // Whatever is loaded when it is used first.
+            // Lazily loaded code.
             _ = try supervisor.claim(try supervisor.park(pair.near, profile: .irc(), state: [1]))
             try withNoDescriptorLeft {
                 let error = #expect(throws: EmbeddedError.self) { try EmbeddedSupervisor() }

@@ -48,7 +48,7 @@ final class Pair: Sendable {
         try #require(send(far, bytes, bytes.count, CInt(MSG_NOSIGNAL)) == bytes.count)
     }
 
-    /// What arrives at the peer, waiting for it.
+    /// Waits for data at the peer, and returns it.
     func hear(_ count: Int) throws -> [UInt8] {
         try read(count, from: far)
     }
@@ -58,7 +58,7 @@ final class Pair: Sendable {
         var linger = linger(l_onoff: 1, l_linger: 0)
         try #require(
             setsockopt(far, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<linger>.size)) == 0)
-        // Our number goes on to be ours, for `deinit`.
+        // The number stays open, for `deinit`.
         let other = open("/dev/null", O_RDONLY | O_CLOEXEC)
         try #require(dup2(other, far) == far)
         close(other)
@@ -75,7 +75,7 @@ func read(_ count: Int, from descriptor: CInt) throws -> [UInt8] {
 
 func isOpen(_ descriptor: CInt) -> Bool { fcntl(descriptor, F_GETFD) >= 0 }
 
-/// A supervisor in the test's own loop: nothing happens but in `turn`.
+/// A supervisor in the test's own loop: it runs only in `turn`.
 final class Hosted {
     let supervisor: EmbeddedSupervisor
     private let told: Told
@@ -94,7 +94,7 @@ final class Hosted {
         self.told = told
     }
 
-    /// Serves until something is told, as a host's loop would, and returns it.
+    /// Serves until there is an event, as a host's loop would, and returns it.
     func next(within milliseconds: CInt = 10_000) throws -> [ParkedEvent] {
         let found = try eventually(within: Int64(milliseconds)) {
             var entry = pollfd(fd: supervisor.descriptor, events: CShort(POLLIN), revents: 0)
@@ -107,9 +107,9 @@ final class Hosted {
         return told.events
     }
 
-    /// Whether nothing is told, and nothing waits to be done either.
+    /// Whether there is no event and no pending work.
     func isQuiet() -> Bool {
-        // What the kernel knows already is done in these; a loop that spins never gets quiet.
+        // These turns handle everything that the kernel has reported; a spinning loop never gets quiet.
         for _ in 0..<4 { supervisor.serve() }
         var entry = pollfd(fd: supervisor.descriptor, events: CShort(POLLIN), revents: 0)
         return poll(&entry, 1, 0) == 0 && told.events.isEmpty
