@@ -9,7 +9,7 @@ let settings: [SwiftSetting] = [
 ]
 let strict: [SwiftSetting] = settings + [.strictMemorySafety()]
 
-// Places at which tests have the process die, in debug builds only.
+// Fault points, at which tests kill the process; in debug builds only.
 let faulty: [SwiftSetting] = strict + [.define("NIGHTBELL_FAULTS", .when(configuration: .debug))]
 
 let package = Package(
@@ -41,7 +41,7 @@ let package = Package(
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
     ],
     targets: [
-        // C, as thin as it can be.
+        // C, as thin as possible.
         .systemLibrary(name: "CLibevent", pkgConfig: "libevent", providers: [.apt(["libevent-dev"])]),
         .target(name: "CLinux"),
 
@@ -65,10 +65,10 @@ let package = Package(
         .target(name: "Durability", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
         .target(name: "MemoryPressure", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
 
-        // Holds what a supervisor must not lose, and starts another when one has died.
+        // Holds the state that a supervisor must not lose, and replaces a worker that has died.
         .target(name: "Keeper", dependencies: ["CLinux", "Descriptors"], swiftSettings: faulty),
 
-        // What people link.
+        // Libraries for users.
         .target(
             name: "NightbellSupervisor",
             dependencies: [
@@ -86,7 +86,7 @@ let package = Package(
             ],
             swiftSettings: strict),
 
-        // Idle channels of SwiftNIO; nobody else depends on that.
+        // Idle channels of SwiftNIO; no other target depends on it.
         .target(
             name: "NightbellNIO",
             dependencies: [
@@ -97,7 +97,7 @@ let package = Package(
             ],
             swiftSettings: settings),
 
-        // What people run, and the parts of it that are tested on their own.
+        // Programs for users, and the parts of them that are tested on their own.
         .target(
             name: "Manifests",
             dependencies: [
@@ -113,9 +113,9 @@ let package = Package(
                 .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: strict),
-        // Text for people and JSON for programs, of anything.
+        // General formatting: text for users and JSON for programs.
         .target(name: "Presentation", dependencies: ["Descriptors"], swiftSettings: strict),
-        // What the administration interface tells, as text and as JSON.
+        // The answers of the administration interface, as text and as JSON.
         .target(name: "StatusReports", dependencies: ["Nightbell", "Presentation"], swiftSettings: strict),
         .executableTarget(
             name: "nightbelld",
@@ -155,11 +155,11 @@ let package = Package(
             dependencies: [.product(name: "Crypto", package: "swift-crypto")],
             swiftSettings: settings),
 
-        // The load tester, and the floors that everything is measured against.
+        // The load tester, and the floors for its ratios.
         .target(name: "CFloors"),
         .target(name: "CChat"),
         .target(name: "CPhone"),
-        // For tests. SwiftPM links Swift's runtime to it, which takes longer to load than all that is measured with it:
+        // For tests. SwiftPM links Swift's runtime to it, which takes longer to load than the measured work:
         // scripts/build-phone links one without.
         .executableTarget(name: "nightbell-phone", dependencies: ["CPhone"]),
         .target(
@@ -201,7 +201,7 @@ let package = Package(
         .executableTarget(
             name: "echo-server", dependencies: ["NightbellSupervisor"], path: "Examples/EchoServer",
             swiftSettings: settings),
-        // Compiled as a stranger's program is: it sees what is public, of what it imports.
+        // Compiled like a program of another package: it sees only public declarations.
         .executableTarget(
             name: "line-server",
             dependencies: [
@@ -242,7 +242,7 @@ let package = Package(
             path: "Examples/Demo",
             swiftSettings: settings),
 
-        // What the tests share and what they run.
+        // Shared code and programs of the tests.
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .executableTarget(name: "nightbell-threads", path: "Tests/Threads"),
         .target(

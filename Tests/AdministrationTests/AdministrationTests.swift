@@ -123,7 +123,7 @@ struct AdministrationTests {
         }
     }
 
-    @Test("What the supervisor says of its own accord is passed over")
+    @Test("Unsolicited messages of the supervisor are skipped")
     func unasked() throws {
         let supervisor = try ScriptedSupervisor { request in
             [answer(.init(), .suspendCancelled(.init())), answer(request, .done(WireDone()))]
@@ -133,7 +133,7 @@ struct AdministrationTests {
         try administration.wake("a")
     }
 
-    @Test("Nobody listens")
+    @Test("Without a supervisor it fails")
     func nobody() {
         do {
             _ = try Administration(socketPath: "/tmp/nightbell-nobody-\(getpid())")
@@ -144,7 +144,7 @@ struct AdministrationTests {
         }
     }
 
-    @Test("Events come in order, by waiting and by looking, until the supervisor ends")
+    @Test("Events come in order, by waiting and by polling, until the supervisor ends")
     func watches() throws {
         let supervisor = try ScriptedSupervisor { request in
             let events = (1...3).map { number in
@@ -175,7 +175,7 @@ struct AdministrationTests {
         #expect(try events.nextPending() == .end)
     }
 
-    @Test("Who may not watch is told why")
+    @Test("A refused watch gets the reason")
     func watchRefused() throws {
         let supervisor = try ScriptedSupervisor { [answer($0, refusal(.noSuchClient, "x"))] }
         defer { #expect(throws: Never.self) { try supervisor.end() } }

@@ -4,9 +4,9 @@ import NightbellWire
 import SwiftProtobuf
 import Synchronization
 
-/// Listens like a supervisor and answers as the test says, on a thread of its own.
+/// Listens like a supervisor and answers as scripted by the test, on a thread of its own.
 final class ScriptedSupervisor: Sendable {
-    /// What to send for a message; nil closes the connection.
+    /// The answer to a message; nil closes the connection.
     typealias Script = @Sendable (WireClientMessage) -> [WireSupervisorMessage]?
 
     let path: String
@@ -46,7 +46,7 @@ final class ScriptedSupervisor: Sendable {
             self.listener = listener
         }
 
-        /// One connection at a time is all that the tests need.
+        /// The tests need only one connection at a time.
         func serve() {
             let socket = SeqPacketSocket(adopting: OwnedDescriptor(adopting: listener))
             do {

@@ -26,7 +26,7 @@ int ctest_mute_file_system(const char *directory, int *root) {
     snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0", server);
     if (mount("nightbell-test", directory, "fuse", MS_NOSUID | MS_NODEV, options) == 0) {
         *root = open(directory, O_PATH | O_CLOEXEC);
-        // The descriptor keeps it; nobody else is to walk into it.
+        // The descriptor keeps it; no other process is to enter it.
         umount2(directory, MNT_DETACH);
         if (*root >= 0) return server;
     }

@@ -32,7 +32,7 @@ import Testing
         #expect(result.asleepAtEnd == clients)
         #expect(result.suspend == setting.suspend)
         #expect(result.asleepPercent > 20)
-        // Calls find the phones asleep: without that, none of this would show anything.
+        // Calls find the phones asleep: otherwise this test would show nothing.
         #expect(result.wakesByReason["socket", default: 0] > calls / 4)
         #expect(result.wakeLatencyUs.max > 0)
         #expect(directory.isEmpty)
@@ -107,7 +107,7 @@ import Testing
         #expect(directory.processesThatNameIt().isEmpty)
         #expect(!directory.isEmpty)
 
-        // The next one removes what it left, and nothing that is not a demo's, or is one's that runs.
+        // The next one removes its directory, but none of another program or of a running demo.
         let lookalikes = try Lookalikes(in: directory.path)
         let next = try DemoRun(
             ["--clients", "2", "--calls", "2", "--suspend", "signal"], temporaryDirectory: directory.path)

@@ -2,11 +2,11 @@ import Descriptors
 import FoundationEssentials
 import Glibc
 
-/// Directories that are named as those of demos are, each with a file in it.
+/// Directories named like those of demos, each with a file in it.
 final class Lookalikes {
     let names: [String]
     private let path: String
-    /// What a demo that runs has.
+    /// The directory of a running demo.
     private var lock: OwnedDescriptor?
 
     init(in path: String) throws {
@@ -28,7 +28,7 @@ final class Lookalikes {
         guard flock(file.rawValue, LOCK_EX | LOCK_NB) == 0 else { throw SystemError("flock") }
         lock = consume file
         if geteuid() == 0 { chown("\(path)/nightbell-demo-theirs", 65_534, 65_534) }
-        // A link to a directory that could be removed itself, but for its name.
+        // A link to a directory that could be removed, except for its name.
         symlink("nightbell-demonstration", "\(path)/nightbell-demo-link")
         names = (marks.keys + ["nightbell-demo-link"]).sorted()
     }

@@ -26,7 +26,7 @@ import Testing
                 """)
         let report = PhoneReport(path: "\(directory.path)/report")
 
-        // Launched without network, it tries for as long as it may, sleeps, and tries again.
+        // Launched without network, it tries for as long as its budget allows, sleeps, and tries again.
         #expect(eventually(30) { report.count("connection_lost") > 1 })
         #expect(eventually(60) { report.count("repair_postponed") > 0 })
         #expect(eventually(30) { report.count("keep_alive") > 0 })
@@ -37,7 +37,7 @@ import Testing
         try #require(server.run(atMost: 60) { supervisor.state(identifier) == .suspended })
         let first = try supervisor.show(identifier).processID
 
-        // A call that lasts longer than background tasks may.
+        // A call that lasts longer than the time of background tasks.
         let caller = try TestCaller(server)
         try #require(caller.call("alice", talkFor: .seconds(14), atMost: 60))
         #expect(eventually(30) { report.count("\"by\":\"remote\"") == 1 })
@@ -55,7 +55,7 @@ import Testing
         #expect(server.connectionCount == connections)
         try #require(server.run(atMost: 60) { supervisor.state(identifier) == .suspended })
 
-        // Nobody calls: it comes back by itself to keep its registration.
+        // Without a call it comes back by itself to keep its registration.
         let registrations = server.registrations
         try supervisor.relieveMemory()
         #expect(
@@ -67,13 +67,13 @@ import Testing
         #expect(eventually(30) { report.count("taken_over") == 2 })
         try #require(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))
 
-        // Its user quits it: it is gone, and nothing brings it back.
+        // Its user quits it: it is gone, and is not launched again.
         try supervisor.quit(identifier)
         #expect(server.run(atMost: 30) { !server.isRegistered("alice") && supervisor.isGone(identifier) })
         #expect(!caller.call("alice", talkFor: .zero, atMost: 30))
         #expect(supervisor.isGone(identifier))
 
-        // Asked for, it is there again.
+        // A launch on request brings it back.
         try supervisor.launch(identifier)
         #expect(server.run(atMost: 60) { server.isRegistered("alice") })
         #expect(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))
@@ -81,7 +81,7 @@ import Testing
         #expect(server.run(atMost: 30) { supervisor.isGone(identifier) })
     }
 
-    /// Looks again and again, giving way to others in between.
+    /// Polls a condition, and yields in between.
     private func eventually(_ seconds: Int, _ condition: () -> Bool) -> Bool {
         let end = ContinuousClock.now + .seconds(seconds)
         while !condition() {
@@ -92,7 +92,7 @@ import Testing
     }
 }
 
-/// What a phone has reported so far.
+/// The reports of a phone so far.
 private struct PhoneReport {
     let path: String
 
@@ -188,7 +188,7 @@ private final class SupervisorRun {
     }
 }
 
-/// A phone outside, that calls through the server.
+/// An outside phone that calls through the server.
 private final class TestCaller {
     private let server: TestServer
     private let socket: SIPSocket
@@ -204,7 +204,7 @@ private final class TestCaller {
             domain: "example.test")
     }
 
-    /// Calls, talks and hangs up. False: nobody answered, or the call did not end as it should.
+    /// Calls, talks and hangs up. False: there was no answer, or the call did not end properly.
     func call(_ user: String, talkFor: Duration, atMost seconds: Int) -> Bool {
         outcome = nil
         perform(caller.call(user, talkFor: talkFor, at: .now).actions)

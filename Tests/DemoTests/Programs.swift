@@ -2,7 +2,7 @@ import Descriptors
 import FoundationEssentials
 import Glibc
 
-/// Where the built programs are: beside the test bundle, whose path the test runner is given.
+/// The directory of the built programs: that of the test bundle, which is an argument of the test runner.
 func programDirectory() throws -> String {
     for argument in CommandLine.arguments where argument.contains(".xctest") {
         let parts = argument.split(separator: "/", omittingEmptySubsequences: false)
@@ -15,7 +15,7 @@ func programDirectory() throws -> String {
 
 struct Failure: Error { var text: String }
 
-/// A running demo, whose output is kept.
+/// A running demo, with its output.
 final class DemoRun {
     let id: pid_t
     private let output: CInt
@@ -57,7 +57,7 @@ final class DemoRun {
         close(output)
     }
 
-    /// Takes in output until it holds `words`, or, with nil, until it ends. False: that did not come in time.
+    /// Reads output until it contains `words`, or, with nil, until it ends. False: not in time.
     func read(until words: String?, within seconds: Int) -> Bool {
         let end = ContinuousClock.now + .seconds(seconds)
         var buffer = [UInt8](repeating: 0, count: 65_536)
@@ -112,7 +112,7 @@ struct DemoResult: Decodable {
     }
 }
 
-/// A process that somebody else has started.
+/// A process that is no child of the test.
 final class RunningProcess {
     private let handle: ProcessHandle
 
@@ -135,7 +135,7 @@ final class TemporaryDirectory {
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
-    /// Handles of the processes whose command line names this directory.
+    /// Handles of the processes with this directory in their command line.
     func handles() throws -> [RunningProcess] {
         try processesThatNameIt().map { line in
             guard let pid = line.split(separator: ":").first.flatMap({ pid_t($0) }) else {
@@ -145,7 +145,7 @@ final class TemporaryDirectory {
         }
     }
 
-    /// The processes whose command line names this directory.
+    /// The processes with this directory in their command line.
     func processesThatNameIt() -> [String] {
         let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         return entries.compactMap { entry in

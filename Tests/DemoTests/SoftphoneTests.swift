@@ -40,7 +40,7 @@ import Testing
         let port = try #require(server?.port)
         server = nil
         let phone = try SoftphoneProcess(port: port, transport: "tcp", password: "secret", expires: 600)
-        // It has tried, and found nobody.
+        // It has tried, and found no server.
         #expect(phone.reports("connection_lost", within: 10))
         #expect(phone.isRunning)
         let late = try TestServer(passwords: ["alice": "secret"], port: port)
@@ -51,7 +51,7 @@ import Testing
 /// A softphone that finds no supervisor.
 final class SoftphoneProcess {
     private let id: pid_t
-    /// What happens to it, a line each.
+    /// Its events, one a line.
     private let journal: CInt
     private var text = ""
     private(set) var exitStatus: CInt?
@@ -73,7 +73,7 @@ final class SoftphoneProcess {
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
-        // Over another number first: the same one would stay close-on-exec.
+        // By way of another number: dup2 to the same one would keep close-on-exec.
         posix_spawn_file_actions_adddup2(&actions, ends[1], 99)
         posix_spawn_file_actions_adddup2(&actions, 99, 3)
         var words = arguments.map { strdup($0) } + [nil]
@@ -95,7 +95,7 @@ final class SoftphoneProcess {
         waitpid(id, &status, 0)
     }
 
-    /// Waits until it has written of this event.
+    /// Waits until it has reported this event.
     func reports(_ event: String, within seconds: Int) -> Bool {
         let end = ContinuousClock.now + .seconds(seconds)
         var buffer = [UInt8](repeating: 0, count: 4_096)
@@ -155,7 +155,7 @@ final class TestServer {
         connections.removeAll()
     }
 
-    /// Serves until the condition holds. False: it did not in that many seconds.
+    /// Serves until the condition holds. False: it did not within this many seconds.
     func run(atMost seconds: Int, until condition: () -> Bool) -> Bool {
         let end = ContinuousClock.now + .seconds(seconds)
         while !condition() {

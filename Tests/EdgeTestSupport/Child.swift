@@ -9,10 +9,10 @@ package final class Child {
     /// The other end: bytes to and from the child.
     package let channel: OwnedDescriptor
     private var isReaped = false
-    /// As `wait` tells it, once it was waited for.
+    /// The status of `wait`, once it was waited for.
     package private(set) var status: CInt = 0
 
-    /// `cat` sends back whatever it gets: whoever answers runs.
+    /// `cat` echoes its input: a child that answers runs.
     package static func echo() throws(SystemError) -> Child { try Child("/bin/cat") }
 
     package convenience init(_ program: String, _ arguments: String...) throws(SystemError) {
@@ -35,14 +35,14 @@ package final class Child {
         posix_spawn_file_actions_adddup2(&actions, theirs.rawValue, 1)
         var argv: [UnsafeMutablePointer<CChar>?] = ([program] + arguments).map { strdup($0) } + [nil]
         defer { for argument in argv { free(argument) } }
-        // Nothing of ours but what makes a sanitizer end a child that it has found something in.
+        // Of our environment only the variables by which a sanitizer ends a child with a finding.
         let sanitizers = ["ASAN_OPTIONS", "TSAN_OPTIONS"].compactMap { name in
             getenv(name).map { name + "=" + String(cString: $0) }
         }
         let variables = sanitizers + environment.map { "\($0.key)=\($0.value)" }
         var environment: [UnsafeMutablePointer<CChar>?] = variables.map { strdup($0) } + [nil]
         defer { for variable in environment { free(variable) } }
-        // Whoever runs the tests in the background may have them ignore signals, and other tests block some.
+        // A shell that runs the tests in the background may make them ignore signals, and other tests block some.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
@@ -59,7 +59,7 @@ package final class Child {
         self.pid = pid
     }
 
-    /// A child that does nothing with as many threads (one more, where a sanitizer has its own).
+    /// An idle child with this many threads (one more, where a sanitizer has its own).
     package static func threaded(_ count: Int) throws(SystemError) -> Child {
         // Built beside the tests themselves.
         let tests = try readLink("/proc/self/exe")
@@ -71,7 +71,7 @@ package final class Child {
 
     package func handle() throws(SystemError) -> ProcessHandle { try ProcessHandle(opening: pid) }
 
-    /// Kills and waits for it.
+    /// Kills it and waits for its end.
     package func end() {
         guard !isReaped else { return }
         kill(pid, SIGKILL)
@@ -90,7 +90,7 @@ package final class Child {
         _ = try systemCall("send") { Glibc.send(rawValue, bytes, bytes.count, CInt(MSG_NOSIGNAL)) }
     }
 
-    /// What it says within the time given; nil if nothing.
+    /// Its output within the given time; nil if none.
     package func hear(within milliseconds: CInt = 10_000) throws(SystemError) -> String? {
         let rawValue = channel.rawValue
         let readiness = Poll.wait(rawValue, for: .readable, timeoutMilliseconds: milliseconds)

@@ -1,7 +1,7 @@
 package import Descriptors
 import Glibc
 
-/// No descriptor with this number, or a higher one, can be had any more.
+/// Lowers the limit: no descriptor with this number or a higher one can be opened any more.
 package func limitDescriptors(to number: CInt) throws(SystemError) {
     var limit = rlimit()
     _ = try systemCall("getrlimit") { getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) }
@@ -9,7 +9,7 @@ package func limitDescriptors(to number: CInt) throws(SystemError) {
     _ = try systemCall("setrlimit") { setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) }
 }
 
-/// Runs the body while not a single descriptor can be had. For processes of a test's own.
+/// Runs the body while no descriptor can be opened. For processes of a test's own.
 package func withNoDescriptorLeft<Value>(_ body: () throws -> Value) throws -> Value {
     var limit = rlimit()
     _ = try systemCall("getrlimit") { getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) }

@@ -1,7 +1,7 @@
-/// There was none.
+/// The value was nil.
 package struct Missing: Error {}
 
-/// As `#require`, for what cannot be copied.
+/// As `#require`, for noncopyable types.
 package func require<Value: ~Copyable>(_ value: consuming Value?) throws(Missing) -> Value {
     switch consume value {
     case .some(let value): return value
@@ -9,7 +9,7 @@ package func require<Value: ~Copyable>(_ value: consuming Value?) throws(Missing
     }
 }
 
-/// As a comparison with nil, for what cannot be copied.
+/// As a comparison with nil, for noncopyable types.
 package func isMissing<Value: ~Copyable>(_ value: consuming Value?) -> Bool {
     switch consume value {
     case .some: false

@@ -2,7 +2,7 @@ import CLinux
 import Descriptors
 import Glibc
 
-/// A file system of 256 KiB that is really full when it is full. Needs root.
+/// A tmpfs of 256 KiB, for tests that fill it. Needs root.
 package final class SmallDisk {
     private let directory: TemporaryDirectory
     package var path: String { directory.path }
@@ -15,7 +15,7 @@ package final class SmallDisk {
 
     deinit { umount2(directory.path, CInt(MNT_DETACH)) }
 
-    /// Takes all the room that is left; and, if asked to, all the names for files as well.
+    /// Uses all free space; and, if asked to, all inodes as well.
     package func fill(inodes: Bool = false) throws {
         let file = try OwnedDescriptor(opening: path + "/full", O_WRONLY | O_CREAT, mode: 0o600)
         let bytes = [UInt8](repeating: 0, count: 4_096)

@@ -1,7 +1,7 @@
 import Descriptors
 import Glibc
 
-/// Looks until the condition holds, giving way to others in between; false when the time is over.
+/// Polls until the condition holds, and yields in between; false when the time is over.
 package func eventually(
     within milliseconds: Int64 = 10_000, _ condition: () throws -> Bool
 ) rethrows -> Bool {

@@ -3,9 +3,9 @@ import Descriptors
 import Glibc
 import Keeper
 
-/// A keeper whose workers do what they are told, one command a line, on the standard input that they share.
+/// A keeper with workers that carry out commands, one a line, from the standard input that they share.
 
-/// One line of what `read` brings. At its end the keeper is told to end.
+/// One line of input. At the end of input the keeper is told to end.
 func readCommand(waitingFor link: KeeperLink) -> String {
     var bytes: [UInt8] = []
     while true {
@@ -18,7 +18,7 @@ func readCommand(waitingFor link: KeeperLink) -> String {
         guard entries[0].revents != 0 else { continue }
         var byte: UInt8 = 0
         guard read(0, &byte, 1) == 1 else {
-            // Whoever gave commands is gone. To end would only bring another worker.
+            // The test is gone. If this worker ended, the keeper would only start another one.
             kill(getppid(), SIGTERM)
             while true { obey(link.waitAndHear(), link) }
         }
@@ -137,7 +137,7 @@ func work(_ inheritance: consuming Inheritance) -> Int32 {
     }
 }
 
-/// A TCP connection whose end would wait for its peer, which reads nothing, for as long as it may.
+/// A TCP connection with a long linger time, and a peer that reads nothing: closing it would block.
 func lingering() -> CInt {
     let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
     var address = sockaddr_in()

@@ -1,11 +1,11 @@
 import DaemonConfiguration
 import Testing
 
-@Suite("What is documented is what is built")
+@Suite("The documentation matches the code")
 struct DocumentationTests {
     private static let example = "scripts/nightbelld.yaml"
 
-    /// Without the marks that make comments of keys: comments that people read have a space behind theirs.
+    /// Uncomments keys: only comments for readers have a space behind their mark.
     private static func uncommented(_ text: String) -> String {
         text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
             let rest = line.drop { $0 == " " }
@@ -28,7 +28,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("As it is installed it sets nothing, so that the defaults of a later version count")
+    @Test("As installed it sets nothing, so that the defaults of a later version apply")
     func exampleSetsNothing() throws {
         let path = Repository.path(Self.example)
         let loaded = try Loader.load(flags: Flags(file: path), environment: [:], mode: .system)
@@ -85,7 +85,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("The server on NightbellNIO's page is the one that is built, with no other module of Nightbell")
+    @Test("The server on NightbellNIO's page is the built one, with no other module of Nightbell")
     func lineServer() throws {
         let path = "Examples/LineServer/main.swift"
         #expect(try Repository.imports(of: path) == ["Glibc", "NIOCore", "NIOPosix", "NightbellNIO"])
@@ -93,7 +93,8 @@ struct DocumentationTests {
         #expect(page.contains("```swift\n\(try Repository.text(path))```\n"))
     }
 
-    @Test("Programs on pages are compiled as those of strangers", arguments: ["line-server", "parrot"])
+    @Test(
+        "Programs on pages are compiled like those of other packages", arguments: ["line-server", "parrot"])
     func strangers(name: String) throws {
         let package = try Repository.text("Package.swift")
         let target = try #require(

@@ -49,7 +49,7 @@ struct ImportRulesTests {
             "SwiftProtobuf",
         ],
     ]
-    /// Targets of C: their headers include what they wrap.
+    /// Targets of C: their headers include the headers that they wrap.
     private static let headers: Set = [
         "CChat", "CFloors", "CPhone", "nightbell-phone", "CLibevent", "CLinux",
     ]
@@ -92,7 +92,7 @@ struct ImportRulesTests {
 
     @Test("The package description gives no target more than it may import")
     func dependencies() throws {
-        // A dependency that nobody may import would be dead weight; `pure` targets must not reach further.
+        // A dependency without a permitted import would be dead weight; `pure` targets must not reach further.
         let description = try Repository.text("Package.swift")
         let core = try #require(description.firstRange(of: "name: \"NightbellCore\""))
         let end = try #require(description[core.upperBound...].firstRange(of: "swiftSettings"))

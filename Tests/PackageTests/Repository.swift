@@ -34,7 +34,7 @@ enum Repository {
         .sorted()
     }
 
-    /// The paths of all files below a directory whose names end so.
+    /// The paths of all files below a directory with this suffix.
     static func files(in path: String, suffix: String) throws -> [String] {
         try FileManager.default.subpathsOfDirectory(atPath: self.path(path))
             .filter { $0.hasSuffix(suffix) }
@@ -42,7 +42,7 @@ enum Repository {
             .sorted()
     }
 
-    /// The paths of all files below a directory that can be executed.
+    /// The paths of all executable files below a directory.
     static func executables(in path: String) throws -> [String] {
         try FileManager.default.subpathsOfDirectory(atPath: self.path(path))
             .map { "\(path)/\($0)" }

@@ -21,7 +21,7 @@ extension Puppet {
         "exit CODE", "echo TEXT", "save-state [TEXT]", "hibernate", "pid", "help",
     ]
 
-    /// What to say after `ok`.
+    /// The text after `ok`.
     func perform(_ command: String, _ words: [String]) throws(Refusal) -> String {
         do {
             return try performCommand(command, words)
@@ -162,7 +162,7 @@ extension Puppet {
             let descriptor = try descriptor(name)
             return "\(try systemCall("write") { write(descriptor, bytes, bytes.count) })"
         case "read-hex":
-            // Waits for something, but not for ever.
+            // Waits, but not for ever.
             let descriptor = try descriptor(name)
             guard Poll.wait(descriptor, for: .readable, timeoutMilliseconds: 10_000).contains(.readable)
             else {
@@ -225,7 +225,7 @@ extension Puppet {
             let file = try OwnedDescriptor(opening: try arguments.text(0), O_RDWR | O_CREAT, mode: 0o600)
             let descriptor = file.rawValue
             _ = try systemCall("flock") { flock(descriptor, LOCK_EX | LOCK_NB) }
-            // Kept, and with it the lock.
+            // The descriptor stays open, and with it the lock.
             let name = try "lock:" + arguments.text(0)
             let kept = file.take()
             state.withLock { $0.descriptors[name] = kept }

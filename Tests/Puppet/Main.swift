@@ -1,19 +1,19 @@
-// A client process for tests: it does what the lines on its standard input say and tells on its standard output
-// what happens, one line each. Being a process of its own it can be frozen, stopped and killed; while it is, it
-// reads no lines, and that is what it is for.
+// A client process for tests: it carries out commands from its standard input and reports events on its standard
+// output, one a line. As a process of its own it can be frozen, stopped and killed; while stopped it
+// reads no lines, which is the purpose.
 //
 // Each line of input is answered by one line `ok …` or `error CODE message`; lines about events come in between.
 // `help` lists the commands.
 //
-// With PUPPET_CONTROL in its environment, the path of a Unix socket, it takes a connection to that as its standard
-// input and output: one that the supervisor has launched has no other.
+// With PUPPET_CONTROL in its environment, the path of a Unix socket, it makes a connection to that its standard
+// input and output: a process that the supervisor has launched has no other.
 
 import Glibc
 
 @main
 struct Main {
     static func main() {
-        // Who is told to exit may find nobody listening on its way there, and that is no bad end.
+        // On the way to an exit the reader may be gone already; that is no error.
         signal(SIGPIPE, SIG_IGN)
         Puppet.connectToControl()
         let puppet = Puppet()

@@ -2,9 +2,9 @@ import Descriptors
 import Glibc
 import Nightbell
 
-/// Profiles by words: `profile=sip interval=15000 within=5000`, and what they are lent.
+/// Profiles by words: `profile=sip interval=15000 within=5000`, and their delegated state.
 extension Puppet {
-    /// nil: no profile is named.
+    /// nil: without a profile.
     func profile(_ words: [String]) throws(Refusal) -> Profile? {
         guard let name = words.value("profile") else { return nil }
         let interval = words.value("interval").flatMap(Int.init).map { Duration.milliseconds($0) }
@@ -23,7 +23,7 @@ extension Puppet {
         case "imap": return .imap(interval: interval, answerWithin: within)
         case "lines":
             let pings = interval != nil
-            // So that the profile is so long.
+            // Pads the profile to this length.
             let padding = words.value("padding").flatMap(Int.init).map { String(repeating: "x", count: $0) }
             return .line(
                 [.init("ping", reply: "pong"), .init("nop")] + [padding].compactMap { $0.map { .init($0) } },
@@ -57,7 +57,7 @@ extension Puppet {
         return ""
     }
 
-    /// Bytes as pairs of hexadecimal digits: texts with line ends, and protocols that are none.
+    /// Bytes as pairs of hexadecimal digits, for texts with line ends and binary protocols.
     static func bytes(hex: String) throws(Refusal) -> [UInt8] {
         var bytes: [UInt8] = []
         var rest = Substring(hex)

@@ -16,7 +16,7 @@ struct Refusal: Error {
     init(_ error: SystemError) { self.init("system", error.description) }
 }
 
-/// What the puppet has and how it is to behave.
+/// The puppet's resources and its scripted behaviour.
 final class Puppet: Sendable {
     struct State {
         var client: Client?
@@ -26,26 +26,26 @@ final class Puppet: Sendable {
         var tasks: [String: BackgroundTask] = [:]
         var readsByItself = false
         var echoes = false
-        /// What it reads it tells in hexadecimal digits too.
+        /// Reports input in hexadecimal digits, too.
         var tellsContents = false
         var beginsTaskInWake = false
         /// How many more preparations report this name as not idle.
         var notIdle: [String: Int] = [:]
-        /// For how many milliseconds the next call of this handler hangs.
+        /// How many milliseconds the next call of this handler hangs.
         var hangs: [Moment: Int] = [:]
-        /// Raised to let everything that hangs go on.
+        /// Raised to resume all hanging handlers.
         var releases = 0
     }
 
     enum Moment: String, CaseIterable { case prepare, wake, enter, keepalive }
 
     let state = Monitor(State())
-    /// How many lines were said. It is counted because the thread sanitizer takes a value without a size for its
+    /// The number of lines written. It is counted because the thread sanitizer takes a value without a size for its
     /// neighbour.
     private let output = Monitor(0)
     let processID = getpid()
 
-    /// One line, whole, at once.
+    /// Writes one line at once.
     func say(_ line: String) {
         output.withLock { said in
             said += 1
@@ -53,7 +53,7 @@ final class Puppet: Sendable {
             var written = 0
             while written < bytes.count {
                 let count = bytes[written...].withUnsafeBytes { write(1, $0.baseAddress, $0.count) }
-                // Nobody listens any more.
+                // The reader is gone.
                 if count < 0, errno != EINTR { _exit(0) }
                 written += max(0, count)
             }
@@ -113,7 +113,7 @@ final class Puppet: Sendable {
                 + "state=\(String(decoding: context.state, as: UTF8.self))")
     }
 
-    /// Takes a connection to whoever directs the play as standard input and output.
+    /// Connects to the test, and makes that connection its standard input and output.
     static func connectToControl() {
         guard let path = getenv("PUPPET_CONTROL") else { return }
         let descriptor = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0)
@@ -175,7 +175,7 @@ final class Puppet: Sendable {
         }
     }
 
-    /// Misbehaves, if it was told to: until the time is over or `unhang` comes.
+    /// Hangs if the script says so, until the time is over or `unhang` comes.
     private func hang(_ moment: Moment) {
         let (milliseconds, releases) = state.withLock { ($0.hangs.removeValue(forKey: moment), $0.releases) }
         guard let milliseconds else { return }
@@ -189,7 +189,7 @@ final class Puppet: Sendable {
 
     // MARK: Reading
 
-    /// Reads all that is there, or accepts all that wait.
+    /// Reads all pending data, or accepts all pending connections.
     func drain(_ socket: ParkedSocket) {
         let name = socket.name
         while !Poll.now(socket.descriptor).isDisjoint(with: [.readable, .hangUp, .error]) {
@@ -204,7 +204,7 @@ final class Puppet: Sendable {
         }
     }
 
-    /// False: there is no more to come.
+    /// False: there is no more input.
     func readOnce(_ descriptor: CInt, _ name: String) -> Bool {
         var bytes = [UInt8](repeating: 0, count: 65_536)
         let count = read(descriptor, &bytes, bytes.count)

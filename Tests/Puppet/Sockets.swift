@@ -3,7 +3,7 @@ import Glibc
 import Nightbell
 
 extension Puppet {
-    /// Opens what a test wants to hand over, always on the loopback interface.
+    /// Opens the descriptors that a test hands over, always on the loopback interface.
     func openDescriptor(_ command: String, _ arguments: Arguments) throws -> String {
         switch command {
         case "connect-tcp":

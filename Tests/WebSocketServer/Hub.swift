@@ -1,15 +1,15 @@
 import NIOCore
 import NIOWebSocket
 
-/// Everybody who is connected, and what was counted. It belongs to the one loop there is.
+/// The connected clients, and the counters. It is confined to the only loop.
 final class Hub {
     private var conversations: [ObjectIdentifier: Conversation] = [:]
     private var pinging: RepeatedTask?
     private(set) var pings = 0
     private var pongs = 0
-    /// Pongs with another payload than that of the ping that was sent last.
+    /// Pongs with another payload than that of the last ping.
     private var wrong = 0
-    /// Frames of the client's own.
+    /// Frames other than pongs.
     private var others = 0
 
     func add(_ conversation: Conversation) { conversations[ObjectIdentifier(conversation)] = conversation }

@@ -1,6 +1,6 @@
-// A WebSocket server on SwiftNIO, for tests: it pings its clients. What it is to do, others say by plain requests:
-// `GET /pings/MILLISECONDS` has it ping every client so often (0: no more), `GET /say/TEXT` sends everybody a message,
-// `GET /counters` tells how many pings were sent and answered.
+// A WebSocket server on SwiftNIO, for tests: it pings its clients. Plain requests control it:
+// `GET /pings/MILLISECONDS` sets the interval of pings (0: none), `GET /say/TEXT` sends a message to all clients,
+// `GET /counters` returns the numbers of sent and answered pings.
 
 import NIOCore
 import NIOHTTP1

@@ -1,7 +1,7 @@
 import NIOCore
 import NIOHTTP1
 
-/// Whoever is no WebSocket client gives orders.
+/// Handles the commands of plain HTTP clients.
 final class Orders: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart

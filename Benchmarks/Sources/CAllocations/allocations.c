@@ -1,4 +1,4 @@
-// Stands in for glibc's allocation functions in the benchmarks: counts, and passes on to glibc's own.
+// Replaces glibc's allocation functions in the benchmarks: counts the calls, and forwards them to glibc.
 
 #include "allocations.h"
 

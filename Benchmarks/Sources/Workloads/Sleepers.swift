@@ -10,7 +10,7 @@ package final class Sleepers {
 
     private static let key = RequestKey(connection: 1, request: 0)
 
-    /// `count` clients with a socket each, all asleep, in budgets and limits that are never met.
+    /// `count` clients with a socket each, all asleep, with budgets and limits that are never reached.
     package init(count: Int) {
         var settings = Settings()
         settings.wakes.limit = 1

@@ -1,4 +1,4 @@
-/// Work that is repeated.
+/// Repeatable work.
 package protocol Workload: AnyObject {
     func cycle()
 }

@@ -15,7 +15,7 @@ enum CoreChecks {
                 Check(
                     "a timer of 1,000,000 over one of 1,000", growth(Timers.init, 1_000, 1_000_000), limit: 12
                 ),
-                // Nothing in a wake looks at the others; that they do not fit into caches shows (3.8, 4.1 on a busy machine).
+                // A wake does not depend on the others; only the caches do (3.8, 4.1 on a busy machine).
                 Check("a wake among 10,000 over one among 10", growth(Sleepers.init, 10, 10_000), limit: 5),
             ]
             + Judging.samples.map { sample in
@@ -25,7 +25,7 @@ enum CoreChecks {
         if !checks.allSatisfy(\.holds) { exit(1) }
     }
 
-    /// From the traffic to the next sleep, in the core, once everything has its size.
+    /// From the traffic to the next sleep, in the core, once all tables have their size.
     private static func allocationsPerWake(clients: Int) -> Double {
         let sleepers = Sleepers(count: clients)
         let cycles = 10_000
@@ -37,7 +37,7 @@ enum CoreChecks {
         return Double(allocations) / Double(cycles)
     }
 
-    /// Judging one piece of noise, its answer included.
+    /// Inspecting one piece of noise, its answer included.
     private static func allocations(_ make: () throws -> Judging) -> Double {
         guard let judging = try? make() else { return .infinity }
         let cycles = 10_000
@@ -49,7 +49,7 @@ enum CoreChecks {
     }
 
     /// How many times as long one cycle takes among many as among few: by the best of several rounds in turns, so
-    /// that whatever else the machine does hits both or neither.
+    /// that other load affects both or neither.
     private static func growth<W: Workload>(_ make: (Int) -> W, _ few: Int, _ many: Int) -> Double {
         let small = make(few)
         let large = make(many)
@@ -75,7 +75,7 @@ enum CoreChecks {
     }
 }
 
-/// One figure and what it may be at most.
+/// A figure and its limit.
 struct Check {
     let name: String
     let value: Double

@@ -8,7 +8,7 @@ private let name: ProfileName = {
     return name
 }()
 
-/// What libFuzzer calls for each input.
+/// libFuzzer calls this for each input.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = unsafe Array(UnsafeBufferPointer(start: start, count: count))

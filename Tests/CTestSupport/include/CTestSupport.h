@@ -1,4 +1,4 @@
-// What tests need and Swift cannot call.
+// Functions for tests that Swift cannot call.
 #pragma once
 
 #include <stddef.h>
@@ -21,15 +21,15 @@ static inline int ctest_trace_end(pid_t pid) {
 // Makes the calling thread, and it alone, act as another user without privileges. There is no way back.
 int ctest_become(uid_t uid);
 
-// Mounts a file system whose server never answers (FUSE), opens its root, and takes it off the tree again. Returns the
-// server's descriptor: whoever waits for the file system does so until that is closed. -1 and errno on failure.
+// Mounts a file system with a server that never answers (FUSE), opens its root, and detaches it again. Returns the
+// server's descriptor: a process that waits for the file system does so until that is closed. -1 and errno on failure.
 int ctest_mute_file_system(const char *directory, int *root);
 
 // Gives the calling thread a network of its own, with nothing in it but a loopback device that is down. 0, or -1 and
 // errno.
 int ctest_own_network(void);
 
-// How many bytes of the heap are in use.
+// The bytes of the heap in use.
 size_t ctest_heap_in_use(void);
 
 // Puts the loopback device of the network that a socket belongs to up or down. 0, or -1 and errno.

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-/// How often this process has asked for memory, in all threads: malloc, calloc, realloc and the aligned ones.
+/// The number of allocations of this process, in all threads: malloc, calloc, realloc and the aligned ones.
 uint64_t nightbell_allocations(void);
 
 #endif
