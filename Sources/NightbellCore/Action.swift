@@ -27,7 +27,7 @@ public enum Refusal: Sendable, Hashable {
     case profileNotForThis
     /// A receive buffer for the time asleep on what is no datagram socket.
     case receiveBufferNotForThis
-    /// Nobody knows how to start the program again.
+    /// There is no known way to start the program again.
     case cannotLaunch
     case stateTooLarge(limit: Int)
 }
@@ -78,7 +78,7 @@ public struct Wake: Sendable, Equatable {
     public var budget: Duration
     /// Zero if the client was not suspended.
     public var asleepFor: Duration
-    /// It was decided by somebody who is gone, and may have been told already.
+    /// A previous process decided it and may have delivered it already.
     public var isRepeated = false
 }
 
@@ -103,7 +103,7 @@ public enum TerminationReason: Sendable, Hashable {
     case hibernation
     /// It does not want to be in the background.
     case exitsOnSuspend
-    /// It was launched, and did not say who it is in time.
+    /// It was launched, and did not identify itself in time.
     case launchOverran
 }
 
@@ -127,7 +127,7 @@ public enum Step: Sendable, Hashable, CaseIterable {
     case launch
 }
 
-/// Something that people who watch want to know. Costs nothing to make: no text.
+/// An event for people watching the supervisor. Costs nothing to make: no text.
 public enum Trace: Sendable, Equatable {
     case registered
     case gone
@@ -137,7 +137,7 @@ public enum Trace: Sendable, Equatable {
     case suspendedByForce
     case suspensionCancelled
     case suspensionFailed
-    /// Somebody else let it run while it was suspended.
+    /// Another process resumed it while it was suspended.
     case foundRunning
     case adopted(SocketToken)
     case refusedSocket(Refusal)
@@ -171,7 +171,7 @@ public enum Action: Sendable, Equatable {
     case commandAnswer(Refusal?, RequestKey)
     case notify(ClientID, Notice)
     case arm(SocketToken)
-    /// Watch a socket whose end its owner was told. Only unread bytes are to be reported, those that are there already
+    /// Watch a socket after its owner was told of its end. Only unread bytes are to be reported, those that are there already
     /// included; not the end, which goes on being true.
     case armPastEnd(SocketToken)
     /// From now on deal with the pings of this socket, and tell its terms.
@@ -211,7 +211,7 @@ public struct ActionBuffer: Sendable {
     public var actions: [Action] = []
     public var firedSockets: [FiredSocket] = []
     public var adoptions: [Result<SocketToken, Refusal>] = []
-    /// Identifiers whose owner, or whose having been quit, is to be remembered beyond the supervisor's end.
+    /// Identifiers of which the owner, or that they were quit, is to outlive the supervisor.
     public var changedOwnership: [ClientIdentifier] = []
 
     public init() {}

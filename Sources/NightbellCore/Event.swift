@@ -3,7 +3,7 @@
 public struct RequestKey: Sendable, Hashable {
     public var connection: UInt64
     public var request: UInt64
-    /// The client asks again, because whoever it had asked before may be gone without having answered.
+    /// The client asks again, because the process it asked before may have ended without an answer.
     public var isRepeated: Bool
 
     public init(connection: UInt64, request: UInt64, isRepeated: Bool = false) {
@@ -91,9 +91,9 @@ public enum Command: Sendable, Hashable, CaseIterable {
 
 /// How a process has ended.
 public enum Ending: Sendable, Hashable, CaseIterable {
-    /// It had nothing more to do: exit status 0, or somebody asked it to end.
+    /// It had nothing more to do: exit status 0, or it was asked to end.
     case succeeded
-    /// Any other status, a signal, or nobody knows.
+    /// Any other status, a signal, or unknown.
     case failed
 }
 
@@ -124,7 +124,7 @@ public enum Event: Sendable {
     case offloadBegan(SocketToken, PingTerms?, isAwaitingAnswer: Bool)
     /// A ping could not be sent.
     case pingFailed(SocketToken)
-    /// Nobody can deal with the pings of a socket, because what its owner had lent is not known any more.
+    /// A socket's pings cannot be answered any more, because the delegate state of its owner is lost.
     case loanLost(SocketToken)
     /// There was no ping to be sent: what it takes is not there at the moment.
     case pingOmitted(SocketToken)
@@ -134,7 +134,7 @@ public enum Event: Sendable {
     case notFrozenYet(ClientID, epoch: UInt64)
     /// The suspension could not be carried out.
     case freezeFailed(ClientID, epoch: UInt64)
-    /// A client that was believed to be suspended runs: somebody else has let it.
+    /// A client that was believed to be suspended runs: another process has resumed it.
     case foundRunning(ClientID)
     /// Its user has quit a client that the supervisor before has left running, and that has not come back yet.
     case quitAbsent(ClientIdentifier, RequestKey)
@@ -142,16 +142,16 @@ public enum Event: Sendable {
     case gone(ClientID)
     /// The client's process has ended, or could not be started.
     case ended(ClientID, Ending)
-    /// The process that a client was launched as says who it is.
+    /// The process that a client was launched as identifies itself.
     case rejoined(ClientID, Registration, RequestKey)
-    /// A client that was declared in advance is to run: when the supervisor starts, or because somebody (with a
-    /// request) asks for it.
+    /// A client that was declared in advance is to run: when the supervisor starts, or because a request asks
+    /// for it.
     case launch(Registration, RequestKey?)
-    /// Nothing is to be known any more of this identifier, whom it belongs to included.
+    /// Forget everything about this identifier, its owner included.
     case disown(ClientIdentifier, RequestKey)
     /// Memory is short. The sizes of the clients that might be ended.
     case memoryPressure([ClientSize])
-    /// The supervisor shuts down: everybody is thawed and told.
+    /// The supervisor shuts down: all clients are thawed and told.
     case stop
     /// The machine has slept for so long since it was started, up to now. It comes before everything else that happened
     /// in a turn.

@@ -17,21 +17,21 @@ package enum Mutation: String, Sendable, CaseIterable {
     case hidesWakeOverruns
     /// An answer after the end of its budget counts if the timer was not served yet.
     case acceptsLateAnswers
-    /// Anybody can release anybody's socket.
+    /// Any client can release any other's socket.
     case releasesForAnybody
     /// A socket that was released after it fired is told of.
     case tellsOfReleased
     /// The number of sockets of a client has no limit.
     case exceedsQuota
-    /// An identifier that was used once is never anybody else's.
+    /// An identifier that was used once never becomes another owner's.
     case keepsIdentifiersForEver
     /// The sockets of a client that ended are not all closed.
     case leaksOnExit
-    /// A socket whose end was told is watched again, and fires for ever.
+    /// A socket is watched again after its end was told, and fires for ever.
     case watchesAfterEnd
-    /// A socket whose end was told is not watched at all, though bytes are left unread before it.
+    /// A socket is not watched at all after its end was told, though bytes are left unread before it.
     case forgetsBytesPastEnd
-    /// Who sleeps when the supervisor stops sleeps on.
+    /// A client that sleeps when the supervisor stops sleeps on.
     case leavesAsleepOnStop
     /// Clients are thawed in the order of a hash table.
     case stopsInHashOrder
@@ -41,7 +41,7 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restartsTaskClock
     /// A program that does not say Hello in time is ended, also if it never has.
     case endsSilentPrograms
-    /// Nobody is ever woken too often.
+    /// No wake is ever refused by the rate limit.
     case permitsAnyWakes
     /// Budgets are charged for the time that the machine sleeps …
     case chargesSleep
@@ -49,15 +49,15 @@ package enum Mutation: String, Sendable, CaseIterable {
     case ignoresSleep
     /// The timer is set to budgets only while there are any.
     case forgetsKeepAliveTimer
-    /// Who is inside its keep-alive window does not run along when others are woken.
+    /// A client inside its keep-alive window does not run along when others are woken.
     case sleepsThroughWindow
     /// A client is suspended as soon as it has finished a wake.
     case forgetsToLinger
     /// A woken client has three times its budget, and is told so.
     case lengthensWakes
-    /// Nobody is let into the foreground.
+    /// No client is let into the foreground.
     case refusesForeground
-    /// Whoever asks how much time is left is told that there is no end to it …
+    /// A client that asks for its remaining time is told that it is unlimited …
     case promisesEndlessTime
     /// … or that none has been used.
     case promisesFullTime
@@ -67,7 +67,7 @@ package enum Mutation: String, Sendable, CaseIterable {
     case warnsEarly
     /// … or not at all.
     case forgetsToWarn
-    /// A task that nobody holds ends as if somebody did.
+    /// Ending a task that is not held succeeds as if it were.
     case endsAnyTask
     /// An administrator is told that a client cannot be suspended when nothing is against it.
     case refusesSuspension
@@ -75,7 +75,7 @@ package enum Mutation: String, Sendable, CaseIterable {
     case offloadsUnasked
     /// Pings go on being sent when the owner is awake.
     case pingsWhileAwake
-    /// Nobody misses an answer.
+    /// A missing answer goes unnoticed.
     case forgetsAnswers
     /// A peer may ping as much as it likes.
     case permitsAnyNoise
@@ -83,27 +83,27 @@ package enum Mutation: String, Sendable, CaseIterable {
     case forgetsBeginnings
     /// Sockets that were not handed over to survive do.
     case keepsAllSockets
-    /// The sockets of who ended are not watched.
+    /// The sockets of a client that ended are not watched.
     case parksUnwatched
-    /// Who ends badly is launched again for ever.
+    /// A client that ends badly is launched again for ever.
     case relaunchesForEver
-    /// Who ended well is launched again.
+    /// A client that ended well is launched again.
     case relaunchesAfterSuccess
-    /// Who was quit by its user can come back.
+    /// A client that was quit by its user can come back.
     case relaunchesQuit
-    /// Who ended badly and must be reachable is not launched again.
+    /// A client that ended badly and must be reachable is not launched again.
     case neverRelaunches
     /// The pause before a relaunch is left out.
     case relaunchesAtOnce
     /// A new process is not told what fired before it was there.
     case forgetsWhatLaunched
-    /// Everybody is launched at once.
+    /// All clients are launched at once.
     case launchesAll
     /// One user's launches may take all the room that there is.
     case launchesBeyondShares
     /// A launch that is over does not make room for the next one.
     case keepsLaunchSlots
-    /// The state of who stumbles at its start is given back again and again.
+    /// A client that fails at its start gets its state back again and again.
     case keepsBadState
     /// When memory is short, the smallest are ended first.
     case endsSmallest
@@ -111,17 +111,17 @@ package enum Mutation: String, Sendable, CaseIterable {
     case leavesRelieved
     /// A launched client is suspended before anything could wake it.
     case suspendsInSetUp
-    /// Who asked to be ended instead of being suspended is suspended.
+    /// A client that asked to be ended instead of being suspended is suspended.
     case suspendsHibernators
     /// A request that is made again is carried out again.
     case repeatsRequests
-    /// After a restart: who sleeps is left asleep with its sockets unwatched …
+    /// After a restart: a client that sleeps is left asleep with its sockets unwatched …
     case restoresUnarmed
-    /// … who was being stopped is taken for asleep though it runs …
+    /// … a client that was being stopped is taken for asleep though it runs …
     case restoresBelieving
     /// … a wake that may not have been told is not told …
     case restoresWithoutWake
-    /// … nobody goes on with the pings of those who sleep …
+    /// … the pings of sleeping clients are not resumed …
     case restoresWithoutPings
     /// … names are given again that were given before …
     case restoresNames
@@ -129,9 +129,9 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restoresWithoutTasks
     /// … or have all their time again …
     case restoresTaskTime
-    /// … who is in line to be launched is forgotten there …
+    /// … a client in line to be launched is forgotten there …
     case restoresUnqueued
-    /// … who was launched and may not have been welcomed is taken for welcomed …
+    /// … a client that was launched and may not have been welcomed is taken for welcomed …
     case restoresWelcome
     /// … and what did not survive its process does.
     case restoresAllSockets

@@ -27,7 +27,7 @@ public struct Supervision: Sendable, Equatable {
     var touchedOffloads: [SocketToken] = []
     /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
-    /// Those who were told of theirs before the end of it.
+    /// Clients that were told of theirs before the end of it.
     var toldInTurn: Set<ClientID> = []
     var hasThawedInTurn = false
     var launchQueue = LaunchQueue()
@@ -36,7 +36,7 @@ public struct Supervision: Sendable, Equatable {
     /// Memory is short until then.
     var pressedUntil = Supervision.unpressed
     var lastOwnership: UInt64 = 0
-    /// Whether anybody writes down what changes.
+    /// Whether changes are persisted.
     public var notesChanges = false
     /// Clients of which something that outlives this supervisor has changed.
     var touched: [ClientID] = []
@@ -50,11 +50,11 @@ public struct Supervision: Sendable, Equatable {
         var mutation: Mutation?
     #endif
 
-    /// Who an identifier belongs to, and which client goes by it now.
+    /// The owner of an identifier, and the client that has it now.
     struct Ownership: Sendable, Equatable {
         let user: UserID
         var client: ClientID?
-        /// Its user has quit it, and nobody has started it since.
+        /// Its user has quit it, and it was not started since.
         var isQuit = false
         /// Names the ownership, for records of it.
         let number: UInt64
@@ -193,7 +193,7 @@ public struct Supervision: Sendable, Equatable {
         }
     }
 
-    /// Ends a turn: whoever is inside its keep-alive window runs along with what is awake now, and every client
+    /// Ends a turn: each client inside its keep-alive window runs along with what is awake now, and every client
     /// that was woken in this turn is told of everything at once.
     public mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
@@ -208,8 +208,8 @@ public struct Supervision: Sendable, Equatable {
         if !isStopping, isDue { runPings(at: now, into: &actions) }
     }
 
-    /// Tells those who were woken until now; the turn goes on. There are more sockets that fired, and nothing but what they
-    /// mean may happen before the core has heard of all. Whoever turns out to have another one of them is told in another wake.
+    /// Delivers the wakes decided so far in mid-turn; call it only while fired sockets are still queued, and handle nothing
+    /// else until the queue is empty. A client that has another of these sockets is told of it in another wake.
     public mutating func endPortion(into actions: inout ActionBuffer) {
         toldInTurn.formUnion(pendingWakes)
         tellWakes(into: &actions)
@@ -223,8 +223,8 @@ public struct Supervision: Sendable, Equatable {
         pendingWakes.removeAll(keepingCapacity: true)
     }
 
-    /// From the end of this turn on nobody may serve for a while. If somebody's keep-alive handler were late by then,
-    /// whoever is inside its window runs now.
+    /// The supervisor may be down for a while from the end of this turn on. If any keep-alive handler would be late by then,
+    /// all clients inside their window run now.
     public mutating func prepareForSilence(of duration: Duration, at now: Instant) {
         if schedule.isDue(at: elapsed(at: now) + duration) { hasThawedInTurn = true }
     }

@@ -1,17 +1,17 @@
 /// The identifiers that the clients of one uid have given up, in that order.
 ///
-/// Whoever takes one out has to look at its number: at its place there may be another one since, or it may be in use
+/// The caller that takes one out must compare its number: its place may hold another identifier since, or it may be in use
 /// again, or have been given up once more.
 struct GivenUpIdentifiers: Sendable, Equatable {
     struct Entry: Sendable, Equatable {
-        /// In `Supervision.owners`.
+        /// Index in `Supervision.owners`.
         let place: UInt32
         /// How many had been given up by then, this one included.
         let number: UInt64
     }
 
     private var entries: [Entry] = []
-    /// So many at the front have been taken out.
+    /// The number of entries taken out at the front.
     private var taken = 0
 
     var count: Int { entries.count - taken }
