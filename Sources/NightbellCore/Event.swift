@@ -124,7 +124,7 @@ public enum Event: Sendable {
     case offloadBegan(SocketToken, PingTerms?, isAwaitingAnswer: Bool)
     /// A ping could not be sent.
     case pingFailed(SocketToken)
-    /// A socket's pings cannot be answered any more, because the delegate state of its owner is lost.
+    /// A socket's pings cannot be answered any more, because the state that its owner delegated is lost.
     case loanLost(SocketToken)
     /// There was no ping to be sent: what it takes is not there at the moment.
     case pingOmitted(SocketToken)

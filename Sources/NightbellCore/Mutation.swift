@@ -41,7 +41,7 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restartsTaskClock
     /// A program that does not say Hello in time is ended, also if it never has.
     case endsSilentPrograms
-    /// No wake is ever refused by the rate limit.
+    /// No client ever exceeds its rate limit of wakes.
     case permitsAnyWakes
     /// Budgets are charged for the time that the machine sleeps …
     case chargesSleep
