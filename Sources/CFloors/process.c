@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -35,6 +36,16 @@ pid_t cfloors_fork(void) {
 void cfloors_ignore_children(void) {
     struct sigaction action = {.sa_handler = SIG_IGN, .sa_flags = SA_NOCLDSTOP | SA_NOCLDWAIT};
     sigaction(SIGCHLD, &action, NULL);
+}
+
+int cfloors_leave_a_processor(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return errno;
+    if (CPU_COUNT(&set) < 2) return 0;
+    int first = 0;
+    while (!CPU_ISSET(first, &set)) first++;
+    CPU_CLR(first, &set);
+    return sched_setaffinity(0, sizeof set, &set) == 0 ? 0 : errno;
 }
 
 void cfloors_hold_standard_descriptors(void) {

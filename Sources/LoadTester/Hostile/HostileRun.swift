@@ -76,7 +76,6 @@ struct HostileRun {
 
     private func start(_ kind: HostileKind, _ supervisor: PrivateSupervisor) throws -> [ChildProcess] {
         guard kind != .none else { return [] }
-        // One processor is left for the supervisor and its clients.
         let users: [uid_t?] = geteuid() == 0 ? Self.attackers : [nil]
         let count = kind == .busy ? 1 : users.count
         return try users.prefix(count).enumerated().map { number, user in
