@@ -52,7 +52,7 @@ package enum Thread {
                         return nil
                     }, call)
                 guard code == 0 else { return code }
-                return unsafe pthread_join(thread, nil)
+                return pthread_join(thread, nil)
             }
             return code == 0 ? call.result : nil
         }
