@@ -377,7 +377,9 @@ let package = Package(
         .testTarget(
             name: "DemoTests",
             dependencies: [
-                "Descriptors", "Nightbell", "SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld",
+                "Descriptors", "EdgeTestSupport", "Launching", "Nightbell", "NightbellCore",
+                "NightbellSupervisor", "SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld",
+                .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: settings),
     ]

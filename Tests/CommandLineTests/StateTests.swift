@@ -58,7 +58,7 @@ struct StateTests {
                     try !stage.nightbell("status").output.contains("warning")
                 }
                 #expect(isWritten)
-                #expect(stage.daemon.errors.contains("is written down again"))
+                #expect(stage.daemon.errors.contains("are written down again"))
             }
             try stop(stage)
             withExtendedLifetime((mine, others)) {}

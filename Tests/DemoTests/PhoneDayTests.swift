@@ -73,6 +73,12 @@ import Testing
         #expect(!caller.call("alice", talkFor: .zero, atMost: 30))
         #expect(supervisor.isGone(identifier))
 
+        // Neither does another supervisor launch it, though it launches what else is declared.
+        try supervisor.restart()
+        #expect(eventually(30) { supervisor.hasLaunchedOther })
+        #expect(!caller.call("alice", talkFor: .zero, atMost: 30))
+        #expect(supervisor.isGone(identifier))
+
         // A launch on request brings it back.
         try supervisor.launch(identifier)
         #expect(server.run(atMost: 60) { server.isRegistered("alice") })
@@ -105,20 +111,33 @@ private struct PhoneReport {
     }
 }
 
-/// `nightbelld` with one manifest, stopped at the end.
+/// `nightbelld` with one manifest of a test, and another one of a program that says nothing; stopped at the end.
 private final class SupervisorRun {
-    private let id: pid_t
+    private var id: pid_t = 0
+    private let path: String
     private let socketPath: String
+    /// The other program writes it.
+    private let mark: String
 
     init(_ directory: TemporaryDirectory, manifest: String) throws {
-        let path = directory.path
-        let manifests = "\(path)/manifests"
-        for name in [manifests, "\(path)/run", "\(path)/state"] { mkdir(name, 0o755) }
-        try Data(manifest.utf8).write(to: URL(filePath: "\(manifests)/phone.yaml"))
-        chmod("\(manifests)/phone.yaml", 0o644)
+        path = directory.path
+        mark = "\(path)/mark"
         socketPath = "\(path)/run/nightbell.sock"
+        for name in ["\(path)/manifests", "\(path)/run", "\(path)/state"] { mkdir(name, 0o755) }
+        let other = """
+            identifier: org.example.other
+            command: [/usr/bin/touch, \(mark)]
+            """
+        for (name, text) in [("phone", manifest), ("other", other)] {
+            try Data(text.utf8).write(to: URL(filePath: "\(path)/manifests/\(name).yaml"))
+            chmod("\(path)/manifests/\(name).yaml", 0o644)
+        }
+        try start()
+    }
+
+    private func start() throws {
         let settings: [String] = [
-            "manifestDirectory=\(manifests)", "stateDirectory=\(path)/state", "memoryPressure.file=",
+            "manifestDirectory=\(path)/manifests", "stateDirectory=\(path)/state", "memoryPressure.file=",
             "memoryPressure.pause=4s", "budgets.backgroundTasks=10s", "budgets.expirationNotice=1s",
             "launches.retry=50ms", "wakes.linger=50ms", "wakes.limit=10000",
         ]
@@ -138,10 +157,8 @@ private final class SupervisorRun {
         let search = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
         var variables = [strdup("PATH=\(search)"), nil]
         defer { for pointer in words + variables { free(pointer) } }
-        var id: pid_t = 0
         let code = posix_spawn(&id, arguments[0], &actions, nil, &words, &variables)
         guard code == 0 else { throw Failure(text: "cannot start \(arguments[0]): \(code)") }
-        self.id = id
         let end = ContinuousClock.now + .seconds(30)
         while (try? Administration(socketPath: socketPath)) == nil {
             guard .now < end else { throw Failure(text: "the supervisor does not answer") }
@@ -149,11 +166,23 @@ private final class SupervisorRun {
         }
     }
 
-    deinit {
+    private func stop() {
         kill(id, SIGTERM)
         var status: CInt = 0
         waitpid(id, &status, 0)
     }
+
+    deinit { stop() }
+
+    /// Starts another supervisor after this one has ended, as a service manager does.
+    func restart() throws {
+        stop()
+        unlink(mark)
+        try start()
+    }
+
+    /// Whether the other program has been launched since the last start.
+    var hasLaunchedOther: Bool { access(mark, F_OK) == 0 }
 
     func show(_ identifier: String) throws -> ClientInfo {
         var administration = try Administration(socketPath: socketPath)
@@ -189,7 +218,7 @@ private final class SupervisorRun {
 }
 
 /// An outside phone that calls through the server.
-private final class TestCaller {
+final class TestCaller {
     private let server: TestServer
     private let socket: SIPSocket
     private var caller: Caller

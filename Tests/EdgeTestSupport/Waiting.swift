@@ -13,6 +13,12 @@ package func eventually(
     }
 }
 
+/// Whether a process has threads, and the kernel shows all of them in this state. A signal stops one after the other.
+package func threads(of pid: pid_t, are state: Character) -> Bool {
+    let threads = ProcFS.threadIdentifiers(pid)
+    return !threads.isEmpty && threads.allSatisfy { ProcFS.statistics(pid, thread: $0)?.state == state }
+}
+
 /// A thread with a result.
 package final class OwnThread<Value: Sendable>: @unchecked Sendable {
     // Sendable: `outcome` is written by the thread and read after it was joined.

@@ -86,7 +86,7 @@ final class DaemonProcess {
 
     /// Whether keeper and worker are both blocked.
     func isAsleep() -> Bool {
-        ProcFS.state(child.pid) == "S" && ProcFS.state(knownWorker ?? child.pid) == "S"
+        ProcFS.state(child.pid) == "S" && threads(of: knownWorker ?? child.pid, are: "S")
     }
 
     /// Found before anything is measured: asking wakes it.

@@ -164,7 +164,7 @@ import Testing
         }
         #expect(crowd.count > 2)
         kill(worker, SIGSTOP)
-        try #require(eventually { ProcFS.state(worker) == "T" })
+        try #require(eventually { threads(of: worker, are: "T") })
         let late = try (0..<4).map { _ in try WireClient(path: daemon.socketPath) }
         for (index, client) in late.enumerated() {
             for _ in 0..<index { try client.send(.status(WireStatus()), request: 1) }
@@ -180,7 +180,7 @@ import Testing
         let worker = try daemon.worker()
         let client = try WireClient(path: daemon.socketPath)
         kill(worker, SIGSTOP)
-        try #require(eventually { ProcFS.state(worker) == "T" })
+        try #require(eventually { threads(of: worker, are: "T") })
         try client.send(.enterBackground(WireEnterBackground()), request: 1)
         for _ in 0..<5 { try client.send(.status(WireStatus()), request: 2) }
         kill(worker, SIGCONT)

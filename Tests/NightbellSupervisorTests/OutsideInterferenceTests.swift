@@ -189,7 +189,7 @@ import Testing
             #expect(try observer.show(name).counters.wakesSocket == UInt64(round - 1))
             // Stopped, the worker finds both when it runs again, the request first.
             kill(worker, SIGSTOP)
-            #expect(eventually { ProcFS.state(worker) == "T" })
+            #expect(eventually { threads(of: worker, are: "T") })
             var show = WireShow()
             show.identifier = name
             try observer.send(.show(show), request: 1_000_000 + UInt64(round))

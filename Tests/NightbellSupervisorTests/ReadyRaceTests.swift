@@ -39,7 +39,7 @@ import Testing
         let epoch = try client.prepare()
 
         kill(worker, SIGSTOP)
-        try #require(eventually { ProcFS.state(worker) == "T" })
+        try #require(eventually { threads(of: worker, are: "T") })
         try pair.send("INVITE")
         try #require(eventually { Poll.now(pair.near).contains(.readable) })
         try client.ready(epoch)

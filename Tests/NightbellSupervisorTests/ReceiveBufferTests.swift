@@ -110,6 +110,7 @@ import Testing
         let worker = try daemon.worker()
         #expect(kill(worker, SIGSTOP) == 0)
         defer { kill(worker, SIGCONT) }
+        try #require(eventually { threads(of: worker, are: "T") })
         let datagram = [UInt8](repeating: 0x2E, count: 1_000)
         for _ in 0..<count { #expect(send(pair.far, datagram, datagram.count, 0) == datagram.count) }
     }

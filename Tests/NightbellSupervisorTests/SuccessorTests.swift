@@ -23,9 +23,9 @@ import Testing
         let next = try WireClient(path: daemon.socketPath)
         // It is served, and so it has been accepted, and so have those before it.
         let worker = pid_t(try next.status().processID)
-        #expect(eventually { ProcFS.state(worker) == "S" })
+        #expect(eventually { threads(of: worker, are: "S") })
         kill(worker, SIGSTOP)
-        #expect(eventually { ProcFS.state(worker) == "T" })
+        #expect(eventually { threads(of: worker, are: "T") })
         try next.sayHello(name)
         let handle = try ProcessHandle(opening: pid)
         kill(pid, SIGKILL)
