@@ -1,37 +1,37 @@
 import NightbellCore
 
-/// What kind of world a seed makes: who lives in it, how its kernel and its network are, and what the supervisor
-/// is set to. Drawn once per world, so that some worlds are full of one kind of trouble and others free of it.
+/// The parameters of a world: the kinds of its clients, the faults of its kernel and network, and the settings of the
+/// supervisor. Drawn once per world, so that some worlds are full of one kind of trouble and others free of it.
 struct Climate: Sendable {
     var settings = Settings()
     /// The tolerance of keep-alive windows in whole percent, as in `settings`.
     var tolerance: Int64
-    /// At most so many clients at a time.
+    /// The largest number of clients at a time.
     var clients: Int
     /// Drawn from for each new client.
     var behaviours: [SimulatedClient.Behaviour]
-    /// Out of 64 freezes and looks: so many fail …
+    /// The freezes and checks out of 64 that fail …
     var freezesFailing: Int
-    /// … and so many are not confirmed yet.
+    /// … the ones that are not confirmed yet …
     var freezesPending: Int
-    /// … and of so many, what came of them is told seconds later.
+    /// … and the ones with a result that is reported seconds later.
     var sluggish: Int
-    /// How late the loop serves its timer at most. Less than the lead of keep-alive windows.
+    /// The largest delay with which the loop serves its timer. Less than the lead of keep-alive windows.
     var lateness: Duration
-    /// Out of 64 steps: in so many the whole machine stands still for seconds.
+    /// The steps out of 64 before which the whole machine stands still for seconds …
     var stalls: Int
-    /// … and in so many the machine sleeps, for seconds or hours.
+    /// … and those before which it sleeps, for seconds or hours.
     var machineSleeps: Int
-    /// Weights of what happens by itself: traffic, requests, administrators.
+    /// Weights of spontaneous events: traffic, requests, administrators.
     var traffic: Int
     var requests: Int
     var commands: Int
 
-    /// Small numbers, so that every limit is met within minutes of the world's time.
+    /// Draws small numbers, so that every limit is reached within minutes of the world's time.
     init(_ random: inout SplitMix64) {
         clients = 2 + random.below(9)
         let all = SimulatedClient.Behaviour.allCases
-        // Half the worlds have everybody, the others one or two kinds besides the well-behaved.
+        // Half the worlds have clients of all kinds, the others one or two kinds besides the well-behaved.
         behaviours = random.once(in: 2) ? all + [.wellBehaved, .wellBehaved, .slow] : [.wellBehaved]
         for _ in 0..<2 { behaviours.append(all[random.below(all.count)]) }
         freezesFailing = [0, 0, 4, 8, 32][random.below(5)]

@@ -1,44 +1,43 @@
 package import NightbellCore
 
-/// What must hold in every world after every step. Each is derived from the rules, never from what the core
-/// believes.
+/// The properties that hold in every world after every step. Each is derived from the rules, never from the state of the
+/// core.
 package enum Invariant: String, Sendable, CaseIterable {
     /// No significant byte, and no end of a connection, waits in a sleeping client's socket longer than
-    /// `World.wakeBound`; whoever sleeps is told of everything that fired, exactly once.
+    /// `World.wakeBound`; a sleeping client is told of everything that fired, exactly once.
     case wakeBound
-    /// No keep-alive handler runs before its window or after its end, and everyone inside its window runs along
-    /// when somebody is woken.
+    /// No keep-alive handler runs before its window or after its end, and every client inside its window runs along
+    /// with any wake.
     case keepAlive
-    /// Pings are dealt with for those who sleep and have vouched for their sockets, and for nobody else; in their
-    /// windows; noise wakes nobody unless there is too much of it, and a missing answer does.
+    /// Pings are handled only for clients that sleep and have vouched for their sockets, and in their windows; noise
+    /// wakes no client unless there is too much of it, and a missing answer does.
     case offload
-    /// Every step has its budget, and is told it: nobody is stopped or ended before it is over, nobody goes on after
-    /// it, whoever holds background tasks is warned in time, and every overrun is recorded.
+    /// Every step has its budget, and the client is told it: no client is stopped or ended before it is over, none runs on
+    /// after it, a client with background tasks is warned in time, and every overrun is recorded.
     case budgets
-    /// Nobody with a background task or playing media is suspended, and nobody without a reason stays awake.
+    /// No client with a background task or playing media is suspended, and no client stays awake without a reason.
     case assertions
-    /// Nobody is frozen without being recorded as such, believed to be frozen while it runs, or told anything
+    /// No client is stopped without being recorded as such, recorded as stopped while it runs, or sent a message
     /// before it has been thawed.
     case frozen
-    /// A released token names nothing any more, and nobody can use another's.
+    /// A released token names nothing any more, and no client can use a token of another.
     case tokens
-    /// Every counter says what happened; quotas hold; nothing leaks.
+    /// Every counter equals the number of events; quotas hold; nothing leaks.
     case counters
-    /// Every request is answered once, in its turn, to the one who asked, and as the rules have it: refused only for
-    /// a reason that holds.
+    /// Every request is answered once, in order, to its sender, and by the rules: it is refused only for a valid reason.
     case answers
-    /// Too many wakes are noticed, and have the consequence that the client asked for.
+    /// Too many wakes are detected, and have the consequence that the client asked for.
     case wakeLimit
-    /// Who has ended comes back when it must and not otherwise, with what it left, and without a storm.
+    /// An ended client is launched again when it must be and not otherwise, with its saved state and sockets, and without
+    /// a storm.
     case launches
-    /// A client that may be called is never without an armed socket, a timer or a pending launch; one that has nothing of
-    /// these by its own doing is shown as such.
+    /// A client that may be called is never without an armed socket, a timer or a pending launch; one that gave all of
+    /// them up itself is shown as out of reach.
     case reach
-    /// The supervisor leaves nobody asleep when it stops.
+    /// A supervisor that stops leaves no client asleep.
     case stop
-    /// When a supervisor dies at any moment, the next one goes on: whoever was to be told is told, nothing is
-    /// adopted, granted or refused twice, background tasks and their time go on, and nothing that was counted is
-    /// forgotten.
+    /// A supervisor may die at any moment; the next one sends every pending wake, adopts, grants or refuses nothing
+    /// twice, continues background tasks and their time, and loses no count.
     case restart
     /// The same events give the same actions and the same state.
     case replay

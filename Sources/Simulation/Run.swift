@@ -1,16 +1,16 @@
 package import NightbellCore
 
-/// What became of one world.
+/// The result of one world.
 package struct Run: Sendable {
     package var seed: UInt64
-    /// That it lived, without those in which it was ended.
+    /// The steps that it ran, without those of its end.
     package var steps: Int
     package var violation: Violation?
     package var counters: Counters
     package var coverage: Coverage
     package var digest: Digest
 
-    /// Makes the world of `seed` and lets it run for `steps` steps, or until something is wrong.
+    /// Makes the world of `seed` and runs it for `steps` steps, or until the first violation.
     package init(
         seed: UInt64, steps: Int, mutation: Mutation? = nil, fault: Fault? = nil,
         narrator: ((String) -> Void)? = nil
@@ -27,13 +27,13 @@ package struct Run: Sendable {
     }
 }
 
-/// What became of many.
+/// The results of many worlds.
 package struct Tally: Sendable {
     package private(set) var worlds = 0
     package private(set) var steps = 0
     package private(set) var counters = Counters()
     package private(set) var coverage = Coverage()
-    /// Of all worlds, in whatever order they ran.
+    /// The sum over all worlds, independent of their order.
     package private(set) var digest: UInt64 = 0
     package private(set) var failures: [Run] = []
 
@@ -57,7 +57,7 @@ package struct Tally: Sendable {
         failures += other.failures
     }
 
-    /// Those of the lowest seeds: in which order worlds were done is chance.
+    /// Keeps the failures with the lowest seeds: the order in which worlds finish is random.
     package mutating func keepFirstFailures(_ count: Int) {
         failures = Array(failures.sorted { $0.seed < $1.seed }.prefix(count))
     }
@@ -72,6 +72,6 @@ package struct Tally: Sendable {
         }
     }
 
-    /// What never happened: a world in which it does not shows nothing.
+    /// The counts that are zero: a run without one of these events proves little.
     package var missing: [String] { counts.filter { $0.count == 0 }.map(\.name) }
 }

@@ -1,47 +1,47 @@
 import NightbellCore
 
-/// A simulated client process: what the outside knows of it, kept apart from what the core believes.
+/// A simulated client process: its state as seen from outside, kept apart from the state of the core.
 final class SimulatedClient {
     enum Behaviour: CaseIterable {
-        /// Answers within milliseconds and reads what it was woken for.
+        /// Answers within milliseconds and reads the sockets that it was woken for.
         case wellBehaved
-        /// Takes up to twice its budgets and leaves things unread.
+        /// Takes up to twice its budgets and leaves data unread.
         case slow
         /// Answers nothing.
         case hung
         /// Well-behaved until it ends, at any moment.
         case crashing
-        /// Says something all the time, also on its way to sleep.
+        /// Sends messages all the time, also on its way to sleep.
         case chattering
-        /// Wrong tokens, wrong epochs, floods, and wakes that it finishes before they are told.
+        /// Sends wrong tokens, wrong epochs and floods, and finishes wakes before it is told of them.
         case malicious
     }
 
-    /// Something it is going to do, as soon as its time has come and it is not stopped.
+    /// A planned step, taken as soon as it is due and the client is not stopped.
     enum Deed {
         case say(ClientMessage)
         case read
         case exit
-        /// Says who it is, after it was launched.
+        /// Identifies itself after it was launched.
         case rejoin
     }
 
-    /// What the kernel does with its process.
+    /// The state of its process in the kernel.
     enum Execution {
         case running
         case stopping
         case stopped
-        /// There is none.
+        /// There is no process.
         case absent
     }
 
-    /// What must become of it when its process has ended.
+    /// The required outcome once its process has ended.
     enum Fate {
         case forgotten
         case parked
     }
 
-    /// What it has said of itself, as long as it has a process that has said who it is.
+    /// The state that it has declared, as long as it has a process that has identified itself.
     enum Stay {
         /// It has not declared itself yet.
         case inactive
@@ -56,7 +56,7 @@ final class SimulatedClient {
         var isWarned = false
     }
 
-    /// Something it owes the supervisor, and until when.
+    /// A pending answer to the supervisor, and its deadline.
     struct Obligation {
         var number: UInt64
         var until: Instant
@@ -77,14 +77,14 @@ final class SimulatedClient {
     var tasks: [UInt64] = []
     var mediaUntil = Instant(nanoseconds: .min)
     var lastEpoch: UInt64 = 0
-    /// It has said that it is ready to be stopped in this attempt.
+    /// The attempt in which it reported that all its sockets are idle.
     var vouchedEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
-    /// It has released a socket since it was told of a wake, which may have been for that.
+    /// It has released a socket since it was told of a wake, which may have been for that socket.
     var hasReleased = false
-    /// Its last process was found to be over in this step.
+    /// The step in which its last process was found to have ended.
     var parkedAtStep = 0
-    /// Something concerned it in this turn.
+    /// An event of this turn concerned it.
     var isTouched = true
 
     var entering: Obligation?
@@ -93,22 +93,22 @@ final class SimulatedClient {
     var terminating: Obligation?
     /// The attempt to suspend it that is under way: told to prepare, not confirmed.
     var isAttempted = false
-    /// The kernel was asked to stop it, and has until then.
+    /// The kernel was asked to stop it; the deadline of the confirmation.
     var freezing: Obligation?
-    /// The kernel's confirmation of this attempt has been reported.
+    /// The time at which the kernel's confirmation of this attempt was reported.
     var asleepSince: Instant?
-    /// The step in which its latest wake was decided; 0: it has been told of that.
+    /// The step in which its latest wake was decided; 0 once it has been told of it.
     var wokenAtStep = 0
-    /// The step in which it was told of a wake though more might fire in it.
+    /// The step in which it was told of a wake in mid-turn, while more sockets could fire.
     var toldAtStep = 0
-    /// The next thaw is because the suspension failed, which is no wake.
+    /// The next thaw follows a failed suspension, and is no wake.
     var isFailing = false
 
     var stay = Stay.inactive
-    /// It runs from the first task in the background on while no media plays; until then they have all their time.
+    /// The clock runs from the first task in the background while no media plays; until then the tasks have all their time.
     var clock: TaskClock?
     var tasksAreOver = false
-    /// At the end of the last turn, its warning or its end was due since then.
+    /// The time since which its warning or its end was due at the end of the last turn.
     var dueSince: Instant?
     /// The last moment at which it had a reason to be awake, besides lingering.
     var busyAt: Instant
@@ -123,41 +123,41 @@ final class SimulatedClient {
     private(set) var window: (earliest: Instant, latest: Instant)?
     var traffic = TrafficLimit()
 
-    /// Why it is being ended.
+    /// The reason for which it is being ended.
     var ending: TerminationReason?
     var fate: Fate?
     var hibernates = false
-    /// When it last said in time that it is ready.
+    /// The step in which it last reported in time that it is ready.
     var readyAtStep = 0
-    /// Its process was started and has until then to say who it is.
+    /// Its process was started and has until then to identify itself.
     var launchUntil: Instant?
     /// No process of it has said Hello yet.
     var neverSpoke = false
     var launchRoom = LaunchRoom()
-    /// Why it must be launched, and not before when; sockets that it must be told of then.
+    /// The reasons for which it must be launched, the earliest time, and the sockets that it must be told of then.
     var launchReasons: WakeReasons = []
     var launchNotBefore = Instant(nanoseconds: .min)
     var owed: [SocketToken] = []
-    /// Why it was launched, which it has to be told in this turn.
+    /// The reasons of its launch, which it has to be told in this turn.
     var mustHear: WakeReasons = []
     var runsSince: Instant
     /// It was launched in the background, and has this long to set up something that could wake it.
     var setUpUntil = Instant(nanoseconds: .min)
-    /// Its user, or an administrator, has told it to be where it is since it was launched.
+    /// Its user or an administrator has set its state since it was launched.
     var isSetUp = true
-    /// It has ended by its own wish, and is launched for no other reason than traffic and requests.
+    /// It ended at its own request, and is launched only for traffic and requests.
     var restsByWish = false
     var hasSettled = false
     var inRow = 0
     var failuresAtStart = 0
     var stateBytes = 0
-    /// It was welcomed by a supervisor that died, and says to the next one that it was.
+    /// It was admitted by a supervisor that died, and reports this to the next one.
     var isToRejoin = false
     var mayHearAgain = false
-    /// It was told to drop its state in this turn, and has to.
+    /// It was told to drop its state in this turn, and must.
     var mustDropState = false
 
-    /// It has a process that has said who it is.
+    /// It has a process that has identified itself.
     var hasSpoken: Bool { execution != .absent && launchUntil == nil }
     /// Its program has not said Hello in time, and need not any more.
     var isLeftAlone: Bool { launchUntil == .distantFuture }
@@ -166,7 +166,7 @@ final class SimulatedClient {
     var isInBackground: Bool { hasSpoken && !isBeingEnded && stay == .background }
     var hasSurvivors: Bool { sockets.contains { $0.survives } }
     var isReachable: Bool { registration.modes.contains(.voip) }
-    /// The room that its launch is to take.
+    /// The launch limits under which its launch counts.
     func wishedRoom(_ settings: Settings) -> LaunchRoom {
         let isDeclared = launchReasons.contains(.launched) && !launchReasons.contains(.relaunched)
         return LaunchRoom(
@@ -175,19 +175,19 @@ final class SimulatedClient {
     }
     var wantsUrgently: Bool { !launchReasons.isDisjoint(with: [.socket, .request, .unanswered, .pathLost]) }
 
-    /// What must have been counted of it.
+    /// The counters that it must have.
     var expected = Counters()
 
-    /// What it says once it hears that another supervisor has taken over.
+    /// The messages that it repeats to the next supervisor.
     var toRepeat: [Repetition] = []
-    /// A wake that it has not heard of was decided then, by a supervisor that died.
+    /// The time at which a supervisor that died decided a wake of which it has not been told.
     var untoldSince: Instant?
 
     /// A message that the supervisor that died may not have answered.
     struct Repetition {
         var message: ClientMessage
         var request: UInt64
-        /// It was not read by then: the next supervisor finds it first.
+        /// The message was still unread at the death: the next supervisor reads it first.
         var isUnread: Bool
     }
 
@@ -207,7 +207,7 @@ final class SimulatedClient {
     /// Whether anything but a request can wake it once it sleeps.
     var canBeWoken: Bool { timeout != nil || sockets.contains { !$0.isEnded } }
 
-    /// Where it is, from what was said and done.
+    /// Its state, from the messages and actions so far.
     var state: ClientState {
         if execution == .absent { return .dormant }
         if isBeingEnded { return .terminating }
@@ -241,7 +241,7 @@ final class SimulatedClient {
         nextDue = min(nextDue, due)
     }
 
-    /// Takes out what is due and `isChosen`.
+    /// Takes out the steps that are due, if `isChosen`.
     func takeDue(at now: Instant, where isChosen: () -> Bool, _ carryOut: (Deed) -> Void) {
         guard nextDue <= now else { return }
         nextDue = Instant(nanoseconds: .max)
@@ -257,7 +257,7 @@ final class SimulatedClient {
     }
 }
 
-/// The room that a launch takes, by the rules.
+/// The limits under which a launch counts, by the rules.
 struct LaunchRoom: Hashable {
     var isUrgent = false
     var isPrivileged = false
@@ -280,7 +280,7 @@ struct TrafficLimit {
 
     init() {}
 
-    /// As the figures of the supervisor have it.
+    /// Continues from the supervisor's figures.
     init(_ figures: Progress.Figures, excess: Int, _ settings: Settings.Wakes) {
         wakes = (11..<figures.count).compactMap { index in
             figures[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: figures[index]) - 1)
@@ -289,7 +289,7 @@ struct TrafficLimit {
         self.excess = excess
     }
 
-    /// Notes one; tells whether there were more than `limit` within `period`.
+    /// Counts one; returns whether there were more than `limit` within `period`.
     mutating func note(at now: Instant, isUserOverLimit: Bool, _ settings: Settings.Wakes) -> Bool {
         let isOverLimit = wakes.count >= settings.limit && now.since(wakes[0]) < settings.period
         wakes.append(now)
@@ -325,6 +325,6 @@ struct UserTraffic {
 }
 
 extension Instant {
-    /// No time at all will reach it.
+    /// A time that is never reached.
     static let distantFuture = Instant(nanoseconds: .max)
 }

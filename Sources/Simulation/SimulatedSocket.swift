@@ -1,58 +1,58 @@
 import NightbellCore
 
-/// A socket of a client, with the peer at its other end and the supervisor's duplicate.
+/// A client's socket, with the peer at its other end and the supervisor's duplicate.
 final class SimulatedSocket {
     let token: SocketToken
     unowned let owner: SimulatedClient
     let isStream: Bool
     let survives: Bool
     var unread = 0
-    /// What there is to read, where the edge has a profile to look at it with.
+    /// The data to read, if the edge has a profile to inspect it with.
     var inbox: [Piece] = [] {
         didSet { unread = inbox.count }
     }
     var isPeerClosed = false
     var isReset = false
-    /// An error that the next read takes away: a datagram socket hears of an unreachable peer.
+    /// An error that the next read clears: a datagram socket is told of an unreachable peer.
     var hasError = false
 
     /// The supervisor's one-shot watch is armed.
     var isWatched = false
     /// The watch is for bytes only: the owner was told of the end.
     var isForBytes = false
-    /// It fired, and the event waits to be delivered.
+    /// It fired, and its event is still in the queue.
     var isQueued = false
-    /// The owner was told of its end. Bytes that it left unread wake it again.
+    /// The owner was told of its end. Unread bytes wake the owner again.
     var isEnded = false
-    /// A watch for bytes has fired since the owner was told.
+    /// A watch for bytes has fired since the owner was told of the end.
     var hasFiredForBytes = false
-    /// Since when something waits in it while its owner sleeps.
+    /// The time since which something waits in it while its owner sleeps.
     var waitingSince: Instant?
 
-    /// It has a profile; then when pings are sent, if they are.
+    /// Whether it has a profile; the terms say when pings are sent, if they are.
     let hasProfile: Bool
     var terms: PingTerms?
-    /// The core was told of these terms.
+    /// The core has got these terms.
     var hasTerms = false
-    /// The edge deals with its pings.
+    /// The edge handles its pings.
     var isDealtWith = false
-    /// A ping of ours waits for its answer, until when it may take, and when it comes.
+    /// One of our pings waits for its answer; the latest time of the answer, and its actual time.
     var isAwaiting = false
     var answerUntil: Instant?
     var pongDue: Instant?
-    /// The last ping, or the hand-over.
+    /// The time of the last ping, or of the hand-over.
     var pingedAt = Instant(nanoseconds: 0)
-    /// The next ping does not come before this.
+    /// The next ping is not sent before this.
     var restedAt = Instant(nanoseconds: 0)
     var partialSince: Instant?
-    /// Its owner was woken while there was only the beginning of a message: the watch is made anew.
+    /// Its owner was woken while only the beginning of a message was there: the watch is renewed.
     var hasLeftBeginning = false
     var renewedAtStep = 0
     var expectedOffload = OffloadCounters()
-    /// What the kernel does not tell, and its owner has to be told.
+    /// Conditions that the kernel does not report and the owner has to be told.
     var found: Conditions = []
 
-    /// What a peer says in one go.
+    /// One write of a peer.
     enum Piece: Sendable {
         case ping, filler, pong
         /// The beginning of a filler.
@@ -95,7 +95,7 @@ final class SimulatedSocket {
         return conditions
     }
 
-    /// The owner reads all there is.
+    /// The owner reads everything.
     func read() {
         inbox = []
         unread = 0

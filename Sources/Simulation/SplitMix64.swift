@@ -30,7 +30,7 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
         .nanoseconds(Int64.random(in: 0...limit.nanoseconds, using: &self))
     }
 
-    /// An element, or none of none.
+    /// A random element; `nil` if there is none.
     mutating func pick<Element>(_ elements: [Element]) -> Element? {
         elements.isEmpty ? nil : elements[below(elements.count)]
     }

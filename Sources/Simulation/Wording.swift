@@ -1,6 +1,6 @@
 package import NightbellCore
 
-/// Events and actions in words, for those who read a trace.
+/// The texts of events and actions in a trace.
 package enum Wording {
     package static func name(_ client: ClientID) -> String {
         "client \(client.slot)#\(client.rawValue >> 32)"
@@ -50,14 +50,14 @@ package enum Wording {
         case .command(let command, let client, _): "an administrator asks to \(command) \(name(client))"
         case .fired(let token, let conditions): "\(name(token)) fired: \(words(conditions))"
         case .judged(let token, let judgement):
-            "\(name(token)) was looked at: \(judgement.noise) pieces of noise, then \(judgement.rest)"
+            "\(name(token)) was inspected: \(judgement.noise) pieces of noise, then \(judgement.rest)"
         case .offloadBegan(let token, let terms, let isAwaitingAnswer):
-            "\(name(token)) is dealt with" + (terms.map { ", pings every \(words($0.latest))" } ?? "")
-                + (isAwaitingAnswer ? ", an answer is awaited" : "")
+            "\(name(token)) is offloaded" + (terms.map { ", pings every \(words($0.latest))" } ?? "")
+                + (isAwaitingAnswer ? ", an answer is pending" : "")
         case .pingFailed(let token): "no ping could be sent on \(name(token))"
-        case .loanLost(let token): "what was lent for \(name(token)) is lost"
-        case .pingOmitted(let token): "there was no ping to be sent on \(name(token))"
-        case .answerLookedFor(let token): "an answer was looked for on \(name(token))"
+        case .loanLost(let token): "the delegated state of \(name(token)) is lost"
+        case .pingOmitted(let token): "no ping was due on \(name(token))"
+        case .answerLookedFor(let token): "\(name(token)) was checked for an answer"
         case .frozen(let client, let epoch): "\(name(client)) is frozen, epoch \(epoch)"
         case .notFrozenYet(let client, let epoch): "\(name(client)) is not frozen yet, epoch \(epoch)"
         case .freezeFailed(let client, let epoch): "\(name(client)) cannot be frozen, epoch \(epoch)"
@@ -65,15 +65,15 @@ package enum Wording {
         case .gone(let client): "\(name(client)) is gone"
         case .ended(let client, let ending): "the process of \(name(client)) has \(ending)"
         case .rejoined(let client, let registration, _):
-            "\(name(client)) is there again as \(registration.identifier)"
+            "\(name(client)) reconnects as \(registration.identifier)"
         case .launch(let registration, let key):
-            "\(registration.identifier) is to run " + (key == nil ? "from the start" : "on request")
+            "\(registration.identifier) is to be launched " + (key == nil ? "from the start" : "on request")
         case .quitAbsent(let identifier, _): "an administrator quits \(identifier), which is not back yet"
         case .disown(let identifier, _): "an administrator asks to forget \(identifier)"
         case .memoryPressure(let sizes): "memory is short, with \(sizes.count) sizes"
         case .machineSlept(let total): "the machine has slept for \(words(total)) in all"
         case .stop: "the supervisor stops"
-        case .timer: "the timer has come"
+        case .timer: "the timer fires"
         }
     }
 
@@ -99,31 +99,31 @@ package enum Wording {
         }
     }
 
-    /// `nil` for what another line tells already.
+    /// `nil` if another line of the trace says the same.
     static func words(_ action: Action, in buffer: ActionBuffer) -> String? {
         switch action {
-        case .registered(let client, _): "\(name(client)) is let in"
-        case .refuseRegistration(let refusal, _): "not let in: \(refusal)"
+        case .registered(let client, _): "\(name(client)) is admitted"
+        case .refuseRegistration(let refusal, _): "not admitted: \(refusal)"
         case .answer(let answer, let client, _): "answer to \(name(client)): \(answer)"
         case .handedOver(let range, let client, _):
             "answer to \(name(client)): " + buffer.adoptions[range].map(words).joined(separator: ", ")
         case .commandAnswer(let refusal, _):
             "answer to the administrator: " + words(refusal)
-        case .notify(let client, let notice): "tell \(name(client)): \(words(notice, in: buffer))"
+        case .notify(let client, let notice): "notify \(name(client)): \(words(notice, in: buffer))"
         case .arm(let token): "arm \(name(token))"
-        case .armPastEnd(let token): "arm \(name(token)) for bytes"
-        case .beginOffload(let token): "deal with \(name(token))"
-        case .endOffload(let token): "deal no more with \(name(token))"
+        case .armPastEnd(let token): "arm \(name(token)) for bytes only"
+        case .beginOffload(let token): "begin to offload \(name(token))"
+        case .endOffload(let token): "stop offloading \(name(token))"
         case .ping(let token, let again): "ping on \(name(token))" + (again ? " once more" : "")
-        case .lookForAnswer(let token): "look for an answer on \(name(token))"
+        case .lookForAnswer(let token): "check for an answer on \(name(token))"
         case .close(let token): "close \(name(token))"
         case .freeze(let client, let epoch): "freeze \(name(client)), epoch \(epoch)"
-        case .checkFreeze(let client, _): "look again at \(name(client))"
+        case .checkFreeze(let client, _): "check the freeze of \(name(client))"
         case .thaw(let client): "thaw \(name(client))"
         case .kill(let client, let reason): "kill \(name(client)): \(reason)"
         case .park(let client): "park \(name(client))"
         case .launch(let client): "launch \(name(client))"
-        case .rejoined(let client, _): "\(name(client)) is let in again"
+        case .rejoined(let client, _): "\(name(client)) is admitted again"
         case .declared(let client): "\(name(client)) is declared"
         case .keepState(let client): "keep the state of \(name(client))"
         case .dropState(let client): "drop the state of \(name(client))"
@@ -157,7 +157,7 @@ package enum Wording {
         }
     }
 
-    /// Where two sets of counters differ.
+    /// The counters that differ between two sets.
     static func difference(_ recorded: Counters, _ happened: Counters, of whom: String) -> String {
         let differences = zip(Mirror(reflecting: recorded).children, Mirror(reflecting: happened).children)
             .compactMap { left, right -> String? in
