@@ -1,6 +1,6 @@
 import NightbellCore
 
-/// What the core asks for, done by a simulated edge and kernel.
+/// Execution of the core's actions by a simulated edge and kernel.
 extension World {
     mutating func carryOut(_ action: Action) {
         coverage.actions += 1
@@ -21,7 +21,7 @@ extension World {
         case .handedOver(let range, let id, let key):
             mix(4, id.rawValue)
             adopt(range, id, key)
-            // Kept by then, but nobody has heard of it.
+            // It is stored by then, but no answer was sent.
             if !isLastMoment() { answered(key, id) }
         case .commandAnswer(let refusal, let key):
             mix(5, key.request)
@@ -29,7 +29,7 @@ extension World {
             take(refusal)
         case .notify(let id, let notice):
             mix(6, id.rawValue)
-            guard let client = client(id) else { return violate(.answers, "notice to a stranger") }
+            guard let client = client(id) else { return violate(.answers, "notice to an unknown client") }
             client.isTouched = true
             noteWelcome(id)
             if fault == .wakeLost, case .wake = notice, random.once(in: 16) { return }
@@ -61,7 +61,7 @@ extension World {
             freeze(id, epoch)
         case .checkFreeze(let id, let epoch):
             mix(10, epoch)
-            guard let client = client(id) else { return violate(.frozen, "look at a stranger") }
+            guard let client = client(id) else { return violate(.frozen, "look at an unknown client") }
             require(.frozen, client.execution == .stopping, "\(Wording.name(id)) is not being frozen")
             stop(client, epoch)
         case .thaw(let id):
@@ -105,10 +105,10 @@ extension World {
         digest.mix(kind << 56 ^ value)
     }
 
-    /// Every request is answered once, and only its sender hears of it.
+    /// Every request is answered once, and only its sender gets the answer.
     private mutating func answered(_ key: RequestKey, _ id: ClientID?, isRegistration: Bool = false) {
         guard let index = unanswered.firstIndex(where: { $0.key == key }) else {
-            return violate(.answers, "an answer to nobody's request \(key.request)")
+            return violate(.answers, "an answer to the unknown request \(key.request)")
         }
         let request = unanswered.remove(at: index)
         if !isRegistration {
@@ -119,7 +119,7 @@ extension World {
     // MARK: Sockets
 
     private mutating func adopt(_ range: Range<Int>, _ id: ClientID, _ key: RequestKey) {
-        guard let client = client(id) else { return violate(.answers, "sockets of a stranger") }
+        guard let client = client(id) else { return violate(.answers, "sockets of an unknown client") }
         isUsageTouched = true
         guard range.count == offered.count else { return violate(.answers, "\(range.count) outcomes") }
         let former = adoptedFor[key.request] ?? []
@@ -133,7 +133,7 @@ extension World {
                 keep(token, offer, id, key, index)
                 let before = former.isEmpty ? nil : former[index]
                 require(
-                    .answers, before.map { socket($0) == nil } ?? true, "what was adopted is adopted again")
+                    .answers, before.map { socket($0) == nil } ?? true, "an adopted socket is adopted again")
                 expect(client) { $0.socketsAdopted += 1 }
                 require(.tokens, isAcceptable(offer, client), "\(Wording.name(token)) should be refused")
                 adopt(token, client, offer)
@@ -148,7 +148,7 @@ extension World {
         }
     }
 
-    /// What may be adopted, quotas aside.
+    /// Whether the socket may be adopted, quotas aside.
     private func isAcceptable(_ offer: SocketOffer, _ client: SimulatedClient) -> Bool {
         guard offer.isPollable, !offer.isListening, offer.profileRefusal == nil else { return false }
         guard !offer.survives || client.registration.isLaunchable else { return false }
@@ -197,9 +197,9 @@ extension World {
 
     private mutating func arm(_ token: SocketToken) {
         guard let socket = socket(token) else {
-            return violate(.tokens, "\(Wording.name(token)) is watched and closed")
+            return violate(.tokens, "\(Wording.name(token)) is watched although it is closed")
         }
-        // It may fire in the very turn in which its watch is made anew.
+        // It may fire in the same turn in which its watch is renewed.
         if socket.hasLeftBeginning { socket.renewedAtStep = steps }
         socket.hasLeftBeginning = false
         require(
@@ -214,7 +214,7 @@ extension World {
 
     private mutating func armPastEnd(_ token: SocketToken) {
         guard let socket = socket(token) else {
-            return violate(.tokens, "\(Wording.name(token)) is watched for bytes and closed")
+            return violate(.tokens, "\(Wording.name(token)) is watched for bytes although it is closed")
         }
         require(.tokens, !socket.isWatched, "\(Wording.name(token)) is watched already")
         if fault == .armForgotten, random.once(in: 16) { return }
@@ -255,12 +255,12 @@ extension World {
     // MARK: Processes
 
     private mutating func freeze(_ id: ClientID, _ epoch: UInt64) {
-        guard let client = client(id) else { return violate(.frozen, "freeze a stranger") }
+        guard let client = client(id) else { return violate(.frozen, "freeze an unknown client") }
         client.isTouched = true
         require(.frozen, client.execution == .running, "\(Wording.name(id)) is frozen twice")
         require(.stop, !core.isStopping, "\(Wording.name(id)) is frozen by a supervisor that stops")
         let isToEnd = client.hibernates && client.readyAtStep == steps
-        require(.launches, !isToEnd, "\(Wording.name(id)) is frozen, and asked to be ended")
+        require(.launches, !isToEnd, "\(Wording.name(id)) is frozen although it asked to be ended")
         require(.tokens, epoch == client.lastEpoch, "epoch \(epoch) is frozen")
         client.execution = .stopping
         client.freezing = .init(number: epoch, until: now + settings.suspension.confirmation)
@@ -268,7 +268,7 @@ extension World {
         stop(client, epoch)
     }
 
-    /// The kernel stops a process: at once, some looks later, or never; and says so sooner or later.
+    /// The kernel stops a process: at once, after some checks, or never; and reports it sooner or later.
     private mutating func stop(_ client: SimulatedClient, _ epoch: UInt64) {
         let isSluggish = climate.sluggish > 0 && random.below(64) < climate.sluggish
         let at = isSluggish ? now + random.duration(upTo: .seconds(4)) : now
@@ -284,12 +284,12 @@ extension World {
     }
 
     private mutating func thaw(_ id: ClientID) {
-        guard let client = client(id) else { return violate(.frozen, "thaw a stranger") }
+        guard let client = client(id) else { return violate(.frozen, "thaw an unknown client") }
         client.isTouched = true
-        require(.frozen, client.execution != .running, "\(Wording.name(id)) is thawed and runs")
+        require(.frozen, client.execution != .running, "\(Wording.name(id)) is thawed while it runs")
         require(
             .offload, !client.sockets.contains(where: \.isDealtWith),
-            "\(Wording.name(id)) is thawed while its pings are dealt with")
+            "\(Wording.name(id)) is thawed while its pings are handled")
         if isTakingOver { return takeUpThaw(client) }
         if let undisturbed, undisturbed === client {
             violate(.offload, "\(client.name) is woken by noise")
@@ -302,7 +302,7 @@ extension World {
     }
 
     private mutating func kill(_ id: ClientID, _ reason: TerminationReason) {
-        guard let client = client(id) else { return violate(.answers, "kill a stranger") }
+        guard let client = client(id) else { return violate(.answers, "kill an unknown client") }
         client.isTouched = true
         if isTakingOver { return takeUpKill(client, reason) }
         require(.budgets, !client.isKilled, "\(Wording.name(id)) is killed twice")
@@ -316,7 +316,7 @@ extension World {
             require(.budgets, client.tasksAreOver, "\(Wording.name(id)) is killed for its tasks too early")
         case .tooManyWakes:
             let isDue = endSleep(client, isEnd: false)
-            require(.wakeLimit, isDue, "\(Wording.name(id)) is killed for wakes it did not have")
+            require(.wakeLimit, isDue, "\(Wording.name(id)) is killed for wakes that it did not have")
         case .memoryPressure:
             expect(client) { $0.endedUnderPressure += 1 }
             let isRight = mustBeEnded.first === client
@@ -328,17 +328,17 @@ extension World {
             let wasReady = client.isAttempted && client.preparing == nil
             require(
                 .launches, client.hibernates && (wasReady || client.asleepSince != nil),
-                "\(Wording.name(id)) is ended and did not ask for it")
+                "\(Wording.name(id)) is ended for hibernation and did not ask for it")
             endSleep(client, isEnd: true)
         case .launchOverran:
             let isOver = client.launchUntil.map { now >= $0 } ?? false
             require(
                 .launches, isOver && !client.neverSpoke,
-                "\(Wording.name(id)) is ended before its launch is over, or has never said Hello")
+                "\(Wording.name(id)) is ended before its launch time is over, or though it never said Hello")
         case .quitByUser, .exitsOnSuspend:
             if client.launchUntil != nil { break }
             let isOver = client.terminating.map { now >= $0.until } ?? (client.execution != .running)
-            require(.budgets, isOver, "\(Wording.name(id)) is killed before its notice is over")
+            require(.budgets, isOver, "\(Wording.name(id)) is killed before the time of its notice is over")
             endSleep(client, isEnd: true)
         }
         client.terminating = nil
@@ -346,13 +346,13 @@ extension World {
 
     private mutating func forget(_ id: ClientID) {
         guard let client = client(id), let index = clients.firstIndex(where: { $0 === client }) else {
-            return violate(.answers, "forget a stranger")
+            return violate(.answers, "forget an unknown client")
         }
         if fault != .closeForgotten {
             require(.tokens, client.sockets.isEmpty, "\(Wording.name(id)) left sockets behind")
         }
         isUsageTouched = true
-        require(.launches, client.fate != .parked, "\(Wording.name(id)) is forgotten, and should come back")
+        require(.launches, client.fate != .parked, "\(Wording.name(id)) is forgotten, but should come back")
         endSleep(client, isEnd: true)
         client.isGone = true
         identifiersGivenUp += 1

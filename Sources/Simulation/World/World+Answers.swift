@@ -1,20 +1,19 @@
 import NightbellCore
 
-/// What a request must be answered, from the rules: every refusal has its reason, and whoever may have something gets
-/// it.
+/// The correct answer to each request, from the rules: a refusal has a reason, and a request without one is granted.
 extension World {
-    /// A request, as things stood before it was handled.
+    /// A request, with the state before it was handled.
     struct Asked {
         var command: Command?
-        /// Somebody who was not there wants to be let in.
+        /// A client that was not connected asks to be admitted.
         var isNew = false
-        /// Whom it comes from, or is about.
+        /// The client that has sent it, or that it is about.
         var client: SimulatedClient?
-        /// It was being ended already.
+        /// The client was being ended already.
         var wasBeingEnded = false
-        /// What it wants to part with is its own.
+        /// It releases or ends something that belongs to the client.
         var isOwn = false
-        /// Why nothing can come of it.
+        /// The reason for which it must be refused.
         var refusal: Refusal?
     }
 
@@ -41,7 +40,7 @@ extension World {
         case .readyToSuspend, .wakeDone, .backgroundEntered, .restartNoted, .clearKeepAliveTimeout:
             return answer == .done
         case .enterBackground:
-            // Whoever is ended for coming back once too often was there.
+            // A client that is ended for returning to the background once too often was running.
             let isThere = !client.isBeingEnded || !asked.wasBeingEnded && client.ending == .tooManyWakes
             return answer == (isThere ? .done : .refused(.illegalState(.terminating)))
         case .enterForeground:
@@ -68,14 +67,14 @@ extension World {
             return isRight(answer, toBeginTaskOf: client, key)
         case .backgroundTimeRemaining:
             guard case .backgroundTimeLeft(let left) = answer else { return false }
-            // Time is nobody's any more when the supervisor stops.
+            // When the supervisor stops, the time left is no longer exact.
             let longest = settings.budgets.backgroundTasks
             if core.isStopping { return left.map { $0 >= .zero && $0 <= longest } ?? true }
             return left == timeLeft(client)
         }
     }
 
-    /// What was carried out before the supervisor died is not refused when it is asked for again.
+    /// A request that was carried out before the supervisor died is not refused when it is repeated.
     private func isRight(_ answer: Answer, partingElse refusal: Refusal, _ key: RequestKey) -> Bool {
         if asked.isOwn { return answer == .done }
         return answer == .refused(refusal) || (key.isRepeated && answer == .done)
@@ -84,13 +83,13 @@ extension World {
     private func isRight(
         _ answer: Answer, toBeginTaskOf client: SimulatedClient, _ key: RequestKey
     ) -> Bool {
-        // Begun for a request that was not answered.
+        // The task was begun for a request that was not answered.
         if case .backgroundTask(let task?) = answer, key.isRepeated, client.tasks.contains(task) {
             return true
         }
         guard !client.isBeingEnded else { return answer == .backgroundTask(nil) }
         if core.isStopping, answer == .backgroundTask(nil) { return true }
-        // No task is granted whose client could not be told of the end of its time with the whole notice.
+        // No task is granted to a client that could not be warned of the end of its time with the whole notice.
         let notice = settings.budgets.expirationNotice
         if let clock = client.clock, clock.isWarned || now >= clock.until - notice, !core.isStopping {
             return answer == .backgroundTask(nil)
@@ -102,7 +101,7 @@ extension World {
         return false
     }
 
-    /// nil: without end.
+    /// `nil`: without end.
     private func timeLeft(_ client: SimulatedClient) -> Duration? {
         guard !client.isBeingEnded else { return .zero }
         guard client.stay == .background, now >= client.mediaUntil else { return nil }
@@ -143,26 +142,26 @@ extension World {
         }
     }
 
-    /// Its time is about to be over.
+    /// The client is warned that its time is about to end.
     mutating func warned(_ client: SimulatedClient, _ remaining: Duration) {
-        // One that takes over warns again, as its legacy is judged.
+        // A supervisor that takes over repeats the warning when it restores the clients.
         guard !isRestoring else { return }
         let notice = settings.budgets.expirationNotice
         guard var clock = client.clock, !clock.isWarned, now >= clock.until - notice else {
-            return violate(.budgets, "\(client.name) is warned of the end of its time, which is not near")
+            return violate(.budgets, "\(client.name) is warned too early that its time ends")
         }
-        // Nobody is ended without a warning: with its whole time, if the timer was served so late.
+        // No client is ended without a warning: it has the whole notice even if the timer was served late.
         clock.until = max(clock.until, now + notice)
         clock.isWarned = true
         client.clock = clock
         require(
             .budgets, remaining == clock.until.since(now),
-            "\(client.name) is told that \(Wording.words(remaining)) are left")
+            "\(client.name) is told that it has \(Wording.words(remaining)) left")
     }
 
     // MARK: Administrators
 
-    /// What an administrator is answered.
+    /// An administrator gets an answer.
     mutating func take(_ refusal: Refusal?) {
         let expected = asked.command.map { refusalOf($0) } ?? asked.refusal
         require(

@@ -1,10 +1,10 @@
 import NightbellCore
 
-/// What must hold after every step.
+/// The invariants that are checked after every step.
 extension World {
     mutating func check() {
         if let first = unanswered.first { violate(.answers, "request \(first.key.request) is not answered") }
-        require(.counters, core.socketCount == socketCount, "sockets do not add up")
+        require(.counters, core.socketCount == socketCount, "the number of sockets is wrong")
         if core.counters != expected {
             violate(.counters, Wording.difference(core.counters, expected, of: "all"))
         }
@@ -20,40 +20,40 @@ extension World {
         }
     }
 
-    /// What the clients of each uid use.
+    /// Checks the usage of each uid.
     private mutating func checkUsage() {
         isUsageTouched = false
-        require(.counters, core.clientIDs.count == clients.count, "clients do not add up")
+        require(.counters, core.clientIDs.count == clients.count, "the number of clients is wrong")
         for (user, usage) in core.usage {
             let own = clients.filter { $0.user == user }
             let sockets = own.map(\.sockets.count).reduce(0, +)
             let state = own.map(\.stateBytes).reduce(0, +)
-            require(.counters, usage.stateBytes == state, "the state of uid \(user) does not add up")
-            require(.counters, usage.clients == own.count, "clients of uid \(user) do not add up")
-            require(.counters, usage.sockets == sockets, "sockets of uid \(user) do not add up")
+            require(.counters, usage.stateBytes == state, "the size of the state of uid \(user) is wrong")
+            require(.counters, usage.clients == own.count, "the number of clients of uid \(user) is wrong")
+            require(.counters, usage.sockets == sockets, "the number of sockets of uid \(user) is wrong")
             let names = owners.values.count { $0.user == user }
-            require(.counters, usage.identifiers == names, "identifiers of uid \(user) do not add up")
+            require(.counters, usage.identifiers == names, "the identifier count of uid \(user) is wrong")
             require(.counters, sockets <= settings.quotas.socketsPerUser, "uid \(user) is over its quota")
         }
     }
 
-    /// What the core believes of a process, and what waits for it.
+    /// Compares the core's state of a process with the real one, and checks its sockets.
     private mutating func checkExecution(_ client: SimulatedClient) {
         let state = core.state(of: client.id)
         switch state {
         case .suspended:
-            require(.frozen, client.execution == .stopped, "\(client.name) is believed to sleep and runs")
+            require(.frozen, client.execution == .stopped, "\(client.name) is recorded as asleep and runs")
             require(.stop, !core.isStopping, "\(client.name) sleeps while the supervisor stops")
         case .notRunning, .inactive, .active, .background:
-            require(.frozen, client.execution == .running, "\(client.name) is believed to run and is stopped")
+            require(.frozen, client.execution == .running, "\(client.name) is recorded as running and is not")
         case .dormant:
-            require(.frozen, client.execution == .absent, "\(client.name) is believed to have ended")
+            require(.frozen, client.execution == .absent, "\(client.name) is recorded as ended and is not")
         case .launching:
-            require(.frozen, client.execution == .running, "\(client.name) is believed to be launched")
+            require(.frozen, client.execution == .running, "\(client.name) is launched and does not run")
         case .suspending:
             require(
                 .frozen, client.execution == .running || client.freezing != nil,
-                "\(client.name) is stopped and nobody asked for it")
+                "\(client.name) is stopped without a request")
         case .terminating:
             require(
                 .frozen, client.execution == .running || client.isKilled, "\(client.name) is frozen for ever")
@@ -63,8 +63,8 @@ extension World {
             let token = Wording.name(socket.token)
             let isWatched = socket.isWatched || socket.isQueued || client.owed.contains(socket.token)
             require(
-                .wakeBound, isWatched, "nobody watches \(token) of \(client.name)")
-            // An answer that came before its ping was nothing to wait for.
+                .wakeBound, isWatched, "no watch is armed for \(token) of \(client.name)")
+            // An answer that came before its ping is no reason for a wake.
             guard socket.mustWake else {
                 socket.waitingSince = nil
                 continue
@@ -76,7 +76,7 @@ extension World {
         }
     }
 
-    /// What must not take longer, and what must not be late.
+    /// Checks the deadlines that concern a client.
     private mutating func checkTime(_ client: SimulatedClient) {
         guard !core.isStopping else { return }
         let state = core.state(of: client.id)
@@ -84,10 +84,10 @@ extension World {
         for obligation in [client.entering, client.openWake, client.preparing, client.terminating] {
             guard let obligation else { continue }
             require(
-                .budgets, now < obligation.until, "\(client.name) has overrun a budget, and nothing happens")
+                .budgets, now < obligation.until, "\(client.name) has overrun a budget without consequence")
         }
         if let freezing = client.freezing, client.asleepSince == nil, !client.isKilled {
-            require(.frozen, now < freezing.until, "the freeze of \(client.name) is waited for too long")
+            require(.frozen, now < freezing.until, "the freeze of \(client.name) is pending for too long")
         }
         let isBusy = state != .background || client.isBusy(at: now) || now < client.setUpUntil
         if isBusy || client.wasBusy {
@@ -113,8 +113,7 @@ extension World {
         }
     }
 
-    /// The warning, and then the end, come when they are due: what becomes due within a turn may wait for the next
-    /// one.
+    /// The warning, and then the end, come when they are due: one that becomes due within a turn may wait for the next turn.
     private mutating func checkClock(_ client: SimulatedClient) {
         guard let clock = client.clock, !client.tasks.isEmpty, client.isInBackground else {
             return client.dueSince = nil
@@ -126,7 +125,7 @@ extension World {
         client.dueSince = due
     }
 
-    /// What the core tells of a client.
+    /// Compares the core's view of a client.
     private mutating func checkView(_ client: SimulatedClient) {
         guard let view = core.view(of: client.id, at: now) else {
             return violate(.counters, "\(client.name) is lost")
@@ -142,7 +141,7 @@ extension World {
             .counters, client.sockets.count <= settings.quotas.socketsPerClient,
             "\(client.name) is over its quota")
         require(.counters, view.backgroundTasks.count == client.tasks.count, "\(client.name) has other tasks")
-        // What is longer than 292 years is as long.
+        // The timeout is cut to 292 years.
         let isSame = view.keepAliveTimeout?.nanoseconds == client.timeout?.nanoseconds
         require(.keepAlive, isSame, "\(client.name) has another timeout")
         var counters = client.expected
@@ -154,7 +153,7 @@ extension World {
         }
     }
 
-    /// Nobody is in the foreground who has not said so, or is taken from there.
+    /// A client is in the foreground only if it has said so, and stays there until it leaves.
     private mutating func checkStay(_ client: SimulatedClient, _ state: ClientState) {
         let isRight =
             switch state {
@@ -163,6 +162,6 @@ extension World {
             case .background, .suspending, .suspended: client.stay == .background
             case .notRunning, .terminating, .dormant, .launching: true
             }
-        require(.answers, isRight, "\(client.name) is \(client.stay), and taken to be \(state)")
+        require(.answers, isRight, "\(client.name) is \(client.stay), and recorded as \(state)")
     }
 }

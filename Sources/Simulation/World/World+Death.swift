@@ -1,6 +1,6 @@
 import NightbellCore
 
-/// What outlives a supervisor that dies: what it wrote through before it acted.
+/// The state that outlives a supervisor that dies: everything that it wrote before it acted.
 struct Held {
     var clients: [ClientID: Legacy.Client] = [:]
     var sockets: [SocketToken: Legacy.Socket] = [:]
@@ -10,24 +10,24 @@ struct Held {
     var gone = Progress.CounterWords(repeating: 0)
     var clientGeneration: UInt32 = 0
     var socketGeneration: UInt32 = 0
-    /// Requests that had been carried out when the supervisor died, and not been answered.
+    /// Requests that had been carried out, and not answered, when the supervisor died.
     var carriedOut: Set<UInt64> = []
     /// Requests that the next supervisor reads for the first time, and then again.
     var unread: Set<UInt64> = []
-    /// What had been counted at the end of the last whole turn.
+    /// The counters at the end of the last complete turn.
     var counted = Counters()
 }
 
-/// The supervisor dies at any moment, and another takes over.
+/// Death of the supervisor at any moment, and its replacement.
 extension World {
-    /// Whether this is the moment at which it dies. From then on nothing is done any more.
+    /// Whether it dies at this moment. Nothing is done from then on.
     mutating func isLastMoment() -> Bool {
         guard let left = momentsLeft else { return false }
         if left > 0 { momentsLeft = left - 1 }
         return left == 0
     }
 
-    /// It may thaw whoever is certain to be woken, and die before it has decided anything.
+    /// The supervisor may thaw a client that is certain to be woken, and die before it has decided anything.
     mutating func diesAfterThaw(_ event: Event) -> Bool {
         guard momentsLeft != nil, case .fired(let token, _) = event, let id = core.certainToThaw(by: token),
             let client = client(id), client.execution != .running, random.once(in: 2)
@@ -37,9 +37,9 @@ extension World {
         return true
     }
 
-    // MARK: Writing through
+    // MARK: Persistence
 
-    /// What has changed, before it is acted upon.
+    /// Writes the changes before they are acted upon.
     mutating func writeThrough(_ event: Event?) {
         var held = Held()
         swap(&held, &self.held)
@@ -90,7 +90,7 @@ extension World {
     mutating func keepOwner(of identifier: ClientIdentifier) {
         for number in core.takeEndedOwnerships() { held.owners[number] = nil }
         guard let owner = core.owner(of: identifier) else { return }
-        // The record of its client says it.
+        // The record of its client implies it.
         held.owners[owner.number] = owner.givenUp == 0 && !owner.isQuit ? nil : owner
     }
 
@@ -105,13 +105,13 @@ extension World {
 
     // MARK: Death
 
-    /// Everything that only the supervisor knew is gone; `index` is the first event that it had not taken in.
+    /// Drops the state that only the supervisor had; `index` is the first event that it had not handled.
     mutating func die(before index: Int) {
         coverage.deaths += 1
         momentsLeft = nil
         note("the supervisor dies")
         noteUnanswered(before: index)
-        // Nobody watches any more; the end of a process goes on being true.
+        // The watches are gone; a process that has ended stays ended.
         for client in clients {
             for socket in client.sockets {
                 socket.isWatched = false
@@ -124,7 +124,7 @@ extension World {
             guard let socket = socket(token) else { continue }
             let wasActive = offload.wasActive
             if !wasActive { socket.stopDealing() }
-            // A ping that was sent and not written down, or the other way round.
+            // The ping may have been sent and not recorded, or the reverse.
             socket.isAwaiting = wasActive && offload.wasAwaitingAnswer
             socket.pingedAt = offload.lastPing
             socket.isDealtWith = wasActive
@@ -182,7 +182,7 @@ extension World {
     private mutating func noteRepetition(
         _ message: ClientMessage, _ sender: ClientID, _ key: RequestKey, isUnread: Bool
     ) {
-        // Who has no process repeats nothing; another one of its has nothing to repeat.
+        // A client without a process repeats nothing, and neither does its next process.
         guard let client = client(sender), client.execution != .absent else { return }
         switch message {
         case .readyToSuspend, .mediaActivity, .restartNoted: return
@@ -192,7 +192,7 @@ extension World {
         client.toRepeat.append(.init(message: message, request: key.request, isUnread: isUnread))
     }
 
-    /// Once a client runs and has heard of it, it repeats what was not answered, before anything new.
+    /// Once a client runs and is told of the restart, it repeats its unanswered requests before it sends anything new.
     mutating func repeatRequests(_ client: SimulatedClient) {
         guard client.execution == .running, !client.isKilled, !client.toRepeat.isEmpty || client.isToRejoin
         else { return }
@@ -215,6 +215,6 @@ extension World {
         RequestKey(connection: request & 7, request: request, isRepeated: isRepeated)
     }
 
-    /// A repetition of what this very supervisor has answered gets no second answer.
+    /// A repetition of a request that this same supervisor has answered gets no second answer.
     func isAnswerDue(_ key: RequestKey) -> Bool { !key.isRepeated || !held.unread.contains(key.request) }
 }

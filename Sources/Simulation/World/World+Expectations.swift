@@ -1,8 +1,8 @@
 import NightbellCore
 
-/// What must come of an event, from the rules and not from the core.
+/// The expected consequences of an event, from the rules and not from the core.
 extension World {
-    /// Before an event is fed: whose budget is over by now, who must be told of what, who is owed an answer.
+    /// Before an event is fed: notes the budgets that are over, the pending wakes and the pending answers.
     mutating func foresee(_ event: Event) {
         coverage.events += 1
         isTraffic = event.isTraffic
@@ -21,7 +21,7 @@ extension World {
             client.isTouched = true
             noteTime(client)
             guard client.hasSpoken else { return }
-            // Whoever says anything has heard that it is welcome.
+            // A client that sends a message has received its welcome.
             noteWelcome(id)
             if case .release = message { releasing = client }
             if case .handOver(let offers) = message { offered = offers }
@@ -47,7 +47,7 @@ extension World {
         case .fired(let token, let conditions):
             guard let socket = socket(token) else { return }
             socket.isQueued = false
-            // The edge watches it no longer, also if what is told is old news by now.
+            // The edge no longer watches it, even if the conditions are out of date by now.
             socket.isWatched = false
             let client = socket.owner
             client.isTouched = true
@@ -60,7 +60,7 @@ extension World {
             }
             let wasPreparing = client.preparing != nil
             noteTime(client)
-            // Its time to prepare may be over at this moment: then it is stopped first.
+            // If its time to prepare is over at this moment, it is stopped first.
             let isForced = wasPreparing && client.preparing == nil
             let sleeps = (client.execution != .running && !client.isFailing) || isForced
             if sleeps || hasBeenWoken(client), !conditions.isEmpty, !client.isKilled {
@@ -83,7 +83,7 @@ extension World {
         case .foundRunning(let id):
             guard let client = client(id), client.asleepSince != nil, !client.isKilled else { return }
             client.isTouched = true
-            // Its suspension counts as cancelled after all, and what follows is no wake.
+            // Its suspension counts as cancelled, and its next thaw is no wake.
             client.isAttempted = true
             client.isFailing = true
         case .judged(let token, let judgement):
@@ -150,7 +150,7 @@ extension World {
         }
     }
 
-    /// It was thawed in this turn, and has been or will be told of its wake in it: what fires now belongs to that, or to
+    /// It was thawed in this turn, and is told of its wake in this turn: a socket that fires now belongs to that wake or to
     /// another one.
     func hasBeenWoken(_ client: SimulatedClient) -> Bool {
         [client.wokenAtStep, client.toldAtStep].contains(steps) && core.state(of: client.id) == .background
@@ -162,9 +162,9 @@ extension World {
         expect(client) { $0.suspensionsFailed += 1 }
     }
 
-    /// Time goes before whatever else happens to a client.
+    /// Applies the passing of time to a client, before any other event.
     mutating func noteTime(_ client: SimulatedClient) {
-        // The clock of its tasks begins when media lapses, also if they end in this very turn.
+        // The clock of its tasks starts when media lapses, even if the tasks end in this same turn.
         startClock(client)
         let isOver = client.clock.map { $0.isWarned && now >= $0.until } ?? false
         client.tasksAreOver = !client.tasks.isEmpty && isOver
@@ -201,7 +201,7 @@ extension World {
         }
     }
 
-    /// What the client has said, before what comes of it.
+    /// Applies the message of a client, before the actions that it causes.
     mutating func hear(_ event: Event) {
         switch event {
         case .command(.wake, let id, _):
@@ -234,7 +234,7 @@ extension World {
         case .setKeepAliveTimeout(let timeout)
         where key.isRepeated && held.carriedOut.contains(key.request)
             && client.timeout?.nanoseconds == timeout.nanoseconds:
-            break  // it counts from when it was carried out
+            break  // it counts from its first execution
         case .setKeepAliveTimeout(let timeout)
         where timeout >= settings.keepAlive.minimumTimeout && timeout <= Settings.KeepAlive.maximumTimeout
             && client.registration.modes.contains(.voip):
@@ -253,9 +253,9 @@ extension World {
     }
 
     mutating func take(_ answer: Answer, _ id: ClientID, _ key: RequestKey) {
-        guard let client = client(id) else { return violate(.answers, "an answer to a stranger") }
+        guard let client = client(id) else { return violate(.answers, "an answer to an unknown client") }
         client.isTouched = true
-        guard let message = sent[key] else { return violate(.answers, "an answer to no message") }
+        guard let message = sent[key] else { return violate(.answers, "an answer without a message") }
         require(
             .answers, isRight(answer, to: message, of: client, key),
             "\(client.name) says \(Wording.words(message)) and is answered \(answer)")
@@ -271,12 +271,12 @@ extension World {
         case .refused(let refusal):
             coverage.refusals += 1
             let wasCarriedOut = key.isRepeated && held.carriedOut.contains(key.request)
-            // Whoever is being ended is let into no other state, whatever it was in when it first asked.
+            // A client that is being ended enters no other state, whatever its state was when it first asked.
             let isBeingEnded = refusal == .illegalState(.terminating)
             require(
-                .answers, !wasCarriedOut || isBeingEnded, "what was carried out is refused: \(refusal)")
+                .answers, !wasCarriedOut || isBeingEnded, "an executed request is refused: \(refusal)")
         case .done:
-            // It is still to be made again: to this supervisor, or to the next one.
+            // It will be repeated, to this supervisor or to the next one.
             if held.unread.contains(key.request) { held.carriedOut.insert(key.request) }
             take(message, client)
         case .backgroundTask(nil), .backgroundTimeLeft:
@@ -284,7 +284,7 @@ extension World {
         }
     }
 
-    /// What has come of a request that was carried out.
+    /// Applies a request that was carried out.
     private func take(_ message: ClientMessage, _ client: SimulatedClient) {
         switch message {
         case .enterForeground:
@@ -305,13 +305,13 @@ extension World {
         }
     }
 
-    /// What it has just said may be answered.
+    /// The client lingers, because its last message may get an answer.
     private func linger(_ client: SimulatedClient) {
         client.lingerUntil = max(client.lingerUntil, now + client.traffic.linger(settings.wakes))
     }
 
-    /// A client that was being stopped, or was, runs again or ends; tells whether it has been woken too often to
-    /// live on.
+    /// A client that was stopped, or being stopped, runs again or ends; returns whether it must be ended for too many
+    /// wakes.
     @discardableResult
     mutating func endSleep(_ client: SimulatedClient, isEnd: Bool) -> Bool {
         defer {
@@ -334,7 +334,7 @@ extension World {
         return isOverLimit && client.registration.wakeLimitPolicy == .terminate
     }
 
-    /// After an event: where the clients are that it concerned.
+    /// After an event: updates the clients that it concerned.
     mutating func keepUp(isTimer: Bool) {
         for client in clients where isTimer || client.isTouched { keepUp(client) }
     }
@@ -370,7 +370,7 @@ extension World {
         client.clock = .init(until: now + settings.budgets.backgroundTasks)
     }
 
-    /// An attempt to suspend it came to nothing.
+    /// An attempt to suspend the client has failed.
     mutating func cancelAttempt(_ client: SimulatedClient) {
         guard client.isAttempted else { return }
         client.isAttempted = false

@@ -1,8 +1,8 @@
 import NightbellCore
 
-/// Clients without a process, and those that are being launched, when the supervisor dies.
+/// Clients without a process, and clients that are being launched, when the supervisor dies.
 extension World {
-    // MARK: Writing through
+    // MARK: Persistence
 
     mutating func keepLaunch(_ action: Action) {
         switch action {
@@ -52,20 +52,20 @@ extension World {
         swap(&held, &self.held)
     }
 
-    /// Its welcome lies in its queue, which is noted before it is told anything else.
+    /// The welcome is in the queue of the client, and is recorded before the client is sent anything else.
     mutating func noteWelcome(_ id: ClientID) {
         if held.clients[id]?.presence == .welcomed { held.clients[id]?.presence = .registered }
     }
 
     // MARK: Death
 
-    /// The ends of processes go on being true, and who was launched says who it is again.
+    /// An ended process stays ended, and a launched client identifies itself again.
     mutating func noteUnheard(before index: Int) {
         for case .ended(let id, let ending) in events {
             guard client(id) != nil, !queue.contains(where: { $0.event.isEnd(of: id) }) else { continue }
             queue.append((.ended(id, ending), now))
         }
-        // They may be told again of everything.
+        // These clients may be told of everything again.
         for (id, kept) in held.clients where kept.presence == .welcomed {
             for socket in client(id)?.sockets ?? [] { socket.isEnded = false }
         }
@@ -78,7 +78,7 @@ extension World {
         }
     }
 
-    /// What became of a client whose process had ended, or was about to, is up to the next supervisor.
+    /// The next supervisor decides the state of a client with a process that had ended or was about to end.
     mutating func believeLaunches(_ client: SimulatedClient, _ view: ClientView) {
         client.launchReasons = view.launches.reasons
         client.launchNotBefore = view.launches.notBefore ?? Instant(nanoseconds: .min)
@@ -97,7 +97,7 @@ extension World {
             if client.fate == .parked || client.execution != .absent { settleParked(client) }
         case .launching:
             client.execution = .running
-            // What it had by then holds until it is let in.
+            // The timeout from before the launch holds until it is admitted.
             client.timeout = view.keepAliveTimeout
             client.setWindow(climate)
             let wasLaunching = client.launchUntil != nil
@@ -105,10 +105,10 @@ extension World {
             let isLeftAlone = view.launches.until == nil && client.neverSpoke
             require(
                 .restart, until <= now + settings.launches.budget || isLeftAlone,
-                "\(client.name) has too long to say who it is")
+                "\(client.name) has too long to identify itself")
             client.launchUntil = until
             guard !wasLaunching else { break }
-            // It has been welcomed, but nobody knows.
+            // It was welcomed, but the supervisor has no record of it.
             client.isToRejoin = true
             client.mayHearAgain = true
         case .notRunning, .inactive, .active, .background, .suspending, .suspended, .terminating:

@@ -1,6 +1,6 @@
 import NightbellCore
 
-/// Clients whose process has ended, and those that are launched: what must come of it, from the rules.
+/// The rules for clients without a process, and for their launches.
 extension World {
     // MARK: Before an event
 
@@ -68,7 +68,7 @@ extension World {
         return .parked
     }
 
-    /// Somebody asks for a client, or something happens to it.
+    /// A request or an event requires that a client is launched.
     mutating func foreseeWish(_ client: SimulatedClient, _ reasons: WakeReasons) {
         guard client.execution == .absent || client.isBeingLaunched(at: now) else { return }
         client.isTouched = true
@@ -101,9 +101,9 @@ extension World {
     // MARK: Actions
 
     mutating func park(_ id: ClientID) {
-        guard let client = client(id) else { return violate(.launches, "park a stranger") }
+        guard let client = client(id) else { return violate(.launches, "park an unknown client") }
         client.isTouched = true
-        require(.launches, client.fate == .parked, "\(client.name) is parked, and should not be")
+        require(.launches, client.fate == .parked, "\(client.name) is parked although it should not be")
         require(
             .launches, client.sockets.allSatisfy { $0.survives },
             "\(client.name) keeps sockets of its process")
@@ -133,16 +133,16 @@ extension World {
     }
 
     mutating func launch(_ id: ClientID) {
-        guard let client = client(id) else { return violate(.launches, "launch a stranger") }
+        guard let client = client(id) else { return violate(.launches, "launch an unknown client") }
         client.isTouched = true
         let name = client.name
-        require(.launches, client.execution == .absent, "\(name) is launched and runs")
+        require(.launches, client.execution == .absent, "\(name) is launched while it runs")
         require(.launches, !core.isStopping, "\(name) is launched by a supervisor that stops")
         require(.launches, !client.launchReasons.isEmpty, "\(name) is launched without a reason")
         require(.launches, now >= client.launchNotBefore, "\(name) is launched before its pause is over")
         require(
             .offload, !client.sockets.contains(where: \.isDealtWith),
-            "\(name) is launched while its pings are dealt with")
+            "\(name) is launched while its pings are handled")
         expect(client) { $0.launches += 1 }
         client.execution = .running
         client.launchUntil = now + settings.launches.budget
@@ -153,15 +153,15 @@ extension World {
         let underWay = underWay(in: room)
         require(
             .launches, underWay.count <= room.size(settings.launches),
-            "\(name) is launched while enough others are")
+            "\(name) is launched while the limit is reached")
         require(
             .launches,
             underWay.count { $0 == client.user } <= room.share(of: client.user, settings),
-            "\(name) is launched while enough others of its user are")
+            "\(name) is launched while the limit of its user is reached")
         require(
             .launches, room.isUrgent || now >= pressedUntil, "\(name) is launched while memory is short")
         checkTurns(client, room)
-        // What comes of it: it says who it is, soon, late or never; or there is no such program.
+        // The process identifies itself, soon, late or never; or the program cannot be started.
         if random.once(in: 8) {
             queue.append((.ended(id, random.once(in: 4) ? .succeeded : .failed), now))
         } else {
@@ -169,18 +169,18 @@ extension World {
         }
     }
 
-    /// A process has taken over what was kept.
+    /// A process has taken over the sockets and the state of its client.
     mutating func rejoined(_ id: ClientID) {
         guard let client = client(id), let registration = declared else {
-            return violate(.launches, "nobody was to take over")
+            return violate(.launches, "an unknown client takes over")
         }
         client.isTouched = true
         require(
             .launches, client.launchUntil != nil || client.execution == .absent,
-            "\(client.name) is taken over and runs")
+            "\(client.name) is taken over while it runs")
         require(
             .offload, !client.sockets.contains(where: \.isDealtWith),
-            "\(client.name) is taken over while its pings are dealt with")
+            "\(client.name) is taken over while its pings are handled")
         if client.execution == .absent {
             coverage.takenOver += 1
             client.hasSettled = false
@@ -193,7 +193,7 @@ extension World {
         client.clock = nil
         client.runsSince = now
         client.neverSpoke = false
-        // What it said to a supervisor that is gone has to be said again, as it is all the time.
+        // Requests to a previous supervisor have to be repeated; media activity is repeated all the time.
         client.mediaUntil = Instant(nanoseconds: .min)
         client.hibernates = false
         client.launchUntil = nil
@@ -214,7 +214,7 @@ extension World {
     }
 
     mutating func declare(_ id: ClientID) {
-        guard let registration = declared else { return violate(.launches, "nobody was declared") }
+        guard let registration = declared else { return violate(.launches, "an undeclared client") }
         let client = add(id, registration)
         client.execution = .absent
         client.neverSpoke = true
@@ -222,7 +222,7 @@ extension World {
     }
 
     mutating func keepState(_ id: ClientID) {
-        guard let client = client(id) else { return violate(.counters, "state of a stranger") }
+        guard let client = client(id) else { return violate(.counters, "state of an unknown client") }
         let others = clients.filter { $0.user == client.user && $0 !== client }.map(\.stateBytes).reduce(0, +)
         require(
             .counters,
@@ -234,7 +234,7 @@ extension World {
     }
 
     mutating func dropState(_ id: ClientID) {
-        guard let client = client(id) else { return violate(.counters, "no state of a stranger") }
+        guard let client = client(id) else { return violate(.counters, "no state of an unknown client") }
         if client.mustDropState {
             coverage.statesDropped += 1
         } else {
@@ -247,7 +247,7 @@ extension World {
 
     // MARK: Turns
 
-    /// The users of those whose launches take this room.
+    /// The users of the launches under way within this limit.
     private func underWay(in room: LaunchRoom) -> [UserID] {
         clients.filter {
             $0.launchUntil != nil && !$0.isLeftAlone && !$0.isKilled
@@ -255,7 +255,7 @@ extension World {
         }.map(\.user)
     }
 
-    /// Whose turn it is may be passed by each other user once, who had come before.
+    /// While a user's launch waits, each other user may have one launch before it.
     private mutating func checkTurns(_ client: SimulatedClient, _ room: LaunchRoom) {
         waiting[Waiting(user: client.user, room: room)] = nil
         for turn in Array(waiting.keys) where turn.room == room {
@@ -272,10 +272,10 @@ extension World {
         let before = waiting
         waiting.removeAll()
         for client in clients {
-            require(.launches, client.fate == nil, "nothing became of \(client.name)")
-            require(.launches, !client.mustDropState, "\(client.name) stumbles over its state again")
+            require(.launches, client.fate == nil, "the end of \(client.name) has had no consequence")
+            require(.launches, !client.mustDropState, "\(client.name) keeps the state that makes it crash")
             if let until = client.launchUntil, !client.isKilled {
-                require(.launches, now < until, "\(client.name) takes too long to say who it is")
+                require(.launches, now < until, "\(client.name) takes too long to identify itself")
             }
             guard client.execution == .absent, !client.launchReasons.isEmpty, now >= client.launchNotBefore
             else { continue }
@@ -286,7 +286,7 @@ extension World {
             let hasRoom = underWay.count < room.size(settings.launches)
             require(
                 .launches, !hasRoom || !room.isUrgent && now < pressedUntil,
-                "\(client.name) waits to be launched, and nobody goes before it")
+                "\(client.name) waits to be launched, with no launch before it")
             let turn = Waiting(user: client.user, room: room)
             waiting[turn] = before[turn] ?? [:]
         }

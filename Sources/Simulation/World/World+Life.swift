@@ -1,13 +1,13 @@
 import NightbellCore
 
-/// The supervisor's own life.
+/// The life of the supervisor.
 extension World {
     mutating func stopSupervisor() {
         emit(.stop)
         endOfLife = steps + 1 + random.below(30)
     }
 
-    /// Everybody leaves, and another supervisor takes over with empty hands.
+    /// All clients leave, and another supervisor starts with empty state.
     mutating func endLife() {
         let left = clients.filter { $0.execution != .running && !$0.isKilled && $0.execution != .absent }
         for client in left { violate(.stop, "\(client.name) is left asleep") }

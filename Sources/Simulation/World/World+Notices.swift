@@ -1,6 +1,6 @@
 import NightbellCore
 
-/// What clients are told, and what they make of it.
+/// The messages to clients, and their reactions.
 extension World {
     mutating func told(_ client: SimulatedClient, _ notice: Notice) {
         switch notice {
@@ -9,7 +9,7 @@ extension World {
             if !isTakingOver || client.entering == nil {
                 client.backgroundSince = until + slept - settings.budgets.enteringBackground
             }
-            // Told again, it is the same stay.
+            // A repeated notice is about the same stay in the background.
             if !isTakingOver { client.clock = nil }
             client.stay = .background
             client.entering = .init(number: 0, until: until)
@@ -19,7 +19,7 @@ extension World {
         case .prepareToSuspend(let epoch, let budget):
             prepare(client, epoch, budget)
         case .suspendCancelled(let epoch):
-            // It may not have heard of the attempt.
+            // The client may not have been told of the attempt.
             if isTakingOver { client.lastEpoch = max(client.lastEpoch, epoch) }
             require(.budgets, epoch == client.lastEpoch, "epoch \(epoch) of \(client.name) is cancelled")
             client.preparing = nil
@@ -34,7 +34,7 @@ extension World {
                 reason == .quitByUser || (reason == .exitsOnSuspend && client.registration.exitsOnSuspend)
             require(.budgets, isRight, "\(client.name) is to end because of \(reason)")
             if client.ending == nil { client.ending = reason }
-            // It may be the next supervisor's own decision, when a suspension has come to nothing.
+            // The next supervisor may decide it itself, when a suspension has failed.
             let isNew = client.terminating == nil && budget == settings.budgets.termination
             let until =
                 isNew
@@ -43,14 +43,14 @@ extension World {
             client.terminating = .init(number: 0, until: until)
             plan(client, .exit, budget)
         }
-        // Nobody hears what is said to a process whose end nobody has heard of.
+        // A message to a process with an end that is not yet reported reaches no process.
         let isToNobody = isRestoring && client.execution == .absent
         require(
             .frozen, client.execution == .running || isToNobody,
-            "\(client.name) is told something before it is thawed")
+            "\(client.name) gets a message before it is thawed")
     }
 
-    /// When a budget ends that begins now, or that goes on under another supervisor.
+    /// The end of a budget that begins now, or that continues under another supervisor.
     private func end(
         of obligation: SimulatedClient.Obligation?, after budget: Duration, _ client: SimulatedClient
     ) -> Instant {
@@ -96,7 +96,7 @@ extension World {
                 .restart, isRestoring || client.mayHearAgain,
                 "wake \(wake.wakeID) of \(client.name) is repeated without reason")
             if wake.wakeID <= client.lastWakeID, !client.mayHearAgain {
-                // It knows. Its time begins anew, if it has not said that it is done.
+                // It has been told. Its time begins anew, if the wake is not finished.
                 client.openWake?.until = until
                 return
             }
@@ -110,7 +110,7 @@ extension World {
         require(.budgets, !wake.reasons.isEmpty, "\(client.name) is woken without a reason")
         require(
             .launches, client.mustHear.isSubset(of: wake.reasons),
-            "\(client.name) is not told why it was launched")
+            "\(client.name) is not told the reason of its launch")
         client.mustHear = []
         client.lastWakeID = wake.wakeID
         client.preparing = nil
@@ -130,13 +130,13 @@ extension World {
         for fired in actions.firedSockets[wake.sockets] { tellSocket(fired, client) }
         checkReasons(wake, client)
         if wake.reasons.contains(.keepAlive) { runKeepAlive(client, wake) }
-        // Who is woken for something else may leave its sockets alone.
+        // A client that is woken for another reason may leave its sockets unread.
         let looks = !wake.sockets.isEmpty || random.once(in: 2)
         if client.behaviour != .hung, looks { plan(client, .read, .seconds(1)) }
         plan(client, .say(.wakeDone(wakeID: wake.wakeID)), wake.budget)
     }
 
-    /// What the kernel does not tell, nobody can find out who is not told of the socket.
+    /// Some conditions are not visible in the kernel: the client must be told of the socket.
     private mutating func checkReasons(_ wake: Wake, _ client: SimulatedClient) {
         defer { client.hasReleased = false }
         guard !client.hasReleased else { return }
@@ -154,7 +154,7 @@ extension World {
                 .tokens, "\(client.name) is told of \(Wording.name(fired.token)), which is not its own")
         }
         if mustBeTold.contains(where: { $0.token == fired.token }) {
-            // A socket can have several reasons, and is told of once.
+            // A socket can have several reasons, and is reported once.
             mustBeTold.removeAll { $0.token == fired.token }
         } else if !isRestoring, !mayBeTold.contains(fired.token) {
             return violate(
@@ -179,10 +179,10 @@ extension World {
         require(
             .keepAlive, window.earliest <= elapsed + .microseconds(1), "\(client.name) runs before its window"
         )
-        // Recorded as late if the whole machine stood still; `check` says whether it might be.
+        // Recorded as late if the whole machine stood still; `check` decides whether it may be late.
         if elapsed > window.latest { expect(client) { $0.keepAliveLate += 1 } }
         require(.keepAlive, elapsed <= window.latest || isStalled, "\(client.name) runs after its window")
-        // One that is told again was decided by the supervisor that died.
+        // The supervisor that died had decided a repeated wake.
         client.lastRun = (wake.isRepeated ? client.untoldSince.map { $0 + slept } : nil) ?? elapsed
         client.setWindow(climate)
     }
@@ -198,7 +198,7 @@ extension World {
             delay = random.duration(upTo: min(.milliseconds(50), budget))
             if random.once(in: 24) { return client.plan(.exit, at: now + delay) }
         case .malicious:
-            // It would rather stay: at the last moment, or not at all.
+            // It would rather stay awake: it answers at the last moment, or not at all.
             guard random.once(in: 2) else { return }
             delay = random.duration(upTo: budget)
         case .hung:

@@ -1,21 +1,21 @@
 import NightbellCore
 
-/// Sockets with a profile: peers that ping, answer or do not, and an edge that deals with it.
+/// Sockets with a profile: peers that ping and do or do not answer, and an edge that handles their pings.
 extension World {
     // MARK: The edge
 
     mutating func beginOffload(_ token: SocketToken) {
-        guard let socket = socket(token) else { return violate(.offload, "a closed socket is dealt with") }
+        guard let socket = socket(token) else { return violate(.offload, "a closed socket is offloaded") }
         let client = socket.owner
         client.isTouched = true
         require(
             .offload, isTakingOver || client.vouchedEpoch == client.lastEpoch,
             "\(client.name) has not vouched for \(Wording.name(token))")
-        require(.offload, isTakingOver || !socket.isDealtWith, "\(Wording.name(token)) is dealt with twice")
+        require(.offload, isTakingOver || !socket.isDealtWith, "\(Wording.name(token)) is offloaded twice")
         socket.isDealtWith = true
         socket.partialSince = nil
         if !isTakingOver, let within = socket.terms?.answerWithin, random.once(in: 16) {
-            // Its owner was waiting for an answer, and has lent what it takes to know it.
+            // Its owner was waiting for an answer, and has delegated the state that identifies it.
             socket.isAwaiting = true
             socket.pongDue = random.once(in: 4) ? nil : now + random.duration(upTo: within)
         }
@@ -23,25 +23,25 @@ extension World {
     }
 
     mutating func endOffload(_ token: SocketToken) {
-        guard let socket = socket(token) else { return violate(.offload, "a closed socket is dealt with") }
+        guard let socket = socket(token) else { return violate(.offload, "a closed socket is offloaded") }
         socket.owner.isTouched = true
         require(
             .offload, isTakingOver || socket.owner.execution != .running,
-            "\(socket.owner.name) runs while \(Wording.name(token)) is dealt with")
+            "\(socket.owner.name) runs while \(Wording.name(token)) is offloaded")
         if socket.partialSince != nil { socket.hasLeftBeginning = true }
         socket.stopDealing()
     }
 
     mutating func ping(_ token: SocketToken, again: Bool) {
         guard let socket = socket(token), socket.isDealtWith, let terms = socket.terms else {
-            return violate(.offload, "a ping on \(Wording.name(token)), which is not dealt with")
+            return violate(.offload, "a ping on \(Wording.name(token)), which is not offloaded")
         }
         socket.owner.isTouched = true
         require(
             .offload,
             socket.owner.execution != .running || socket.owner.freezing != nil || socket.owner.isKilled,
-            "\(socket.owner.name) runs, and a ping is sent for it")
-        // That the last one failed may not have been heard of.
+            "\(socket.owner.name) runs while a ping is sent for it")
+        // The core may not have been told that the last one failed.
         func isFailure(_ event: Event) -> Bool {
             switch event {
             case .pingFailed(token), .pingOmitted(token): true
@@ -51,7 +51,7 @@ extension World {
         let isFailing = queue.contains { isFailure($0.event) } || events[taken...].contains(where: isFailure)
         require(
             .offload, socket.isAwaiting == again || (again && isFailing),
-            "a ping is sent while an answer is awaited, or none is")
+            "a ping is sent while an answer is pending, or a repetition while none is")
         guard !again else { return }
         require(
             .offload, elapsed >= socket.pingedAt + terms.earliest,
@@ -74,12 +74,12 @@ extension World {
         followUp(.answerLookedFor(token))
     }
 
-    /// What came of an action, in the same turn if it is not over.
+    /// Feeds the result of an action, in the same turn if that is not over.
     private mutating func followUp(_ event: Event) {
         if isGathering { events.append(event) } else { queue.append((event, now)) }
     }
 
-    /// The event of a socket with a profile, as the edge finds it when it comes to it.
+    /// The socket of an event that the edge inspects because the socket has a profile.
     func lookedAt(_ event: Event) -> SimulatedSocket? {
         guard case .fired(let token, _) = event, let socket = socket(token), socket.isDealtWith,
             core.isOffloading(token), socket.owner.execution != .running || socket.owner.isKilled
@@ -87,7 +87,7 @@ extension World {
         return socket
     }
 
-    /// Takes the noise out, as much of it as is allowed.
+    /// Absorbs noise, as much of it as is allowed.
     mutating func judge(_ socket: SimulatedSocket) -> Judgement {
         var judgement = Judgement()
         var allowance = core.noiseAllowance(socket.token, at: now)
@@ -131,12 +131,12 @@ extension World {
         return judgement
     }
 
-    // MARK: What must come of it
+    // MARK: Expectations
 
     mutating func foresee(_ judgement: Judgement, _ token: SocketToken) {
         guard let socket = socket(token) else { return }
         let client = socket.owner
-        // One that was only looked at for an answer may not be watched.
+        // A socket that was only inspected for an answer may not be watched.
         let isWatched = socket.isWatched || socket.isQueued
         socket.isQueued = false
         client.isTouched = true
@@ -176,7 +176,7 @@ extension World {
         }
     }
 
-    /// Its owner is woken, or launched if it has no process, and told; and of what the kernel does not tell, too.
+    /// Its owner is woken, or launched if it has no process, and told of the socket and of conditions unknown to the kernel.
     private mutating func mustTell(_ socket: SimulatedSocket, _ found: Conditions) {
         let client = socket.owner
         guard !client.isKilled else { return }
@@ -187,7 +187,7 @@ extension World {
         client.owed.append(socket.token)
     }
 
-    /// Whoever parks it looks again whether its last process was told everything.
+    /// A client that is parked is launched again for findings of which its last process was not told.
     mutating func parkOffload(_ client: SimulatedClient) {
         client.parkedAtStep = steps
         for socket in client.sockets where !socket.found.isEmpty {
@@ -197,7 +197,7 @@ extension World {
         coverage.parkedOffloads += client.sockets.contains(where: \.isDealtWith) ? 1 : 0
     }
 
-    /// Judged before its owner was woken, and fed after.
+    /// The socket was inspected before its owner was woken, and the result is fed after that.
     private mutating func foreseeLeft(
         _ judgement: Judgement, _ socket: SimulatedSocket, _ isWatched: Bool
     ) {
@@ -237,7 +237,7 @@ extension World {
         guard let socket = socket(token), core.isOffloading(token) else { return }
         socket.expectedOffload.sent -= min(1, socket.expectedOffload.sent)
         socket.expectedOffload.wakesAvoided -= min(1, socket.expectedOffload.wakesAvoided)
-        // However late it is said, that is when the time of the next one begins.
+        // However late this is reported, the time of the next ping begins at the report.
         socket.restedAt = max(socket.restedAt, elapsed)
     }
 
@@ -251,7 +251,7 @@ extension World {
         mustTell(socket, .unanswered)
     }
 
-    /// What began and was not completed in time.
+    /// Messages that began and were not completed in time.
     mutating func foreseePartial() {
         for client in clients {
             for socket in client.sockets where core.isOffloading(socket.token) {
@@ -271,7 +271,7 @@ extension World {
 
     // MARK: Peers
 
-    /// What a peer says to a client with a profile.
+    /// A piece that a peer sends to a client with a profile.
     mutating func piece(for socket: SimulatedSocket) -> SimulatedSocket.Piece {
         if socket.inbox.last == .partial {
             socket.inbox.removeLast()
@@ -285,7 +285,7 @@ extension World {
         }
     }
 
-    /// Who sleeps is woken for something else when its peers are in the middle of a message.
+    /// Wakes a sleeping client for another reason while its peers are in the middle of a message.
     mutating func interruptPeers() {
         guard let client = random.pick(clients.filter { $0.sockets.contains(where: \.isDealtWith) }) else {
             return
@@ -303,7 +303,7 @@ extension World {
                     continue
                 }
                 socket.pongDue = nil
-                // It does not come in the middle of something else.
+                // An answer does not come in the middle of another message.
                 if socket.inbox.last != .partial { receive(.pong, socket) }
             }
         }
@@ -320,19 +320,19 @@ extension World {
         }
         guard socket.isDealtWith, !client.isKilled, !core.isStopping else { return }
         require(
-            .offload, core.isOffloading(socket.token), "\(token) is dealt with, and the core knows nothing")
+            .offload, core.isOffloading(socket.token), "\(token) is offloaded without the core")
         if socket.inbox.first == .partial, !socket.isQueued, client.asleepSince != nil {
             require(
-                .offload, socket.partialSince != nil, "nobody waits for the rest of a message in \(token)")
+                .offload, socket.partialSince != nil, "no timeout runs for the rest of a message in \(token)")
         }
-        // What came due when its owner was dying is done in the next step.
+        // A deadline that passed while its owner was ending is handled in the next step.
         guard client.parkedAtStep != steps else { return }
         if let since = socket.partialSince {
             let end = since + settings.offload.partialTimeout
-            require(.offload, elapsed < end, "the rest of a message in \(token) is waited for too long")
+            require(.offload, elapsed < end, "the rest of a message in \(token) is pending for too long")
         }
         if socket.isAwaiting, let until = socket.answerUntil {
-            require(.offload, elapsed < until, "\(token) has no answer, and nobody is told")
+            require(.offload, elapsed < until, "\(token) has no answer, and its owner is not told")
         }
         guard let terms = socket.terms, !socket.isAwaiting, socket.hasTerms else { return }
         let lead = settings.keepAlive.lead + .microseconds(1)
@@ -345,7 +345,7 @@ extension World {
 }
 
 extension Conditions {
-    /// Why somebody is woken for what was found out.
+    /// The wake reasons for the findings.
     var reasons: WakeReasons {
         contains(.unanswered) ? .unanswered : contains(.pathLost) ? .pathLost : .socket
     }

@@ -1,6 +1,6 @@
 import NightbellCore
 
-/// Whether what must be reachable is, from what the world has seen and what the core says that it waits for.
+/// Checks of reachability, from the events of the world and from the pending work that the core reports.
 extension World {
     mutating func checkReach(_ client: SimulatedClient) {
         guard !core.isStopping, client.isReachable, !client.isKilled,
@@ -12,22 +12,22 @@ extension World {
             let isArmed = client.sockets.contains { $0.isWatched || $0.isQueued }
             require(
                 .reach, isPending || isArmed || client.restsByWish,
-                "\(client.name) has ended, and nothing brings it back")
+                "\(client.name) has ended, and nothing launches it again")
             let isResting = !isPending && view.launches.notBefore == nil
             requireShown(client, view, isOutOfReach: isResting && client.sockets.isEmpty)
         case .suspended:
             requireShown(client, view, isOutOfReach: !client.canBeWoken)
             guard let window = client.window else { return }
-            // A window is of elapsed time, the timer of running time.
+            // A window is in elapsed time, the timer in running time.
             let isTimed = core.nextDeadline.map { $0 + slept <= window.latest } ?? false
             require(.reach, isTimed, "no timer is set for the keep-alive of \(client.name)")
         case .launching where client.isLeftAlone:
-            break  // its program never said that it is a client
+            break  // its program never said Hello
         case .launching:
             let isTimed = zip(client.launchUntil, core.nextDeadline).map { $1 <= $0 } ?? false
             require(.reach, isTimed, "no timer is set for the launch of \(client.name)")
         case .notRunning, .inactive, .active, .background, .suspending, .terminating:
-            break  // it can see to itself, or its end is yet to be judged
+            break  // it is awake, or its end is still to be handled
         }
     }
 

@@ -1,12 +1,12 @@
 import NightbellCore
 
-/// Who is let in, under which name.
+/// Admission of clients, and ownership of identifiers.
 extension World {
     mutating func register(_ id: ClientID, _ key: RequestKey) {
         guard let registration = registrations.removeValue(forKey: key) else {
-            return violate(.answers, "nobody asked for \(Wording.name(id))")
+            return violate(.answers, "no request for \(Wording.name(id))")
         }
-        require(.stop, !core.isStopping, "a client is let in by a supervisor that stops")
+        require(.stop, !core.isStopping, "a client is admitted by a supervisor that stops")
         let client = add(id, registration)
         note("\(Wording.name(id)) is \(client.behaviour), uid \(registration.user)")
     }
@@ -24,7 +24,7 @@ extension World {
         require(.counters, others <= settings.quotas.clientsPerUser, "more clients than the quota allows")
         own(registration)
         let namesakes = clients.count { $0.registration.identifier == registration.identifier }
-        require(.counters, namesakes == 1, "two clients of one name")
+        require(.counters, namesakes == 1, "two clients with one identifier")
         let timeout = registration.keepAliveTimeout
         client.timeout = timeout.map { max($0, settings.keepAlive.minimumTimeout) }
         client.lastRun = elapsed
@@ -32,15 +32,15 @@ extension World {
         return client
     }
 
-    /// A name that is new to a uid which has as many as it may takes the place of the one unused for longest.
+    /// At its limit of identifiers, a uid that registers a new one loses the one that it has not used for the longest time.
     private mutating func own(_ registration: Registration) {
         let user = registration.user
         if let owner = owners[registration.identifier] {
-            require(.tokens, owner.user == user, "a name is given to another uid")
+            require(.tokens, owner.user == user, "an identifier is given to another uid")
         } else if owners.values.count(where: { $0.user == user }) >= settings.quotas.clientsPerUser * 4 {
             let unused = owners.filter { $0.value.user == user && $0.value.givenUp != nil }
             let oldest = unused.min { ($0.value.givenUp ?? 0) < ($1.value.givenUp ?? 0) }
-            require(.counters, oldest != nil, "uid \(user) has more names in use than it may have")
+            require(.counters, oldest != nil, "uid \(user) has more identifiers in use than it may have")
             if let oldest { owners[oldest.key] = nil }
         }
         owners[registration.identifier] = Ownership(user: user, givenUp: nil)
@@ -48,7 +48,7 @@ extension World {
 
     mutating func refuseRegistration(_ refusal: Refusal, _ key: RequestKey) {
         guard let registration = registrations.removeValue(forKey: key) else {
-            return violate(.answers, "nobody asked to be let in")
+            return violate(.answers, "no request for a registration")
         }
         let isRight: Bool
         switch refusal {

@@ -1,8 +1,8 @@
 package import NightbellCore
 
-/// What happens in the world by itself.
+/// Spontaneous events of the world.
 extension World {
-    /// Lets time pass until something is due, or not quite, gathers what happens in one turn, and feeds it in.
+    /// Lets time pass until something is due, or almost, gathers the events of one turn, and feeds them.
     package mutating func step() {
         steps += 1
         for client in clients { client.isTouched = false }
@@ -24,7 +24,7 @@ extension World {
         momentsLeft = nil
     }
 
-    /// The supervisor stops, everybody leaves, and the books are closed.
+    /// Stops the supervisor, ends all clients, and makes the final checks.
     package mutating func finish() {
         guard violations.isEmpty else { return }
         steps += 1
@@ -69,11 +69,11 @@ extension World {
         if climate.machineSleeps > 0, random.below(64) < climate.machineSleeps { sleep() }
     }
 
-    /// The whole machine sleeps: for the outside world time goes on, for budgets it does not.
+    /// The whole machine sleeps: time passes for the outside world, and not for budgets.
     private mutating func sleep() {
         let pause = random.duration(upTo: random.once(in: 4) ? .seconds(36_000) : .seconds(30))
         hasSlept = true
-        // Nothing can be served in its window then.
+        // The handlers and pings of this time miss their windows.
         isStalled = true
         coverage.machineSleeps += 1
         slept = slept + pause
@@ -94,9 +94,9 @@ extension World {
         }
     }
 
-    // MARK: What the edge hears of
+    // MARK: Events for the edge
 
-    /// Puts an event somewhere into this turn.
+    /// Inserts an event at a random place of this turn.
     mutating func emit(_ event: Event) {
         events.insert(event, at: random.below(events.count + 1))
     }
@@ -118,7 +118,7 @@ extension World {
         return RequestKey(connection: requests & 7, request: requests)
     }
 
-    /// What a client has planned. A message may have been on its way when its sender was stopped.
+    /// The steps that a client has planned. A message may have been on its way when its sender was stopped.
     private mutating func act(_ client: SimulatedClient) {
         guard client.nextDue <= now else { return }
         var random = random
@@ -146,7 +146,7 @@ extension World {
         }
     }
 
-    /// What the kernel has reported, most of it now, in any order.
+    /// The reports of the kernel, most of them now, in any order.
     private mutating func deliver() {
         var kept = 0
         for index in queue.indices {
@@ -156,7 +156,7 @@ extension World {
                 queue[kept] = queue[index]
                 kept += 1
             } else if case .fired(let token, _) = event {
-                // What is there by now: somebody else may have taken it.
+                // The current conditions: they may have been taken by another reader.
                 guard let socket = socket(token) else { continue }
                 if socket.isQueued, socket.isForBytes {
                     guard socket.unread > 0 else {
@@ -209,7 +209,7 @@ extension World {
             emit(.ended(client.id, random.once(in: 3) ? .succeeded : .failed))
         case 8:
             if random.once(in: 2) { return happenToLaunches() }
-            // Somebody else lets it run; or it does anyway, and nothing comes of it.
+            // Another process has resumed it; or it was running already, and nothing follows.
             if let client = random.pick(clients) { emit(.foundRunning(client.id)) }
         case 9:
             interruptPeers()
@@ -220,11 +220,11 @@ extension World {
         }
     }
 
-    /// What only concerns clients that come back.
+    /// Events that concern only clients that are launched again.
     private mutating func happenToLaunches() {
         switch random.below(8) {
         case 0:
-            // It closes its connection and lives on.
+            // The client closes its connection and lives on.
             guard let client = random.pick(clients), client.execution != .absent, client.launchUntil == nil
             else { return }
             emit(.gone(client.id))
@@ -246,7 +246,7 @@ extension World {
         }
     }
 
-    /// Everything at once for one client, asleep or not: what it says was on its way when it was stopped.
+    /// Several events at once for one client, asleep or not: its message was on its way when it was stopped.
     private mutating func coincide(_ client: SimulatedClient) {
         if random.once(in: 4) { emit(.command(.wake, client.id, nextKey())) }
         for socket in client.sockets where !socket.isPeerClosed && random.once(in: 2) {
@@ -269,7 +269,7 @@ extension World {
         noteArrival(socket)
     }
 
-    /// Peers send, close and reset whenever they like.
+    /// Peers send, close and reset at any time.
     private mutating func disturbNetwork() {
         guard let client = random.pick(clients), let socket = random.pick(client.sockets), !socket.isReset
         else {
@@ -304,7 +304,7 @@ extension World {
         fireIfReady(socket)
     }
 
-    // MARK: What clients say by themselves
+    // MARK: Spontaneous messages of clients
 
     private mutating func speak(_ client: SimulatedClient) {
         let isFlood = client.behaviour == .malicious && random.once(in: 32)
@@ -335,7 +335,7 @@ extension World {
         }
     }
 
-    /// What no honest client says.
+    /// Messages that no honest client sends.
     private mutating func lie(_ client: SimulatedClient) -> ClientMessage {
         switch random.below(8) {
         case 0: .release(random.pick(clients)?.sockets.first?.token ?? SocketToken(rawValue: 0))
@@ -379,7 +379,7 @@ extension World {
         return .registration(registration, nextKey())
     }
 
-    /// Names that nobody bears, or nobody any more.
+    /// Events with tokens and identifiers that name nothing, or nothing any more.
     package mutating func nonsense() -> Event {
         let raw = random.once(in: 2) ? random.next() : UInt64(random.below(40)) | 9 << 40
         let client = ClientID(rawValue: raw)

@@ -1,6 +1,6 @@
 package import NightbellCore
 
-/// What the next supervisor finds, and what the rules count from afterwards.
+/// The recovered state of the next supervisor, from which the rules continue.
 extension World {
     mutating func takeOver() {
         actions.removeAll()
@@ -14,7 +14,7 @@ extension World {
             core = try Supervision(
                 settings: settings, taking: legacy, mutation: mutation, at: now, into: &actions)
         } catch {
-            return violate(.restart, "what was left is not understood: \(error)")
+            return violate(.restart, "the recovered state is not understood: \(error)")
         }
         var held = Held()
         swap(&held, &self.held)
@@ -28,7 +28,7 @@ extension World {
         carryOutActions()
         isTakingOver = false
         takeInFollowUps()
-        // Nobody came to write down that it was given up.
+        // The supervisor died before it recorded that this was given up.
         for (identifier, owner) in disowned where core.ownership(of: identifier) != nil {
             owners[identifier] = owner
         }
@@ -64,7 +64,7 @@ extension World {
         }
     }
 
-    /// What the edge finds, in a fixed order.
+    /// The state that the edge recovers, in a fixed order.
     package var legacy: Legacy {
         var legacy = Legacy()
         legacy.clients = held.clients.values.sorted { $0.id.rawValue < $1.id.rawValue }
@@ -88,7 +88,7 @@ extension World {
         return legacy
     }
 
-    /// From here on the rules count from what the next supervisor knows.
+    /// From here on the rules continue from the next supervisor's state.
     private mutating func believe(_ client: SimulatedClient) {
         let state = core.state(of: client.id)
         let died = client.untoldSince
@@ -104,7 +104,7 @@ extension World {
             client.asleepSince = nil
             client.isFailing = false
         } else if state == .suspended {
-            // Whatever became of the attempt: it is asleep.
+            // The client is asleep, whatever the result of the attempt.
             client.asleepSince = client.asleepSince ?? view.enteredStateAt
             client.isAttempted = false
             client.isFailing = false
@@ -120,7 +120,7 @@ extension World {
             let wasActive = held.offloads[socket.token]?.wasActive ?? false
             require(
                 .restart, !socket.isDealtWith || wasActive,
-                "nobody goes on with \(Wording.name(socket.token))")
+                "no supervisor continues to offload \(Wording.name(socket.token))")
         }
         let excess = Int(progress.words[0] >> 40 & 0xFF)
         client.traffic = TrafficLimit(progress.figures, excess: excess, settings.wakes)
@@ -136,7 +136,7 @@ extension World {
         }
     }
 
-    /// The one that died may have begun and ended tasks in its last turn, of which nobody has heard.
+    /// The supervisor that died may have begun and ended tasks in its last turn without an answer.
     private mutating func believeTasks(_ client: SimulatedClient) {
         let tasks = core.tasks(of: client.id)
         var begun: Set<UInt64> = []
@@ -159,7 +159,7 @@ extension World {
         client.tasks = tasks.map(\.id)
     }
 
-    /// What the one that died carried out in its last turn may not have been heard of.
+    /// The supervisor that died may have carried out requests in its last turn without an answer.
     private mutating func believeTime(
         _ client: SimulatedClient, _ state: ClientState, since died: Instant?
     ) {
@@ -186,13 +186,13 @@ extension World {
         client.dueSince = nil
     }
 
-    /// Nothing that was counted in a whole turn is forgotten.
+    /// No count of a complete turn is lost.
     private mutating func checkCounters() {
         guard !core.counters.isAtLeast(held.counted) else { return }
-        violate(.restart, "forgotten: " + Wording.difference(core.counters, held.counted, of: "all"))
+        violate(.restart, "lost: " + Wording.difference(core.counters, held.counted, of: "all"))
     }
 
-    /// A thaw that the one that died had decided, or that undoes what it had begun.
+    /// A thaw that the supervisor that died had decided, or that cancels a suspension that it had begun.
     mutating func takeUpThaw(_ client: SimulatedClient) {
         client.execution = .running
         client.freezing = nil
@@ -201,7 +201,7 @@ extension World {
         client.wokenAtStep = steps
     }
 
-    /// One that was killed is killed again, in case it was not.
+    /// A client that was killed is killed again, in case it was not.
     mutating func takeUpKill(_ client: SimulatedClient, _ reason: TerminationReason) {
         client.terminating = nil
         if client.ending != .quitByUser { client.ending = reason }

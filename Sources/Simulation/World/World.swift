@@ -2,29 +2,29 @@ package import NightbellCore
 
 /// A small world around a core, all of it drawn from one seed: clients that behave well, badly or not at all,
 /// peers that send, close and reset, a kernel that stops processes at once, later, or not, administrators, and a
-/// supervisor that is stopped and started again. It carries out what the core asks for, and notes whatever should
-/// not be.
+/// supervisor that is stopped and started again. It carries out the actions of the core, and records every violation
+/// of an invariant.
 package struct World: ~Copyable {
-    /// No longer than this does anything significant wait in a sleeping client's socket: the loop may take its
-    /// time to hear of it, the core may not.
+    /// The longest time for which anything significant may wait in a sleeping client's socket: the loop may be slow to
+    /// report it, the core may not.
     package static let wakeBound: Duration = .milliseconds(50)
 
     package internal(set) var core: Supervision
-    /// Is fed the same events once more, turn by turn: it must do and become the same.
+    /// A second core that gets the same events, turn by turn: its actions and state must be the same.
     var replay: Supervision
     package internal(set) var now = Instant(nanoseconds: 1_000_000_000_000)
-    /// How long the machine has slept.
+    /// The time for which the machine has slept.
     package internal(set) var slept = Duration.seconds(50)
     package internal(set) var steps = 0
     package internal(set) var violations: [Violation] = []
-    /// What has been counted in all lives of the supervisor.
+    /// The counts of all lives of the supervisor.
     package internal(set) var totals = Counters()
     package internal(set) var coverage = Coverage()
-    /// Of all actions so far: the same on every machine.
+    /// Over all actions so far: the same on every machine.
     package internal(set) var digest = Digest()
 
-    /// Of a type that only the runtime knows: it keeps the compiler from loading the whole world, six kilobytes,
-    /// wherever a part of it is read, which was a third of all time.
+    /// Its type is known only at run time, which keeps the compiler from loading the whole world, six kilobytes,
+    /// wherever a part of it is read; that took a third of the time.
     private let readInPlace: Any = ()
 
     let climate: Climate
@@ -39,10 +39,10 @@ package struct World: ~Copyable {
     var generations: [UInt64] = []
     var formerTokens: [SocketToken] = []
     var traffic: [UserID: UserTraffic] = [:]
-    /// What the kernel has to report, and since when, or from when on.
+    /// Events of the kernel, each with the time since which, or from which on, it can be reported.
     var queue: [(event: Event, since: Instant)] = []
     var events: [Event] = []
-    /// So many of these has the core heard of.
+    /// The number of these events that the core has got.
     var taken = 0
     var actions = ActionBuffer()
     var replayed = ActionBuffer()
@@ -54,69 +54,69 @@ package struct World: ~Copyable {
     var registrations: [RequestKey: Registration] = [:]
     /// Sockets that fired in this turn while their owner slept: it must be told of each.
     var mustBeTold: [(client: SimulatedClient, token: SocketToken)] = []
-    /// Sockets that may be told of in this turn, and need not be.
+    /// Sockets of which a client may be told in this turn, and need not be.
     var mayBeTold: Set<SocketToken> = []
-    /// What is being handled must leave this sleeper alone.
+    /// The current event must not wake this sleeping client.
     var undisturbed: SimulatedClient?
-    /// What follows from actions still belongs to this turn.
+    /// Events that result from actions still belong to this turn.
     var isGathering = false
-    /// Somebody was woken in this turn.
+    /// A client was woken in this turn.
     var hasThawed = false
-    /// What is being handled comes from a client or from the network.
+    /// The current event comes from a client or from the network.
     var isTraffic = false
-    /// Whose request to release a socket is being handled.
+    /// The client that has asked, in the current event, to release a socket.
     var releasing: SimulatedClient?
-    /// What is being asked for, and how things stood before.
+    /// The current request, and the state before it was handled.
     var asked = Asked()
-    /// The sockets of the request that is being handled.
+    /// The sockets of the current request.
     var offered: [SocketOffer] = []
     /// The whole machine stood still before this step.
     var isStalled = false
     /// The machine has slept before this step.
     var hasSlept = false
-    /// Thaws that `Fault.thawAfterWake` puts off.
+    /// Thaws that `Fault.thawAfterWake` delays.
     var lateThaws: [SimulatedClient] = []
     var isUsageTouched = true
     /// Memory is short until then.
     var pressedUntil = Instant(nanoseconds: .min)
-    /// Users of whom somebody waited to be launched when the last turn was over, and could have been if it had been
-    /// theirs: how often each other user has had its turn since.
+    /// For each user with a launch that waited at the end of the last turn only for its user's turn: how often each other
+    /// user has had its turn since.
     var waiting: [Waiting: [UserID: Int]] = [:]
-    /// Who must be ended because memory is short.
+    /// The clients that must be ended because memory is short.
     var mustBeEnded: [SimulatedClient] = []
-    /// What is being declared, or said by a process that takes over.
+    /// The registration that is being declared, or sent by a process that takes over.
     var declared: Registration?
     var declaredReasons: WakeReasons = []
     /// The size of the state that is being saved.
     var saved = 0
-    /// What this life of the supervisor must have counted.
+    /// The counts that this life of the supervisor must have.
     var expected = Counters()
     var socketCount = 0
-    /// Who an identifier belongs to.
+    /// The owner of each identifier.
     var owners: [ClientIdentifier: Ownership] = [:]
     var identifiersGivenUp = 0
-    /// Those that were forgotten on request in this turn.
+    /// The identifiers that were forgotten on request in this turn.
     var disowned: [ClientIdentifier: Ownership] = [:]
-    /// After which of this turn's events those were told who were woken until then.
+    /// The indices of those events of this turn after which the wakes decided so far were delivered.
     var portionEnds: [Int] = []
     var isEndingPortion = false
-    /// Clients whose welcome is on its way.
+    /// Clients to which a welcome is on its way.
     var welcomedInTurn: [ClientID] = []
-    /// What outlives the supervisor.
+    /// The state that outlives the supervisor.
     var held = Held()
-    /// How many more moments this turn has before the supervisor dies.
+    /// The number of moments that this turn has left before the supervisor dies.
     var momentsLeft: Int?
-    /// Messages by the request they were sent with, of this turn.
+    /// The messages of this turn, by their request.
     var sent: [RequestKey: ClientMessage] = [:]
-    /// What the supervisor had adopted for a request.
+    /// The sockets that the supervisor has adopted, by request.
     var adoptedFor: [UInt64: [SocketToken?]] = [:]
-    /// Another supervisor takes over at this moment.
+    /// Another supervisor is taking over at this moment.
     var isTakingOver = false
-    /// It has taken over in this turn.
+    /// A supervisor has taken over in this turn.
     var isRestoring = false
-    /// The step in which the supervisor goes away for good, once it has been stopped.
+    /// The step in which the supervisor exits, once it has been stopped.
     var endOfLife: Int?
-    /// Told what happens, line by line.
+    /// Gets the trace, line by line.
     var narrator: ((String) -> Void)?
 
     struct Waiting: Hashable {
@@ -126,7 +126,7 @@ package struct World: ~Copyable {
 
     struct Ownership {
         let user: UserID
-        /// Nil while it is in use; else the more, the later it was given up.
+        /// `nil` while it is in use; otherwise the larger, the later it was given up.
         var givenUp: Int?
     }
 
@@ -145,7 +145,7 @@ package struct World: ~Copyable {
         replay = core
     }
 
-    /// The same moment on the clock that goes on while the machine sleeps.
+    /// The same moment on the clock that continues while the machine sleeps.
     var elapsed: Instant { now + slept }
 
     func client(_ id: ClientID) -> SimulatedClient? {
@@ -171,7 +171,7 @@ package struct World: ~Copyable {
         if !condition { violate(invariant, message()) }
     }
 
-    /// Counts something, for the client it happened to and for all together.
+    /// Counts an event, for its client and for all together.
     mutating func expect(_ client: SimulatedClient, _ change: (inout Counters) -> Void) {
         change(&client.expected)
         change(&expected)
@@ -181,7 +181,7 @@ package struct World: ~Copyable {
         if let narrator { narrator("    " + line()) }
     }
 
-    /// One turn of the edge's loop: `events` in, actions carried out, everything checked.
+    /// One turn of the edge's loop: feeds `events`, carries out the actions and checks everything.
     mutating func turn() {
         actions.removeAll()
         interpreted = 0
@@ -241,7 +241,7 @@ package struct World: ~Copyable {
         check()
     }
 
-    /// In a large crowd the edge deals with a part of it first.
+    /// The edge handles a large wake burst in portions.
     private mutating func mayEndPortion(_ event: Event) -> Bool {
         switch event {
         case .fired, .judged: random.once(in: 8)
@@ -258,13 +258,13 @@ package struct World: ~Copyable {
         isEndingPortion = false
     }
 
-    /// What a socket fired for was found by somebody who looked by himself, and the edge watches it no longer.
+    /// An inspection has already taken the condition for which the socket fired, and the edge no longer watches it.
     private func isStale(_ event: Event) -> Bool {
         guard case .fired(let token, _) = event, let socket = socket(token) else { return false }
         return !socket.isQueued
     }
 
-    /// Feeds the events of this turn to a second core and compares what it does.
+    /// Feeds the events of this turn to a second core and compares its actions.
     private mutating func compareWithReplay() {
         replayed.removeAll()
         for (index, event) in events.enumerated() {
@@ -288,7 +288,7 @@ package struct World: ~Copyable {
         if steps % 64 == 0 { require(.replay, replay == core, "the same events gave another state") }
     }
 
-    /// The event with another sender, now and then.
+    /// Now and then, returns the event with another sender.
     private mutating func mistaken(_ event: Event) -> Event {
         guard case .message(let message, let id, let key) = event, client(id) != nil, random.once(in: 16),
             let other = random.pick(clients)
@@ -309,7 +309,7 @@ package struct World: ~Copyable {
     }
 }
 
-/// How often rare things happened, so that a quiet world is not taken for a safe one.
+/// The number of rare events, so that a quiet world is not taken for a safe one.
 package struct Coverage: Sendable, Equatable {
     package var clients: UInt64 = 0
     package var events: UInt64 = 0
@@ -326,16 +326,16 @@ package struct Coverage: Sendable, Equatable {
     package var takenOver: UInt64 = 0
     package var statesDropped: UInt64 = 0
     package var disowned: UInt64 = 0
-    /// Deaths of the supervisor, and what came of them.
+    /// Deaths of the supervisor, and their consequences.
     package var deaths: UInt64 = 0
     package var repetitions: UInt64 = 0
     package var wakesToldAgain: UInt64 = 0
-    /// Pings sent for sleepers, noise that was dealt with, floods of it, and answers that did not come.
+    /// Pings sent for sleeping clients, noise that was absorbed, floods of it, and missing answers.
     package var pings: UInt64 = 0
     package var noise: UInt64 = 0
     package var floods: UInt64 = 0
     package var unanswered: UInt64 = 0
-    /// Pings that are dealt with for who has no process, and what was found then.
+    /// Pings that are handled for clients without a process, and sockets that had to be reported to such clients.
     package var parkedOffloads: UInt64 = 0
     package var foundForAbsent: UInt64 = 0
 
@@ -369,7 +369,7 @@ package struct Coverage: Sendable, Equatable {
     }
 }
 
-/// A number that sums up all actions of a world. (FNV-1a over 64-bit words.)
+/// A hash of all actions of a world. (FNV-1a over 64-bit words.)
 package struct Digest: Sendable, Equatable {
     package private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
 
@@ -385,7 +385,7 @@ extension Event {
         if case .timer = self { true } else { false }
     }
 
-    /// The edge itself finds that a ping could not be sent, and feeds it in before anything else can happen to the socket.
+    /// A ping could not be sent: the edge feeds this event before anything else can happen to the socket.
     var isFailedPing: Bool {
         switch self {
         case .pingFailed, .pingOmitted: true
@@ -393,11 +393,11 @@ extension Event {
         }
     }
 
-    /// Whether a wake that comes of it is one by traffic, which counts against the limit.
+    /// Whether a wake that it causes is one by traffic, which counts against the limit.
     var isTraffic: Bool {
         switch self {
         case .message, .fired, .judged: true
-        // What was begun and not completed was traffic.
+        // An incomplete message, which the timer ends, was traffic.
         case .timer: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
             .ended, .rejoined, .launch, .quitAbsent, .disown, .memoryPressure, .offloadBegan, .pingFailed,
