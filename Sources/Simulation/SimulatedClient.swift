@@ -229,7 +229,7 @@ final class SimulatedClient {
         window = (max(latest - width, lastRun + .nanoseconds(1)), latest)
     }
 
-    // MARK: Its plans
+    // MARK: Planned steps
 
     func dropPlans() {
         agenda.removeAll()

@@ -61,7 +61,7 @@ extension World {
             freeze(id, epoch)
         case .checkFreeze(let id, let epoch):
             mix(10, epoch)
-            guard let client = client(id) else { return violate(.frozen, "look at an unknown client") }
+            guard let client = client(id) else { return violate(.frozen, "check an unknown client") }
             require(.frozen, client.execution == .stopping, "\(Wording.name(id)) is not being frozen")
             stop(client, epoch)
         case .thaw(let id):
@@ -128,7 +128,7 @@ extension World {
             switch outcome {
             case .success(let token) where former.contains(token):
                 require(.answers, key.isRepeated, "\(Wording.name(token)) is given twice")
-                require(.tokens, socket(token)?.owner === client, "\(Wording.name(token)) is another's")
+                require(.tokens, socket(token)?.owner === client, "\(Wording.name(token)) is not its own")
             case .success(let token):
                 keep(token, offer, id, key, index)
                 let before = former.isEmpty ? nil : former[index]
@@ -261,7 +261,7 @@ extension World {
         require(.stop, !core.isStopping, "\(Wording.name(id)) is frozen by a supervisor that stops")
         let isToEnd = client.hibernates && client.readyAtStep == steps
         require(.launches, !isToEnd, "\(Wording.name(id)) is frozen although it asked to be ended")
-        require(.tokens, epoch == client.lastEpoch, "epoch \(epoch) is frozen")
+        require(.tokens, epoch == client.lastEpoch, "epoch \(epoch) is not the latest")
         client.execution = .stopping
         client.freezing = .init(number: epoch, until: now + settings.suspension.confirmation)
         for socket in client.sockets where socket.mustWake { socket.waitingSince = now }

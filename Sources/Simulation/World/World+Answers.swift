@@ -40,7 +40,7 @@ extension World {
         case .readyToSuspend, .wakeDone, .backgroundEntered, .restartNoted, .clearKeepAliveTimeout:
             return answer == .done
         case .enterBackground:
-            // A client that is ended for returning to the background once too often was running.
+            // A client that is ended only because this request woke it once too often gets the normal answer.
             let isThere = !client.isBeingEnded || !asked.wasBeingEnded && client.ending == .tooManyWakes
             return answer == (isThere ? .done : .refused(.illegalState(.terminating)))
         case .enterForeground:
@@ -67,7 +67,7 @@ extension World {
             return isRight(answer, toBeginTaskOf: client, key)
         case .backgroundTimeRemaining:
             guard case .backgroundTimeLeft(let left) = answer else { return false }
-            // When the supervisor stops, the time left is no longer exact.
+            // The time left is not defined once the supervisor stops.
             let longest = settings.budgets.backgroundTasks
             if core.isStopping { return left.map { $0 >= .zero && $0 <= longest } ?? true }
             return left == timeLeft(client)

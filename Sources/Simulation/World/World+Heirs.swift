@@ -97,7 +97,7 @@ extension World {
             if client.fate == .parked || client.execution != .absent { settleParked(client) }
         case .launching:
             client.execution = .running
-            // The timeout from before the launch holds until it is admitted.
+            // The timeout at the time of the death holds until it is admitted.
             client.timeout = view.keepAliveTimeout
             client.setWindow(climate)
             let wasLaunching = client.launchUntil != nil

@@ -139,7 +139,7 @@ extension World {
         require(.launches, client.execution == .absent, "\(name) is launched while it runs")
         require(.launches, !core.isStopping, "\(name) is launched by a supervisor that stops")
         require(.launches, !client.launchReasons.isEmpty, "\(name) is launched without a reason")
-        require(.launches, now >= client.launchNotBefore, "\(name) is launched before its pause is over")
+        require(.launches, now >= client.launchNotBefore, "\(name) is launched before its back-off is over")
         require(
             .offload, !client.sockets.contains(where: \.isDealtWith),
             "\(name) is launched while its pings are handled")
@@ -228,7 +228,7 @@ extension World {
             .counters,
             saved > 0 && saved <= settings.quotas.stateBytesPerClient
                 && saved + others <= settings.quotas.stateBytesPerUser,
-            "\(client.name) leaves more than it may")
+            "\(client.name) saves more than it may")
         client.stateBytes = saved
         isUsageTouched = true
     }
@@ -238,7 +238,7 @@ extension World {
         if client.mustDropState {
             coverage.statesDropped += 1
         } else {
-            require(.counters, saved == 0, "lost state")
+            require(.counters, saved == 0, "a saved state is dropped")
         }
         client.mustDropState = false
         client.stateBytes = 0

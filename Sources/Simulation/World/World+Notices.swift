@@ -43,7 +43,7 @@ extension World {
             client.terminating = .init(number: 0, until: until)
             plan(client, .exit, budget)
         }
-        // A message to a process with an end that is not yet reported reaches no process.
+        // A process may have ended without a report yet: a message to it is lost.
         let isToNobody = isRestoring && client.execution == .absent
         require(
             .frozen, client.execution == .running || isToNobody,

@@ -397,7 +397,7 @@ extension Event {
     var isTraffic: Bool {
         switch self {
         case .message, .fired, .judged: true
-        // An incomplete message, which the timer ends, was traffic.
+        // The timer wakes clients for incomplete messages, which were traffic.
         case .timer: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
             .ended, .rejoined, .launch, .quitAbsent, .disown, .memoryPressure, .offloadBegan, .pingFailed,
