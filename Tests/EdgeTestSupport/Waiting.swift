@@ -1,5 +1,5 @@
 import Descriptors
-import Glibc
+package import Glibc
 
 /// Polls until the condition holds, and yields in between; false when the time is over.
 package func eventually(
