@@ -1,6 +1,6 @@
 extension Client {
-    /// What all those have who do something, and those who were ended before they were ever woken do not. Of these there
-    /// may be thousands: it has memory of its own, from the first change on.
+    /// The state of a client that has been active. It is allocated at the first change, because there may be thousands of
+    /// clients that were ended before their first wake and need none of it.
     struct Doings: Sendable, Equatable {
         fileprivate struct Value: Sendable, Equatable {
             var assertions = Assertions()
@@ -11,7 +11,7 @@ extension Client {
             var fired: [FiredSocket] = []
         }
 
-        /// No more than one.
+        /// Empty, or one value.
         private var values: [Value] = []
 
         fileprivate var value: Value {
@@ -22,7 +22,7 @@ extension Client {
             }
         }
 
-        /// Gives the memory back if there is nothing in it.
+        /// Frees the memory if it holds defaults only.
         mutating func tidy() {
             if value == Value() { values = [] }
         }
@@ -50,13 +50,13 @@ extension Client {
         _modify { yield &doings.value.backoff }
     }
 
-    /// How long it had slept when the wake with the last number was decided.
+    /// How long the client had slept when its latest wake was decided.
     var lastAsleepFor: Duration {
         get { doings.value.lastAsleepFor }
         _modify { yield &doings.value.lastAsleepFor }
     }
 
-    /// The sockets that `pendingWake` is about. Kept apart so that its memory is used again.
+    /// The sockets of `pendingWake`; kept apart so that their memory is reused.
     var fired: [FiredSocket] {
         get { doings.value.fired }
         _modify { yield &doings.value.fired }

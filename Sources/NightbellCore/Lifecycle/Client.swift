@@ -1,7 +1,7 @@
-/// What the core knows of one client.
+/// The core's record of one client.
 struct Client: Sendable, Equatable {
     let user: UserID
-    /// Where its identifier is, in `Supervision.owners`.
+    /// The index of its identifier in `Supervision.owners`.
     var owner: UInt32
     var modes: Modes
     var wakeLimitPolicy: WakeLimitPolicy
@@ -9,30 +9,30 @@ struct Client: Sendable, Equatable {
     var exitsOnSuspend: Bool
     var registeredAt: Instant
 
-    // In this order there is hardly any room between them.
+    // Ordered for the least padding.
     var lifecycle = Lifecycle.notRunning
-    /// It wants to be ended instead of suspended.
+    /// It asked to be terminated instead of suspended.
     var hibernates = false
     /// It is in `Supervision.touched`.
     var isTouched = false
     /// Some of its sockets have a keep-alive profile.
     var hasProfiles = false
-    /// That wake was decided in this turn and is told at its end, so that all events of a turn make one wake.
+    /// A wake decided in this turn. It is delivered at the turn's end, so that all events of a turn make one wake.
     var pendingWake: PendingWake?
-    /// What the wake with the last number was decided for, told or not.
+    /// The reasons of the latest wake, delivered or not.
     var lastWakeReasons: WakeReasons = []
     /// In elapsed time.
     var enteredStateAt: Instant
     /// When it last left the foreground, in elapsed time.
     var backgroundSince: Instant
     var sockets = TokenList()
-    /// Those that are to be armed at the next suspension. May name sockets released since.
+    /// Sockets to arm at the next suspension; may include sockets released since.
     var unarmed: [SocketToken] = []
     var doings = Doings()
     private var packedCounters = PackedCounters()
     var lastEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
-    /// The number of its latest request that was taken in.
+    /// The number of its latest accepted request.
     var lastRequest: UInt64 = 0
     var launches = Launches()
 
@@ -41,8 +41,8 @@ struct Client: Sendable, Equatable {
         /// The last run, or when the timeout was set, in elapsed time.
         var base: Instant
 
-        /// The window of the next run. One that ended while the client was in the foreground is served as soon as
-        /// it has left it. It begins after the last run whatever the settings say, so that no handler runs twice
+        /// The window of the next run. A window that ended while the client was in the foreground is served as soon as
+        /// the client leaves it. It begins after the last run whatever the settings say, so that no handler runs twice
         /// at one instant.
         func window(backgroundSince: Instant, _ settings: Settings.KeepAlive) -> Window {
             let lead = min(settings.lead, timeout / 2)
@@ -54,27 +54,27 @@ struct Client: Sendable, Equatable {
         }
     }
 
-    /// What concerns its being launched again.
+    /// The launch state of a client.
     struct Launches: Sendable, Equatable {
-        /// There is a process that has said that it is this client.
+        /// A process has identified itself as this client.
         var isRejoined = true
-        /// It was declared, and no process has said yet that it is this client.
+        /// It was declared, and no process has identified itself as this client yet.
         var neverSpoke = false
         /// Why it is to be launched, or is being launched.
         var reasons: WakeReasons = []
-        /// What it is told as its first wake may have been told already, by somebody who is gone.
+        /// A previous supervisor process may have delivered its first wake already.
         var mayHaveBeenTold = false
-        /// Where it waits to be launched, or whose room its launch takes.
+        /// The class of launches in which it is queued or counted.
         var kind = LaunchQueue.Kind()
         /// Its process was launched in the background, and has not left it since.
         var isInBackground = false
-        /// It has slept since: it was sound enough for that.
+        /// It has been suspended since, which counts as a successful launch.
         var hasSettled = false
-        /// How often in a row it has been launched because it had ended badly.
+        /// Consecutive launches after a failure.
         var inRow: UInt8 = 0
-        /// How often in a row it has ended badly soon after its start.
+        /// Consecutive failures soon after the start.
         var failuresAtStart: UInt8 = 0
-        /// The size of the state that is kept for it.
+        /// The size of its saved state.
         var stateBytes: Int32 = 0
     }
 
@@ -83,12 +83,12 @@ struct Client: Sendable, Equatable {
         set { packedCounters.counters = newValue }
     }
 
-    /// As they are noted outside.
+    /// The form in which the counters are persisted.
     var counterWords: Progress.CounterWords { packedCounters.words }
 
     enum PendingWake: Sendable {
         case new
-        /// Whoever decided it is gone, and may have told it.
+        /// A previous supervisor process decided it and may have delivered it.
         case repeated
     }
 
@@ -105,7 +105,7 @@ struct Client: Sendable, Equatable {
         keepAlive = registration.keepAliveTimeout.map { KeepAlive(timeout: $0, base: elapsed) }
     }
 
-    /// Another process takes over what was kept of the last one's.
+    /// A new process takes over the state kept from the previous one.
     mutating func takeOver(_ registration: Registration, at now: Instant, elapsed: Instant) {
         modes = registration.modes
         wakeLimitPolicy = registration.wakeLimitPolicy
@@ -121,7 +121,7 @@ struct Client: Sendable, Equatable {
         backoff.reset()
     }
 
-    /// When this client's timer must fire; its keep-alive window is kept in the schedule.
+    /// When this client's timer must fire. Its keep-alive window is in the schedule instead.
     func nextDeadline(_ budgets: Settings.Budgets) -> Instant? {
         let own = lifecycle.nextDeadline
         switch lifecycle {

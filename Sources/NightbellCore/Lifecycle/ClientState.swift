@@ -1,8 +1,8 @@
-/// The states of a client's life, without what belongs to each.
+/// The states of a client, without their associated data.
 public enum ClientState: Sendable, Hashable, CaseIterable {
     /// No process is known under this name.
     case notRunning
-    /// Connected, has not declared whether it is in use.
+    /// Connected; has not declared whether it is in use.
     case inactive
     /// In use: never suspended.
     case active
@@ -10,10 +10,10 @@ public enum ClientState: Sendable, Hashable, CaseIterable {
     case background
     case suspending
     case suspended
-    /// Told that it is about to be ended, or killed and not gone yet.
+    /// Notified of its termination, or killed and not gone yet.
     case terminating
-    /// Has no process, and sockets that are watched, or something else to come back to.
+    /// Has no process, but watched sockets or another reason to be launched.
     case dormant
-    /// Its program was started and has not said who it is yet.
+    /// Its program was started and has not identified itself yet.
     case launching
 }

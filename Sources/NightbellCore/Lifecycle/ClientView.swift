@@ -1,4 +1,4 @@
-/// What can be seen of a client from outside the core.
+/// A client as it is visible outside the core.
 public struct ClientView: Sendable {
     public var id: ClientID
     public var identifier: ClientIdentifier
@@ -15,28 +15,28 @@ public struct ClientView: Sendable {
     public var keepAliveWindow: Window?
     public var backgroundTasks: [String]
     public var mediaPlays: Bool
-    /// It is to be reachable, and nothing but a request can wake or launch it.
+    /// It should be reachable, but only a request can wake or launch it.
     public var isOutOfReach: Bool
     public var launches: Launches
     public var counters: Counters
 
-    /// What concerns its being launched again.
+    /// The launch state of a client.
     public struct Launches: Sendable, Equatable {
         public var isPossible: Bool
         /// Why it is to be launched, or is being launched.
         public var reasons: WakeReasons
-        /// The earliest moment of a launch that is held back.
+        /// The earliest time of a delayed launch.
         public var notBefore: Instant?
-        /// By when a process that was launched must have said who it is.
+        /// The deadline for a launched process to identify itself.
         public var until: Instant?
-        /// How often in a row because it had ended badly.
+        /// Consecutive launches after a failure.
         public var inRow: Int
         public var stateBytes: Int
         public var hibernates: Bool
         public var exitsOnSuspend: Bool
     }
 
-    /// What keeps a client in the background from being suspended, besides tasks and media.
+    /// Reasons that keep a background client from being suspended, besides tasks and media.
     public struct Holds: OptionSet, Sendable {
         public let rawValue: UInt8
 
@@ -47,7 +47,7 @@ public struct ClientView: Sendable {
         public static let enteringBackground = Holds(rawValue: 1)
         public static let openWake = Holds(rawValue: 2)
         public static let linger = Holds(rawValue: 4)
-        /// It was launched, and nothing could wake it yet.
+        /// It was launched, and it has no wake source yet.
         public static let settingUp = Holds(rawValue: 8)
     }
 }
@@ -62,7 +62,7 @@ extension Supervision {
 
     public func client(named identifier: ClientIdentifier) -> ClientID? { owners[identifier]?.client }
 
-    /// What the clients of each uid use, by uid.
+    /// The resources used by the clients of each uid, sorted by uid.
     public var usage: [(user: UserID, usage: UserUsage)] {
         users.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
@@ -93,7 +93,7 @@ extension Supervision {
         return clients[owner.id].lifecycle.mayBeFrozen && isCertainToWake(owner) ? owner : nil
     }
 
-    /// When the time of a client's background tasks is over, once it runs, and whether it has been warned.
+    /// The deadline of a client's background tasks, once their clock runs, and whether it has been warned.
     package func taskClock(of client: ClientID) -> (until: Instant, isWarned: Bool)? {
         guard clients.contains(client.id),
             case .running(let until, let notified) = clients[client.id].assertions.time
@@ -126,8 +126,8 @@ extension Supervision {
             hibernates: record.hibernates, exitsOnSuspend: record.exitsOnSuspend)
     }
 
-    /// The client's sockets that stay when its process goes, in the order in which they were handed over, as far as
-    /// none was released since.
+    /// The client's sockets that survive its process, in the order in which they were handed over, unless one was
+    /// released since.
     public func survivors(of client: ClientID) -> [SocketToken] {
         clients.contains(client.id) ? clients[client.id].sockets.filter { sockets[$0.id].survives } : []
     }
@@ -136,7 +136,7 @@ extension Supervision {
         clients.contains(client.id) ? Array(clients[client.id].sockets) : []
     }
 
-    /// How it registered, as far as that is still of use.
+    /// The still relevant parts of its registration.
     public func registration(of client: ClientID) -> Registration? {
         guard clients.contains(client.id) else { return nil }
         let record = clients[client.id]

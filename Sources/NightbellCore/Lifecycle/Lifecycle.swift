@@ -1,5 +1,5 @@
-/// Where a client is in its life, with what belongs to each state. Time is a parameter; the caller carries out
-/// what a transition asks for.
+/// A client's state machine, with the data of each state. Time is a parameter; the caller carries out the effects of
+/// a transition.
 enum Lifecycle: Sendable, Equatable {
     case notRunning
     case inactive
@@ -10,12 +10,12 @@ enum Lifecycle: Sendable, Equatable {
     case suspended(since: Instant)
     case terminating(Terminating)
     case dormant(Dormant)
-    /// Its program was started. nil: its time to say Hello is over, and it may be one that never will.
+    /// Its program was started. `nil`: the time for its Hello is over, and it may never send one.
     case launching(until: Instant?)
 
-    /// A client that runs, and what keeps it from being suspended. Assertions are kept beside the life cycle.
+    /// A running client, and its reasons not to be suspended. Assertions are stored outside the state machine.
     struct Background: Sendable, Equatable {
-        // Instants that are there or not, in half the room that optional ones take: every client has it.
+        // Instants with a sentinel take half the room of optional ones, and every client has them.
         private var entering = Progress.never
         private var wakeID: UInt64 = 0
         private var wakeUntil = Progress.never
@@ -27,13 +27,13 @@ enum Lifecycle: Sendable, Equatable {
             self.holdUntil = holdUntil
         }
 
-        /// `didEnterBackground` is under way and has until then.
+        /// The deadline of a running `didEnterBackground`.
         var enteringUntil: Instant? {
             get { Progress.instant(entering) }
             set { entering = Progress.word(newValue) }
         }
 
-        /// A wake that the client has not finished yet, and until when it may take.
+        /// A wake that the client has not finished yet, and its deadline.
         var wake: OpenWake? {
             get { Progress.instant(wakeUntil).map { OpenWake(wakeID: wakeID, until: $0) } }
             set {
@@ -42,7 +42,7 @@ enum Lifecycle: Sendable, Equatable {
             }
         }
 
-        /// Lingers, or waits to be suspended another time.
+        /// The end of its linger time, or of the pause before the next suspension.
         var holdUntil: Instant? {
             get { Progress.instant(hold) }
             set { hold = Progress.word(newValue) }
@@ -53,7 +53,7 @@ enum Lifecycle: Sendable, Equatable {
             var until: Instant
         }
 
-        /// Whether nothing of all this holds off suspension any more.
+        /// Whether none of these holds off suspension any more.
         func isIdle(at now: Instant) -> Bool {
             enteringUntil == nil && wake == nil && (holdUntil.map { $0 <= now } ?? true)
         }
@@ -63,15 +63,15 @@ enum Lifecycle: Sendable, Equatable {
         }
     }
 
-    /// A client on its way to sleep. The epoch tells answers to this attempt from answers to earlier ones.
+    /// A client that is being suspended. The epoch distinguishes answers to this attempt from those to earlier ones.
     struct Suspending: Sendable, Equatable {
         var epoch: UInt64
         var phase: Phase
 
         enum Phase: Sendable, Equatable {
-            /// The client empties its hands.
+            /// The client finishes its work.
             case preparing(until: Instant)
-            /// Sockets are armed, the kernel was asked. `pause` doubles with each look.
+            /// Sockets are armed, and the kernel was asked. `pause` doubles with each check.
             case freezing(until: Instant, lookAt: Instant, pause: Duration)
         }
 
@@ -84,7 +84,7 @@ enum Lifecycle: Sendable, Equatable {
     }
 
     enum Terminating: Sendable, Equatable {
-        /// Told; killed when this is over.
+        /// Notified; killed at the deadline.
         case noticed(until: Instant, TerminationReason)
         case killed(TerminationReason)
 
@@ -97,11 +97,11 @@ enum Lifecycle: Sendable, Equatable {
 
     /// A client without a process.
     enum Dormant: Sendable, Equatable {
-        /// Until something happens to one of its sockets, or somebody asks for it.
+        /// Waits for an event on one of its sockets, or for a request.
         case resting
-        /// It has ended badly: if there is a reason to, it is launched then.
+        /// It has failed: it is launched at this time if there is a reason to.
         case waiting(until: Instant)
-        /// It is launched as soon as there is room.
+        /// It is launched as soon as a launch slot is free.
         case queued
     }
 
@@ -127,7 +127,7 @@ enum Lifecycle: Sendable, Equatable {
         }
     }
 
-    /// Whether the client may have been stopped by us: then it must be thawed before it can do anything.
+    /// Whether the supervisor may have frozen the client: then it must be thawed before it can do anything.
     var mayBeFrozen: Bool {
         switch self {
         case .suspended: true
@@ -148,13 +148,13 @@ enum Lifecycle: Sendable, Equatable {
         }
     }
 
-    /// Whether the pings of its sockets may be dealt with: nobody runs who could read or write.
+    /// Whether the supervisor may answer pings on its sockets: no process runs that could read or write.
     var permitsOffload: Bool {
         switch self {
         case .terminating(let terminating): terminating.reason.isInSleep
         case .suspending, .suspended: mayBeFrozen
         case .dormant: true
-        // A process that is launched has its sockets before it says who it is.
+        // A launched process has its sockets before it identifies itself.
         case .notRunning, .inactive, .active, .background, .launching: false
         }
     }

@@ -1,4 +1,4 @@
-/// What administrators ask for, termination, and the end of the supervisor.
+/// Administrators' commands, termination, and the end of the supervisor.
 extension Supervision {
     mutating func obey(
         _ command: Command, _ client: ClientID, _ key: RequestKey, at now: Instant,
@@ -26,7 +26,7 @@ extension Supervision {
         }
     }
 
-    /// Cuts the linger time, and the time for setting up, short; `settle` does the rest.
+    /// Ends the linger time and the set-up time now; `settle` does the rest.
     private mutating func suspendOnRequest(_ client: ClientID, at now: Instant) -> Refusal? {
         guard !isStopping else { return .shuttingDown }
         switch clients[client.id].lifecycle {
@@ -45,7 +45,7 @@ extension Supervision {
         }
     }
 
-    /// Nothing but a client without a process has to be launched.
+    /// Only a client without a process has to be launched.
     private mutating func launchOnRequest(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Refusal? {
@@ -82,7 +82,7 @@ extension Supervision {
             noteEndOfSleep(client, at: now)
             kill(client, .quitByUser, at: now, into: &actions)
         case .terminating(.noticed(let until, _)):
-            // Whatever it was told before: its user does not want it back.
+            // This replaces any earlier reason: its user does not want it back.
             clients[client.id].lifecycle = .terminating(.noticed(until: until, .quitByUser))
         case .terminating(.killed):
             clients[client.id].lifecycle = .terminating(.killed(.quitByUser))
@@ -105,7 +105,7 @@ extension Supervision {
     mutating func kill(
         _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
     ) {
-        // Who does not run again has vouched for its sockets: their pings go on while it dies, and then.
+        // A client that does not run again has vouched for its sockets: their pings continue while it dies, and after.
         if !reason.isInSleep { endOffloads(client, into: &actions) }
         enter(.terminating(.killed(reason)), client, at: now, into: &actions)
         scheduleKeepAlive(client)
@@ -113,8 +113,8 @@ extension Supervision {
         actions.append(.kill(client, reason))
     }
 
-    /// The supervisor goes away: nobody may be left asleep, and everybody is told that sockets and timers are
-    /// their own again.
+    /// The supervisor shuts down: no client may be left suspended, and each is told that it is responsible for its
+    /// sockets and timers again.
     mutating func stop(at now: Instant, into actions: inout ActionBuffer) {
         guard !isStopping else { return }
         isStopping = true
@@ -122,7 +122,7 @@ extension Supervision {
         for id in ids where !mutated(.leavesAsleepOnStop) || !clients[id].lifecycle.mayBeFrozen {
             switch clients[id].lifecycle {
             case .dormant:
-                // Nobody will look after its sockets any more: their peers have to know.
+                // No process watches its sockets any more: their peers have to know.
                 forget(ClientID(id), at: now, into: &actions)
             case .notRunning, .inactive, .active, .background, .suspending, .suspended, .terminating,
                 .launching:

@@ -1,8 +1,8 @@
-/// What happens when time is up.
+/// Expired deadlines.
 extension Supervision {
     mutating func reachDeadlines(at now: Instant, into actions: inout ActionBuffer) {
         guard !isStopping else { return }
-        // Each once at most: settings of zero must not keep the supervisor here for ever.
+        // Each once at most: with settings of zero, this loop would not end.
         for _ in 0..<deadlines.count {
             guard let slot = deadlines.popDue(at: now) else { break }
             guard let id = clients.id(inSlot: slot) else { continue }
@@ -12,8 +12,8 @@ extension Supervision {
         reachOffloadDeadlines(at: now, into: &actions)
     }
 
-    /// Time goes before whatever else happens to a client: an answer after the end of its budget is too late, and
-    /// a new wake does not cover up an old one, also when the loop has not come to the timer yet. `settle` follows
+    /// Handles expired deadlines before any other event of a client: an answer after the end of its budget is too late,
+    /// and a new wake does not hide an overrun one, even if the loop has not served the timer yet. `settle` follows
     /// the event itself.
     mutating func catchUp(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard !isStopping, let due = deadlines[client.slot], due <= now, !mutated(.acceptsLateAnswers) else {

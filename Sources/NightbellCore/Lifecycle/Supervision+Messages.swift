@@ -1,4 +1,4 @@
-/// What clients ask for and tell.
+/// Requests and notices of clients.
 extension Supervision {
     mutating func receive(
         _ message: ClientMessage, from client: ClientID, _ key: RequestKey, at now: Instant,
@@ -31,13 +31,13 @@ extension Supervision {
         case .enterForeground:
             actions.append(.answer(enterForeground(client, at: now, into: &actions), client, key))
         case .saveState(let byteCount):
-            // Part of getting ready: it is no reason to stay awake.
+            // This is part of preparing for suspension: it is no reason to stay awake.
             actions.append(.answer(saveState(byteCount, client, into: &actions), client, key))
         case .hibernate:
             let isPossible = clients[client.id].isLaunchable
             clients[client.id].hibernates = isPossible
             actions.append(.answer(isPossible ? .done : .refused(.cannotLaunch), client, key))
-            // On its way to sleep when it said so, or asleep: it was ready for that.
+            // It was being suspended, or was suspended, when it said so: it is ready to be terminated.
             if isPossible, clients[client.id].lifecycle.mayBeFrozen, !mutated(.suspendsHibernators) {
                 hibernate(client, at: now, into: &actions)
             }
@@ -51,14 +51,14 @@ extension Supervision {
         }
     }
 
-    /// Requests that mean the same in every state in which a client runs.
+    /// Requests with the same meaning in every state in which a client runs.
     private mutating func carryOut(
         _ message: ClientMessage, _ client: ClientID, _ key: RequestKey, at now: Instant,
         into actions: inout ActionBuffer
     ) -> Answer {
         switch message {
         case .release(let token):
-            // Taken in by a supervisor that is gone, it was carried out.
+            // A previous supervisor process accepted it, so it was carried out.
             if wasInherited(key, of: client), !owns(client, token) { return .done }
             return release(token, client, into: &actions)
         case .setKeepAliveTimeout(let timeout):
@@ -99,7 +99,7 @@ extension Supervision {
             let until = now + settings.budgets.enteringBackground
             clients[client.id].backgroundSince = elapsed(at: now)
             clients[client.id].assertions.restoreTime()
-            // A wake of this turn, decided in the foreground, is told in the background: its budget counts.
+            // A wake decided in the foreground in this turn is delivered in the background: its budget counts.
             let open = clients[client.id].pendingWake.map { _ in
                 Lifecycle.Background.OpenWake(
                     wakeID: clients[client.id].lastWakeID, until: now + wakeBudget)
@@ -136,7 +136,7 @@ extension Supervision {
             return .done
         case .suspending, .suspended:
             callBack(client, at: now, into: &actions)
-            // Woken once too often, it may have been ended instead.
+            // It may have been terminated instead, if it was over the wake limit.
             guard clients[client.id].lifecycle.state != .terminating else {
                 return .refused(.illegalState(.terminating))
             }

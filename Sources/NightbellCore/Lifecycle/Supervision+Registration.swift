@@ -1,6 +1,6 @@
-/// How clients come and go.
+/// Clients register and leave.
 extension Supervision {
-    /// Identifiers belong to somebody also while no client goes by them, so their number is limited too: this many
+    /// Identifiers have an owner even while no client uses them, so their number is limited too: this many
     /// for each client that a uid may have at a time.
     private static let identifiersPerClient = 4
 
@@ -37,7 +37,7 @@ extension Supervision {
         return client
     }
 
-    /// Makes room for a client that `refusal` has nothing against.
+    /// Adds a client that `refusal` permits.
     mutating func insert(
         _ registration: Registration, at now: Instant, into actions: inout ActionBuffer
     ) -> ClientID {
@@ -57,7 +57,7 @@ extension Supervision {
         return client
     }
 
-    /// With a keep-alive timeout that is long enough, and not too long.
+    /// The registration, with its keep-alive timeout clamped to the permitted range.
     func permitted(_ registration: Registration) -> Registration {
         var registration = registration
         registration.keepAliveTimeout = registration.keepAliveTimeout.map {
@@ -76,8 +76,8 @@ extension Supervision {
         return clients < settings.quotas.clientsPerUser ? nil : .tooManyClients
     }
 
-    /// A uid that has as many identifiers as it may loses the one that it has not used for the longest time. There
-    /// is one: fewer clients run than it may have identifiers.
+    /// A uid at its limit of identifiers loses the least recently used one. There always is an unused one: the limit of
+    /// clients is lower than that of identifiers.
     private mutating func makeRoomForIdentifier(of user: UserID, into actions: inout ActionBuffer) {
         let limit = settings.quotas.clientsPerUser.multipliedReportingOverflow(by: Self.identifiersPerClient)
         guard !limit.overflow, users[user]?.identifiers ?? 0 >= limit.partialValue,
@@ -93,20 +93,20 @@ extension Supervision {
         }
     }
 
-    /// The identifier stays its uid's, until that has too many.
+    /// The identifier stays with its uid until that has too many.
     private mutating func giveUp(_ identifier: ClientIdentifier, _ user: UserID) {
         guard let place = owners.place(of: identifier) else { return }
         identifiersGivenUp += 1
         owners[identifier]?.client = nil
         owners[identifier]?.givenUp = identifiersGivenUp
         users[user]?.givenUp.append(.init(place: place, number: identifiersGivenUp))
-        // One that comes and goes all the time must not make this list grow.
+        // A client that registers and leaves repeatedly must not make this list grow.
         guard let usage = users[user], usage.givenUp.count > 2 * usage.identifiers + 16 else { return }
         let owners = owners
         users[user]?.givenUp.removeAll { owners[place: $0.place]?.givenUp != $0.number }
     }
 
-    /// The process ended or hung up: everything that it had goes with it.
+    /// The process ended or disconnected: its sockets and state are released.
     mutating func forget(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         noteEndOfSleep(client, at: now)
         enter(.notRunning, client, at: now, into: &actions)
@@ -131,15 +131,15 @@ extension Supervision {
 
     // MARK: What is remembered of identifiers
 
-    /// Whom an identifier belongs to, and whether its user has quit the client.
+    /// The owner of an identifier, and whether its user has quit the client.
     public func ownership(of identifier: ClientIdentifier) -> (user: UserID, isQuit: Bool)? {
         owners[identifier].map { ($0.user, $0.isQuit) }
     }
 
-    /// Those that belong to somebody, sorted.
+    /// All identifiers that have an owner, sorted.
     public var identifiers: [ClientIdentifier] { owners.keys.sorted { $0.description < $1.description } }
 
-    /// What an earlier supervisor knew. Only before anything happens.
+    /// Restores an ownership known to a previous supervisor. Call it before the first event.
     public mutating func remember(_ identifier: ClientIdentifier, of user: UserID, isQuit: Bool) {
         guard owners[identifier] == nil else { return }
         owners[identifier] = Ownership(user: user, client: nil, isQuit: isQuit, number: nextOwnership())
@@ -155,7 +155,7 @@ extension Supervision {
         actions.changedOwnership.append(identifier)
     }
 
-    /// No client goes by this identifier, and none is launched by it until its user wants that again.
+    /// No client uses this identifier now, and none is launched under it until its user asks for it again.
     mutating func quitAbsent(
         _ identifier: ClientIdentifier, _ key: RequestKey, into actions: inout ActionBuffer
     ) {

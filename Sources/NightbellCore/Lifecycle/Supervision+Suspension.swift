@@ -1,7 +1,7 @@
-/// Putting a client to sleep, step by step, so that nothing is lost on the way.
+/// Suspends a client step by step, so that no event is lost.
 extension Supervision {
-    /// The first pause before looking again whether the kernel has confirmed. The freeze of a process takes some
-    /// 20 µs (measured); the kernel notifies no faster than every 10 ms, so looking is quicker than waiting.
+    /// The first pause before checking again whether the kernel has confirmed. Freezing a process takes some
+    /// 20 µs (measured); the kernel notifies no faster than every 10 ms, so polling is quicker than waiting.
     private static let firstLook: Duration = .microseconds(100)
     private static let longestLook: Duration = .milliseconds(50)
 
@@ -22,7 +22,7 @@ extension Supervision {
         return now < end ? end : nil
     }
 
-    /// Something could wake it now, and its peer may not have been told yet what for.
+    /// It has a wake source now, but its peer may not know yet that it can be reached.
     mutating func lingerAfterSetUp(_ client: ClientID, at now: Instant) {
         guard case .background(var background) = clients[client.id].lifecycle,
             !clients[client.id].hibernates, endOfSetUp(client, at: now) == nil
@@ -32,7 +32,7 @@ extension Supervision {
         clients[client.id].lifecycle = .background(background)
     }
 
-    /// Whether a client that is to be reachable sleeps, or rests without a process, and only a request could change that.
+    /// Whether a client that should be reachable is suspended or has no process, and only a request could change that.
     func isOutOfReach(_ client: ClientID) -> Bool {
         let record = clients[client.id]
         guard record.modes.contains(.voip) || record.launches.isInBackground, !canBeWoken(client) else {
@@ -45,7 +45,7 @@ extension Supervision {
         }
     }
 
-    /// Asks the client to empty its hands.
+    /// Asks the client to finish its work.
     mutating func prepareToSuspend(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -61,12 +61,12 @@ extension Supervision {
         actions.append(.notify(client, .prepareToSuspend(epoch: epoch, budget: budget)))
     }
 
-    /// The client's hands are empty, or its time is up: watch its sockets, then stop it. What was unread fires
+    /// The client is ready, or its time is up: watches its sockets, then freezes it. A socket with unread bytes fires
     /// as soon as it is watched.
     mutating func freeze(
         _ client: ClientID, epoch: UInt64, isReady: Bool, at now: Instant, into actions: inout ActionBuffer
     ) {
-        // Who was not asked, or has not answered, may be in the middle of a message.
+        // A client that was not asked, or has not answered, may be in the middle of a message.
         if isReady || mutated(.offloadsUnasked) { beginOffloads(client, at: now, into: &actions) }
         watchBeginnings(client)
         armSockets(client, into: &actions)
@@ -85,7 +85,7 @@ extension Supervision {
             switch suspending.phase {
             case .preparing where suspending.epoch == epoch:
                 if isIdle, clients[client.id].hibernates, !mutated(.suspendsHibernators) {
-                    // What survives is dealt with from here on: it has vouched for it.
+                    // The supervisor answers the pings of surviving sockets from now on: the client has vouched for them.
                     beginOffloads(client, at: now, into: &actions)
                     hibernate(client, at: now, into: &actions)
                 } else if isIdle {
@@ -102,14 +102,14 @@ extension Supervision {
         }
     }
 
-    /// It is ended instead of being suspended.
+    /// Terminates the client instead of suspending it.
     mutating func hibernate(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         noteEndOfSleep(client, at: now)
         count(client) { $0.hibernations += 1 }
         kill(client, .hibernation, at: now, into: &actions)
     }
 
-    /// The suspension does not take place now; the client may be tried again after `pause`.
+    /// Cancels the suspension; it may be tried again after `pause`.
     mutating func cancelSuspension(
         _ client: ClientID, epoch: UInt64, pause: Duration, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -137,7 +137,7 @@ extension Supervision {
                 enter(.suspended(since: elapsed(at: now)), client, at: now, into: &actions)
                 if isOutOfReach(client) { actions.append(.trace(client, .outOfReach)) }
             case .preparing, .freezing:
-                break  // of an earlier attempt, undone since
+                break  // of an earlier, cancelled attempt
             }
         case .notRunning, .inactive, .active, .background, .suspended, .terminating, .dormant, .launching:
             break  // thawed since
@@ -153,7 +153,7 @@ extension Supervision {
         clients[client.id].lifecycle = .suspending(suspending)
     }
 
-    /// The kernel did not confirm, or refused: run on, try again later and later.
+    /// The kernel did not confirm, or refused: the client runs on, and the next attempt follows with back-off.
     mutating func freezeFailed(
         _ client: ClientID, epoch: UInt64, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -166,7 +166,7 @@ extension Supervision {
         cancelSuspension(client, epoch: epoch, pause: pause, at: now, into: &actions)
     }
 
-    /// Somebody else has let a sleeper run. It has not been woken: it reads on, as if it had never been suspended,
+    /// Another process has resumed a suspended client. It gets no wake: it reads on as if it had never been suspended,
     /// lingers, and is suspended again.
     mutating func foundRunning(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         switch clients[client.id].lifecycle {
@@ -176,13 +176,13 @@ extension Supervision {
             let epoch = clients[client.id].lastEpoch
             cancelSuspension(client, epoch: epoch, pause: settings.wakes.linger, at: now, into: &actions)
         case .suspending:
-            break  // the kernel is being asked about it anyway
+            break  // the kernel's confirmation is being checked anyway
         case .notRunning, .inactive, .active, .background, .terminating, .dormant, .launching:
             break  // it was not believed to be suspended
         }
     }
 
-    /// A message of a client that is on its way to sleep, or asleep, calls it back.
+    /// A message of a client that is being suspended, or is suspended, keeps it running or wakes it.
     mutating func callBack(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         switch clients[client.id].lifecycle {
         case .suspending(let suspending):

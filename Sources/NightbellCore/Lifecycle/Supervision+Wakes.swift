@@ -1,7 +1,7 @@
-/// Waking clients, and what comes of it.
+/// Wakes clients, and tracks their wakes.
 extension Supervision {
-    /// Decides a wake. The client is thawed at once and told at the end of the turn, so that the kernel gets it
-    /// running while the message is being made.
+    /// Decides a wake. The client is thawed at once and notified at the end of the turn, so that the kernel schedules it
+    /// while the message is being made.
     mutating func wake(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -11,18 +11,18 @@ extension Supervision {
         var asleepFor = Duration.zero
         switch clients[client.id].lifecycle {
         case .notRunning, .terminating:
-            return  // nobody to wake
+            return  // no process to wake
         case .dormant:
-            // However much comes until it runs, it is one wake.
+            // All traffic until it runs counts as one wake.
             if !clients[client.id].launches.reasons.contains(.socket) {
                 noteTraffic(client, reasons, at: now, into: &actions)
             }
             return requestLaunch(client, reasons, at: now, into: &actions)
         case .launching:
-            // Told with the rest when it says who it is.
+            // Delivered with the other reasons when it identifies itself.
             return clients[client.id].launches.reasons.formUnion(reasons)
         case .inactive, .active:
-            break  // it runs and is not going to be suspended: it is told, and no budget runs
+            break  // it runs and is not going to be suspended: it is notified, without a budget
         case .background(var background):
             background.wake = open
             clients[client.id].lifecycle = .background(background)
@@ -39,7 +39,7 @@ extension Supervision {
             enter(.background(.init(wake: open)), client, at: now, into: &actions)
         }
         clients[client.id].lastWakeID = wakeID
-        // Kept when it has been told: somebody may have to tell it in our place.
+        // Kept after delivery: the next supervisor process may have to repeat it.
         guard isNew else { return clients[client.id].lastWakeReasons.formUnion(reasons) }
         clients[client.id].lastWakeReasons = reasons
         clients[client.id].lastAsleepFor = asleepFor
@@ -47,7 +47,7 @@ extension Supervision {
         pendingWakes.append(client)
     }
 
-    /// What a woken client may take.
+    /// The time that a woken client may take.
     var wakeBudget: Duration { settings.budgets.wake * (mutated(.lengthensWakes) ? 3 : 1) }
 
     /// The number of the wake that a reason to wake now belongs to.
@@ -59,14 +59,14 @@ extension Supervision {
         clients[client.id].lifecycle.state == .terminating
     }
 
-    /// Lets a client run again, unless it has been woken too often and asked to be terminated then.
+    /// Thaws a client, unless it is over its wake limit and asked to be terminated then.
     private mutating func thaw(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) {
         hasThawedInTurn = true
         endOffloads(client, into: &actions)
         let isOverLimit = noteTraffic(client, reasons, at: now, into: &actions)
-        // Nobody is ended for what others of the same uid did.
+        // No client is terminated for the wakes of others of the same uid.
         switch (isOverLimit, clients[client.id].wakeLimitPolicy) {
         case (true, .terminate):
             kill(client, .tooManyWakes, at: now, into: &actions)
@@ -75,7 +75,7 @@ extension Supervision {
         }
     }
 
-    /// Counts a wake by traffic; tells whether this client has had one too many.
+    /// Counts a wake by traffic; returns whether this client is over its limit.
     @discardableResult
     private mutating func noteTraffic(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
@@ -103,11 +103,11 @@ extension Supervision {
         return asleepFor
     }
 
-    /// Tells a client of the wake that this turn decided.
+    /// Delivers the wake that this turn decided.
     mutating func tellWake(_ client: ClientID, into actions: inout ActionBuffer) {
         guard let pending = clients[client.id].pendingWake.take() else { return }
         guard !isTerminating(client) else {
-            // Nobody hears of it: should the client come back, its wakes go on without a gap.
+            // The wake is never delivered: should the client come back, its wakes are numbered without a gap.
             return clients[client.id].lastWakeID -= 1
         }
         let start = actions.firedSockets.count
@@ -123,8 +123,8 @@ extension Supervision {
         actions.append(.trace(client, .woken(reasons)))
     }
 
-    /// A client in the background has finished something: it lingers, so that the peer's answer to its own last word finds
-    /// it awake. This counts whenever it may have just said something: after a wake, within its budget or not, and after
+    /// A background client has finished something: it lingers, so that the peer's answer to its last message finds it
+    /// awake. This applies whenever it may just have sent something: after a wake, within its budget or not, and after
     /// its last background task.
     mutating func linger(_ client: ClientID, at now: Instant) {
         guard case .background(var background) = clients[client.id].lifecycle, !mutated(.forgetsToLinger)
@@ -140,8 +140,8 @@ extension Supervision {
     mutating func finishWake(_ client: ClientID, wakeID: UInt64, at now: Instant) {
         switch clients[client.id].lifecycle {
         case .background(var background):
-            // Nobody can have finished what has not been told yet, whatever number a client sends; and whom somebody who
-            // is gone has told may hear of more when it is told again.
+            // A client cannot have finished a wake that is not delivered yet, whatever number it sends; and a repeated
+            // wake may carry more than the one that a previous supervisor process delivered.
             guard let open = background.wake, open.wakeID <= wakeID,
                 clients[client.id].pendingWake == nil || mutated(.believesUntoldWakeDone)
             else { return }
@@ -149,7 +149,7 @@ extension Supervision {
             clients[client.id].lifecycle = .background(background)
             linger(client, at: now)
         case .notRunning, .inactive, .active, .suspending, .suspended, .terminating, .dormant, .launching:
-            break  // the wake was overtaken by something else
+            break  // the wake is over for another reason
         }
     }
 
@@ -177,7 +177,7 @@ extension Supervision {
             guard let id = clients.id(inSlot: slot) else { continue }
             let client = ClientID(id)
             catchUp(client, at: now, into: &actions)
-            // That may have been its end.
+            // An expired deadline may have terminated it.
             guard let window = keepAliveWindow(client) else {
                 settle(client, at: now, into: &actions)
                 continue
