@@ -1,17 +1,17 @@
-/// Who waits to be launched. Those that somebody waits for go before others, and administrators' before users'; each of
-/// the four kinds has room of its own. Within a kind, users take turns, and none of them may fill the room alone: a crowd
-/// of one user's, or programs of his that hang, keep nobody else.
+/// The clients to be launched. Urgent launches go before others, and administrators' before users'; each of the four kinds
+/// has its own limit. Within a kind, users take turns, and each has a share of the limit: many clients of one user, or
+/// programs that hang, delay no other user.
 ///
-/// Who changes its mind stays in line, and is passed over when its turn comes.
+/// A client that need not be launched any more stays in the queue, and is skipped when its turn comes.
 struct LaunchQueue: Sendable, Equatable {
-    /// What decides where one waits, and whose room its launch takes.
+    /// The class of a launch: it decides the order and the limit that the launch counts against.
     struct Kind: Sendable, Hashable {
-        /// Somebody waits for it.
+        /// A peer or a request is waiting for it.
         var isUrgent = false
-        /// An administrator's, or declared by one to be launched with the supervisor.
+        /// A client of an administrator, or declared by one to be launched with the supervisor.
         var isPrivileged = false
 
-        /// The first is served first.
+        /// In the order of service.
         static let all = [
             Kind(isUrgent: true, isPrivileged: true), Kind(isUrgent: true),
             Kind(isPrivileged: true), Kind(),
@@ -26,7 +26,7 @@ struct LaunchQueue: Sendable, Equatable {
         rooms[kind.index].append(client, of: user)
     }
 
-    /// The next one that may be launched now, whether it still wants to be or not.
+    /// The next client that may be launched now, whether it still has a reason to be or not.
     mutating func next(_ settings: Settings, isPressed: Bool, sharing: Bool) -> (
         client: ClientID, kind: Kind
     )? {
@@ -43,24 +43,24 @@ struct LaunchQueue: Sendable, Equatable {
         return nil
     }
 
-    /// It is launched: the next turn is another user's.
+    /// The client is launched: another user is next.
     mutating func passTurn(of user: UserID, _ kind: Kind) { rooms[kind.index].passTurn(of: user) }
 
     mutating func begin(_ user: UserID, _ kind: Kind) { rooms[kind.index].begin(user) }
 
     mutating func end(_ user: UserID, _ kind: Kind) { rooms[kind.index].end(user) }
 
-    /// Whether there is anybody that nobody waits for, and that no others of its user keep.
+    /// Whether a launch is queued that is not urgent and that its user's share permits.
     var hasOthers: Bool {
         Kind.all.contains { !$0.isUrgent && !rooms[$0.index].turns.isEmpty }
     }
 }
 
-/// Those of one kind, and the launches of that kind that are under way.
+/// The queued and the running launches of one kind.
 private struct Room: Sendable, Equatable {
     private var users: [UserID: UserLine] = [:]
     private var underWay = 0
-    /// Users with somebody in line, each once. One with its share of launches leaves when it is found out.
+    /// Users with queued clients, each once. A user with no share left is removed when its turn comes.
     private(set) var turns = Line<UserID>()
 
     private struct UserLine: Sendable, Equatable {
@@ -111,7 +111,7 @@ private struct Room: Sendable, Equatable {
         turns.append(user)
     }
 
-    /// Nothing is kept of a user that has nobody here.
+    /// Removes a user without queued or running launches.
     private mutating func tidy(_ user: UserID) {
         guard let line = users[user] else { return }
         if line.clients.isEmpty, line.underWay == 0, !line.isInTurns { users[user] = nil }
@@ -132,7 +132,7 @@ private struct Line<Element: Sendable & Equatable>: Sendable, Equatable {
     mutating func removeFirst() -> Element {
         defer {
             start += 1
-            // As much is moved as was taken out before.
+            // Moves no more elements than were removed before: amortized constant time.
             if start == elements.count || start > 64 && start * 2 > elements.count {
                 elements.removeFirst(start)
                 start = 0

@@ -1,4 +1,4 @@
-/// What becomes of a client whose process has ended.
+/// Handles the end of a client's process.
 extension Supervision {
     mutating func processEnded(
         _ client: ClientID, _ ending: Ending, at now: Instant, into actions: inout ActionBuffer
@@ -6,10 +6,10 @@ extension Supervision {
         guard !isStopping else { return forget(client, at: now, into: &actions) }
         switch clients[client.id].lifecycle {
         case .notRunning, .dormant:
-            break  // that was another process, which is over already
+            break  // the end of another process, handled already
         case .terminating(let terminating):
             ended(client, terminating.reason, at: now, into: &actions)
-        // One that ends well before it has said who it is has nothing to do, or is ended by somebody who means it.
+        // A process that succeeds before it has identified itself has nothing to do, or was ended on purpose.
         case .launching, .inactive, .active, .background, .suspending, .suspended:
             switch ending {
             case .succeeded where !mutated(.relaunchesAfterSuccess):
@@ -20,7 +20,7 @@ extension Supervision {
         }
     }
 
-    /// It was we who ended it.
+    /// The supervisor terminated it.
     private mutating func ended(
         _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -36,7 +36,7 @@ extension Supervision {
             guard clients[client.id].isLaunchable, mustReturn(client) else {
                 return forget(client, at: now, into: &actions)
             }
-            // No crash: what its peers send must not have it given up. The pause is what it would have lingered.
+            // Not a crash: its peers' traffic must not exhaust its relaunches. The pause is the time it would have lingered.
             if isReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
             let linger = clients[client.id].limiter.linger(settings.wakes)
             let pause = mutated(.relaunchesAtOnce) ? .zero : max(settings.launches.retry, linger)
@@ -53,7 +53,7 @@ extension Supervision {
         }
     }
 
-    /// It ended badly: it is launched again a few times, later and later, if it has to be reachable.
+    /// It failed: if it has to be reachable, it is launched again a few times with back-off.
     private mutating func crashed(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -66,7 +66,7 @@ extension Supervision {
         } else {
             clients[client.id].launches.failuresAtStart = min(launches.failuresAtStart, .max - 1) + 1
         }
-        // What makes it stumble may be what it has saved.
+        // Its saved state may be the cause of the failure.
         if clients[client.id].launches.failuresAtStart >= 2, !mutated(.keepsBadState) {
             dropState(client, into: &actions)
         }
@@ -91,7 +91,7 @@ extension Supervision {
         park(client, .waiting(until: now + pause), at: now, into: &actions)
     }
 
-    /// Whether its process has said who it is, and lived on for long enough to be called sound.
+    /// Whether its process has identified itself and run long enough to count as launched successfully.
     private func hasRunLongEnough(_ client: ClientID, at now: Instant) -> Bool {
         switch clients[client.id].lifecycle {
         case .launching, .terminating(.killed(.launchOverran)), .terminating(.noticed(_, .launchOverran)):
@@ -109,8 +109,8 @@ extension Supervision {
 
     private func mustReturn(_ client: ClientID) -> Bool { isReachable(client) || hasSurvivors(client) }
 
-    /// Whether a client that has to be reachable would not be for long without its process: a socket goes with it, or
-    /// its keep-alive timeout, or there is nothing that could launch it again.
+    /// Whether a client that has to be reachable loses that with its process: it loses a socket or its keep-alive
+    /// timeout, or nothing could launch it again.
     private func losesReach(_ client: ClientID) -> Bool {
         let record = clients[client.id]
         return isReachable(client)
@@ -118,7 +118,7 @@ extension Supervision {
                 || record.sockets.contains { !sockets[$0.id].survives })
     }
 
-    /// Its process is gone; what survives that is kept, and watched.
+    /// Its process is gone; sockets that survive it are kept and watched.
     private mutating func park(
         _ client: ClientID, _ dormant: Lifecycle.Dormant, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -127,7 +127,7 @@ extension Supervision {
             remove(token, client)
             actions.append(.close(token))
         }
-        // The next process has not been told of any end. What it was told of fires again if it is still there.
+        // The next process has not been told of any end of stream. Conditions already reported fire again if they persist.
         for token in clients[client.id].sockets {
             switch sockets[token.id].condition {
             case .held, .armed: continue
@@ -137,7 +137,7 @@ extension Supervision {
             sockets[token.id].condition = .held
         }
         clients[client.id].fired.removeAll()
-        // Nobody has heard of it.
+        // The pending wake was never delivered.
         if clients[client.id].pendingWake.take() != nil { clients[client.id].lastWakeID -= 1 }
         clients[client.id].launches.reasons.formUnion(noteFound(again: client))
         clients[client.id].keepAlive = nil
@@ -155,7 +155,7 @@ extension Supervision {
         goOnOffloading(client)
         watchBeginnings(client)
         if !mutated(.parksUnwatched) { armSockets(client, into: &actions) }
-        // A wish from before, such as a launch that came to nothing.
+        // An earlier reason, such as a failed launch.
         let reasons = clients[client.id].launches.reasons
         if !reasons.isEmpty { requestLaunch(client, reasons.subtracting(.request), at: now, into: &actions) }
     }

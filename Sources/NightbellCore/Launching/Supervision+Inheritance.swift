@@ -1,39 +1,39 @@
-/// Clients without a process, when one supervisor takes over from another.
+/// Recovery of clients without a process, when one supervisor takes over from another.
 extension Client {
-    /// Brings what was stored last in line with what had been done about it by then.
+    /// Reconciles the stored state with the actions that were carried out before the previous supervisor ended.
     mutating func settle(
         _ old: Legacy.Client, at now: Instant, elapsed: Instant, _ settings: Settings.Launches
     ) {
         guard old.progress != nil else {
-            // It was declared, and that is all.
+            // It was only declared.
             guard old.presence != .registered else { return }
             lifecycle = .dormant(.resting)
             return launches.isRejoined = false
         }
-        // Not if that process has ended: the next one has heard of nothing.
+        // Not if that process has ended: the next one has been told of nothing.
         launches.mayHaveBeenTold = old.presence == .welcomed && !lifecycle.isDormant
         let isThere = old.presence == .launched || old.presence == .welcomed
         switch lifecycle {
         case .launching:
-            // It was decided, and nobody came to do it.
+            // The launch was decided but not carried out.
             if !isThere { lifecycle = .dormant(.queued) }
         case .dormant, .terminating:
             break
         case .notRunning, .inactive, .active, .background, .suspending, .suspended:
             guard old.presence != .absent else { return settleUnwelcomed(old, at: now, settings) }
             guard isThere else { return }
-            // It has said who it is, and nobody came to welcome it: it says so again.
+            // It has identified itself but was not welcomed: it will identify itself again.
             lifecycle = .launching(until: now + settings.budget)
             enteredStateAt = elapsed
             launches.isRejoined = false
-            // Why it was launched is told again, as the same wake.
+            // The reasons of its launch are repeated as the same wake.
             lastWakeID -= 1
             launches.reasons.formUnion(lastWakeReasons)
         }
     }
 
-    /// Somebody had begun to take it over by itself, and nobody came to welcome it. It will say again who it is: it
-    /// has time for that before another process is made, and so has whatever made the last one end badly.
+    /// A process started by its user has identified itself but was not welcomed. It will identify itself again: it has
+    /// time for that before another process is launched. The pause also is the back-off after the last failure.
     private mutating func settleUnwelcomed(
         _ old: Legacy.Client, at now: Instant, _ settings: Settings.Launches
     ) {
@@ -50,9 +50,9 @@ extension Client {
 }
 
 extension Supervision {
-    /// It is in line again, or its launch goes on; its sockets are watched as before.
+    /// It is queued again, or its launch continues; its sockets are watched as before.
     mutating func goOnWithoutProcess(_ client: ClientID, into actions: inout ActionBuffer) {
-        // Whoever parked it may not have come to close those that do not stay.
+        // The previous supervisor may have parked it without closing the sockets that do not survive.
         let stale = clients[client.id].sockets.filter {
             !sockets[$0.id].survives && !mutated(.restoresAllSockets)
         }

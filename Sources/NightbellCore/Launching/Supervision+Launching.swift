@@ -1,6 +1,6 @@
-/// Launching clients: when it is time to, and what comes of it.
+/// Launches clients, and tracks their launches.
 extension Supervision {
-    /// Has a client without a process launched, as soon as it may be.
+    /// Queues the launch of a client without a process.
     mutating func requestLaunch(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -10,10 +10,10 @@ extension Supervision {
         case .resting:
             enqueue(client, isUrgent: reasons.isUrgent)
         case .waiting:
-            // A request does not wait. Traffic does: it may be what the program stumbles over.
+            // A request does not wait for the pause. Traffic does: it may be the cause of the failure.
             if reasons.contains(.request) { enqueue(client, isUrgent: true) }
         case .queued:
-            // Those behind it do not wait for its old place in line.
+            // Its old entry in the queue does not delay those behind it.
             let isUrgent = clients[client.id].launches.kind.isUrgent
             if reasons.isUrgent, !isUrgent { enqueue(client, isUrgent: true) }
         }
@@ -25,7 +25,7 @@ extension Supervision {
         launchQueue.append(client, of: clients[client.id].user, kind)
     }
 
-    /// The same for the same reasons, whatever else happens to it until its process is there.
+    /// Sets the kind of a launch. The same reasons give the same kind, whatever else happens until its process exists.
     mutating func setKind(_ client: ClientID, isUrgent: Bool) -> LaunchQueue.Kind {
         let isDeclared = !isUrgent && clients[client.id].launches.reasons.areDeclared
         let isPrivileged = isDeclared || settings.isAdministrator(clients[client.id].user)
@@ -34,7 +34,7 @@ extension Supervision {
         return kind
     }
 
-    /// The pause of a client that has ended badly is over.
+    /// The pause after a failure is over.
     mutating func endPause(_ client: ClientID) {
         let reasons = clients[client.id].launches.reasons
         if reasons.isEmpty {
@@ -44,7 +44,7 @@ extension Supervision {
         }
     }
 
-    /// Ends a turn: launches as many as may be at a time.
+    /// Ends a turn: launches as many clients as the limits permit.
     mutating func startLaunches(at now: Instant, into actions: inout ActionBuffer) {
         if now >= pressedUntil { pressedUntil = Self.unpressed }
         while let (client, kind) = launchQueue.next(
@@ -67,8 +67,8 @@ extension Supervision {
         }
     }
 
-    /// Its program was started, and has not said Hello in time. A client that has done so before is ended, and tried again.
-    /// Otherwise the program may be one that never will: it is left alone, and takes no room.
+    /// Its program was started, and has not said Hello in time. A client that has done so before is killed and launched again.
+    /// Otherwise the program may be one that never will: it keeps running, and frees its launch slot.
     mutating func endLaunchTime(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients[client.id].launches.neverSpoke, !mutated(.endsSilentPrograms) else {
             return kill(client, .launchOverran, at: now, into: &actions)
@@ -78,17 +78,17 @@ extension Supervision {
         actions.append(.trace(client, .doesNotSpeak))
     }
 
-    /// When those who wait only for memory may be launched again.
+    /// When launches that wait only for memory may begin again.
     var launchDeadline: Instant? {
         launchQueue.hasOthers && pressedUntil != Self.unpressed ? pressedUntil : nil
     }
 
-    /// Memory has not been short lately.
+    /// The value of `pressedUntil` without memory pressure.
     static var unpressed: Instant { Instant(nanoseconds: .min) }
 
     // MARK: Declared clients
 
-    /// A client that was declared in advance is to run.
+    /// Launches a client that was declared in advance.
     mutating func launch(
         _ registration: Registration, _ key: RequestKey?, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -122,7 +122,7 @@ extension Supervision {
 
     // MARK: The new process
 
-    /// The process that was launched says who it is. It is in the background, where it hears why it was launched.
+    /// A launched process identifies itself. It starts in the background, where it is told why it was launched.
     mutating func rejoin(
         _ client: ClientID, _ registration: Registration, _ key: RequestKey, at now: Instant,
         into actions: inout ActionBuffer
@@ -135,7 +135,7 @@ extension Supervision {
         takeOver(client, registration, key, .background(.init()), at: now, into: &actions)
     }
 
-    /// A process takes over what was kept of the last one's: launched by us, or started by its user.
+    /// A process takes over the state kept from the previous one. It was launched by the supervisor, or started by its user.
     mutating func takeOver(
         _ client: ClientID, _ registration: Registration, _ key: RequestKey, _ lifecycle: Lifecycle,
         at now: Instant, into actions: inout ActionBuffer
@@ -145,7 +145,7 @@ extension Supervision {
         let reasons = clients[client.id].launches.reasons
         clients[client.id].launches.reasons = []
         clients[client.id].lastRequest = key.request
-        // Who may have been welcomed may have asked for something since. Only what it has handed over was kept.
+        // A process that may have been welcomed may have sent requests since. Only its handed-over sockets were kept.
         let adoptions = inherited.removeValue(forKey: client)?.adoptions ?? [:]
         if clients[client.id].launches.mayHaveBeenTold {
             inherited[client] = InheritedRequests(last: 0, adoptions: adoptions)
@@ -196,7 +196,7 @@ extension Supervision {
 
     // MARK: Memory
 
-    /// Ends suspended clients that can be launched again, the largest first.
+    /// Terminates suspended clients that can be launched again, the largest first.
     mutating func relieve(
         _ sizes: [ClientSize], at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -223,9 +223,9 @@ extension Supervision {
 }
 
 extension WakeReasons {
-    /// Whether somebody waits for the client.
+    /// Whether a peer or a request is waiting for the client.
     var isUrgent: Bool { !isDisjoint(with: [.socket, .request, .unanswered, .pathLost]) }
 
-    /// Whether an administrator has declared that it is launched, and it has not ended badly since.
+    /// Whether an administrator has declared its launch, and it has not failed since.
     var areDeclared: Bool { contains(.launched) && !contains(.relaunched) }
 }
