@@ -2,7 +2,7 @@
 struct Assertions: Sendable, Equatable {
     struct Task: Sendable, Equatable {
         var id: UInt64
-        /// The request that began it.
+        /// The request that began the task.
         var request: UInt64
         var name: String
     }
@@ -15,7 +15,7 @@ struct Assertions: Sendable, Equatable {
 
     init() {}
 
-    /// Where other ones left off.
+    /// Restores recovered assertions.
     init(tasks: [Task], nextTask: UInt64, mediaUntil: Instant?, time: Time) {
         self.tasks = tasks
         self.nextTask = nextTask
@@ -23,7 +23,7 @@ struct Assertions: Sendable, Equatable {
         self.time = time
     }
 
-    /// The time that all tasks of one stay in the background share.
+    /// The time shared by all tasks of one stay in the background.
     enum Time: Sendable, Equatable {
         /// No task was held in the background yet.
         case full
@@ -31,7 +31,7 @@ struct Assertions: Sendable, Equatable {
         case running(until: Instant, notified: Bool)
     }
 
-    /// What has become due.
+    /// The part of the time that has ended.
     enum Due {
         case nothing
         case notice(remaining: Duration)
@@ -48,8 +48,8 @@ struct Assertions: Sendable, Equatable {
         hasTasks || mediaPlays(at: now)
     }
 
-    /// Whether so little of the time of this stay is left that no further task can be granted: its client would be told
-    /// of the end with less time than was promised, or has been told already.
+    /// Whether too little time of this stay is left to grant another task: the notice of the end would come with less
+    /// time than promised, or was given already.
     func isTimeUp(at now: Instant, notice: Duration) -> Bool {
         switch time {
         case .full: false
@@ -74,7 +74,7 @@ struct Assertions: Sendable, Equatable {
         return true
     }
 
-    /// Media shows a sign of life: the clock of the tasks stands still until it lapses.
+    /// Media is active: the clock of the tasks stops until the activity lapses.
     mutating func renewMedia(until instant: Instant) {
         mediaUntil = instant
         time = .full
@@ -87,13 +87,13 @@ struct Assertions: Sendable, Equatable {
         time = .running(until: now + budget, notified: false)
     }
 
-    /// The client was suspended or is in the foreground: the next stay has all its time again.
+    /// The client was suspended or is in the foreground: the next stay has the whole time again.
     mutating func restoreTime() {
         time = .full
     }
 
-    /// What is due at `now` in the background. The notice comes first in any case, with its whole time: nobody is
-    /// ended without one because the machine slept or the loop was busy.
+    /// Returns what is due at `now` in the background. The notice always comes first, with its whole time: no client is
+    /// terminated without it because the machine slept or the loop was busy.
     mutating func takeDue(at now: Instant, notice: Duration) -> Due {
         guard hasTasks, case .running(var until, let notified) = time else { return .nothing }
         if notified { return now >= until ? .overrun : .nothing }
@@ -103,7 +103,7 @@ struct Assertions: Sendable, Equatable {
         return .notice(remaining: until.since(now))
     }
 
-    /// As `takeDue`, for somebody who was warned and may not have heard it.
+    /// As `takeDue`, for a client that was warned but may not have received the warning.
     mutating func warnAgain(at now: Instant, notice: Duration) -> Duration? {
         guard hasTasks, case .running(let until, notified: true) = time else { return nil }
         let later = max(until, now + notice)
@@ -118,7 +118,7 @@ struct Assertions: Sendable, Equatable {
         return notified ? until : until - notice
     }
 
-    /// What is left of the time; `nil` is unlimited.
+    /// The time left; `nil` is unlimited.
     func timeLeft(at now: Instant, budget: Duration) -> Duration? {
         if mediaPlays(at: now) { return nil }
         return switch time {

@@ -1,4 +1,4 @@
-/// What has happened to one client, or to all of them together.
+/// The event counters of one client, or of all clients together.
 public struct Counters: Sendable, Equatable {
     public var wakes: UInt64 = 0
     public var wakesSocket: UInt64 = 0
@@ -24,9 +24,9 @@ public struct Counters: Sendable, Equatable {
     public var socketsAdopted: UInt64 = 0
     public var socketsRefused: UInt64 = 0
     public var launches: UInt64 = 0
-    /// It ended badly.
+    /// Its process failed.
     public var crashes: UInt64 = 0
-    /// It was not launched again after it had ended badly too often in a row.
+    /// It was not launched again after too many consecutive failures.
     public var gaveUp: UInt64 = 0
     public var endedUnderPressure: UInt64 = 0
     public var hibernations: UInt64 = 0
@@ -87,7 +87,7 @@ public struct Counters: Sendable, Equatable {
     }
 }
 
-/// What the clients of one uid use together.
+/// The resources used by all clients of one uid.
 public struct UserUsage: Sendable, Equatable {
     public var clients = 0
     public var sockets = 0
@@ -99,7 +99,7 @@ public struct UserUsage: Sendable, Equatable {
     var wakesInPeriod = 0
     var periodEnd = Instant(nanoseconds: .min)
 
-    /// Counts a wake by traffic; tells whether this uid has had more than `limit` of them in this period.
+    /// Counts a wake by traffic; returns whether this uid has had more than `limit` of them in this period.
     mutating func countWake(limit: Int, period: Duration, at now: Instant) -> Bool {
         wakes += 1
         if now >= periodEnd {

@@ -1,7 +1,7 @@
 /// Every number that decides how clients are treated. All of them are configuration keys of `nightbelld` of
 /// the same name; the defaults are those of iOS where it had one.
 public struct Settings: Sendable, Equatable {
-    /// What a client may take for each step before it is suspended or terminated without having finished.
+    /// The time limit of each step; a client that exceeds it is suspended or terminated unfinished.
     public struct Budgets: Sendable, Equatable {
         /// From `DidEnterBackground` to `BackgroundEntered`.
         public var enteringBackground: Duration = .seconds(5)
@@ -25,7 +25,7 @@ public struct Settings: Sendable, Equatable {
     public struct KeepAlive: Sendable, Equatable {
         /// The shortest timeout that is accepted.
         public var minimumTimeout: Duration = .seconds(600)
-        /// The longest: 30 days. What is to run more seldom than that is no keep-alive.
+        /// The longest accepted timeout: 30 days. A handler that runs less often is no keep-alive.
         public static let maximumTimeout: Duration = .seconds(30 * 86_400)
         /// The width of the window, as a share of the timeout: the handler runs in
         /// [timeout − tolerance, timeout].
@@ -36,7 +36,7 @@ public struct Settings: Sendable, Equatable {
         public init() {}
     }
 
-    /// Suspension: when it is tried, and when it is given up for now.
+    /// When suspension is tried, and when an attempt is given up.
     public struct Suspension: Sendable, Equatable {
         /// How long the kernel has to confirm.
         public var confirmation: Duration = .seconds(1)
@@ -48,14 +48,14 @@ public struct Settings: Sendable, Equatable {
         public init() {}
     }
 
-    /// How long a woken client stays awake, and what too many wakes mean.
+    /// How long a woken client stays awake, and the rate limit of wakes.
     public struct Wakes: Sendable, Equatable {
-        /// A client stays awake at least this long after `WakeDone`, so that the answer to its own answer is
+        /// A client stays awake at least this long after `WakeDone`, so that the peer's reply to its answer is
         /// not another wake.
         public var linger: Duration = .milliseconds(500)
         /// `linger` doubles with each wake over the limit, up to this.
         public var lingerMaximum: Duration = .seconds(60)
-        /// More wakes than this within `period` are too many: for one client …
+        /// The maximum number of wakes within `period`: for one client …
         public var limit: Int = 15
         /// … and for all clients of one uid together.
         public var limitPerUser: Int = 100_000
@@ -64,24 +64,24 @@ public struct Settings: Sendable, Equatable {
         public init() {}
     }
 
-    /// Launching clients, and launching them again.
+    /// Launches and relaunches of clients.
     public struct Launches: Sendable, Equatable {
-        /// From the launch to `Hello`; a client that has said it before, and has not by then, is killed. After it, a client that nothing could wake
-        /// yet is left awake for as long again.
+        /// From the launch to `Hello`; a client that has sent it before, but not by then, is killed. After `Hello`, a
+        /// client without a wake source is left awake for as long again.
         public var budget: Duration = .seconds(20)
-        /// So many at a time that somebody waits for: because of traffic, or on request …
+        /// The maximum number of concurrent urgent launches, because of traffic or on request …
         public var concurrent: Int = 32
-        /// … of which so many may be of one uid …
+        /// … of these, the maximum for one uid …
         public var concurrentPerUser: Int = 8
-        /// … and so many others: with the supervisor, or because they ended badly …
+        /// … and the maximum of other launches, with the supervisor or after a failure …
         public var concurrentInBackground: Int = 4
-        /// … of which so many may be of one uid.
+        /// … of these, the maximum for one uid.
         public var concurrentInBackgroundPerUser: Int = 3
-        /// How often in a row a client is launched again because it ended badly.
+        /// The maximum number of consecutive relaunches after a failure.
         public var relaunches: Int = 5
-        /// Who has run this long, or has been suspended, has been launched with success.
+        /// A client that has run this long, or was suspended, counts as launched and resets its crash count.
         public var settled: Duration = .seconds(10)
-        /// The pause before a client that ended badly is launched again; doubles each time in a row, up to
+        /// The pause before a failed client is launched again; doubles with each consecutive failure, up to
         /// `retryMaximum`.
         public var retry: Duration = .milliseconds(250)
         public var retryMaximum: Duration = .seconds(30)
@@ -89,17 +89,17 @@ public struct Settings: Sendable, Equatable {
         public init() {}
     }
 
-    /// What is done when memory is short.
+    /// Measures when memory is short.
     public struct MemoryPressure: Sendable, Equatable {
-        /// So many suspended clients are ended each time, the largest first.
+        /// How many suspended clients are terminated each time, the largest first.
         public var endsAtOnce: Int = 8
-        /// For this long nobody is launched that nobody waits for.
+        /// Launches that are not urgent are delayed for this long.
         public var pause: Duration = .seconds(30)
 
         public init() {}
     }
 
-    /// Limits that keep one user from taking what others need.
+    /// Limits that keep one user from taking other users' resources.
     public struct Quotas: Sendable, Equatable {
         public var clientsPerUser: Int = 4_096
         public var socketsPerClient: Int = 1_024
@@ -113,13 +113,13 @@ public struct Settings: Sendable, Equatable {
         public init() {}
     }
 
-    /// Keep-alives that are dealt with for sleepers.
+    /// Keep-alives handled for suspended clients.
     public struct Offload: Sendable, Equatable {
-        /// So many pieces of noise in a row are dealt with on one socket; after that its owner is woken …
+        /// Size of the per-socket token bucket for absorbed noise; when it is empty, the owner is woken.
         public var noiseBurst: Int = 32
-        /// … unless there is at least this time between them.
+        /// The time in which one token is added.
         public var noiseInterval: Duration = .seconds(1)
-        /// How long the rest of what began like noise may take to arrive, before the owner is woken.
+        /// How long the rest of a partial noise message may take to arrive before the owner is woken.
         public var partialTimeout: Duration = .seconds(5)
 
         public init() {}
@@ -133,7 +133,7 @@ public struct Settings: Sendable, Equatable {
     public var launches = Launches()
     public var memoryPressure = MemoryPressure()
     public var quotas = Quotas()
-    /// Whoever the supervisor runs as: beside root, the one whose clients have room for launches of their own. No
+    /// The uid that the supervisor runs as. Its clients are launched with administrators' limits, as root's are. No
     /// configuration key.
     public var administrator: UserID = 0
 

@@ -1,20 +1,20 @@
-/// Tells when a client is woken too often, and how long it stays awake then.
+/// The rate limit of a client's wakes, and its linger time over the limit.
 package struct WakeLimiter: Sendable, Equatable {
     /// The latest wakes, in a ring of at most `limit`.
     private var recent: [Instant] = []
     private var oldest = 0
-    /// How many wakes over the limit there were, less those within it since.
+    /// The number of wakes over the limit, less those within it since.
     private var excess = 0
 
     package init() {}
 
-    /// Where another limiter left off: the instants that it gave, and its `excess`.
+    /// Restores a limiter from its latest wakes and its `excess`.
     package init(recent: [Instant], excess: Int, _ settings: Settings.Wakes) {
         self.recent = Array(recent.sorted().suffix(max(1, settings.limit)))
         self.excess = excess
     }
 
-    /// Gives the latest wakes, oldest first, no more than `count`.
+    /// Calls `body` with the latest wakes, oldest first, at most `count`.
     package func forEachLatest(_ count: Int, _ body: (_ index: Int, _ wake: Instant) -> Void) {
         let kept = min(count, recent.count)
         for index in 0..<kept { body(index, recent[(oldest + recent.count - kept + index) % recent.count]) }
@@ -22,14 +22,14 @@ package struct WakeLimiter: Sendable, Equatable {
 
     package var excessWakes: Int { excess }
 
-    /// Notes a wake at `now`; tells whether it was one too many: more than `limit` within `period`. Where the
-    /// clients of its uid have had too many together, it lingers longer as well.
+    /// Counts a wake at `now`; returns whether it exceeds `limit` within `period`. The client also lingers longer if its
+    /// uid is over its own limit.
     package mutating func note(at now: Instant, isUserOverLimit: Bool, _ settings: Settings.Wakes) -> Bool {
         let isOverLimit = remember(now, settings)
         if !isOverLimit, !isUserOverLimit {
             excess = max(0, excess - 1)
         } else if linger(settings) < settings.lingerMaximum {
-            // Not counted further than it has an effect: it must also come down again.
+            // Counted only as far as it has an effect, so that it can come down again.
             excess += 1
         }
         return isOverLimit
@@ -38,7 +38,7 @@ package struct WakeLimiter: Sendable, Equatable {
     private mutating func remember(_ now: Instant, _ settings: Settings.Wakes) -> Bool {
         let limit = max(1, settings.limit)
         if recent.count > limit || recent.count < limit && oldest != 0 {
-            // The limit was another one before.
+            // The limit has changed.
             recent = Array((recent[oldest...] + recent[..<oldest]).suffix(limit))
             oldest = 0
         }
@@ -52,13 +52,13 @@ package struct WakeLimiter: Sendable, Equatable {
         return isOverLimit
     }
 
-    /// How long the client stays awake after it has said that it is done.
+    /// How long the client stays awake after `WakeDone`.
     package func linger(_ settings: Settings.Wakes) -> Duration {
         doubled(settings.linger, times: excess, maximum: settings.lingerMaximum)
     }
 }
 
-/// The pause before a suspension is tried again: doubles each time in a row.
+/// The back-off before a suspension is tried again: doubles with each consecutive failure.
 package struct Backoff: Sendable, Equatable {
     package private(set) var failures = 0
 
