@@ -4,7 +4,7 @@
 /// A 4-ary heap: the shallower tree costs fewer cache misses than a binary one. Equal instants come out by slot,
 /// so that a replay is exact.
 package struct DeadlineQueue: Sendable, Equatable {
-    /// 12 bytes: the instant lies in two halves, because whole it would be aligned, and four bytes lost.
+    /// 12 bytes: the instant is stored in two halves, because aligned as a whole it would waste four bytes.
     private struct Entry: Comparable {
         private var upper: Int32
         private var lower: UInt32
@@ -25,7 +25,7 @@ package struct DeadlineQueue: Sendable, Equatable {
     }
 
     private static let absent: Int32 = -1
-    /// Room for so many is kept.
+    /// The capacity that is always kept.
     private static let few = 1_024
     private var heap: [Entry] = []
     private var positions: [Int32] = []
@@ -48,7 +48,7 @@ package struct DeadlineQueue: Sendable, Equatable {
         case (nil, nil):
             break
         case (nil, let instant?):
-            // As in `SlotMap`: left to itself an array doubles.
+            // As in `SlotMap`: an array would double by itself.
             positions.makeRoom(for: Int(slot) + 1 - positions.count)
             while positions.count <= Int(slot) { positions.append(Self.absent) }
             heap.makeRoom()
@@ -65,7 +65,7 @@ package struct DeadlineQueue: Sendable, Equatable {
         }
     }
 
-    /// Takes out the first slot if its instant is not after `now`.
+    /// Removes and returns the first slot if its instant is not after `now`.
     package mutating func popDue(at now: Instant) -> UInt32? {
         guard let head = heap.first, head.instant <= now else { return nil }
         remove(at: 0)
@@ -81,7 +81,7 @@ package struct DeadlineQueue: Sendable, Equatable {
         positions[Int(heap[index].slot)] = Self.absent
         let last = heap.removeLast()
         if heap.isEmpty, positions.count > Self.few {
-            // It was a crowd that was due at the same time.
+            // Many slots were due at the same time: free the memory.
             heap = []
             positions = []
         }

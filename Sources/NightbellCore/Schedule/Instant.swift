@@ -1,8 +1,8 @@
-/// A moment on the supervisor's clock, in nanoseconds. The core never asks for the time: it is told.
+/// A moment on the supervisor's clock, in nanoseconds. The core never reads a clock: time is a parameter.
 ///
-/// There are two clocks. *Running time* stands still while the machine sleeps; the edge reads `CLOCK_MONOTONIC`.
-/// Everything is told in it, and budgets count it. *Elapsed time* goes on (`CLOCK_BOOTTIME`); peers and their timeouts
-/// count it, and so do keep-alive windows. `Supervision.elapsed(at:)` leads from one to the other.
+/// There are two clocks. *Running time* stops while the machine sleeps; the edge reads `CLOCK_MONOTONIC`.
+/// All events carry it, and budgets count it. *Elapsed time* goes on (`CLOCK_BOOTTIME`); peers and their timeouts
+/// count it, and so do keep-alive windows. `Supervision.elapsed(at:)` converts running time to elapsed time.
 public struct Instant: Sendable, Hashable, Comparable {
     public var nanoseconds: Int64
 
@@ -43,7 +43,7 @@ extension Duration {
     }
 }
 
-/// The earlier of two instants, where none is never.
+/// The earlier of two instants; `nil` is never.
 func earlier(_ first: Instant?, _ second: Instant?) -> Instant? {
     guard let first, let second else { return first ?? second }
     return min(first, second)

@@ -9,16 +9,15 @@ public struct Window: Sendable, Equatable {
     }
 }
 
-/// The windows of all keep-alive handlers that wait for their turn, one for each client at most; or those of the pings
-/// of all sockets.
+/// The windows of all scheduled keep-alive handlers, at most one for each client; or those of the pings of all sockets.
 ///
-/// Many windows are served at one instant: the timer is set to the first end of any window (less a lead, so that
-/// scheduling delay does not make it late), and whoever is inside its window by then runs too. Stabbing
+/// Many windows are served at one instant: the timer is set to the earliest end of any window (less a lead, so that
+/// scheduling delay does not make it late), and every client inside its window by then runs too. Stabbing
 /// intervals at the earliest end is optimal for the number of instants.
 package struct KeepAliveSchedule: Sendable, Equatable {
     private var beginnings = DeadlineQueue()
     private var aims = DeadlineQueue()
-    /// Counts for what is set from now on.
+    /// Applies to windows set from now on.
     package var lead: Duration
 
     package init(lead: Duration) {
@@ -32,13 +31,13 @@ package struct KeepAliveSchedule: Sendable, Equatable {
 
     package func contains(_ slot: UInt32) -> Bool { aims[slot] != nil }
 
-    /// Puts the window of a client in, in place of an earlier one; `nil` takes it out.
+    /// Sets the window of a client, replacing an earlier one; `nil` removes it.
     package mutating func set(_ slot: UInt32, to window: Window?) {
         beginnings.set(slot, to: window?.earliest)
         aims.set(slot, to: window.map { max($0.earliest, $0.latest - lead) })
     }
 
-    /// Whether the timer has come for somebody.
+    /// Whether the timer is due for any client.
     package func isDue(at now: Instant) -> Bool {
         guard let aim = aims.first?.instant else { return false }
         return aim <= now
@@ -50,7 +49,7 @@ package struct KeepAliveSchedule: Sendable, Equatable {
         return beginning <= now
     }
 
-    /// Takes out one client that is inside its window, earliest beginning first.
+    /// Removes and returns one client inside its window, earliest beginning first.
     package mutating func popBegun(at now: Instant) -> UInt32? {
         guard let slot = beginnings.popDue(at: now) else { return nil }
         aims.set(slot, to: nil)
