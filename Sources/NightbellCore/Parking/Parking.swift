@@ -1,29 +1,29 @@
-/// The core of a supervisor that is part of its host: sockets of one process that are parked one by one, each told
-/// about once. Nobody is suspended or launched; what pings and windows mean is what it means for clients.
+/// The core of a supervisor inside its host process: it parks single sockets of the process and reports each one once.
+/// It suspends and launches nothing; pings and windows work as they do for clients.
 ///
-/// It is deterministic and copyable, like `Supervision`: what happens comes in with the time, what is to be done goes
-/// into `actions`, and descriptors are none of its business.
+/// It is deterministic and copyable, like `Supervision`: events come in with the time, actions are appended to `actions`,
+/// and descriptors stay outside.
 public struct Parking: Sendable, Equatable {
-    /// What the edge is asked to do, in this order.
+    /// An action for the edge, to be carried out in order.
     public enum Action: Sendable, Equatable {
-        /// Tell the host.
+        /// Notify the host.
         case tell(SocketToken, ParkingReasons)
-        /// Watch the socket again, whose one report said nothing.
+        /// Watch the socket again: its one report was empty.
         case watch(SocketToken)
-        /// Watch the socket no more. Those without a profile are not, once they were reported.
+        /// Stop watching the socket. A socket without a profile is not watched after its report anyway.
         case ignore(SocketToken)
-        /// Send a ping, or the last one once more. Only failure is told.
+        /// Send a ping, or repeat the last one. Only failure is reported.
         case ping(SocketToken, again: Bool)
-        /// The answer to a ping is due: look whether it is there, tell of it, and then that it was looked for.
+        /// The answer to a ping is due: look for it, report it if it is there, and then report `answerLookedFor`.
         case lookForAnswer(SocketToken)
     }
 
     private struct Place: Sendable, Equatable {
         enum Stage: Sendable {
             case watched
-            /// The host knows of what has happened, and has not claimed the socket yet.
+            /// The host was notified and has not claimed the socket yet.
             case told
-            /// The peer has the beginning of a message of the host's, and the host has not claimed the socket yet.
+            /// The host has sent part of a message and has not claimed the socket yet.
             case held
         }
 
@@ -40,10 +40,10 @@ public struct Parking: Sendable, Equatable {
     private var schedule: KeepAliveSchedule
     private var hasToldInTurn = false
 
-    /// Pings of one turn: while they are sent, nobody is told of anything.
+    /// The maximum of pings in one turn: while they are sent, no notification is delivered.
     private static let pingsPerTurn = 32
 
-    /// Of the settings, those of keep-alives and of pings count.
+    /// Only the settings of keep-alives and pings are used.
     public init(settings: Settings) {
         self.settings = settings
         pings = PingBook(settings)
@@ -55,12 +55,12 @@ public struct Parking: Sendable, Equatable {
 
     public var count: Int { places.count }
 
-    /// What was done for all sockets with a profile, also for those that are gone.
+    /// Totals of all sockets with a profile, removed ones included.
     public var pingCounters: OffloadCounters { pings.counters }
 
     public func contains(_ token: SocketToken) -> Bool { places.contains(token.id) }
 
-    /// The socket in a place of the edge's tables.
+    /// The socket in a slot of the edge's tables.
     public func token(inSlot slot: UInt32) -> SocketToken? { places.id(inSlot: slot).map { SocketToken($0) } }
 
     /// All sockets, by slot.
@@ -69,7 +69,7 @@ public struct Parking: Sendable, Equatable {
     // MARK: Coming and going
 
     /// - Parameters:
-    ///   - pinging: on what terms pings are sent, of a socket with a profile.
+    ///   - pinging: the terms of the pings of a socket with a profile.
     ///   - keepAlive: how long the host wants to wait at most before it is told `keepAliveDue`.
     public mutating func park(
         hasProfile: Bool, pinging: PingTerms?, keepAlive: Duration?, at now: Instant
@@ -88,7 +88,7 @@ public struct Parking: Sendable, Equatable {
         return token
     }
 
-    /// Why a socket is parked no more.
+    /// Why a socket is no longer parked.
     public enum Departure: Sendable, Hashable, CaseIterable {
         /// The host has taken it back.
         case claimed
@@ -113,25 +113,25 @@ public struct Parking: Sendable, Equatable {
 
     // MARK: What happens
 
-    /// The kernel has reported a socket without a profile, and does not again.
+    /// The kernel has reported a socket without a profile. It reports it once only.
     public mutating func fired(_ token: SocketToken, _ conditions: Conditions, into actions: inout [Action]) {
         guard contains(token), places[token.id].isWatched else { return }
-        // Somebody else who shares the socket took what there was.
+        // Another process that shares the socket has read the data.
         guard !conditions.isEmpty else { return actions.append(.watch(token)) }
         tell(token, ParkingReasons(conditions), into: &actions)
     }
 
-    /// Whether what arrives on a socket is to be judged with its profile.
+    /// Whether incoming data of a socket is to be inspected with its profile.
     public func isJudging(_ token: SocketToken) -> Bool {
         contains(token) && places[token.id].hasProfile && places[token.id].isWatched
     }
 
-    /// How many pieces of noise may be dealt with at this moment.
+    /// How many pieces of noise may be absorbed now.
     public func noiseAllowance(_ token: SocketToken, at now: Instant) -> Int {
         isJudging(token) ? pings.allowance(token.slot, at: now) : 0
     }
 
-    /// What there was in a socket has been looked at with its profile.
+    /// The incoming data of a socket was inspected with its profile.
     public mutating func judged(
         _ token: SocketToken, _ judgement: Judgement, at now: Instant, into actions: inout [Action]
     ) {
@@ -142,8 +142,8 @@ public struct Parking: Sendable, Equatable {
         pings.settle(token.slot, at: now)
     }
 
-    /// The host is in the middle of saying something, and has to claim the socket to end it: until then it is told of nothing
-    /// more, and nothing is done for the socket.
+    /// The host has sent part of a message, and has to claim the socket to send the rest: until then it gets no further
+    /// notification, and nothing is done for the socket.
     public mutating func hold(_ token: SocketToken, into actions: inout [Action]) {
         guard contains(token) else { return }
         if places[token.id].isWatched {
@@ -154,24 +154,24 @@ public struct Parking: Sendable, Equatable {
         schedule.set(token.slot, to: nil)
     }
 
-    /// Whether the host is in the middle of saying something.
+    /// Whether the host has sent only part of a message.
     public func isHeld(_ token: SocketToken) -> Bool {
         contains(token) && places[token.id].stage == .held
     }
 
-    /// A ping could not be sent: the peer takes nothing.
+    /// A ping could not be sent: the peer accepts no data.
     public mutating func pingFailed(_ token: SocketToken, at now: Instant, into actions: inout [Action]) {
         guard isJudging(token) else { return }
         pings.pingFailed(token.slot, at: now)
         tell(token, .unanswerable, into: &actions)
     }
 
-    /// There was no ping to be sent.
+    /// No ping was available to be sent.
     public mutating func pingOmitted(_ token: SocketToken, at now: Instant) {
         if isJudging(token) { pings.pingFailed(token.slot, at: now) }
     }
 
-    /// The edge has looked for an answer that is due; if there was one, it has told of it before.
+    /// The edge has looked for an answer that is due; if there was one, it was reported before.
     public mutating func answerLookedFor(
         _ token: SocketToken, at now: Instant, into actions: inout [Action]
     ) {
@@ -179,8 +179,8 @@ public struct Parking: Sendable, Equatable {
         tell(token, .pongMissing, into: &actions)
     }
 
-    /// Ends a turn: does what is due, and tells of every keep-alive that is inside its window if anybody is told of
-    /// anything.
+    /// Ends a turn: handles what is due, and reports every keep-alive inside its window if any notification is
+    /// delivered.
     public mutating func endTurn(at now: Instant, into actions: inout [Action]) {
         for _ in 0..<pings.deadlineCount {
             guard let slot = pings.popDeadline(at: now) else { break }
@@ -206,7 +206,7 @@ public struct Parking: Sendable, Equatable {
         }
     }
 
-    /// Tells once: nothing more is done for this socket until the host claims it.
+    /// Notifies the host once: nothing more is done for this socket until the host claims it.
     private mutating func tell(
         _ token: SocketToken, _ reasons: ParkingReasons, into actions: inout [Action]
     ) {
