@@ -19,20 +19,20 @@ public enum Refusal: Sendable, Hashable {
     case tooManySockets
     case tooManyTasks
     case noSuchClient
-    /// A keep-alive profile with settings that make no sense.
+    /// A keep-alive profile with invalid settings.
     case invalidProfile
-    /// A profile of messages that only the owner can read: the connection is encrypted, and not by the kernel.
+    /// A profile on a connection that is encrypted, and not by the kernel: only the owner can read its messages.
     case opaqueSocket
-    /// A profile for streams on a datagram socket, or on what is no socket.
+    /// A profile for streams on a datagram socket, or on a descriptor that is no socket.
     case profileNotForThis
-    /// A receive buffer for the time asleep on what is no datagram socket.
+    /// A receive buffer for the time asleep on a descriptor that is no datagram socket.
     case receiveBufferNotForThis
     /// There is no known way to start the program again.
     case cannotLaunch
     case stateTooLarge(limit: Int)
 }
 
-/// What a client's request came to.
+/// The result of a client's request.
 public enum Answer: Sendable, Equatable {
     case done
     case refused(Refusal)
@@ -58,18 +58,18 @@ public struct WakeReasons: OptionSet, Sendable, Hashable {
     public static let supervisorStopping = WakeReasons(rawValue: 16)
     /// It was launched together with the supervisor.
     public static let launched = WakeReasons(rawValue: 32)
-    /// It was launched again because it had ended badly, or was ended by the supervisor.
+    /// It was launched again because it had failed, or was terminated by the supervisor.
     public static let relaunched = WakeReasons(rawValue: 64)
     /// A ping that was sent in the client's name was not answered in time.
     public static let unanswered = WakeReasons(rawValue: 128)
-    /// The kernel has given a connection up, because nothing of what was sent arrives.
+    /// The kernel has given up a connection, because sent data is not acknowledged.
     public static let pathLost = WakeReasons(rawValue: 256)
 
-    /// Those that come with sockets.
+    /// The reasons that come with sockets.
     static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]
 }
 
-/// One wake, as the client is told of it.
+/// One wake, as it is delivered to the client.
 public struct Wake: Sendable, Equatable {
     public var wakeID: UInt64
     public var reasons: WakeReasons
@@ -82,7 +82,7 @@ public struct Wake: Sendable, Equatable {
     public var isRepeated = false
 }
 
-/// What the supervisor tells a client of its own accord.
+/// A message of the supervisor to a client that is no answer to a request.
 public enum Notice: Sendable, Equatable {
     case didEnterBackground(budget: Duration)
     case prepareToSuspend(epoch: UInt64, budget: Duration)
@@ -92,14 +92,14 @@ public enum Notice: Sendable, Equatable {
     case willTerminate(budget: Duration, TerminationReason)
 }
 
-/// Why a client is ended.
+/// Why a client is terminated.
 public enum TerminationReason: Sendable, Hashable {
     case quitByUser
     case backgroundTasksOverran
     case tooManyWakes
     /// Memory is short, and it was suspended.
     case memoryPressure
-    /// It had asked for that instead of being suspended.
+    /// It had asked to be terminated instead of suspended.
     case hibernation
     /// It does not want to be in the background.
     case exitsOnSuspend
@@ -108,7 +108,7 @@ public enum TerminationReason: Sendable, Hashable {
 }
 
 extension TerminationReason {
-    /// Whether it is ended asleep, or when it was ready to sleep: it does nothing more.
+    /// Whether it is terminated while suspended, or ready for that: it does nothing more.
     var isInSleep: Bool {
         switch self {
         case .memoryPressure, .hibernation: true
@@ -127,7 +127,7 @@ public enum Step: Sendable, Hashable, CaseIterable {
     case launch
 }
 
-/// An event for people watching the supervisor. Costs nothing to make: no text.
+/// An event for the supervisor's observers. It is cheap to make, because it contains no text.
 public enum Trace: Sendable, Equatable {
     case registered
     case gone
@@ -145,57 +145,57 @@ public enum Trace: Sendable, Equatable {
     case keepAliveLate(by: Duration)
     case tooManyWakes
     case terminated(TerminationReason)
-    /// It has no process any more, but its sockets are watched, and traffic launches it.
+    /// It has no process any more, but its sockets are watched and traffic launches it.
     case parked
     /// A process of its own is being started.
     case launching(WakeReasons)
-    /// Its program runs, and has not said Hello in time.
+    /// Its program runs but has not said Hello in time.
     case doesNotSpeak
     case rejoined
     case crashed
-    /// It has ended badly too often in a row.
+    /// It has had too many consecutive failures.
     case gaveUp
     case stateDropped
-    /// It sleeps, and nothing but a request can wake it.
+    /// It is suspended or has no process, and only a request can wake it.
     case outOfReach
 }
 
-/// What the edge is asked to do, in this order.
+/// An action for the edge, to be carried out in order.
 public enum Action: Sendable, Equatable {
     case registered(ClientID, RequestKey)
     case refuseRegistration(Refusal, RequestKey)
     case answer(Answer, ClientID, RequestKey)
     /// The outcome of each offer, in a range of `ActionBuffer.adoptions`.
     case handedOver(Range<Int>, ClientID, RequestKey)
-    /// The outcome of an administrator's command; no refusal: done.
+    /// The outcome of an administrator's command; `nil` is success.
     case commandAnswer(Refusal?, RequestKey)
     case notify(ClientID, Notice)
     case arm(SocketToken)
-    /// Watch a socket after its owner was told of its end. Only unread bytes are to be reported, those that are there already
-    /// included; not the end, which goes on being true.
+    /// Watch a socket after its owner was told of its end. Report only unread bytes, those already there included; not the
+    /// end, which stays true.
     case armPastEnd(SocketToken)
-    /// From now on deal with the pings of this socket, and tell its terms.
+    /// Handle the pings of this socket from now on, and report its terms.
     case beginOffload(SocketToken)
     /// Its owner is about to run again.
     case endOffload(SocketToken)
-    /// Send a ping, or the last one once more. Only failure is told.
+    /// Send a ping, or repeat the last one. Only failure is reported.
     case ping(SocketToken, again: Bool)
-    /// The answer to a ping is due: look whether it is there, tell of it, and then that it was looked for.
+    /// The answer to a ping is due: look for it, report it if it is there, and then report `answerLookedFor`.
     case lookForAnswer(SocketToken)
     /// Stop watching it, close the duplicate.
     case close(SocketToken)
     case freeze(ClientID, epoch: UInt64)
-    /// Look again whether the kernel has confirmed.
+    /// Check again whether the kernel has confirmed.
     case checkFreeze(ClientID, epoch: UInt64)
     case thaw(ClientID)
     case kill(ClientID, TerminationReason)
-    /// Its process is gone, or has yet to come: close its connection, let go of the process, keep everything else.
+    /// It has no process any more, or not yet: close its connection, release the process, keep everything else.
     case park(ClientID)
     /// Start its program.
     case launch(ClientID)
-    /// The process that said so is this client, with everything that was kept.
+    /// The process that identified itself takes over this client, with all its kept state.
     case rejoined(ClientID, RequestKey)
-    /// The client that `Event.launch` has declared. It is launched when its turn comes.
+    /// A client declared by `Event.launch`. It is launched when its turn comes.
     case declared(ClientID)
     /// Keep the state that the client has just sent.
     case keepState(ClientID)
@@ -205,13 +205,13 @@ public enum Action: Sendable, Equatable {
     case trace(ClientID, Trace)
 }
 
-/// Where the core writes its actions. The edge uses one again and again, so that nothing is allocated in the
+/// The buffer to which the core appends its actions. The edge reuses one, so that nothing is allocated in the
 /// steady state.
 public struct ActionBuffer: Sendable {
     public var actions: [Action] = []
     public var firedSockets: [FiredSocket] = []
     public var adoptions: [Result<SocketToken, Refusal>] = []
-    /// Identifiers of which the owner, or that they were quit, is to outlive the supervisor.
+    /// Identifiers with a changed owner or quit state, which must be persisted.
     public var changedOwnership: [ClientIdentifier] = []
 
     public init() {}
@@ -227,7 +227,7 @@ public struct ActionBuffer: Sendable {
         actions.append(action)
     }
 
-    /// In place: a slice of its own would be a copy, with room for as much as there is behind it.
+    /// In place: a separate slice would be a copy, with capacity for everything behind it.
     mutating func removeThaws(of client: ClientID, from start: Int) {
         var end = start
         for index in start..<actions.count where actions[index] != .thaw(client) {

@@ -1,5 +1,4 @@
-/// A number that the edge makes up to find the connection and the request that an answer belongs to. The core
-/// hands it back untouched.
+/// A key with which the edge finds the connection and the request of an answer. The core returns it unchanged.
 public struct RequestKey: Sendable, Hashable {
     public var connection: UInt64
     public var request: UInt64
@@ -13,15 +12,15 @@ public struct RequestKey: Sendable, Hashable {
     }
 }
 
-/// What a process says of itself to become a client.
+/// The data with which a process registers as a client.
 public struct Registration: Sendable, Equatable {
     public var identifier: ClientIdentifier
     public var user: UserID
     public var modes: Modes
     public var wakeLimitPolicy: WakeLimitPolicy
-    /// It is known how to start the program again.
+    /// The supervisor can start the program again.
     public var isLaunchable = false
-    /// It is told to end instead of being suspended.
+    /// It is terminated instead of being suspended.
     public var exitsOnSuspend = false
     /// A keep-alive timeout that holds until the client sets another.
     public var keepAliveTimeout: Duration?
@@ -36,7 +35,7 @@ public struct Registration: Sendable, Equatable {
     }
 }
 
-/// What a client declares that it will do in the background.
+/// The background activities that a client declares.
 public struct Modes: OptionSet, Sendable, Hashable {
     public let rawValue: UInt8
 
@@ -50,7 +49,7 @@ public struct Modes: OptionSet, Sendable, Hashable {
     public static let audio = Modes(rawValue: 2)
 }
 
-/// What happens to a client that is woken more often than the limit.
+/// The treatment of a client that exceeds its wake limit.
 public enum WakeLimitPolicy: Sendable, Hashable, CaseIterable {
     /// It stays awake longer after each further wake.
     case linger
@@ -73,15 +72,15 @@ public enum ClientMessage: Sendable {
     case mediaActivity
     case readyToSuspend(epoch: UInt64, notIdle: [SocketToken])
     case wakeDone(wakeID: UInt64)
-    /// So many bytes are to be given back when the client is launched again; none: what was saved is dropped.
+    /// Save this many bytes for the client's next launch; with 0, drop the saved state.
     case saveState(byteCount: Int)
-    /// It is ended instead of being suspended, once it is ready for that.
+    /// Terminate it instead of suspending it, once it is ready for that.
     case hibernate
-    /// It knows that another supervisor has taken over, and has repeated what was left unanswered.
+    /// It knows that another supervisor has taken over, and has repeated its unanswered requests.
     case restartNoted
 }
 
-/// What an administrator asks to be done with a client.
+/// An administrator's command for a client.
 public enum Command: Sendable, Hashable, CaseIterable {
     case wake
     case suspend
@@ -91,13 +90,13 @@ public enum Command: Sendable, Hashable, CaseIterable {
 
 /// How a process has ended.
 public enum Ending: Sendable, Hashable, CaseIterable {
-    /// It had nothing more to do: exit status 0, or it was asked to end.
+    /// It had nothing more to do: exit status 0, or it was asked to terminate.
     case succeeded
     /// Any other status, a signal, or unknown.
     case failed
 }
 
-/// How much memory a client takes.
+/// The memory that a client uses.
 public struct ClientSize: Sendable, Hashable {
     public var client: ClientID
     public var bytes: Int
@@ -108,7 +107,7 @@ public struct ClientSize: Sendable, Hashable {
     }
 }
 
-/// What happened outside.
+/// An event from outside the core.
 public enum Event: Sendable {
     case registration(Registration, RequestKey)
     case message(ClientMessage, from: ClientID, RequestKey)
@@ -117,18 +116,18 @@ public enum Event: Sendable {
     case fired(SocketToken, Conditions)
     /// The kernel confirmed the suspension of this epoch.
     case frozen(ClientID, epoch: UInt64)
-    /// What there was in a socket of a sleeper has been looked at with its profile.
+    /// The incoming data of a suspended client's socket was inspected with its profile.
     case judged(SocketToken, Judgement)
-    /// The edge has begun to deal with the pings of a socket, and these are its terms; none: it sends no pings.
-    /// Whether an answer is awaited already, to something that the owner has begun and lent.
+    /// The edge has begun to handle the pings of a socket, under these terms; without terms, it sends no pings.
+    /// `isAwaitingAnswer`: whether the owner's delegated state awaits an answer already.
     case offloadBegan(SocketToken, PingTerms?, isAwaitingAnswer: Bool)
     /// A ping could not be sent.
     case pingFailed(SocketToken)
     /// A socket's pings cannot be answered any more, because the state that its owner delegated is lost.
     case loanLost(SocketToken)
-    /// There was no ping to be sent: what it takes is not there at the moment.
+    /// No ping was sent: the state that it needs is not available at the moment.
     case pingOmitted(SocketToken)
-    /// The edge has looked for an answer that is due; if there was one, it has told of it before.
+    /// The edge has looked for an answer that is due; if there was one, it was reported before.
     case answerLookedFor(SocketToken)
     /// The kernel has not confirmed yet.
     case notFrozenYet(ClientID, epoch: UInt64)
@@ -136,25 +135,23 @@ public enum Event: Sendable {
     case freezeFailed(ClientID, epoch: UInt64)
     /// A client that was believed to be suspended runs: another process has resumed it.
     case foundRunning(ClientID)
-    /// Its user has quit a client that the supervisor before has left running, and that has not come back yet.
+    /// A user has quit a client that the previous supervisor left running and that has not reconnected yet.
     case quitAbsent(ClientIdentifier, RequestKey)
-    /// The client's connection ended, but not its process: it is a client no more.
+    /// The client's connection ended, but not its process: it is no longer a client.
     case gone(ClientID)
     /// The client's process has ended, or could not be started.
     case ended(ClientID, Ending)
     /// The process that a client was launched as identifies itself.
     case rejoined(ClientID, Registration, RequestKey)
-    /// A client that was declared in advance is to run: when the supervisor starts, or because a request asks
-    /// for it.
+    /// Launch a client that was declared in advance: when the supervisor starts, or on request.
     case launch(Registration, RequestKey?)
     /// Forget everything about this identifier, its owner included.
     case disown(ClientIdentifier, RequestKey)
-    /// Memory is short. The sizes of the clients that might be ended.
+    /// Memory is short. The sizes are those of the clients that may be terminated.
     case memoryPressure([ClientSize])
-    /// The supervisor shuts down: all clients are thawed and told.
+    /// The supervisor shuts down: all clients are thawed and notified.
     case stop
-    /// The machine has slept for so long since it was started, up to now. It comes before everything else that happened
-    /// in a turn.
+    /// The total time that the machine has slept since it was started. It comes before all other events of a turn.
     case machineSlept(total: Duration)
     /// `nextDeadline` has come.
     case timer

@@ -1,11 +1,11 @@
-/// Deliberate mistakes, with which the simulator proves that it finds mistakes.
+/// Deliberate mistakes, with which the simulator proves that it finds them.
 ///
-/// They exist in debug builds only, which define `NIGHTBELL_MUTATIONS` (see Package.swift): a release build asks
-/// no question at the places below, keeps no room for the answer, and cannot be told to be wrong.
+/// They exist in debug builds only, which define `NIGHTBELL_MUTATIONS` (see Package.swift): a release build
+/// contains neither the checks nor the stored mutation.
 package enum Mutation: String, Sendable, CaseIterable {
     /// Only the first of a client's sockets is watched while it sleeps.
     case armsOneSocket
-    /// What fires between the request to freeze and the kernel's confirmation is taken for old news.
+    /// A socket that fires between the request to freeze and the kernel's confirmation is ignored.
     case ignoresFiringWhileFreezing
     /// The kernel's answer to an earlier attempt counts for this one.
     case confirmsAnyEpoch
@@ -19,27 +19,27 @@ package enum Mutation: String, Sendable, CaseIterable {
     case acceptsLateAnswers
     /// Any client can release any other's socket.
     case releasesForAnybody
-    /// A socket that was released after it fired is told of.
+    /// A socket that was released after it fired is reported.
     case tellsOfReleased
     /// The number of sockets of a client has no limit.
     case exceedsQuota
-    /// An identifier that was used once never becomes another owner's.
+    /// An identifier that was used once never gets another owner.
     case keepsIdentifiersForEver
     /// The sockets of a client that ended are not all closed.
     case leaksOnExit
-    /// A socket is watched again after its end was told, and fires for ever.
+    /// A socket is watched again after its end was reported, and fires for ever.
     case watchesAfterEnd
-    /// A socket is not watched at all after its end was told, though bytes are left unread before it.
+    /// A socket is not watched at all after its end was reported, though bytes are left unread before it.
     case forgetsBytesPastEnd
-    /// A client that sleeps when the supervisor stops sleeps on.
+    /// A client that is suspended when the supervisor stops stays suspended.
     case leavesAsleepOnStop
     /// Clients are thawed in the order of a hash table.
     case stopsInHashOrder
-    /// Background tasks and media hold nothing off.
+    /// Background tasks and media do not hold off suspension.
     case suspendsInSpiteOfTasks
-    /// Each new background task brings the whole time anew.
+    /// Each new background task restarts the whole time.
     case restartsTaskClock
-    /// A program that does not say Hello in time is ended, also if it never has.
+    /// A program that does not say Hello in time is killed, even if it never has.
     case endsSilentPrograms
     /// No client ever exceeds its rate limit of wakes.
     case permitsAnyWakes
@@ -53,9 +53,9 @@ package enum Mutation: String, Sendable, CaseIterable {
     case sleepsThroughWindow
     /// A client is suspended as soon as it has finished a wake.
     case forgetsToLinger
-    /// A woken client has three times its budget, and is told so.
+    /// A woken client gets three times its budget, and is told so.
     case lengthensWakes
-    /// No client is let into the foreground.
+    /// No client is permitted to enter the foreground.
     case refusesForeground
     /// A client that asks for its remaining time is told that it is unlimited …
     case promisesEndlessTime
@@ -69,71 +69,71 @@ package enum Mutation: String, Sendable, CaseIterable {
     case forgetsToWarn
     /// Ending a task that is not held succeeds as if it were.
     case endsAnyTask
-    /// An administrator is told that a client cannot be suspended when nothing is against it.
+    /// An administrator is told that a client cannot be suspended although nothing prevents it.
     case refusesSuspension
-    /// Pings are dealt with for sockets of owners that have not vouched for them.
+    /// Pings are handled for sockets of owners that have not vouched for them.
     case offloadsUnasked
-    /// Pings go on being sent when the owner is awake.
+    /// Pings are still sent while the owner is awake.
     case pingsWhileAwake
     /// A missing answer goes unnoticed.
     case forgetsAnswers
-    /// A peer may ping as much as it likes.
+    /// A peer may ping without limit.
     case permitsAnyNoise
-    /// The beginning of a message that an owner left unread is never looked at again.
+    /// A partial message that an owner left unread is never inspected again.
     case forgetsBeginnings
-    /// Sockets that were not handed over to survive do.
+    /// Sockets that were not handed over to survive their process survive it.
     case keepsAllSockets
     /// The sockets of a client that ended are not watched.
     case parksUnwatched
-    /// A client that ends badly is launched again for ever.
+    /// A client that fails is launched again for ever.
     case relaunchesForEver
-    /// A client that ended well is launched again.
+    /// A client that succeeded is launched again.
     case relaunchesAfterSuccess
-    /// A client that was quit by its user can come back.
+    /// A client that was quit by its user can be launched again.
     case relaunchesQuit
-    /// A client that ended badly and must be reachable is not launched again.
+    /// A client that failed and must be reachable is not launched again.
     case neverRelaunches
     /// The pause before a relaunch is left out.
     case relaunchesAtOnce
-    /// A new process is not told what fired before it was there.
+    /// A new process is not told which sockets fired before it existed.
     case forgetsWhatLaunched
     /// All clients are launched at once.
     case launchesAll
-    /// One user's launches may take all the room that there is.
+    /// One user's launches may use the whole launch limit.
     case launchesBeyondShares
-    /// A launch that is over does not make room for the next one.
+    /// A finished launch does not free its slot.
     case keepsLaunchSlots
     /// A client that fails at its start gets its state back again and again.
     case keepsBadState
-    /// When memory is short, the smallest are ended first.
+    /// When memory is short, the smallest clients are terminated first.
     case endsSmallest
-    /// A client that memory pressure has ended is not launched again.
+    /// A client that was terminated for memory pressure is not launched again.
     case leavesRelieved
     /// A launched client is suspended before anything could wake it.
     case suspendsInSetUp
-    /// A client that asked to be ended instead of being suspended is suspended.
+    /// A client that asked to be terminated instead of suspended is suspended.
     case suspendsHibernators
-    /// A request that is made again is carried out again.
+    /// A repeated request is carried out again.
     case repeatsRequests
-    /// After a restart: a client that sleeps is left asleep with its sockets unwatched …
+    /// After a restart: a suspended client stays suspended with its sockets unwatched …
     case restoresUnarmed
-    /// … a client that was being stopped is taken for asleep though it runs …
+    /// … a client that was being frozen is taken for suspended though it runs …
     case restoresBelieving
-    /// … a wake that may not have been told is not told …
+    /// … a wake that may not have been delivered is not delivered …
     case restoresWithoutWake
-    /// … the pings of sleeping clients are not resumed …
+    /// … the pings of suspended clients are not resumed …
     case restoresWithoutPings
-    /// … names are given again that were given before …
+    /// … numbers are assigned that were assigned before …
     case restoresNames
     /// … background tasks are forgotten …
     case restoresWithoutTasks
-    /// … or have all their time again …
+    /// … or get their whole time again …
     case restoresTaskTime
-    /// … a client in line to be launched is forgotten there …
+    /// … a client in the launch queue is missing from it …
     case restoresUnqueued
     /// … a client that was launched and may not have been welcomed is taken for welcomed …
     case restoresWelcome
-    /// … and what did not survive its process does.
+    /// … and sockets that do not survive their process are kept.
     case restoresAllSockets
 
     package static var areCompiledIn: Bool {
@@ -146,7 +146,7 @@ package enum Mutation: String, Sendable, CaseIterable {
 }
 
 extension Supervision {
-    /// A core that makes this mistake.
+    /// Creates a core that makes this mistake.
     package init(settings: Settings, mutation: Mutation?) {
         self.init(settings: settings)
         #if NIGHTBELL_MUTATIONS

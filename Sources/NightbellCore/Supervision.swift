@@ -2,8 +2,8 @@
 ///
 /// It is deterministic and copyable: the same events at the same instants give the same actions, so that any
 /// run can be replayed. Sockets are tokens and processes are client IDs; descriptors, pids and the clock belong
-/// to the edge, which feeds what happened in one turn of its loop to `handle`, then calls `endTurn`, carries out
-/// the actions in order, and reports what came of them as further events.
+/// to the edge. The edge passes the events of one turn of its loop to `handle`, then calls `endTurn`, carries out
+/// the actions in order, and reports their results as further events.
 public struct Supervision: Sendable, Equatable {
     public internal(set) var settings: Settings
     public internal(set) var counters = Counters()
@@ -17,34 +17,34 @@ public struct Supervision: Sendable, Equatable {
     var identifiersGivenUp: UInt64 = 0
     var deadlines = DeadlineQueue()
     var schedule: KeepAliveSchedule
-    /// Sockets whose pings are dealt with while their owner sleeps.
+    /// The scheduler of the pings of sockets with a suspended owner.
     var pings: PingBook
-    /// Those of each client that has any, by its slot.
+    /// The offloaded sockets of each client that has any, by the client's slot.
     var offloaded: [UInt32: [SocketToken]] = [:]
-    /// What was found out about sockets with a profile, by slot; only ever looked up, so that its order does not show.
+    /// Results of inspecting sockets with a profile, by slot; only looked up, so that the order has no effect.
     var findings: [UInt32: Finding] = [:]
-    /// Sockets of which something has changed that outlives this supervisor.
+    /// Sockets with changed state that is persisted.
     var touchedOffloads: [SocketToken] = []
-    /// Clients with a wake that is told at the end of the turn, in the order of the decisions.
+    /// Clients with a wake to be delivered at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
-    /// Clients that were told of theirs before the end of it.
+    /// Clients with a wake delivered before the end of the turn.
     var toldInTurn: Set<ClientID> = []
     var hasThawedInTurn = false
     var launchQueue = LaunchQueue()
     /// How long the machine has slept since it was started: elapsed time is ahead of running time by this.
     public internal(set) var machineSlept = Duration.zero
-    /// Memory is short until then.
+    /// The end of the pause after memory pressure.
     var pressedUntil = Supervision.unpressed
     var lastOwnership: UInt64 = 0
     /// Whether changes are persisted.
     public var notesChanges = false
-    /// Clients of which something that outlives this supervisor has changed.
+    /// Clients with changed state that is persisted.
     var touched: [ClientID] = []
-    /// What a request of a client may be the repetition of.
+    /// Requests from before a recovery that clients may repeat.
     var inherited: [ClientID: InheritedRequests] = [:]
-    /// Ownerships that came to an end, by their numbers.
+    /// The numbers of ended ownerships.
     var endedOwnerships: [UInt64] = []
-    /// What the clients that are gone had counted.
+    /// The totals of the counters of clients that are gone.
     var goneCounters = Counters()
     #if NIGHTBELL_MUTATIONS
         var mutation: Mutation?
@@ -54,9 +54,9 @@ public struct Supervision: Sendable, Equatable {
     struct Ownership: Sendable, Equatable {
         let user: UserID
         var client: ClientID?
-        /// Its user has quit it, and it was not started since.
+        /// Its user has quit it, and it has not been started since.
         var isQuit = false
-        /// Names the ownership, for records of it.
+        /// Identifies the ownership in persisted records.
         let number: UInt64
         /// The number under which it was given up last; 0 while it is in use, which it is while it has a client.
         var givenUp: UInt64 = 0
@@ -68,7 +68,7 @@ public struct Supervision: Sendable, Equatable {
         pings = PingBook(settings)
     }
 
-    /// From now on these numbers count. What was decided by the others stays: a budget that runs, a timeout that is set.
+    /// Applies new settings. Earlier decisions stay, such as running budgets and accepted timeouts.
     public mutating func change(_ settings: Settings) {
         self.settings = settings
         schedule.lead = settings.keepAlive.lead
@@ -84,19 +84,18 @@ public struct Supervision: Sendable, Equatable {
         return earlier(earlier(own, launchDeadline), elapsing)
     }
 
-    /// The same moment on the clock that goes on while the machine sleeps.
+    /// Converts running time to elapsed time, which goes on while the machine sleeps.
     public func elapsed(at now: Instant) -> Instant {
         mutated(.chargesSleep) || mutated(.ignoresSleep) ? now : now + machineSlept
     }
 
-    /// Gives up memory that many clients and sockets needed which are gone. It takes time in proportion to those that are
-    /// not.
+    /// Frees the memory of clients and sockets that are gone. It takes time in proportion to the remaining ones.
     public mutating func giveMemoryBack() {
         clients.giveMemoryBack()
         sockets.giveMemoryBack()
     }
 
-    /// Takes in one event. Wakes are gathered until `endTurn`.
+    /// Handles one event. Wakes are collected until `endTurn`.
     public mutating func handle(_ event: Event, at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
         switch event {
@@ -193,8 +192,8 @@ public struct Supervision: Sendable, Equatable {
         }
     }
 
-    /// Ends a turn: each client inside its keep-alive window runs along with what is awake now, and every client
-    /// that was woken in this turn is told of everything at once.
+    /// Ends a turn: each client inside its keep-alive window runs if any client was thawed, and every client
+    /// woken in this turn gets all its reasons in one wake.
     public mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
         let runsAlong = hasThawedInTurn && !mutated(.sleepsThroughWindow)
@@ -204,12 +203,12 @@ public struct Supervision: Sendable, Equatable {
         if !isStopping { startLaunches(at: now, into: &actions) }
         tellWakes(into: &actions)
         toldInTurn.removeAll()
-        // Behind the wakes, which are in a hurry.
+        // After the wakes, which are urgent.
         if !isStopping, isDue { runPings(at: now, into: &actions) }
     }
 
     /// Delivers the wakes decided so far in mid-turn; call it only while fired sockets are still queued, and handle nothing
-    /// else until the queue is empty. A client that has another of these sockets is told of it in another wake.
+    /// else until the queue is empty. If another of these sockets belongs to a client already notified, it gets another wake.
     public mutating func endPortion(into actions: inout ActionBuffer) {
         toldInTurn.formUnion(pendingWakes)
         tellWakes(into: &actions)
@@ -223,13 +222,13 @@ public struct Supervision: Sendable, Equatable {
         pendingWakes.removeAll(keepingCapacity: true)
     }
 
-    /// The supervisor may be down for a while from the end of this turn on. If any keep-alive handler would be late by then,
-    /// all clients inside their window run now.
+    /// Prepares for the supervisor to be down for `duration` after this turn. If any keep-alive handler would be late by
+    /// then, all clients inside their window run now.
     public mutating func prepareForSilence(of duration: Duration, at now: Instant) {
         if schedule.isDue(at: elapsed(at: now) + duration) { hasThawedInTurn = true }
     }
 
-    /// Puts a client into another state.
+    /// Moves a client to another state.
     mutating func enter(
         _ lifecycle: Lifecycle, _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -245,14 +244,13 @@ public struct Supervision: Sendable, Equatable {
         actions.append(.trace(client, .state(from: previous, to: lifecycle.state)))
     }
 
-    /// Changes the counters of a client and those of all together.
+    /// Changes the counters of a client and the totals.
     mutating func count(_ client: ClientID, _ change: (inout Counters) -> Void) {
         change(&clients[client.id].counters)
         change(&counters)
     }
 
-    /// After anything that happened to a client: suspends it if nothing holds that off any more, and sets its
-    /// timer.
+    /// Called after each event of a client: suspends it if nothing holds that off any more, and sets its timer.
     mutating func settle(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients.contains(client.id) else { return }
         if case .background(let background) = clients[client.id].lifecycle {
@@ -267,21 +265,21 @@ public struct Supervision: Sendable, Equatable {
         touch(client)
     }
 
-    /// Notes that something of a client has changed.
+    /// Marks a client as changed.
     mutating func touch(_ client: ClientID) {
         guard notesChanges, !clients[client.id].isTouched else { return }
         clients[client.id].isTouched = true
         touched.append(client)
     }
 
-    /// Gives the numbers of the ownerships of identifiers that have come to an end since the last time.
+    /// Returns the numbers of the ownerships that have ended since the last call.
     public mutating func takeEndedOwnerships() -> [UInt64] {
         if endedOwnerships.isEmpty { return [] }
         defer { endedOwnerships.removeAll() }
         return endedOwnerships
     }
 
-    /// Gives every client that has changed since the last time, once.
+    /// Calls `body` once for each client that has changed since the last call.
     public mutating func takeChanged(_ body: (ClientID, borrowing Supervision) -> Void) {
         guard !touched.isEmpty else { return }
         for client in touched where clients.contains(client.id) {
