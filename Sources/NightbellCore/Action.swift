@@ -156,7 +156,7 @@ public enum Trace: Sendable, Equatable {
     /// It has had too many consecutive failures.
     case gaveUp
     case stateDropped
-    /// It is suspended or has no process, and only a request can wake it.
+    /// It is suspended, and only a request can wake it.
     case outOfReach
 }
 

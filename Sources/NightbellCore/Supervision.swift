@@ -192,8 +192,8 @@ public struct Supervision: Sendable, Equatable {
         }
     }
 
-    /// Ends a turn: each client inside its keep-alive window runs if any client was thawed, and every client
-    /// woken in this turn gets all its reasons in one wake.
+    /// Ends a turn: each client inside its keep-alive window runs if any client was thawed or a window is about to end,
+    /// and every client woken in this turn gets all its reasons in one wake.
     public mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
         let runsAlong = hasThawedInTurn && !mutated(.sleepsThroughWindow)
