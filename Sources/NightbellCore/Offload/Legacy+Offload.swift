@@ -1,16 +1,16 @@
 extension Legacy {
-    /// What a supervisor that is gone had done for a socket with a profile.
+    /// The keep-alive state of a socket with a profile, as the previous supervisor recorded it.
     public struct Offload: Sendable, Equatable {
-        /// In words for a ledger. Each can be understood without the others.
+        /// The record as words for the ledger. Each word can be read without the others.
         public typealias Words = InlineArray<5, UInt64>
 
-        /// Its owner slept, and had vouched for it.
+        /// The owner slept, and had confirmed that the socket may be used.
         public var wasActive = false
         public var wasAwaitingAnswer = false
         /// In elapsed time.
         public var lastPing: Instant
         public var counters = OffloadCounters()
-        /// What its owner was woken for last that the kernel does not tell, and the mark of that wake.
+        /// Conditions of the owner's last wake that the kernel does not report, and the mark of that wake.
         public var found: Conditions = []
         public var foundInWake: UInt32 = 0
 
@@ -46,7 +46,7 @@ extension Legacy {
 }
 
 extension Supervision {
-    /// What must be known of a socket's pings to go on with them.
+    /// The record that another supervisor needs to continue a socket's pings.
     public func offloadLegacy(of token: SocketToken) -> Legacy.Offload? {
         guard hasProfile(token) else { return nil }
         let offload = pings[token.slot]
@@ -60,7 +60,7 @@ extension Supervision {
         return legacy
     }
 
-    /// Gives every socket whose pings have changed since the last time.
+    /// Passes on every socket with pings that have changed since the last call.
     public mutating func takeChangedOffloads(_ body: (SocketToken, Legacy.Offload) -> Void) {
         guard !touchedOffloads.isEmpty else { return }
         for token in touchedOffloads {
@@ -78,11 +78,11 @@ extension Supervision {
         if !old.found.isEmpty {
             findings[token.slot] = Finding(conditions: old.found, wake: old.foundInWake)
         }
-        // Until the edge has told how long an answer may take, it may take for ever.
+        // The answer has no time limit until the edge reports the terms.
         if old.wasAwaitingAnswer { pings.noteAwaited(token.slot) }
     }
 
-    /// What the owner of a socket was told in this wake, or was to be, and the kernel does not tell.
+    /// Conditions of this wake, delivered or not, that the kernel does not report.
     func found(_ token: SocketToken, inWake wakeID: UInt64) -> Conditions {
         guard hasProfile(token), let finding = findings[token.slot],
             finding.wake == SocketToken.mark(of: wakeID)
@@ -90,7 +90,7 @@ extension Supervision {
         return finding.conditions
     }
 
-    /// After it was decided how a client goes on: so do its pings if it sleeps or has no process, otherwise they end
+    /// Call after the client's state is restored: its pings continue if it sleeps or has no process, and otherwise end
     /// before it runs.
     mutating func goOnOffloading(
         _ client: ClientID, isThawed: Bool, from start: Int, into actions: inout ActionBuffer

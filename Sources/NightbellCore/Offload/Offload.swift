@@ -1,15 +1,14 @@
-/// What was done for the owner of a socket while it slept.
+/// Counts the supervisor's work on a socket while its owner slept.
 public struct OffloadCounters: Sendable, Equatable {
     /// Pings sent in the owner's name.
     public var sent: UInt64 = 0
-    /// Those of them that the peer has answered.
+    /// Pings in `sent` that the peer has answered.
     public var confirmed: UInt64 = 0
     /// Pings of the peer that were answered.
     public var answered: UInt64 = 0
-    /// Noise that was taken from the socket and wanted no answer, answers to our own pings included.
+    /// Noise that was read from the socket and needed no answer, including answers to the supervisor's own pings.
     public var absorbed: UInt64 = 0
-    /// How often the owner would have been woken otherwise: once for each ping that was sent, and for each time
-    /// that there was nothing but noise to read.
+    /// Wakes that the owner was spared: one for each ping sent, and one for each time there was only noise to read.
     public var wakesAvoided: UInt64 = 0
 
     public init() {}
@@ -23,17 +22,17 @@ public struct OffloadCounters: Sendable, Equatable {
     }
 }
 
-/// When pings are sent for a socket, and what is to be heard of them. What they are, the edge knows.
+/// When pings are sent for a socket, and which answers are expected. The edge knows their bytes.
 public struct PingTerms: Sendable, Hashable {
-    /// A ping is sent so long after the one before, not earlier …
+    /// The shortest time from one ping to the next.
     public var earliest: Duration
-    /// … and not later.
+    /// The longest time from one ping to the next.
     public var latest: Duration
-    /// None: no answer is expected.
+    /// nil: no answer is expected.
     public var answerWithin: Duration?
     /// From a ping to its first repetition; each pause after that is twice as long.
     public var repeatAfter: Duration
-    /// How many repetitions there are at most.
+    /// The maximum number of repetitions.
     public var repetitions: Int
 
     public init(
@@ -48,18 +47,18 @@ public struct PingTerms: Sendable, Hashable {
     }
 }
 
-/// What the edge has found in a socket of a sleeper, and has done about it.
+/// The result of the edge's inspection of a sleeping client's socket, and what the edge has already handled.
 public struct Judgement: Sendable, Equatable {
-    /// What is left in the socket.
+    /// The data left in the socket.
     public enum Rest: Sendable, Equatable {
         case nothing
-        /// The beginning of what may become noise.
+        /// An incomplete message that may turn out to be noise.
         case partial
-        /// What the owner has to see, or might have to: conditions as the kernel tells them.
+        /// Data that the owner must see, or may have to see: conditions as the kernel reports them.
         case significant(Conditions)
-        /// Noise, and more of it than was allowed.
+        /// More noise than the token bucket allows.
         case noise
-        /// A ping that cannot be answered, because the peer takes nothing.
+        /// A ping that cannot be answered, because the peer does not read.
         case unanswerable
     }
 
@@ -69,7 +68,7 @@ public struct Judgement: Sendable, Equatable {
     public var confirmed = 0
     /// Noise of other kinds.
     public var absorbed = 0
-    /// A ping of ours still waits for its answer.
+    /// The answer to one of our pings is still outstanding.
     public var isAwaitingAnswer = false
     public var rest = Rest.nothing
 
@@ -78,31 +77,31 @@ public struct Judgement: Sendable, Equatable {
     public var noise: Int { answered + confirmed + absorbed }
 }
 
-/// What the owner of a socket was woken for last that the kernel does not tell, and the mark of that wake.
+/// Conditions of the owner's last wake that the kernel does not report, and the mark of that wake.
 struct Finding: Sendable, Equatable {
     var conditions: Conditions
     var wake: UInt32
 }
 
-/// What is kept of a socket whose pings are dealt with while its owner sleeps. Kept apart from what is known of every
-/// socket: most have no profile. 40 bytes, because there may be tens of thousands.
+/// The keep-alive state of a socket with a profile. It is stored apart from `ParkedSocket`, because most sockets have no
+/// profile. 40 bytes, because there may be tens of thousands.
 struct Offload: Sendable, Equatable {
-    /// When a ping was sent last, or else when the socket was handed over.
+    /// When the last ping was sent; before the first ping, when the socket was handed over.
     var lastPing: Instant
-    /// Noise is dealt with once for each interval that has passed since, up to a burst.
+    /// The token bucket: one piece of noise is allowed for each interval since this instant, up to a burst.
     private var allowedSince: Instant
     private var sums = Sums()
-    /// A number of the table's: sockets by the thousand have the same terms.
+    /// A number in `TermsTable`, because thousands of sockets have the same terms.
     var terms = TermsTable.none
-    /// The owner sleeps, and has vouched for the socket.
+    /// The owner sleeps, and has confirmed that the socket may be used.
     var isActive = false
-    /// The owner has been woken, and the beginning of a message was there.
+    /// The owner was woken while the socket held an incomplete message.
     var hasLeftBeginning = false
 
-    /// What of a socket is waited for. Few sockets wait for anything at any moment.
+    /// The events that a socket waits for. Few sockets wait for any at a given moment.
     struct Pending: Sendable, Equatable {
         var awaited: Awaited?
-        /// The beginning of a message is there, and until when the rest of it may take.
+        /// The deadline for the rest of an incomplete message.
         var partialUntil: Instant?
 
         var nextDeadline: Instant? {
@@ -110,7 +109,7 @@ struct Offload: Sendable, Equatable {
         }
     }
 
-    /// A ping that was not answered yet.
+    /// A ping without an answer so far.
     struct Awaited: Sendable, Equatable {
         var until: Instant
         var repeatAt: Instant?
@@ -118,7 +117,7 @@ struct Offload: Sendable, Equatable {
         var left: Int
     }
 
-    /// `OffloadCounters` of one socket: 4,294,967,295 are as good as more.
+    /// `OffloadCounters` of one socket. Each counter stops at 4,294,967,295.
     private struct Sums: Sendable, Equatable {
         var sent: UInt32 = 0
         var confirmed: UInt32 = 0
@@ -149,9 +148,9 @@ struct Offload: Sendable, Equatable {
         }
     }
 
-    // MARK: How much noise is dealt with
+    // MARK: Rate limit for noise
 
-    /// How many pieces of noise may be dealt with at this moment.
+    /// The number of pieces of noise that may be handled now.
     func allowance(at now: Instant, _ settings: Settings.Offload) -> Int {
         let passed = now.since(max(allowedSince, settings.fullAllowance(at: now))).nanoseconds
         return Int(clamping: max(0, passed) / settings.noisePause)
@@ -166,7 +165,7 @@ struct Offload: Sendable, Equatable {
 extension Settings.Offload {
     fileprivate var noisePause: Int64 { max(1, noiseInterval.nanoseconds) }
 
-    /// Since when there must have been no noise for a whole burst to be allowed now.
+    /// The value of `allowedSince` at which the bucket is full now.
     fileprivate func fullAllowance(at now: Instant) -> Instant {
         let (length, overflows) = noisePause.multipliedReportingOverflow(by: Int64(max(1, noiseBurst)))
         return now - .nanoseconds(overflows ? .max : length)

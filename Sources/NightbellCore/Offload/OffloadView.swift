@@ -1,4 +1,4 @@
-/// What can be seen from outside of pings that are dealt with.
+/// The public view of a socket's pings.
 public struct OffloadView: Sendable, Equatable {
     public var isActive: Bool
     public var counters: OffloadCounters
@@ -26,6 +26,6 @@ extension Supervision {
         return offloaded[client.slot] ?? []
     }
 
-    /// What was done for all clients, also for those that are gone.
+    /// The totals of all clients, including those that are gone.
     public var offloadCounters: OffloadCounters { pings.counters }
 }

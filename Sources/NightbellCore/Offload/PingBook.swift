@@ -1,16 +1,16 @@
-/// The pings of many sockets: when each is sent, how long its answer may take, and how much noise is put up with.
+/// The pings of many sockets: when each is sent, how long its answer may take, and how much noise is absorbed.
 ///
-/// Sockets are slots here. Whose they are, who sleeps, and what it means to be woken is for those to know who keep such
-/// a book: `Supervision` for the sockets of other processes, `Parking` for those of its own.
+/// A socket is only a slot here. Its user knows the owners, their states and how to wake them: `Supervision` for sockets
+/// of other processes, `Parking` for sockets of its own process.
 struct PingBook: Sendable, Equatable {
     private var offloads = SideTable<Offload>()
-    /// By slot; only ever looked up, so that its order does not show.
+    /// By slot. Never iterated, because a dictionary's order is not deterministic.
     private var pending: [UInt32: Offload.Pending] = [:]
     private var schedule: KeepAliveSchedule
     private var deadlines = DeadlineQueue()
     private var terms = TermsTable()
     private var settings: Settings
-    /// What was counted for sockets that are gone.
+    /// The totals of removed sockets.
     private var goneCounters = OffloadCounters()
 
     init(_ settings: Settings) {
@@ -18,7 +18,7 @@ struct PingBook: Sendable, Equatable {
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
     }
 
-    /// As for the whole core.
+    /// Applies new settings.
     mutating func change(_ settings: Settings) {
         self.settings = settings
         schedule.lead = settings.keepAlive.lead
@@ -26,23 +26,23 @@ struct PingBook: Sendable, Equatable {
 
     func contains(_ slot: UInt32) -> Bool { offloads.contains(slot) }
 
-    /// What is known of a slot that `contains` knows, in place.
+    /// Accesses the state of a slot in place; `contains(slot)` must be true.
     subscript(slot: UInt32) -> Offload {
         _read { yield offloads[slot] }
         _modify { yield &offloads[slot] }
     }
 
-    /// How many different terms have a number of the table's.
+    /// The number of different terms in the table.
     var differentTerms: Int { terms.count }
 
-    /// What was done for all sockets, also for those that are gone.
+    /// The totals of all sockets, including removed ones.
     var counters: OffloadCounters {
         offloads.slots.reduce(into: goneCounters) { $0 += offloads[$1].counters }
     }
 
     var nextDeadline: Instant? { earlier(schedule.nextDeadline, deadlines.first?.instant) }
 
-    /// Whether it is time for somebody's ping.
+    /// Whether any ping is due.
     func isDue(at now: Instant) -> Bool { schedule.isDue(at: now) }
 
     // MARK: Sockets come and go
@@ -59,25 +59,24 @@ struct PingBook: Sendable, Equatable {
         if let removed = offloads.remove(slot) { goneCounters += removed.counters }
     }
 
-    /// Its owner sleeps. Nothing is sent before `begin`.
+    /// Call when the owner falls asleep. Nothing is sent before `begin`.
     mutating func activate(_ slot: UInt32) {
         offloads[slot].isActive = true
         setTerms(slot, nil)
     }
 
-    /// From now on pings are sent on these terms; none: none are. An answer that is awaited already has its time from now
-    /// on.
+    /// Starts pings on these terms; nil: none are sent. The time limit of an answer already awaited starts now.
     mutating func begin(_ slot: UInt32, _ terms: PingTerms?, isAwaitingAnswer: Bool, at now: Instant) {
         setTerms(slot, terms)
         if isAwaitingAnswer || self.isAwaitingAnswer(slot), let within = terms?.answerWithin {
-            // Either the owner lent it so, or it was taken over with a ping under way, whose time nobody has written
-            // down: it has as much again.
+            // The owner delegated the session with a ping under way, or recovery found one. Its send time was not
+            // recorded, so the answer gets the full time again.
             setAwaited(slot, .init(until: now + within, repeatAt: nil, pause: .zero, left: 0))
         }
         arrange(slot, at: now)
     }
 
-    /// Its owner is about to run.
+    /// Call before the owner runs.
     mutating func end(_ slot: UInt32) {
         offloads[slot].isActive = false
         setTerms(slot, nil)
@@ -87,21 +86,21 @@ struct PingBook: Sendable, Equatable {
         deadlines.set(slot, to: nil)
     }
 
-    /// What came due while nobody looked comes due now.
+    /// Schedules deadlines again that passed without being handled.
     mutating func goOn(_ slot: UInt32) {
         deadlines.set(slot, to: nextDeadline(of: slot))
     }
 
     // MARK: What arrives
 
-    /// How many pieces of noise may be dealt with at this moment.
+    /// The number of pieces of noise that may be handled now.
     func allowance(_ slot: UInt32, at now: Instant) -> Int {
         offloads[slot].allowance(at: now, settings.offload)
     }
 
-    /// Takes in what was found in the socket of a sleeper, and counts it.
+    /// Records and counts the result of inspecting a sleeping client's socket.
     ///
-    /// - Returns: what its owner has to be woken for; nothing: call `settle`.
+    /// - Returns: the conditions to wake the owner for; nil: call `settle`.
     mutating func take(_ judgement: Judgement, _ slot: UInt32, at now: Instant) -> Conditions? {
         count(judgement, slot, at: now)
         switch judgement.rest {
@@ -109,7 +108,7 @@ struct PingBook: Sendable, Equatable {
             setPartial(slot, until: nil)
             if judgement.noise > 0 { offloads[slot].counters.wakesAvoided += 1 }
         case .partial:
-            // A new beginning has its own time.
+            // A new incomplete message gets its own time limit.
             if judgement.noise > 0 || pending[slot]?.partialUntil == nil {
                 setPartial(slot, until: now + settings.offload.partialTimeout)
             }
@@ -124,7 +123,7 @@ struct PingBook: Sendable, Equatable {
         return nil
     }
 
-    /// After `take`, if nobody is woken.
+    /// Call after `take` if the owner is not woken.
     mutating func settle(_ slot: UInt32, at now: Instant) {
         if pending[slot]?.awaited == nil, schedule.contains(slot) {
             deadlines.set(slot, to: nextDeadline(of: slot))
@@ -145,7 +144,7 @@ struct PingBook: Sendable, Equatable {
 
     // MARK: Pings
 
-    /// A socket whose ping is to be sent now. Its answer is awaited from here on.
+    /// Takes out a socket with a ping that is due. Its answer is awaited from now on.
     mutating func popPing(at now: Instant, expectsAnswer: Bool = true) -> UInt32? {
         while let slot = schedule.popBegun(at: now) {
             guard contains(slot), offloads[slot].isActive, let terms = terms(of: slot) else { continue }
@@ -165,7 +164,7 @@ struct PingBook: Sendable, Equatable {
         return nil
     }
 
-    /// It could not be sent, or there was none.
+    /// Call if the ping could not be sent, or if there was none to send.
     mutating func pingFailed(_ slot: UInt32, at now: Instant) {
         var counters = offloads[slot].counters
         counters.sent -= min(1, counters.sent)
@@ -175,11 +174,11 @@ struct PingBook: Sendable, Equatable {
         arrange(slot, at: now)
     }
 
-    /// What is to be done about a socket whose time is up.
+    /// The step that is due for a socket at its deadline.
     enum Due: Sendable, Equatable {
-        /// The rest of a message has taken too long: it is for the owner.
+        /// The rest of a message is overdue; the owner must handle it.
         case beginning
-        /// The answer may be there, and the loop may not have come to it.
+        /// The answer is overdue, but may be in the socket and not read yet.
         case answer
         case repetition
     }
@@ -196,7 +195,7 @@ struct PingBook: Sendable, Equatable {
         if let at = awaited.repeatAt, now >= at {
             awaited.left -= 1
             awaited.pause = awaited.pause * 2
-            // If nobody came to it for a while, what was left out is not made up for.
+            // After a delay, missed repetitions are not made up for.
             let next = at + awaited.pause
             awaited.repeatAt = awaited.left > 0 ? (next > now ? next : now + awaited.pause) : nil
             setAwaited(slot, awaited)
@@ -208,19 +207,19 @@ struct PingBook: Sendable, Equatable {
 
     func isAwaitingAnswer(_ slot: UInt32) -> Bool { pending[slot]?.awaited != nil }
 
-    /// Whether an answer has not come in time.
+    /// Whether an answer is overdue.
     func isUnanswered(_ slot: UInt32, at now: Instant) -> Bool {
         guard let awaited = pending[slot]?.awaited else { return false }
         return now >= awaited.until
     }
 
-    /// A ping is under way, since nobody knows when.
+    /// Notes a ping under way with an unknown send time.
     mutating func noteAwaited(_ slot: UInt32) {
         let never = Instant(nanoseconds: .max)
         setAwaited(slot, .init(until: never, repeatAt: nil, pause: .zero, left: 0))
     }
 
-    /// When the next ping is sent; one whose time came while the owner was awake, or an answer was awaited, soon.
+    /// The window of the next ping. A ping that came due while the owner was awake or an answer was awaited is sent soon.
     func window(_ slot: UInt32, at now: Instant) -> Window? {
         let offload = offloads[slot]
         guard offload.isActive, !isAwaitingAnswer(slot), let terms = terms(of: slot) else { return nil }
@@ -237,7 +236,7 @@ struct PingBook: Sendable, Equatable {
         deadlines.set(slot, to: nextDeadline(of: slot))
     }
 
-    /// When something is to be done about a socket, its next ping aside.
+    /// A socket's next deadline, apart from its next ping.
     private func nextDeadline(of slot: UInt32) -> Instant? {
         offloads[slot].isActive ? pending[slot]?.nextDeadline : nil
     }
@@ -246,7 +245,7 @@ struct PingBook: Sendable, Equatable {
         terms.terms(offloads[slot].terms, of: slot)
     }
 
-    /// What is taken is put back first: a socket has terms of its own, or none.
+    /// Releases the socket's earlier terms first.
     private mutating func setTerms(_ slot: UInt32, _ new: PingTerms?) {
         terms.putBack(offloads[slot].terms, of: slot)
         offloads[slot].terms = new.map { terms.take($0, for: slot) } ?? TermsTable.none
@@ -264,7 +263,7 @@ struct PingBook: Sendable, Equatable {
         if let new, new.awaited != nil || new.partialUntil != nil {
             pending[slot] = new
         } else if pending.removeValue(forKey: slot) != nil, pending.isEmpty, pending.capacity > 1_024 {
-            // It was a crowd whose pings were sent at the same time.
+            // A large burst of simultaneous pings is over: free its memory.
             pending = [:]
         }
     }

@@ -1,6 +1,6 @@
 /// Values for a few of many slots, side by side: slots without one cost four bytes at most.
 ///
-/// Everything is in place and in a fixed order, which a dictionary's is not.
+/// Elements are accessed in place and have a deterministic order, unlike a dictionary's.
 package struct SideTable<Element: Sendable>: Sendable {
     private static var absent: Int32 { -1 }
 
@@ -12,17 +12,17 @@ package struct SideTable<Element: Sendable>: Sendable {
 
     package var count: Int { elements.count }
     package var isEmpty: Bool { elements.isEmpty }
-    /// The slots that have a value, in no meaningful order, but always in the same.
+    /// The slots that have a value, in an arbitrary but deterministic order.
     package var slots: [UInt32] { owners }
 
     package func contains(_ slot: UInt32) -> Bool {
         Int(slot) < places.count && places[Int(slot)] != Self.absent
     }
 
-    /// Gives a slot a value, in place of an earlier one.
+    /// Sets or replaces a slot's value.
     package mutating func insert(_ element: Element, at slot: UInt32) {
         if contains(slot) { return elements[Int(places[Int(slot)])] = element }
-        // As in `SlotMap`: left to itself an array doubles.
+        // As in `SlotMap`: an array would double by itself.
         places.makeRoom(for: Int(slot) + 1 - places.count)
         while places.count <= Int(slot) { places.append(Self.absent) }
         elements.makeRoom()

@@ -1,9 +1,9 @@
 /// Pings sent, answered and checked for clients that sleep.
 ///
-/// The core decides when and whether; what a ping is, and what is noise, the edge finds out with a profile. All times of
-/// pings are elapsed time: the peer does not sleep.
+/// The core decides whether and when; the edge uses the profile to build pings and to recognize noise. All times of pings
+/// are elapsed time, because the peer does not sleep with the machine.
 extension Supervision {
-    /// Pings of one turn: while they are sent, nobody is woken.
+    /// The most pings of one turn. The limit keeps wakes from being delayed while pings are sent.
     private static let pingsPerTurn = 32
 
     // MARK: Sockets come and go
@@ -16,7 +16,7 @@ extension Supervision {
         touchOffload(token)
     }
 
-    /// The socket is released, or its owner gone.
+    /// Call when the socket is released or its owner is gone.
     mutating func removeOffload(_ token: SocketToken, of client: ClientID) {
         guard sockets[token.id].hasProfile else { return }
         pings.remove(token.slot)
@@ -29,7 +29,7 @@ extension Supervision {
 
     // MARK: The owner falls asleep and wakes
 
-    /// It has vouched for its sockets and is about to be stopped. The edge answers with the terms of each.
+    /// Call before the client is stopped, after it has confirmed its sockets. The edge answers with the terms of each.
     mutating func beginOffloads(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
         for token in tokens where !sockets[token.id].condition.isPastEnd {
@@ -39,7 +39,7 @@ extension Supervision {
         }
     }
 
-    /// Before it runs again.
+    /// Call before the client runs again.
     mutating func endOffloads(_ client: ClientID, into actions: inout ActionBuffer) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
         for token in tokens where pings[token.slot].isActive {
@@ -56,7 +56,7 @@ extension Supervision {
 
     // MARK: The owner has no process
 
-    /// What has happened to this socket is for the next process of its owner. The pings of the others go on until that
+    /// Leaves this socket's events to the owner's next process. Pings of its other sockets continue until that process
     /// is launched.
     mutating func leaveToNextProcess(
         _ token: SocketToken, of client: ClientID, into actions: inout ActionBuffer
@@ -65,13 +65,13 @@ extension Supervision {
         endOffload(token, into: &actions)
     }
 
-    /// Its process is over. What came due when that was dying comes due now.
+    /// Call when the client's process has ended: deadlines that passed while it was terminating come due now.
     mutating func goOnOffloading(_ client: ClientID) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
         for token in tokens where pings[token.slot].isActive { pings.goOn(token.slot) }
     }
 
-    /// What its owner was to be told with the next wake, and the kernel does not tell again.
+    /// Notes conditions again that belong to the client's next wake and that the kernel does not report twice.
     mutating func noteFound(again client: ClientID) -> WakeReasons {
         var reasons: WakeReasons = []
         for token in offloadedSockets(of: client) {
@@ -83,8 +83,8 @@ extension Supervision {
         return reasons
     }
 
-    /// Has the beginnings of messages looked at again that an owner may have left unread: the kernel has told of them,
-    /// and does not a second time, unless it is asked to.
+    /// Arms sockets again in which the owner may have left an incomplete message: the kernel has reported it once, and
+    /// reports it again only if the socket is armed anew.
     mutating func watchBeginnings(_ client: ClientID) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
         for token in tokens where pings[token.slot].hasLeftBeginning {
@@ -95,7 +95,7 @@ extension Supervision {
         }
     }
 
-    /// The edge has begun, and knows now how pings are sent.
+    /// The edge has begun, and now knows the terms of the pings.
     mutating func offloadBegan(
         _ token: SocketToken, _ terms: PingTerms?, isAwaitingAnswer: Bool, at now: Instant
     ) {
@@ -103,13 +103,13 @@ extension Supervision {
         pings.begin(token.slot, terms, isAwaitingAnswer: isAwaitingAnswer, at: elapsed(at: now))
     }
 
-    /// Whether the edge may deal with what arrives on this socket.
+    /// Whether the edge may handle data that arrives on this socket.
     public func isOffloading(_ token: SocketToken) -> Bool {
         guard sockets.contains(token.id), sockets[token.id].hasProfile else { return false }
         return pings[token.slot].isActive
     }
 
-    /// How many pieces of noise may be dealt with at this moment.
+    /// The number of pieces of noise that may be handled now.
     public func noiseAllowance(_ token: SocketToken, at now: Instant) -> Int {
         guard isOffloading(token) else { return 0 }
         return pings.allowance(token.slot, at: elapsed(at: now))
@@ -121,7 +121,7 @@ extension Supervision {
         _ token: SocketToken, _ judgement: Judgement, at now: Instant, into actions: inout ActionBuffer
     ) {
         guard isOffloading(token) else {
-            // Somebody has woken the owner in the meantime: what is left is its own.
+            // The owner was woken in the meantime; the remaining data belongs to it.
             switch judgement.rest {
             case .nothing: return  // it is still watched
             case .partial: return leaveBeginning(token)
@@ -139,14 +139,14 @@ extension Supervision {
         pings.settle(token.slot, at: elapsed(at: now))
     }
 
-    /// It is its owner's now.
+    /// Leaves an incomplete message to the owner.
     private mutating func leaveBeginning(_ token: SocketToken) {
         if sockets[token.id].hasProfile { pings[token.slot].hasLeftBeginning = true }
     }
 
     // MARK: Pings
 
-    /// Sends the pings of all sockets that are inside their window, but not too many at a time.
+    /// Sends the pings of sockets inside their window, at most `pingsPerTurn` of them.
     mutating func runPings(at now: Instant, into actions: inout ActionBuffer) {
         for _ in 0..<Self.pingsPerTurn {
             guard let slot = pings.popPing(at: elapsed(at: now), expectsAnswer: !mutated(.forgetsAnswers))
@@ -157,15 +157,15 @@ extension Supervision {
         }
     }
 
-    /// The edge could not send a ping: the peer takes nothing, and may be gone.
+    /// The edge could not send a ping: the peer does not read, and may be gone.
     mutating func pingFailed(_ token: SocketToken, at now: Instant, into actions: inout ActionBuffer) {
         guard isOffloading(token) else { return }
-        // For whoever is dying, the next one shows whether it was only this one.
+        // A terminating owner is not woken; the next ping shows whether the failure persists.
         pings.pingFailed(token.slot, at: elapsed(at: now))
         wake(by: token, .unanswerable, at: now, into: &actions)
     }
 
-    /// The owner has to see for itself.
+    /// The delegated session state is lost; the owner must handle the socket itself.
     mutating func loanLost(_ token: SocketToken, at now: Instant, into actions: inout ActionBuffer) {
         guard isOffloading(token) else { return }
         wake(by: token, .unanswerable, at: now, into: &actions)
@@ -198,7 +198,7 @@ extension Supervision {
         }
     }
 
-    /// The edge has looked, and has fed in what it found.
+    /// The edge has inspected the socket and reported the result.
     mutating func answerMissing(_ token: SocketToken, at now: Instant, into actions: inout ActionBuffer) {
         guard isOffloading(token), pings.isUnanswered(token.slot, at: elapsed(at: now)) else { return }
         wake(by: token, .unanswered, at: now, into: &actions)
@@ -209,7 +209,7 @@ extension Supervision {
         by token: SocketToken, _ conditions: Conditions, at now: Instant, into actions: inout ActionBuffer
     ) {
         let owner = sockets[token.id].owner
-        // Who is dying cannot be told, and what comes after it looks again.
+        // A terminating process cannot be told; its successor inspects the socket again.
         guard clients[owner.id].lifecycle.state != .terminating else { return }
         leaveToNextProcess(token, of: owner, into: &actions)
         noteFired(token, conditions, of: owner)
@@ -217,7 +217,7 @@ extension Supervision {
         settle(owner, at: now, into: &actions)
     }
 
-    /// Each socket stands in a wake once.
+    /// Merges conditions, so that each socket is listed in a wake once.
     mutating func noteFired(_ token: SocketToken, _ conditions: Conditions, of client: ClientID) {
         if sockets[token.id].hasProfile { noteFound(token, conditions, of: client) }
         if clients[client.id].hasProfiles,
@@ -228,7 +228,7 @@ extension Supervision {
         clients[client.id].fired.append(FiredSocket(token: token, conditions: conditions))
     }
 
-    /// So that it can be told again, by somebody who did not find it out.
+    /// Records the finding, so that the next supervisor can report it again.
     private mutating func noteFound(_ token: SocketToken, _ conditions: Conditions, of client: ClientID) {
         let mark = SocketToken.mark(of: nextWakeID(of: client))
         var found = conditions.intersection(.foundOut)
@@ -243,7 +243,7 @@ extension Supervision {
 }
 
 extension Conditions {
-    /// A ping that went unanswered, and a path that the kernel has given up, are reasons of their own.
+    /// An unanswered ping and a path that the kernel has given up have their own reasons.
     var wakeReasons: WakeReasons {
         if contains(.unanswered) { return .unanswered }
         if contains(.pathLost) { return .pathLost }

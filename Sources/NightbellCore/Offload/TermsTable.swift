@@ -1,30 +1,29 @@
-/// The terms of pings that are in use, each once, by short numbers: sockets by the thousand have the same.
+/// The terms of pings in use, each stored once under a short number, because thousands of sockets share them.
 ///
-/// Numbers are given and taken back in an order that depends on nothing but the calls: a simulated world takes the same
-/// course each time.
+/// Numbers depend only on the order of the calls, so that a simulation is reproducible.
 struct TermsTable: Sendable, Equatable {
-    /// The number of no terms.
+    /// The number that stands for no terms.
     static let none: UInt16 = 0
-    /// The number of terms that are kept for one socket alone, because all others are taken.
+    /// The number of terms that are stored for one socket alone, because all other numbers are in use.
     private static let own = UInt16.max
 
     private struct Entry: Sendable, Equatable {
         var terms: PingTerms
-        /// None: its number is free.
+        /// 0: the number is free.
         var uses: UInt32
     }
 
-    /// Their numbers are their places, counted from one.
+    /// An entry's number is its index plus one.
     private var entries: [Entry] = []
     private var free: [UInt16] = []
-    /// Only ever looked up, as `owned` is, so that its order does not show.
+    /// Never iterated, like `owned`, because a dictionary's order is not deterministic.
     private var numbers: [PingTerms: UInt16] = [:]
     private var owned: [UInt32: PingTerms] = [:]
 
     /// How many different terms have a number.
     var count: Int { numbers.count }
 
-    /// A number for terms, for one more socket, until it is put back.
+    /// Returns a number for the terms of one more socket, until it is put back.
     mutating func take(_ terms: PingTerms, for slot: UInt32) -> UInt16 {
         if let number = numbers[terms] {
             entries[Int(number) - 1].uses += 1
