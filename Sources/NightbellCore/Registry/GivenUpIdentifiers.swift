@@ -6,7 +6,7 @@ struct GivenUpIdentifiers: Sendable, Equatable {
     struct Entry: Sendable, Equatable {
         /// Index in `Supervision.owners`.
         let place: UInt32
-        /// How many had been given up by then, this one included.
+        /// The number of identifiers given up until then, including this one.
         let number: UInt64
     }
 

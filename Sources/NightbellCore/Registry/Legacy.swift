@@ -1,23 +1,23 @@
-/// What a supervisor that is gone has left to the next one, by then in words of the core.
+/// The records of the previous supervisor, decoded for recovery.
 public struct Legacy: Sendable {
     public struct Client: Sendable {
         public var id: ClientID
         public var registration: Registration
         public var registeredAt: Instant
-        /// nil: it had registered, and that is all.
+        /// nil: it had registered, and nothing else was recorded.
         public var progress: (words: Progress.Words, figures: Progress.Figures)?
         public var tasks: [Task] = []
-        /// Of the wakes that were decided, those up to this number are known to have been told.
+        /// Wakes up to this number are known to have been delivered; later ones may have been decided only.
         public var toldWakeID: UInt64 = 0
         public var execution = Execution.running
-        /// What there is of its process.
+        /// The state of its process.
         public var presence = Presence.registered
-        /// The size of the state that is kept for it.
+        /// The size of the state stored for it.
         public var stateBytes = 0
-        /// The number of its ownership of its identifier, if there is nothing else that tells of it.
+        /// The number of its ownership of its identifier, unless an `Owner` record has it.
         public var ownership: UInt64 = 0
 
-        /// Whether it was asleep, or on its way there, as far as was written down.
+        /// Whether the record says that it was suspended or being frozen.
         public var wasStopped: Bool {
             switch progress.map({ $0.words[0] >> 8 & 0x3F }) {
             case Lifecycle.freezingNumber, Lifecycle.suspendedNumber: true
@@ -25,16 +25,16 @@ public struct Legacy: Sendable {
             }
         }
 
-        /// The suspension that was under way, or the one before it.
+        /// The suspension under way, or else the last one.
         public var epoch: UInt64? { progress?.words[2] }
 
-        /// Whether what is true of its sockets decides how it goes on.
+        /// Whether recovery of this client depends on the conditions of its sockets.
         public var needsConditions: Bool {
             guard let words = progress?.words else { return false }
             return words[3] != toldWakeID || (execution == .running && wasStopped)
         }
 
-        /// It was being listened to while it slept, and what it may have said is in nobody's hands any more.
+        /// The previous supervisor read from its connection while it slept, so messages may have been lost.
         public var mayHaveSpoken = false
 
         public init(id: ClientID, registration: Registration, registeredAt: Instant) {
@@ -44,9 +44,9 @@ public struct Legacy: Sendable {
         }
     }
 
-    /// What is known of a client's process.
+    /// The recorded state of a client's process.
     public enum Presence: Sendable, Hashable {
-        /// It has said who it is, and is served.
+        /// It has registered, and is served.
         case registered
         /// It was launched, and has not been welcomed.
         case launched
@@ -56,10 +56,10 @@ public struct Legacy: Sendable {
         case absent
     }
 
-    /// What the kernel does with a process at this moment, as far as it is our doing.
+    /// Whether the supervisor's own suspension stops the process at this moment.
     public enum Execution: Sendable, Hashable {
         case running
-        /// It was asked to stop it, and has not yet.
+        /// A freeze was requested, and is not complete.
         case stopping
         case stopped
     }
@@ -81,13 +81,13 @@ public struct Legacy: Sendable {
         public var owner: ClientID
         public var tag: SocketTag
         public var isStream: Bool
-        /// The request with which it was handed over, and its place there.
+        /// The request that handed it over, and its index there.
         public var request: UInt64
         public var index: UInt16
         public var survives: Bool
-        /// The wake that told its end; 0: none did.
+        /// The mark of the wake that reported its end; 0: none did.
         public var endedInWake: UInt32 = 0
-        /// What is true of it at this moment.
+        /// The conditions that hold at this moment.
         public var conditions: Conditions = []
         /// nil: it has no keep-alive profile.
         public var offload: Offload?
@@ -106,16 +106,16 @@ public struct Legacy: Sendable {
         }
     }
 
-    /// Whom an identifier belongs to.
+    /// The ownership of an identifier.
     public struct Owner: Sendable, Equatable {
         public var identifier: ClientIdentifier
         public var user: UserID
         /// Names the ownership.
         public var number: UInt64
-        /// The more, the later it was given up; 0 while it is in use. Then its client's record can tell of it, unless it
-        /// was quit.
+        /// Increases with each identifier given up; 0 while this one is in use. Then its client's record holds the
+        /// ownership, unless the client was quit.
         public var givenUp: UInt64
-        /// Its user has quit it, and nobody has started it since.
+        /// Its user has quit it, and it was not started since.
         public var isQuit: Bool
 
         public init(
@@ -136,7 +136,7 @@ public struct Legacy: Sendable {
     public var machineSlept = Duration.zero
     /// `Supervision.figuresOfGone`.
     public var gone = Progress.CounterWords(repeating: 0)
-    /// The highest generations of names that were ever given.
+    /// The highest generations of all names given so far.
     public var clientGeneration: UInt32 = 0
     public var socketGeneration: UInt32 = 0
 
@@ -146,14 +146,14 @@ public struct Legacy: Sendable {
 /// Why a legacy cannot be taken over: it was left by another version.
 public enum LegacyError: Error, Sendable, Hashable {
     case unintelligible(ClientID)
-    /// A socket of nobody.
+    /// The socket's client is not in the records.
     case withoutOwner(SocketToken)
 }
 
 extension Supervision {
-    /// Takes over from a supervisor that is gone, at whatever point it went: clients and sockets keep their names,
-    /// and what was under way is finished or called off. Feed `actions` to the edge, and then `endTurn`. What changes
-    /// is noted from the start.
+    /// Recovers the state of a previous supervisor, which may have ended at any point: clients and sockets keep their
+    /// names, and operations under way are finished or cancelled. Feed `actions` to the edge, and then `endTurn`.
+    /// Changes are noted from the start.
     public init(
         settings: Settings, taking legacy: Legacy, at now: Instant, into actions: inout ActionBuffer
     ) throws(LegacyError) {
@@ -191,7 +191,7 @@ extension Supervision {
 
     private mutating func takeOwners(_ old: [Legacy.Owner]) {
         for owner in old.sorted(by: { $0.givenUp < $1.givenUp }) {
-            // One that is in use is given up anew if its client turns out to be gone.
+            // An identifier in use is given up here, and taken back when its client is restored.
             let givenUp = max(owner.givenUp, 1)
             owners[owner.identifier] = Ownership(
                 user: owner.user, isQuit: owner.isQuit, number: owner.number, givenUp: givenUp)
@@ -205,7 +205,7 @@ extension Supervision {
     }
 
     private func restored(_ old: Legacy.Client, at now: Instant) throws(LegacyError) -> Client {
-        // Its identifier has no place yet.
+        // Its identifier has no index yet.
         var client = Client(
             old.registration, owner: .max, at: old.registeredAt, elapsed: elapsed(at: old.registeredAt))
         client.lifecycle = .inactive
@@ -243,7 +243,7 @@ extension Supervision {
 
     private func restored(_ old: Legacy.Socket) throws(LegacyError) -> ParkedSocket {
         guard clients.contains(old.owner.id) else { throw .withoutOwner(old.token) }
-        // The next process has not been told of any end.
+        // A new process has not been told that the socket ended.
         let isEnded = old.endedInWake != 0 && clients[old.owner.id].launches.isRejoined
         return ParkedSocket(
             owner: old.owner, tag: old.tag, isStream: old.isStream, survives: old.survives,
@@ -290,21 +290,21 @@ extension Supervision {
         case .dormant, .launching:
             goOnWithoutProcess(client, into: &actions)
         }
-        // Once it runs it hears of the change, and says again what it has said.
+        // Once it runs it learns of the new supervisor, and repeats its messages.
         if old.mayHaveSpoken { callBack(client, at: now, into: &actions) }
-        // The kernel knows better than the records who is stopped.
+        // The kernel's view of stopped processes takes precedence over the records.
         let mayStay = clients[client.id].lifecycle.mayBeFrozen
         actions.removeThaws(of: client, from: start)
         let isThawed = old.execution != .running && !mayStay
         if isThawed { actions.actions.insert(.thaw(client), at: start) }
         goOnOffloading(client, isThawed: isThawed, from: start, into: &actions)
-        // At once: what comes to it in this turn is another wake, which is not to be passed over with this one.
+        // At once, because a later event of this turn is a separate wake, which the client must not skip as a repetition.
         if clients[client.id].pendingWake == .repeated { tellWake(client, into: &actions) }
         scheduleKeepAlive(client)
         settle(client, at: now, into: &actions)
     }
 
-    /// Nobody hears of it any more: should the client come back, its wakes go on without a gap.
+    /// The wake is not delivered any more. If the client comes back, its wake numbers continue without a gap.
     private mutating func forgetUntoldWake(_ old: Legacy.Client) {
         clients[old.id.id].lastWakeID = min(clients[old.id.id].lastWakeID, old.toldWakeID)
     }
@@ -316,7 +316,7 @@ extension Supervision {
         let client = old.id
         switch suspending.phase {
         case .freezing where old.execution == .stopped || mutated(.restoresBelieving):
-            // It had been asked for, and was done.
+            // The requested freeze has completed.
             freezeConfirmed(client, epoch: suspending.epoch, at: now, into: &actions)
             armSockets(client, into: &actions)
         case .preparing, .freezing:
@@ -333,14 +333,14 @@ extension Supervision {
             if !mutated(.restoresUnarmed) { armSockets(client, into: &actions) }
             return
         }
-        // It was thawed, for a wake that nobody came to decide: what woke it is still there.
+        // It was thawed for a wake that was never decided. The conditions that woke it still hold.
         for socket in waiting where sockets[socket.token.id].condition == .held {
             sockets[socket.token.id].condition = .armed
             clients[client.id].unarmed.removeAll { $0 == socket.token }
             socketFired(socket.token, socket.conditions, at: now, into: &actions)
         }
         guard case .suspended = clients[client.id].lifecycle else { return }
-        // Or somebody else let it run.
+        // Or another process resumed it.
         endOffloads(client, into: &actions)
         noteEndOfSleep(client, at: now)
         let hold = Lifecycle.Background(holdUntil: now + settings.suspension.retry)
@@ -348,7 +348,7 @@ extension Supervision {
         actions.append(.notify(client, .suspendCancelled(epoch: clients[client.id].lastEpoch)))
     }
 
-    /// A wake that was decided and perhaps not told is told, under its old number.
+    /// Repeats a wake that was decided and perhaps not delivered, under its old number.
     private mutating func tellAgain(_ old: Legacy.Client, _ waiting: [Legacy.Socket], at now: Instant) {
         let client = old.id
         let wakeID = clients[client.id].lastWakeID
@@ -361,8 +361,8 @@ extension Supervision {
             case .ended, .armedPastEnd:
                 guard socket.endedInWake == SocketToken.mark(of: wakeID) else { continue }
             case .held, .armed:
-                // Who knows of this wake passes over what is told again. So an end that came since is not told here,
-                // but when it fires.
+                // A client that knows this wake skips the repetition. So an end that came since is reported when it
+                // fires, not here.
                 if sockets[socket.token.id].isFinal(conditions) { conditions.formIntersection(.readable) }
                 guard !conditions.isEmpty else { continue }
             }
@@ -372,14 +372,14 @@ extension Supervision {
             let found = found(token, inWake: wakeID)
             if !found.isEmpty { noteFired(token, found, of: client) }
         }
-        // It begins anew for those who have not heard of it.
+        // The time limit of the wake starts again, because the client may not know of it yet.
         if case .background(var background) = clients[client.id].lifecycle, background.wake != nil {
             background.wake = .init(wakeID: wakeID, until: now + wakeBudget)
             clients[client.id].lifecycle = .background(background)
         }
     }
 
-    /// Nobody is ended for its background tasks without having been warned.
+    /// Repeats the warning, so that no client is ended for its background tasks without one.
     private mutating func warnAgain(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -390,6 +390,6 @@ extension Supervision {
 }
 
 extension SocketToken {
-    /// How the number of a wake is noted beside a socket whose end it told; never 0.
+    /// The short form of a wake's number, stored beside a socket; never 0.
     public static func mark(of wakeID: UInt64) -> UInt32 { max(1, UInt32(truncatingIfNeeded: wakeID)) }
 }

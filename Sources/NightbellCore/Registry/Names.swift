@@ -6,7 +6,7 @@ public struct ClientID: Sendable, Hashable {
         self.id = id
     }
 
-    /// Its place in tables that the edge keeps beside the core. Used again for later clients.
+    /// Its index in the edge's tables. Reused for later clients.
     public var slot: UInt32 { id.slot }
 
     public var rawValue: UInt64 { id.rawValue }
@@ -24,10 +24,10 @@ public struct SocketToken: Sendable, Hashable {
         self.id = id
     }
 
-    /// Its place in tables that the edge keeps beside the core. Used again for later sockets.
+    /// Its index in the edge's tables. Reused for later sockets.
     public var slot: UInt32 { id.slot }
 
-    /// How often that place had been used before.
+    /// How often that slot had been used before.
     package var generation: UInt32 { id.generation }
 
     public var rawValue: UInt64 { id.rawValue }
@@ -41,7 +41,7 @@ public struct SocketToken: Sendable, Hashable {
     }
 }
 
-/// A Unix user ID, as the kernel told it.
+/// A Unix user ID, as reported by the kernel.
 public typealias UserID = UInt32
 
 /// The name that a client goes by, such as `org.example.phone.alice`.
@@ -64,7 +64,7 @@ public struct ClientIdentifier: Sendable, Hashable, CustomStringConvertible {
         description = name
     }
 
-    /// One that was found good before.
+    /// Takes a name that was checked before.
     init(known name: String) {
         description = name
     }

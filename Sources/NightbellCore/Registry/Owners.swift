@@ -1,10 +1,11 @@
-/// Whom identifiers belong to. A dictionary of as many would take several times the memory, and each client has one.
+/// A hash table of identifiers and their owners. Each client has an identifier, and a dictionary would take several
+/// times the memory.
 ///
-/// An identifier has its place for as long as it belongs to somebody.
+/// An identifier keeps its place as long as it has an owner.
 struct Owners: Sendable {
     fileprivate struct Entry: Sendable, Equatable {
         enum Use: UInt8 {
-            /// Nobody's, and no identifier.
+            /// A free place.
             case none
             case unused
             case used
@@ -23,7 +24,7 @@ struct Owners: Sendable {
     private var names = SlotTexts()
     private var freePlaces: [UInt32] = []
     private(set) var count = 0
-    /// Places, each plus one, where the hash of the identifier says or behind it; 0: nothing.
+    /// Places plus one, by linear probing from the hash of the identifier; 0: empty.
     private var table: [UInt32] = Array(repeating: 0, count: 16)
 
     subscript(identifier: ClientIdentifier) -> Supervision.Ownership? {
@@ -82,14 +83,14 @@ struct Owners: Sendable {
         count -= 1
     }
 
-    /// Those behind a gap that were only in each other's way move up, so that nobody's way has a gap.
+    /// Moves later entries of the probe sequence up, so that none is separated from its hash by a gap.
     private mutating func close(_ slot: Int) {
         var gap = slot
         table[gap] = 0
         var next = after(gap)
         while table[next] != 0 {
             let home = home(of: names[table[next] - 1])
-            // Whether the gap lies between where it would be and where it is, around the end of the table.
+            // Whether the gap lies between the entry's home slot and its slot, modulo the table's length.
             let fromHome = (next - home + table.count) % table.count
             let fromGap = (next - gap + table.count) % table.count
             if fromHome >= fromGap {
@@ -106,7 +107,7 @@ struct Owners: Sendable {
         for number in old where number != 0 { table[freeSlot(for: number - 1)] = number }
     }
 
-    /// Nobody chooses where it lies: the hash is another one in each process.
+    /// The slot that the hash selects. The hash is seeded per process, so that clients cannot force collisions.
     private func home(of name: some Sequence<UInt8>) -> Int {
         var hasher = Hasher()
         var word: UInt64 = 0

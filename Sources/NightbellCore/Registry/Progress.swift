@@ -1,20 +1,20 @@
-/// What often changes of a client, in the words of the ledger that outlives the supervisor.
+/// The frequently changing state of a client, as words of the ledger that outlives the supervisor.
 public enum Progress {
-    /// What is only of use together.
+    /// The state; these words are only valid together.
     public typealias Words = InlineArray<16, UInt64>
-    /// Numbers that each stand for themselves: counters and the latest wakes.
+    /// Independent numbers: counters and the latest wakes.
     public typealias Figures = InlineArray<30, UInt64>
     public typealias CounterWords = InlineArray<14, UInt64>
 
-    /// Of the layout below.
+    /// The version of the layout below.
     static let version: UInt64 = 4
     static let wakeCount = 16
     static let counterWords = 14
-    /// How many of the figures come to be anything but zero when a client falls asleep, or is dormant, once and for all.
-    /// The others are for as long as it has not been woken.
+    /// The number of figures that are nonzero for a client that went to sleep or became dormant and was never woken.
+    /// Its other figures are zero.
     public static let usualFigures = 4
 
-    /// Written where there is no instant.
+    /// Stands for a missing instant.
     static let never = UInt64(bitPattern: .min)
 
     static func word(_ instant: Instant?) -> UInt64 {
@@ -29,7 +29,7 @@ public enum Progress {
 
     static func word(_ duration: Duration) -> UInt64 { UInt64(bitPattern: duration.nanoseconds) }
 
-    /// Reasons are nine bits, of which the last has a place of its own.
+    /// Reasons are nine bits; the last one has its own place.
     static func bits(of reasons: WakeReasons, at place: UInt64, last: UInt64) -> UInt64 {
         UInt64(reasons.rawValue & 0xFF) << place | UInt64(reasons.rawValue >> 8 & 1) << last
     }
@@ -45,13 +45,13 @@ public enum Progress {
 }
 
 extension Supervision {
-    /// What must be known of a client to go on with it.
+    /// The state that another supervisor needs to recover a client.
     public func progress(of id: ClientID) -> Progress.Words { clients[id.id].progress(id) }
 
-    /// What has happened to a client.
+    /// The counters and latest wakes of a client.
     public func figures(of id: ClientID) -> Progress.Figures { clients[id.id].figures }
 
-    /// The number of the wake that was decided last.
+    /// The number of the last wake decided.
     public func wakeID(of client: ClientID) -> UInt64 { clients[client.id].lastWakeID }
 
     /// The background tasks that a client holds.
@@ -59,7 +59,7 @@ extension Supervision {
         clients[client.id].assertions.tasks.map { Legacy.Task(id: $0.id, request: $0.request, name: $0.name) }
     }
 
-    /// What is to be known of an ownership to go on with it.
+    /// The record that another supervisor needs to recover an ownership.
     public func owner(of identifier: ClientIdentifier) -> Legacy.Owner? {
         owners[identifier].map {
             Legacy.Owner(
@@ -68,10 +68,10 @@ extension Supervision {
         }
     }
 
-    /// What has happened to the clients that are gone, all together.
+    /// The sum of the counters of clients that are gone.
     public var figuresOfGone: Progress.CounterWords { goneCounters.words }
 
-    /// The number of the last wake that was told, if all that were decided before this turn were.
+    /// The number of the last wake delivered, provided that all wakes decided before this turn were.
     public func toldWakeID(of client: ClientID) -> UInt64 {
         clients[client.id].lastWakeID - (clients[client.id].pendingWake == nil ? 0 : 1)
     }
@@ -106,14 +106,14 @@ extension Client {
         var figures = Progress.Figures(repeating: 0)
         let words = counterWords
         for index in words.indices { figures[index] = words[index] }
-        // Zero is none, so each is one more than it is.
+        // Stored plus one, because zero stands for none.
         limiter.forEachLatest(Progress.wakeCount) { index, wake in
             figures[Progress.counterWords + index] = UInt64(bitPattern: wake.nanoseconds &+ 1)
         }
         return figures
     }
 
-    /// Takes up what `progress` and `figures` said. nil: it cannot be understood.
+    /// Restores the values of `progress` and `figures`. False: they cannot be decoded.
     mutating func take(
         _ words: Progress.Words, _ figures: Progress.Figures, tasks: [Assertions.Task],
         _ settings: Settings.Wakes
@@ -155,7 +155,7 @@ extension Client {
 }
 
 extension Client.Launches {
-    /// What is only of use together with the state.
+    /// The bits that belong to the first word of the state.
     fileprivate var headBits: UInt64 {
         var bits = Progress.bits(of: reasons, at: 32, last: 15)
         if isInBackground { bits |= 1 << 23 }
@@ -182,7 +182,7 @@ extension Lifecycle {
     static let freezingNumber: UInt64 = 5
     static let suspendedNumber: UInt64 = 6
 
-    /// The state's number, and what belongs to it.
+    /// The state's number and its details.
     fileprivate var words: (UInt8, InlineArray<4, UInt64>) {
         var details = InlineArray<4, UInt64>(repeating: Progress.never)
         switch self {
@@ -290,7 +290,7 @@ extension TerminationReason {
     }
 }
 
-/// Counters in little room: hardly any of those who were never woken has counted anything unusual.
+/// Counters in compact form: a client that was never woken rarely has more than the usual ones.
 struct PackedCounters: Sendable, Equatable {
     private var usual = InlineArray<4, UInt64>(repeating: 0)
     /// The words after the usual ones; empty while all of them are zero.
@@ -325,8 +325,8 @@ struct PackedCounters: Sendable, Equatable {
 }
 
 extension Counters {
-    /// Two counters a word, each of which stops at its end; one is nanoseconds. The first `usualFigures` are what also
-    /// those have who fall asleep, or are ended, once and for all.
+    /// Two saturating counters per word; one word is nanoseconds. The first `usualFigures` are the counters that also a
+    /// client has that was suspended or ended and never woken.
     fileprivate var words: Progress.CounterWords {
         [
             Self.pack(suspensions, socketsAdopted), Self.pack(launches, crashes),

@@ -1,5 +1,5 @@
-/// A name for an element of a `SlotMap`: the slot it lies in, and how often that slot had been used before. A
-/// name that outlives its element never names another one.
+/// A name for an element of a `SlotMap`: its slot, and how often that slot had been used before. A name that outlives
+/// its element never names another one.
 public struct SlotID: Sendable, Hashable {
     public let slot: UInt32
     public let generation: UInt32
@@ -18,7 +18,7 @@ public struct SlotID: Sendable, Hashable {
     }
 }
 
-/// Elements in slots that are used again, each under a name that is not.
+/// Elements in reusable slots, each under a name that is never reused.
 ///
 /// The elements lie side by side, not in optionals: reading a part of an optional in an array copies the whole
 /// element, with a retain for each array and string in it (measured: a third of the core's time).
@@ -26,7 +26,7 @@ package struct SlotMap<Element: Sendable>: Sendable {
     private struct Slot: Sendable, Equatable {
         static var free: Int32 { -1 }
 
-        /// How often it was used before, or is now.
+        /// The generation of the slot's current element, or of its next one.
         var generation: UInt32 = 1
         /// Where its element lies.
         var place: Int32
@@ -37,13 +37,13 @@ package struct SlotMap<Element: Sendable>: Sendable {
     private var owners: [UInt32] = []
     private var slots: [Slot] = []
     private var free: [UInt32] = []
-    /// Of slots that were never used here.
+    /// The first generation of a new slot.
     private var firstGeneration: UInt32 = 1
 
     package init() {}
 
-    /// Elements under names that they have already. Every other name that comes later is of a generation after
-    /// `generation`, so that it is none that was ever given.
+    /// Takes elements that already have names. Every new name gets a generation after `generation`, so that no earlier
+    /// name is given again.
     package init(_ named: [(id: SlotID, element: Element)], after generation: UInt32) {
         firstGeneration = max(1, generation == .max ? .max : generation + 1)
         let count = named.map { Int($0.id.slot) + 1 }.max() ?? 0
@@ -84,7 +84,7 @@ package struct SlotMap<Element: Sendable>: Sendable {
         guard contains(id) else { return nil }
         let place = Int(slots[Int(id.slot)].place)
         slots[Int(id.slot)].place = Slot.free
-        // A slot whose generations are used up is retired, so that a name never comes back.
+        // A slot at its last generation is retired, so that no name is given twice.
         if id.generation < .max {
             slots[Int(id.slot)].generation += 1
             free.append(id.slot)
@@ -99,7 +99,7 @@ package struct SlotMap<Element: Sendable>: Sendable {
         return elements.removeLast()
     }
 
-    /// Gives up room for elements that are gone. What there is of each slot stays: names are not used again.
+    /// Frees the memory of removed elements. The slots stay, so that no name is given twice.
     package mutating func giveMemoryBack() {
         guard elements.count < elements.capacity / 2 else { return }
         elements = elements.withRoom
@@ -112,7 +112,7 @@ package struct SlotMap<Element: Sendable>: Sendable {
         return slot.generation == id.generation && slot.place != Slot.free
     }
 
-    /// The name of what lies in `slot` now.
+    /// The name of the element in `slot`.
     package func id(inSlot slot: UInt32) -> SlotID? {
         guard Int(slot) < slots.count, slots[Int(slot)].place != Slot.free else { return nil }
         return SlotID(slot: slot, generation: slots[Int(slot)].generation)
@@ -142,7 +142,7 @@ package struct SlotMap<Element: Sendable>: Sendable {
 extension SlotMap: Equatable where Element: Equatable {}
 
 extension Array {
-    /// The same with room for an eighth more.
+    /// A copy with room for an eighth more.
     fileprivate var withRoom: [Element] {
         var array: [Element] = []
         array.reserveCapacity(count + Swift.max(8, count / 8))

@@ -1,17 +1,17 @@
-/// Texts of thousands of things, each by the slot of its thing, side by side. In memory of its own each would take twice
-/// the room, and what is freed between those that stay would be of no use to anybody.
+/// Thousands of texts by slot, stored contiguously. Separate allocations would take twice the memory, and freed ones
+/// between live ones would be fragments without use.
 package struct SlotTexts: Sendable {
     private struct Place: Sendable {
         var offset: UInt32 = 0
         var length: UInt32 = 0
     }
 
-    /// Longer ones have memory of their own, so that nobody waits for megabytes to be moved.
+    /// Longer texts are allocated separately, so that compaction never moves megabytes.
     private static let longestShared = 1_024
 
     private var places: [Place] = []
     private var bytes: [UInt8] = []
-    /// How many of the bytes are of texts that are there.
+    /// The number of bytes that belong to live texts.
     private var live = 0
     private var longOnes: [UInt32: [UInt8]] = [:]
 
@@ -68,7 +68,7 @@ package struct SlotTexts: Sendable {
 }
 
 extension Array {
-    /// An array left to itself doubles: of what there are thousands of, most of that would lie idle.
+    /// Grows by less than an array would by itself: doubling leaves up to half of a large table unused.
     package mutating func makeRoom(for others: Int = 1) {
         if count + others > capacity { reserveCapacity(count + Swift.max(others, 8, count / 8)) }
     }

@@ -1,4 +1,4 @@
-/// What a client says that a descriptor is for.
+/// The client's stated use of a descriptor.
 public enum SocketTag: Sendable, Hashable, CaseIterable {
     /// A connected stream or a datagram socket.
     case voip
@@ -8,7 +8,7 @@ public enum SocketTag: Sendable, Hashable, CaseIterable {
     case device
 }
 
-/// What has happened to a socket, as far as the kernel tells without anything being read.
+/// The state of a socket, as far as it can be found out without reading.
 public struct Conditions: OptionSet, Sendable, Hashable {
     public let rawValue: UInt8
 
@@ -23,35 +23,35 @@ public struct Conditions: OptionSet, Sendable, Hashable {
     public static let hangUp = Conditions(rawValue: 4)
     public static let error = Conditions(rawValue: 8)
 
-    // What the kernel does not report, but the supervisor finds out while the owner sleeps.
+    // Conditions that the kernel does not report; the supervisor finds them out while the owner sleeps.
 
     /// A ping sent in the owner's name was not answered in time.
     public static let unanswered = Conditions(rawValue: 16)
-    /// The peer pings more than is put up with.
+    /// The peer sends more pings than the rate limit allows.
     public static let flooded = Conditions(rawValue: 32)
-    /// A ping, or the answer to one, could not be sent: the peer takes nothing.
+    /// A ping, or the answer to one, could not be sent: the peer does not read.
     public static let unanswerable = Conditions(rawValue: 64)
-    /// The kernel has given the connection up, because nothing of what was sent arrives.
+    /// The kernel has given the connection up, because no data reaches the peer.
     public static let pathLost = Conditions(rawValue: 128)
 
     static let foundOut: Conditions = [.unanswered, .flooded, .unanswerable, .pathLost]
 }
 
-/// What the edge found out about a descriptor that a client wants to hand over.
+/// The edge's findings about a descriptor that a client wants to hand over.
 public struct SocketOffer: Sendable, Equatable {
     public var tag: SocketTag
     public var isPollable: Bool
     public var isSocket: Bool
-    /// A socket whose bytes have an order and an end: once closed or reset, nothing can follow.
+    /// Its bytes have an order and an end: once closed or reset, nothing can follow.
     public var isStream: Bool
     public var isListening: Bool
     public var isConnected: Bool
     public var hasPendingError: Bool
     /// It stays parked when its owner's process is gone, and launches it again.
     public var survives = false
-    /// It comes with a keep-alive profile, and that fits.
+    /// It comes with a keep-alive profile that fits the socket.
     public var hasProfile = false
-    /// It comes with one that does not, or with another wish that does not.
+    /// Why its profile or another option does not fit the socket.
     public var profileRefusal: Refusal?
 
     public init(
@@ -67,7 +67,7 @@ public struct SocketOffer: Sendable, Equatable {
         self.hasPendingError = hasPendingError
     }
 
-    /// Why it cannot be adopted for what it is; quotas aside.
+    /// Why it cannot be adopted, quotas aside.
     var refusal: Refusal? {
         guard isPollable else { return .notPollable }
         if let profileRefusal { return profileRefusal }

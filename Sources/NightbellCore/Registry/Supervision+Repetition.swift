@@ -1,31 +1,31 @@
-/// What a supervisor that is gone has done for a client, as far as the client may not know of it.
+/// The previous supervisor's work for a client, as far as the client may not know of it.
 struct InheritedRequests: Sendable, Equatable {
     struct Place: Sendable, Hashable {
         var request: UInt64
         var index: UInt16
     }
 
-    /// Requests up to this number were taken in.
+    /// Requests up to this number were processed.
     var last: UInt64
     var adoptions: [Place: SocketToken] = [:]
-    /// Requests that this supervisor has taken in since, and answered.
+    /// Requests that this supervisor has processed since, and answered.
     var answered: Set<UInt64> = []
 }
 
-/// Requests that a client makes again, because whoever it had asked may be gone without having answered.
+/// Requests that a client repeats, because the previous supervisor may have ended without answering them.
 extension Supervision {
-    /// Notes the number of a request. True: it is made again and was answered by this very supervisor, so there is
-    /// nothing to be done, and no second answer.
+    /// Notes the number of a request. True: it is a repetition of one that this same supervisor has answered, and must
+    /// be ignored without a second answer.
     mutating func isDuplicate(_ key: RequestKey, of client: ClientID) -> Bool {
         guard key.request != 0 else { return false }
         clients[client.id].lastRequest = max(clients[client.id].lastRequest, key.request)
         guard !inherited.isEmpty, !mutated(.repeatsRequests) else { return false }
-        // The one that is gone may have read a request, and left a later one unread: the order says nothing.
+        // The previous supervisor may have left requests unread, so the numbers' order proves nothing.
         let isNew = inherited[client]?.answered.insert(key.request).inserted ?? true
         return key.isRepeated && !isNew
     }
 
-    /// Whether a supervisor that is gone has carried this request out.
+    /// Whether the previous supervisor has carried this request out.
     func wasTakenIn(_ key: RequestKey, of client: ClientID) -> Bool {
         guard key.isRepeated, let inherited = inherited[client], !mutated(.repeatsRequests) else {
             return false
@@ -33,18 +33,19 @@ extension Supervision {
         return key.request <= inherited.last
     }
 
-    /// Whether one may have, also if that is not written down.
+    /// Whether the previous supervisor may have carried this request out, even if that was not recorded.
     func wasInherited(_ key: RequestKey, of client: ClientID) -> Bool {
         key.isRepeated && inherited[client] != nil && !mutated(.repeatsRequests)
     }
 
-    /// What was not adopted then may be now; asked once more, it is the same.
+    /// A socket refused by the previous supervisor may be adopted now. Notes its token, so that a further repetition gets
+    /// the same one.
     mutating func noteAdoption(_ token: SocketToken, at index: Int, _ key: RequestKey, _ client: ClientID) {
         guard wasTakenIn(key, of: client), let index = UInt16(exactly: index) else { return }
         inherited[client]?.adoptions[.init(request: key.request, index: index)] = token
     }
 
-    /// The token under which a supervisor that is gone has adopted the socket at this place of the request.
+    /// The token under which the previous supervisor has adopted the socket at this index of the request.
     func adoption(of index: Int, _ key: RequestKey, _ client: ClientID) -> SocketToken? {
         guard key.isRepeated, !mutated(.repeatsRequests), let index = UInt16(exactly: index) else {
             return nil

@@ -61,7 +61,7 @@ extension Supervision {
         guard owns(client, token) else { return .refused(.invalidToken) }
         remove(token, client)
         if !mutated(.tellsOfReleased) { clients[client.id].fired.removeAll { $0.token == token } }
-        // A client that takes and releases sockets without ever sleeping must not make this list grow.
+        // A client that adopts and releases sockets without ever sleeping must not make this list grow.
         if clients[client.id].unarmed.count > 2 * clients[client.id].sockets.count + 16 {
             let sockets = sockets
             clients[client.id].unarmed.removeAll { !sockets.contains($0.id) }
@@ -71,7 +71,7 @@ extension Supervision {
         return .done
     }
 
-    /// Takes a socket of this client out of the tables.
+    /// Removes a socket of this client from the tables.
     mutating func remove(_ token: SocketToken, _ client: ClientID) {
         guard sockets.contains(token.id) else { return }
         removeOffload(token, of: client)
@@ -84,7 +84,7 @@ extension Supervision {
         users[clients[client.id].user]?.sockets -= 1
     }
 
-    /// Arms what is not armed yet. Those that did not fire since the last time still are.
+    /// Arms sockets that are not armed. A socket that has not fired since the last time still is.
     mutating func armSockets(_ client: ClientID, into actions: inout ActionBuffer) {
         for token in clients[client.id].unarmed where sockets.contains(token.id) {
             if sockets[token.id].condition.isPastEnd {
@@ -96,8 +96,8 @@ extension Supervision {
             actions.append(.arm(token))
             if mutated(.armsOneSocket) { break }
         }
-        // One socket or two fire again and again; the memory of the first thousand is not needed again, and those
-        // without a process may rest for days.
+        // Usually one socket or two fire again and again. Memory for the first thousand is freed, as is that of a
+        // client without a process, which may rest for days.
         let isFew = clients[client.id].unarmed.count <= 16
         clients[client.id].unarmed.removeAll(keepingCapacity: isFew && clients[client.id].launches.isRejoined)
     }
@@ -106,7 +106,7 @@ extension Supervision {
         _ token: SocketToken, _ conditions: Conditions, at now: Instant, into actions: inout ActionBuffer
     ) {
         let client = sockets[token.id].owner
-        // One that has fired since it was armed, or was released by its number only, says nothing new.
+        // The event is stale if the socket has fired since it was armed.
         let wasPastEnd: Bool
         switch sockets[token.id].condition {
         case .armed: wasPastEnd = false
@@ -120,7 +120,7 @@ extension Supervision {
         case .suspending:
             wakes = clients[client.id].lifecycle.mayBeFrozen && !mutated(.ignoresFiringWhileFreezing)
         case .background:
-            // Part of a wake of this turn, of which the client has been told in a portion, or not yet.
+            // The event belongs to a wake of this turn, whether or not a part of that was delivered already.
             wakes = clients[client.id].pendingWake != nil || toldInTurn.contains(client)
         case .dormant, .launching:
             wakes = true
@@ -128,13 +128,13 @@ extension Supervision {
             wakes = false
         }
         guard wakes else {
-            // The owner reads for itself; if it leaves something, the socket fires again once it is asleep.
+            // The owner reads the data itself; if it leaves any, the socket fires again once it sleeps.
             sockets[token.id].condition = wasPastEnd ? .ended : .held
             clients[client.id].unarmed.append(token)
             return
         }
         guard !conditions.isEmpty else {
-            // Somebody else who shares the socket took what there was.
+            // Another process that shares the socket has read the data.
             if sockets[token.id].hasProfile { pings[token.slot].hasLeftBeginning = false }
             return actions.append(wasPastEnd ? .armPastEnd(token) : .arm(token))
         }

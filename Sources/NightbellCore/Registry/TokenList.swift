@@ -1,6 +1,6 @@
-/// A client's sockets, in the order of their places. Most clients have one, which takes no memory of its own.
+/// A client's sockets by index. Most clients have one, which needs no separate allocation.
 struct TokenList: Sendable, Equatable, RandomAccessCollection, MutableCollection {
-    /// nil: it is empty, and so is the rest. A token's raw value is never 0.
+    /// 0: the list is empty. A token's raw value is never 0.
     private var first: UInt64 = 0
     private var others: [SocketToken] = []
 
