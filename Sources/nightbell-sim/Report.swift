@@ -2,7 +2,7 @@ import NightbellCore
 import Presentation
 import Simulation
 
-/// What came of all worlds, for people and for scripts.
+/// The result of all worlds, as text or as JSON.
 struct Report {
     let tally: Tally
     let elapsed: Duration
@@ -15,10 +15,10 @@ struct Report {
 
     private var seconds: Double { ((elapsed / .seconds(1)) * 1_000).rounded() / 1_000 }
 
-    /// There were too many failures to go on.
+    /// The run stopped early, because too many worlds failed.
     private var isUnfinished: Bool { command.seed == nil && UInt64(tally.worlds) < command.seeds }
 
-    /// The arguments that do the same again.
+    /// The command that repeats the run.
     private func replay(_ run: Run) -> String {
         var words = ["nightbell-sim", "--seed", "\(run.seed)", "--steps", "\(command.steps)", "--trace"]
         if let fault = command.fault { words += ["--fault", fault.rawValue] }

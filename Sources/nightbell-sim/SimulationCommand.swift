@@ -11,13 +11,13 @@ struct SimulationCommand: AsyncParsableCommand {
         abstract: "Runs Nightbell's real core in simulated worlds, each made from a seed.",
         discussion: """
             Every world has a virtual clock, clients of every kind, peers, a kernel and administrators. After each \
-            step everything that must hold is checked. A failure prints its seed; the same seed does the same \
-            again, everywhere.
+            step all invariants are checked. A failure prints its seed; a seed gives the same result on every \
+            machine.
 
-            Exit status: 0 if everything held, 1 if something did not, 64 for wrong arguments.
+            Exit status: 0 if all invariants held, 1 if one did not, 64 for wrong arguments.
             """)
 
-    @Option(name: .customLong("seeds"), help: "How many worlds; 1000 by default.")
+    @Option(name: .customLong("seeds"), help: "The number of worlds; 1000 by default.")
     var givenSeeds: UInt64?
     var seeds: UInt64 { givenSeeds ?? 1_000 }
 
@@ -25,22 +25,22 @@ struct SimulationCommand: AsyncParsableCommand {
     var givenFirst: UInt64?
     var first: UInt64 { givenFirst ?? 0 }
 
-    @Option(help: "How many steps each world lives; it ends in two more.")
+    @Option(help: "The number of steps of each world; its end takes two more.")
     var steps = 2_000
 
-    @Option(help: "Only the world of this seed.")
+    @Option(help: "Run only the world of this seed.")
     var seed: UInt64?
 
-    @Flag(help: "With --seed: tell step by step what happens.")
+    @Flag(help: "With --seed: print every step.")
     var trace = false
 
     @Option(
         name: .customLong("jobs"),
-        help: "How many worlds at a time; 2 by default, and no more than there are processors.")
+        help: "The number of parallel worlds; 2 by default, and at most one per processor.")
     var givenJobs = 2
     var jobs: Int { min(givenJobs, max(1, sysconf(CInt(_SC_NPROCESSORS_ONLN)))) }
 
-    @Option(help: "Stop when so many worlds have failed.")
+    @Option(help: "Stop after this number of failed worlds.")
     var failures = 5
 
     @Flag(help: "Print one JSON object at the end, and nothing else.")
@@ -61,7 +61,7 @@ struct SimulationCommand: AsyncParsableCommand {
             throw ValidationError("--steps, --seeds, --jobs and --failures take numbers from 1 up.")
         }
         guard !first.addingReportingOverflow(seeds - 1).overflow else {
-            throw ValidationError("There are no seeds that large.")
+            throw ValidationError("The last seed would exceed 64 bits.")
         }
         guard seed == nil || (givenSeeds == nil && givenFirst == nil) else {
             throw ValidationError("--seed is one world; --seeds and --first are about several.")
@@ -69,7 +69,7 @@ struct SimulationCommand: AsyncParsableCommand {
         guard !trace || !json else { throw ValidationError("--trace and --json do not go together.") }
         guard !trace || seed != nil else { throw ValidationError("--trace goes with --seed.") }
         guard mutation == nil || Mutation.areCompiledIn else {
-            throw ValidationError("This is a release build: its core cannot be told to be wrong.")
+            throw ValidationError("--mutation needs a debug build.")
         }
     }
 
@@ -86,7 +86,7 @@ struct SimulationCommand: AsyncParsableCommand {
         if !tally.failures.isEmpty { throw ExitCode.failure }
     }
 
-    /// What cannot be told makes no success.
+    /// Throws if the text cannot be written, because a run without its report must not succeed.
     private func tell(_ text: String) throws {
         var isTold = fflush(nil) == 0
         var bytes = Array("\(text)\n".utf8)[...]

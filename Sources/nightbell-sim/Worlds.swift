@@ -1,7 +1,7 @@
 import Glibc
 import Simulation
 
-/// Runs worlds side by side: they have nothing in common.
+/// Runs worlds in parallel: they share no state.
 struct Worlds {
     /// Worlds that one task runs after another.
     private static let share: UInt64 = 25
@@ -13,7 +13,7 @@ struct Worlds {
         var progress = Progress(worlds: command.seeds)
         await withTaskGroup(of: Tally.self) { group in
             let jobs = command.jobs
-            // The last seed may be the largest number that there is: what comes after it is never made.
+            // The last seed may be `UInt64.max`; `next` then wraps around, and is not used again.
             var next = command.first
             var left = command.seeds
             var running = 0
@@ -32,7 +32,7 @@ struct Worlds {
                 if !command.json { progress.show(tally) }
             }
         }
-        // Those that would be found whatever ran at the same time.
+        // Keeps the failures with the lowest seeds, so that the result does not depend on scheduling.
         tally.keepFirstFailures(command.failures)
         return tally
     }
@@ -48,7 +48,7 @@ struct Worlds {
     }
 }
 
-/// A line now and then.
+/// Prints the progress from time to time.
 private struct Progress {
     let worlds: UInt64
     let start = ContinuousClock.now
@@ -59,7 +59,7 @@ private struct Progress {
         shown = .now
         let rate = Report.perSecond(tally.steps, start.duration(to: shown))
         print("\(tally.worlds) of \(worlds) worlds, \(rate) steps/s")
-        // Also into a file or a pipe, where somebody may be watching.
+        // Standard output is buffered if it is a file or a pipe, which a user may be watching.
         fflush(nil)
     }
 }
