@@ -24,28 +24,28 @@ enum Phase: String, CaseIterable {
 
 /// Everything that can happen to a client: the rows.
 enum Happening: String, CaseIterable {
-    // What clients say.
+    // Messages from clients.
     case handOver, releaseOwn, releaseStale
     case enterBackground, backgroundEntered, enterForeground
     case setKeepAlive, setKeepAliveTooShort, clearKeepAlive
     case beginTask, endTask, endUnknownTask, timeRemaining, media
     case ready, readyStale, readyNotIdle
     case wakeDone, wakeDoneStale
-    // What administrators ask for.
+    // Commands from administrators.
     case wake, suspend, quit
-    // What the kernel reports.
+    // Reports from the kernel.
     case readable, peerClosed, hangUp, error, nothing
     case frozen, frozenStale, notFrozenYet, notFrozenYetStale, freezeFailed, freezeFailedStale
     case foundRunning
     case exit
     case endedWell, endedBadly, rejoin
-    // What concerns its coming back.
+    // Launch and hibernation.
     case saveState, hibernate, launch, declare, disown, memoryPressure
-    // What concerns everybody.
+    // Events for all clients.
     case timer, stop, registerAgain
 }
 
-/// A client in a phase, with one socket that is still armed from an earlier sleep wherever there was one.
+/// A client in a phase, with one socket that is still armed if the client has slept before.
 struct Cell {
     var bench = Bench()
     let client: ClientID
@@ -106,7 +106,7 @@ struct Cell {
             try go(to: .active)
             bench.turn(.ended(client, .failed))
         case .queued:
-            // While memory is short nobody is launched that nobody waits for.
+            // Under memory pressure, no client is launched that no request waits for.
             try go(to: .pausing)
             bench.turn(.memoryPressure([]))
             bench.pass(.seconds(1))
@@ -168,7 +168,7 @@ struct Cell {
         }
     }
 
-    /// Lets it happen, and tells what came of it. The timer is served at the deadline, if there is one.
+    /// Feeds the event, and returns its outcome. The timer is served at the deadline, if there is one.
     mutating func happens(_ happening: Happening) -> String {
         if happening == .timer { bench.now = bench.core.nextDeadline ?? bench.now + .seconds(3_600) }
         let before = phase(of: client, in: bench)

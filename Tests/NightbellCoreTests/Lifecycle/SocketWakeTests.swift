@@ -23,9 +23,9 @@ struct SocketWakeTests {
         #expect(thaw < told, "thaw first, then tell")
     }
 
-    /// In a large crowd some are told before all is known, and then nothing else is done: not for those, either, who would run
-    /// along.
-    @Test func whatFiresAfterAPortionIsAnotherWake() throws {
+    /// In a large burst the first wakes are delivered in mid-turn. No other work is done then, not even for keep-alive
+    /// handlers that could run in the same wake.
+    @Test func aSocketThatFiresAfterAPortionIsAnotherWake() throws {
         var bench = Bench { $0.keepAlive.tolerance = 1 }
         let (client, other) = (try bench.register(), try bench.register())
         let sockets = try (0..<2).map { _ in try bench.handOver(from: client) }
@@ -44,7 +44,7 @@ struct SocketWakeTests {
         #expect(wakes.prefix(2).map(\.wakeID) == [1, 2])
         let fired = wakes.map { bench.actions.firedSockets[$0.sockets].map(\.token) }
         #expect(fired == [[sockets[0]], [sockets[1]], []])
-        // The turn is over: now it reads for itself.
+        // The turn is over: the client reads the data itself.
         #expect(bench.turn(.fired(sockets[1], .readable)).wakes.isEmpty)
     }
 
@@ -92,7 +92,7 @@ struct SocketWakeTests {
         #expect(bench.core.condition(of: socket) == (condition == .ended ? .armedPastEnd : .armed))
     }
 
-    /// The end is told once; what was left unread before it, or comes after it, is not forgotten.
+    /// The end is reported once; bytes left unread before it, or written after it, still wake.
     @Test func bytesPastAnEndWake() throws {
         var bench = Bench()
         let client = try bench.register()
@@ -106,7 +106,7 @@ struct SocketWakeTests {
             let wake = try #require(bench.turn(.fired(socket, [.readable, .peerClosed])).wakes.first)
             #expect(bench.actions.firedSockets[wake.sockets].map(\.token) == [socket])
         }
-        // The next writer of a FIFO is there: its end is another.
+        // The next writer of a FIFO has its own end.
         bench.suspend(client)
         bench.turn(.fired(socket, .readable))
         #expect(bench.core.condition(of: socket) == .held)
@@ -114,7 +114,7 @@ struct SocketWakeTests {
         #expect(bench.core.condition(of: socket) == .armed)
     }
 
-    /// What fires while the owner runs is its own; what it leaves is looked for again.
+    /// An event while the owner runs is left to it; bytes that it leaves are looked for again.
     @Test func bytesPastAnEndThatTheOwnerSeesAreLeftToIt() throws {
         var bench = Bench()
         let client = try bench.register()
@@ -129,7 +129,7 @@ struct SocketWakeTests {
         #expect(bench.core.condition(of: socket) == .armedPastEnd)
     }
 
-    /// What fires between arming and the kernel's confirmation cancels the attempt; the confirmation is stale then.
+    /// A socket that fires between arming and the kernel's confirmation cancels the attempt, and the confirmation is stale.
     @Test func firingWhileBeingFrozenWakes() throws {
         var bench = Bench()
         let client = try bench.register()
@@ -155,7 +155,7 @@ struct SocketWakeTests {
         #expect(later.isEmpty)
     }
 
-    /// A wake decided while the client was in the foreground, told when it no longer is.
+    /// The wake is decided in the foreground and delivered in the background.
     @Test func aWakeToldInTheBackgroundHasItsBudget() throws {
         var bench = Bench()
         let client = try bench.register()
@@ -167,7 +167,7 @@ struct SocketWakeTests {
         #expect(later.overruns == [.wake])
     }
 
-    /// Nobody has finished a wake that was not told yet, whatever number a message says.
+    /// A client cannot finish a wake that was not delivered, whatever number its message has.
     @Test func aWakeCannotBeDoneBeforeItIsTold() throws {
         var bench = Bench()
         let client = try bench.register()
@@ -185,7 +185,7 @@ struct SocketWakeTests {
         #expect(actions == [.answer(.done, client, Bench.key)])
     }
 
-    @Test func stoppingWakesEverybodyAndSuspendsNobody() throws {
+    @Test func stoppingWakesAllClientsAndSuspendsNone() throws {
         var bench = Bench()
         let sleeper = try bench.register()
         let runner = try bench.register()

@@ -1,8 +1,8 @@
 import NightbellCore
 import Testing
 
-/// What is told again by a core that takes over, and what is not. (Everything else is part of every simulated world.)
-@Suite("What is told again")
+/// Tests which notices a core repeats after recovery. (Simulated worlds cover the rest of recovery.)
+@Suite("Repeated notices")
 struct TakingOverTests {
     private var bench = Bench()
     private let client: ClientID
@@ -23,7 +23,7 @@ struct TakingOverTests {
         self.sockets = sockets
     }
 
-    /// What the core has written by now. A wake that it has told may not have been noted as such.
+    /// The core's records. A delivered wake may not be recorded as such.
     private func legacy(_ conditions: [Conditions], told: UInt64) throws -> Legacy {
         var legacy = Legacy()
         let identifier = try #require(ClientIdentifier("org.example.phone"))
@@ -41,7 +41,7 @@ struct TakingOverTests {
             socket.endedInWake =
                 bench.core.condition(of: token)?.isPastEnd == true
                 ? SocketToken.mark(of: bench.core.wakeID(of: client)) : 0
-            // In the words that outlive it.
+            // In the encoding of the ledger.
             socket.offload = bench.core.offloadLegacy(of: token).map { Legacy.Offload($0.words) }
             return socket
         }
@@ -56,7 +56,7 @@ struct TakingOverTests {
         return bench.actions.actions
     }
 
-    /// A client that knows of the wake passes over what is told again: what came since must come again.
+    /// A client that knows the wake skips its repetition, so later events must not be part of it.
     @Test mutating func anEndThatCameSinceIsNotToldWithAnOldWake() throws {
         bench.suspend(client)
         bench.turn(.fired(sockets[0], .readable))
@@ -72,7 +72,7 @@ struct TakingOverTests {
         #expect(armed.contains(.arm(sockets[1])))
     }
 
-    @Test mutating func whatIsDueNowIsAWakeOfItsOwn() throws {
+    @Test mutating func aKeepAliveDueNowIsASeparateWake() throws {
         bench.say(.setKeepAliveTimeout(.seconds(600)), from: client)
         bench.suspend(client)
         bench.turn(.command(.wake, client, Bench.key))
@@ -83,7 +83,7 @@ struct TakingOverTests {
         #expect(wakes.map(\.reasons) == [.request, .keepAlive])
     }
 
-    /// What it wanted is known to nobody but itself.
+    /// Only the client knows the request that was lost.
     @Test mutating func aSleeperThatWasBeingHeardIsCalledBack() throws {
         bench.suspend(client)
         var old = try legacy([[], []], told: 0)
@@ -95,7 +95,7 @@ struct TakingOverTests {
         #expect(bench.core.state(of: client) == .background)
     }
 
-    /// Nobody else would: what has ended is not watched again.
+    /// The kernel does not report it again, because an ended socket is not watched.
     @Test mutating func aLostPathIsToldAgain() throws {
         bench.suspend(client)
         bench.turn(.offloadBegan(sockets[1], nil, isAwaitingAnswer: false))
@@ -112,7 +112,7 @@ struct TakingOverTests {
         }
     }
 
-    /// It is not to be seen in the socket.
+    /// The socket itself does not show it.
     @Test mutating func aMissingAnswerIsToldAgainWithItsSocket() throws {
         bench.suspend(client)
         let terms = PingTerms(earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
@@ -130,7 +130,7 @@ struct TakingOverTests {
         #expect(try takeOver(legacy([[], []], told: 1)).wakes.first?.sockets.isEmpty == true)
     }
 
-    @Test mutating func whatWasToldIsNotToldAgain() throws {
+    @Test mutating func aDeliveredWakeIsNotRepeated() throws {
         bench.suspend(client)
         bench.turn(.fired(sockets[0], .readable))
         #expect(try takeOver(legacy([.readable, []], told: 1)).wakes.isEmpty)
@@ -148,8 +148,8 @@ struct TakingOverTests {
         }
     }
 
-    /// It was being taken over by a process that came by itself, and nobody came to say that it is welcome.
-    @Test mutating func whoWasNotWelcomedHasNoProcess() throws {
+    /// A process that started by itself was rejoining, but the supervisor ended before welcoming it.
+    @Test mutating func aClientThatWasNotWelcomedHasNoProcess() throws {
         bench.turn(.command(.wake, client, Bench.key))
         var old = try legacy([[], []], told: 0)
         old.clients[0].registration = try registration
@@ -158,7 +158,7 @@ struct TakingOverTests {
         #expect(bench.core.state(of: client) == .dormant)
         bench.say(.enterBackground, from: client)
         #expect(bench.answer == .refused(.illegalState(.dormant)))
-        // What it had been going to hear launches it, once it has had time to come back by itself.
+        // The pending wake launches it, after a pause in which it may come back by itself.
         let pause = bench.core.settings.launches.retry
         let early = bench.pass(pause - .nanoseconds(1))
         #expect(!early.contains(.launch(client)))
@@ -166,7 +166,7 @@ struct TakingOverTests {
         #expect(bench.turn(.rejoined(client, try registration, Bench.key)).wakes.map(\.wakeID) == [1])
     }
 
-    @Test mutating func whatIsNotToldToWhoIsEndedLeavesNoGap() throws {
+    @Test mutating func anUndeliveredWakeOfAnEndedClientLeavesNoGap() throws {
         bench.core.handle(.command(.wake, client, Bench.key), at: bench.now, into: &bench.actions)
         bench.core.handle(.command(.quit, client, Bench.key), at: bench.now, into: &bench.actions)
         #expect(bench.core.state(of: client) == .terminating && bench.core.wakeID(of: client) == 1)
@@ -174,7 +174,7 @@ struct TakingOverTests {
         #expect(bench.core.wakeID(of: client) == 0)
     }
 
-    @Test mutating func whatIsAboutToBeToldAgainIsNotDoneWith() throws {
+    @Test mutating func aWakeAboutToBeRepeatedIsNotFinished() throws {
         bench.turn(.command(.wake, client, Bench.key))
         var old = try legacy([[], []], told: 1)
         old.clients[0].registration = try registration

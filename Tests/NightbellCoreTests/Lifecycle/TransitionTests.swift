@@ -21,7 +21,7 @@ struct TransitionTests {
         }
     }
 
-    /// A cell is in the phase that it is named after: the table would mean little otherwise.
+    /// A cell is in the phase that it is named after; otherwise the table would prove little.
     @Test(arguments: [
         (Phase.gone, "notRunning"), (.inactive, "inactive"), (.active, "active"),
         (.entering, "background(entering)"), (.openWake, "background(wake)"),
@@ -36,7 +36,7 @@ struct TransitionTests {
         #expect(phase(of: cell.client, in: cell.bench) == pair.words)
     }
 
-    /// Whatever happens, the core answers the one who asked, about the client that it concerns.
+    /// Every answer names the right request and client.
     @Test(arguments: Phase.allCases, Happening.allCases)
     func actionsNameTheRightClientAndRequest(_ phase: Phase, _ happening: Happening) throws {
         var cell = try Cell(phase)

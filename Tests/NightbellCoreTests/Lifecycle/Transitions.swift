@@ -1,14 +1,14 @@
-/// What must come of everything that can happen, in every phase. The outcome begins with the new state (`=`: as
-/// before); then what the edge is asked to do, in order. See `outcome(of:before:in:)`.
+/// The expected outcome of every event in every phase. It begins with the new state (`=`: unchanged), followed by the
+/// actions for the edge, in order. See `outcome(of:before:in:)`.
 enum Transitions {
-    /// Runs, in one way or another, and nobody asked it to sleep.
+    /// Runs, and was not asked to sleep.
     private static let runs: [Phase] = [
         .inactive, .active, .entering, .openWake, .lingering, .heldByTask, .heldByMedia,
     ]
     /// May be stopped.
     private static let asleep: [Phase] = [.freezing, .suspended]
     private static let ending: [Phase] = [.noticed, .killed]
-    /// Without a process, or with one that has not said who it is.
+    /// Without a process, or with one that has not registered.
     private static let dormant: [Phase] = [.resting, .pausing, .queued]
     private static let absent: [Phase] = dormant + [.launching]
 

@@ -2,7 +2,7 @@ import NightbellCore
 import Testing
 
 /// Pings of sockets that survive their owner's process.
-@Suite("Pings of those who have no process") struct DormantOffloadTests {
+@Suite("Pings of clients without a process") struct DormantOffloadTests {
     private static let terms = PingTerms(
         earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
 
@@ -76,8 +76,8 @@ import Testing
         #expect(phone.isActive(0) && phone.isActive(1))
     }
 
-    /// Nobody knows where in the conversation it was.
-    @Test func endWithWhoCrashedAwake() throws {
+    /// The state of its conversation is unknown.
+    @Test func endWhenAClientCrashesAwake() throws {
         var phone = try Phone()
         phone.sleep()
         phone.bench.command(.wake, phone.client)
@@ -101,7 +101,7 @@ import Testing
         #expect(phone.bench.actions.firedSockets[wake.sockets].map(\.token) == [phone.tokens[0]])
     }
 
-    /// Until then those of the other sockets go on.
+    /// Pings of the other sockets continue until the launch.
     @Test func endOnlyForTheSocketWhileALaunchHasToWait() throws {
         var phone = try Phone()
         phone.sleep()

@@ -1,11 +1,11 @@
 import NightbellCore
 import Testing
 
-/// What an owner has begun and lent, and what becomes of pings that there are none of.
+/// Session state delegated with a ping under way, and pings that the edge omits.
 @Suite struct LentOffloadTests {
     private typealias Sleeper = OffloadTests.Sleeper
 
-    /// Its owner was waiting for an answer, and has lent what it takes to know it: it has its time.
+    /// The owner was waiting for an answer when it delegated the session; the answer gets its full time.
     @Test func answerThatIsAwaitedFromTheBeginningMayBeMissing() throws {
         var sleeper = try Sleeper()
         sleeper.sleep(isAwaitingAnswer: true)

@@ -1,7 +1,7 @@
 import NightbellCore
 import Testing
 
-/// When pings are dealt with, and what comes of it.
+/// Pings of sleeping clients: when they are handled, and with which result.
 @Suite struct OffloadTests {
     static let interval = PingTerms(
         earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
@@ -37,9 +37,9 @@ import Testing
         }
     }
 
-    // MARK: For whom
+    // MARK: Conditions
 
-    @Test func onlySleepersWhoHaveVouched() throws {
+    @Test func onlyForSleepersThatConfirmedTheirSockets() throws {
         var sleeper = try Sleeper()
         #expect(sleeper.view?.isActive == false)
         sleeper.bench.say(.enterBackground, from: sleeper.client)
@@ -51,7 +51,7 @@ import Testing
         #expect(begin < arm && sleeper.view?.isActive == true)
     }
 
-    @Test func whoIsSuspendedByForceIsLeftAlone() throws {
+    @Test func aClientSuspendedByForceIsLeftAlone() throws {
         var sleeper = try Sleeper()
         sleeper.bench.say(.enterBackground, from: sleeper.client)
         sleeper.bench.say(.backgroundEntered, from: sleeper.client)
@@ -88,7 +88,7 @@ import Testing
 
     // MARK: What arrives
 
-    @Test func noiseWakesNobodyAndIsCounted() throws {
+    @Test func noiseWakesNoClientAndIsCounted() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()
         let actions = sleeper.judge {
@@ -119,7 +119,7 @@ import Testing
         #expect(sleeper.bench.counters(sleeper.client).wakesPathLost == 1)
     }
 
-    @Test func onlySoMuchNoiseIsAllowed() throws {
+    @Test func noiseIsRateLimited() throws {
         var sleeper = try Sleeper {
             $0.offload.noiseBurst = 4
             $0.offload.noiseInterval = .seconds(2)
@@ -151,7 +151,7 @@ import Testing
         sleeper.sleep(nil)
         #expect(sleeper.judge { $0.rest = .partial }.isEmpty)
         sleeper.bench.now = sleeper.bench.now + .seconds(4)
-        // More of it is not more time.
+        // More bytes of it do not extend the time.
         #expect(sleeper.judge { $0.rest = .partial }.isEmpty)
         #expect(sleeper.bench.pass(.milliseconds(999)).wakes.isEmpty)
         #expect(sleeper.bench.pass(.milliseconds(1)).wakes.first?.reasons == .socket)
@@ -165,7 +165,7 @@ import Testing
         #expect(sleeper.bench.pass(.seconds(100)).wakes.isEmpty && sleeper.bench.core.nextDeadline == nil)
     }
 
-    /// The kernel has told of it, and does not tell twice.
+    /// The kernel reports it only once.
     @Test func beginningThatItsOwnerLeavesIsLookedAtAgain() throws {
         var sleeper = try Sleeper()
         sleeper.sleep(nil)
@@ -179,7 +179,7 @@ import Testing
         #expect(actions.contains(.arm(sleeper.token)))
     }
 
-    /// Judged while its owner slept, fed when it had been woken.
+    /// Inspected while the owner slept, and reported after it had been woken.
     @Test func beginningThatIsToldLateIsLookedAtAgain() throws {
         var sleeper = try Sleeper()
         sleeper.sleep(nil)
@@ -197,7 +197,7 @@ import Testing
         #expect(!sleeper.bench.actions.actions.contains(.arm(sleeper.token)))
     }
 
-    @Test func whatIsLeftForOneWhoRunsIsItsOwn() throws {
+    @Test func dataLeftForARunningOwnerBelongsToIt() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()
         sleeper.bench.command(.wake, sleeper.client)
@@ -246,7 +246,7 @@ import Testing
         #expect(try #require(sleeper.bench.core.nextDeadline).since(first) == .seconds(10))
     }
 
-    /// Also when the whole machine stood still: two at once say no more than one, and others wait.
+    /// Also after a pause of the whole machine: two repetitions at once prove no more than one, and delay others.
     @Test func repetitionsThatWereLeftOutAreNotMadeUpFor() throws {
         var terms = Self.interval
         (terms.repeatAfter, terms.repetitions) = (.milliseconds(500), 3)
@@ -266,7 +266,7 @@ import Testing
         sleeper.bench.now = try #require(sleeper.bench.core.nextDeadline)
         sleeper.bench.turn(.timer)
         sleeper.bench.now = try #require(sleeper.bench.core.nextDeadline)
-        // First somebody has to look.
+        // The edge has to inspect the socket first.
         #expect(sleeper.bench.turn(.timer) == [.lookForAnswer(sleeper.token)])
         let wake = try #require(sleeper.bench.turn(.answerLookedFor(sleeper.token)).wakes.first)
         #expect(wake.reasons == .unanswered)
@@ -295,7 +295,7 @@ import Testing
         #expect(sleeper.bench.actions.firedSockets.map(\.conditions) == [.unanswerable])
     }
 
-    /// A ping whose time came while its owner was awake is sent soon after that.
+    /// A ping that came due while its owner was awake is sent soon after that.
     @Test func timeGoesOnWhileTheOwnerIsAwake() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()

@@ -43,7 +43,7 @@ struct AssertionTests {
         #expect(bench.core.state(of: client) == (moment.isOver ? .terminating : .background))
     }
 
-    /// All tasks share the time: beginning another one, or ending the first, does not start it anew.
+    /// All tasks share the time: beginning another one, or ending the first, does not restart it.
     @Test func theClockRunsAcrossTasks() throws {
         var (bench, client, tasks) = try held()
         bench.pass(.seconds(100))
@@ -57,7 +57,7 @@ struct AssertionTests {
         bench.say(.endBackgroundTask(second), from: client)
         bench.pass(.seconds(1))
         #expect(bench.core.state(of: client) == .suspending)
-        // The attempt is called back: it is still the same stay in the background.
+        // The attempt is cancelled; the stay in the background is still the same.
         let third = try bench.beginTask(client)
         bench.say(.backgroundTimeRemaining, from: client)
         #expect(bench.answer == .backgroundTimeLeft(.seconds(9)))
@@ -144,7 +144,7 @@ struct AssertionTests {
         #expect(bench.answer == .refused(.modeRequired(.audio)))
     }
 
-    /// What was promised for the end is promised to each task: none begins that could not be told in time.
+    /// Every task gets the full notice, so none is granted when less time than that is left.
     @Test(arguments: BudgetTests.Moment.allCases)
     func noTaskIsGrantedWhenLittleTimeIsLeft(_ moment: BudgetTests.Moment) throws {
         var (bench, client, tasks) = try held()
@@ -179,7 +179,7 @@ struct AssertionTests {
     }
 
     /// The machine slept, or the loop was busy, for longer than the tasks had: first the notice, then the end.
-    @Test func nobodyIsEndedWithoutANotice() throws {
+    @Test func noClientIsEndedWithoutANotice() throws {
         var (bench, client, _) = try held()
         bench.now = bench.now + .seconds(3_600)
         var actions = bench.turn(.timer)

@@ -2,13 +2,13 @@ import NightbellCore
 import Simulation
 import Testing
 
-/// What windows save: wake instants and handler runs of many clients against a timer for each.
+/// Compares wake instants and handler runs of many clients with windows to one timer per client.
 @Suite struct CoalescingTests {
     struct Result {
         var instants = 0
         var runs = 0
         var late: UInt64 = 0
-        /// What it would be if each handler ran at the very end of its own timeout.
+        /// The count if each handler ran at the very end of its own timeout.
         var uncoalesced: Int64 = 0
 
         var instantsReduction: Double { Double(uncoalesced) / Double(instants) }
@@ -48,7 +48,7 @@ import Testing
         return result
     }
 
-    /// At once: what they do when awake is not the matter here.
+    /// Puts clients to sleep at once, because this test does not depend on their time awake.
     private func sleep(_ bench: inout Bench, _ clients: [ClientID]) {
         for client in clients {
             let events: [Event] = [

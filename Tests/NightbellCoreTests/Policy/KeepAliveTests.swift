@@ -113,7 +113,7 @@ struct KeepAliveTests {
         #expect(actions.wakes.isEmpty && window(bench, client)?.latest == set + .seconds(600))
     }
 
-    /// Whoever is inside its window when something else is woken runs along.
+    /// A client inside its window runs its handler when another client is woken.
     @Test func runsTogetherWithOtherWakes() throws {
         var (bench, client) = try sleeper()
         let other = try bench.register()
@@ -190,7 +190,7 @@ struct KeepAliveTests {
         _ = try bench.beginTask(client)
         bench.pass(.seconds(179))
         #expect(bench.core.state(of: client) == .background)
-        // The loop comes to it when both are over: the end of its tasks, and its window.
+        // The loop is late: the end of its tasks and its window have both passed.
         bench.now = bench.now + .seconds(600)
         let actions = bench.turn()
         #expect(actions.kills == [.backgroundTasksOverran])

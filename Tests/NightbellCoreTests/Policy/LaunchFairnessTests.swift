@@ -33,7 +33,7 @@ struct LaunchFairnessTests {
         return launched(bench.turn(.launch(registration, nil)))
     }
 
-    @Test("Launches of one user that hang keep nobody else's waiting")
+    @Test("A user's hanging launches do not delay those of other users")
     func share() throws {
         var bench = Bench()
         let crowd = try sleepers(&bench, of: 1_000, count: 40)
@@ -42,7 +42,7 @@ struct LaunchFairnessTests {
         for sleeper in crowd { begun += launched(bench.turn(.fired(sleeper.socket, .readable))).count }
         #expect(begun == 8)
         #expect(launched(bench.turn(.fired(other[0].socket, .readable))) == [other[0].client])
-        // They are killed once their budget is over; those behind them have their turn then.
+        // They are killed once their budget is over; then the next ones in the queue are launched.
         #expect(launched(bench.pass(.seconds(20))) == crowd[8..<16].map(\.client))
     }
 
@@ -57,7 +57,7 @@ struct LaunchFairnessTests {
         for sleeper in crowd + others { bench.turn(.fired(sleeper.socket, .readable)) }
         var order = [crowd[0].client]
         while order.count < 8 { order += launched(bench.turn(.ended(try #require(order.last), .failed))) }
-        // The second of the crowd was in line before anybody else.
+        // The second of the crowd was queued before all others.
         let expected = [crowd[0], crowd[1], others[0], crowd[2], others[1]] + crowd[3...]
         #expect(order == expected.map(\.client))
     }
@@ -77,7 +77,7 @@ struct LaunchFairnessTests {
         }
     }
 
-    @Test("Who is declared to be launched with the supervisor does not wait for users' clients that crash")
+    @Test("A client launched with the supervisor does not wait for crashing clients of users")
     func declared() throws {
         var bench = Bench()
         for user in 1_000..<1_004 as Range<UserID> {

@@ -22,7 +22,7 @@ struct LaunchTests {
 
     // MARK: Crashes
 
-    @Test("Who crashes is launched again after pauses that double, five times in a row")
+    @Test("A client that crashes is launched again after doubling pauses, five times in a row")
     func pauses() throws {
         var bench = Bench()
         let (client, _) = try phone(&bench)
@@ -109,7 +109,7 @@ struct LaunchTests {
         #expect(bench.core.usage.first?.usage.sockets == 3)
     }
 
-    @Test("What was told and not dealt with before the crash fires again, ends included")
+    @Test("Events delivered but not handled before a crash fire again, ends included")
     func toldAgain() throws {
         var bench = Bench()
         let (client, socket) = try phone(&bench)
@@ -157,7 +157,7 @@ struct LaunchTests {
 
     // MARK: Many
 
-    @Test("At the start a few at a time are launched; those that are waited for do not wait for them")
+    @Test("At the start clients are launched a few at a time; urgent launches do not wait for them")
     func boot() throws {
         var bench = Bench()
         let (phone, socket) = try phone(&bench)
@@ -187,7 +187,7 @@ struct LaunchTests {
         #expect(launches == 100)
     }
 
-    @Test("While memory is short, only those are launched that are waited for")
+    @Test("Under memory pressure, only urgent launches take place")
     func pressure() throws {
         var bench = Bench()
         let (client, socket) = try phone(&bench)
@@ -200,7 +200,7 @@ struct LaunchTests {
         #expect(launched(bench.pass(.seconds(1))) == [other])
     }
 
-    @Test("The largest sleepers end first, and nobody that could not come back")
+    @Test("The largest sleepers are ended first, but none that could not come back")
     func largestFirst() throws {
         var bench = Bench { $0.memoryPressure.endsAtOnce = 2 }
         var sizes: [ClientSize] = []
@@ -226,7 +226,7 @@ struct LaunchTests {
 
     // MARK: Owners
 
-    @Test("What outlives the supervisor is told: new owners, who was quit, who was given up")
+    @Test("New owners, quit clients and given-up identifiers are reported for the records")
     func ownership() throws {
         var bench = Bench()
         let identifier = try #require(ClientIdentifier("a.b"))
@@ -248,7 +248,7 @@ struct LaunchTests {
         _ = try later.register("a.b")
     }
 
-    @Test("Who exits on suspend is told to end instead, and comes back by traffic")
+    @Test("A client that exits on suspend is told to end instead, and traffic brings it back")
     func exitsOnSuspend() throws {
         var bench = Bench()
         let client = try bench.register(isLaunchable: true, exitsOnSuspend: true)

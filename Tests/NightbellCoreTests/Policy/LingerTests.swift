@@ -1,7 +1,7 @@
 import NightbellCore
 import Testing
 
-/// A client that may just have said something stays awake for the answer.
+/// A client that may just have sent something stays awake for the answer.
 @Suite("Linger")
 struct LingerTests {
     private static let linger = Settings().wakes.linger
@@ -44,7 +44,7 @@ struct LingerTests {
     }
 
     /// Nothing was held, so nothing was said.
-    @Test func doesNotCountForATaskThatNobodyHolds() throws {
+    @Test func doesNotCountForATaskThatIsNotHeld() throws {
         var (bench, client, _) = try woken()
         bench.say(.wakeDone(wakeID: bench.lastWakeID), from: client)
         bench.pass(Self.linger / 2)

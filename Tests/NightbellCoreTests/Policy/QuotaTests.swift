@@ -1,7 +1,7 @@
 import NightbellCore
 import Testing
 
-@Suite("Registration, quotas and what sockets are refused for")
+@Suite("Registration, quotas and refusals of sockets")
 struct QuotaTests {
     private func refusal(_ bench: inout Bench, _ name: String, user: UserID) throws -> Refusal? {
         let identifier = try #require(ClientIdentifier(name))
@@ -12,7 +12,7 @@ struct QuotaTests {
         return nil
     }
 
-    @Test func identifiersBelongToWhoUsedThemFirst() throws {
+    @Test func identifiersBelongToTheirFirstUser() throws {
         var bench = Bench()
         let client = try bench.register("a", user: 1)
         var outcome = try refusal(&bench, "a", user: 1)
@@ -40,7 +40,7 @@ struct QuotaTests {
         #expect(outcome == nil)
     }
 
-    /// What is more than allowed now stays, and nothing is added.
+    /// Clients above a lowered quota stay, and none is added.
     @Test func numbersChange() throws {
         var bench = Bench { $0.quotas.clientsPerUser = 2 }
         let first = try bench.register(user: 1)
@@ -57,7 +57,7 @@ struct QuotaTests {
         #expect(outcome == nil)
     }
 
-    /// A uid has four identifiers for each client. One more, and the one unused for longest is free for anybody.
+    /// A uid has four identifiers for each client. One more frees the one that was unused for longest, for any uid.
     @Test func theOldestUnusedIdentifierIsRecycled() throws {
         var bench = Bench { $0.quotas.clientsPerUser = 2 }
         let stays = try bench.register("stays", user: 1)
@@ -84,7 +84,7 @@ struct QuotaTests {
         #expect(bench.core.contains(stays))
     }
 
-    /// Whoever takes a new identifier each time is never locked out.
+    /// A client that takes a new identifier each time is never locked out.
     @Test func newIdentifiersForEver() throws {
         var bench = Bench { $0.quotas.clientsPerUser = 3 }
         _ = try bench.register("stays", user: 1)
@@ -102,7 +102,7 @@ struct QuotaTests {
         }
     }
 
-    @Test func nobodyIsTakenOnWhileStopping() throws {
+    @Test func noClientIsAcceptedWhileStopping() throws {
         var bench = Bench()
         bench.turn(.stop)
         let outcome = try refusal(&bench, "a", user: 1)
@@ -132,7 +132,7 @@ struct QuotaTests {
         #expect(bench.core.usage.allSatisfy { $0.usage.sockets == 0 && $0.usage.clients == 0 })
     }
 
-    @Test func nobodyTouchesTheSocketsOfOthers() throws {
+    @Test func noClientCanReleaseTheSocketsOfOthers() throws {
         var bench = Bench()
         let owner = try bench.register(user: 1)
         let thief = try bench.register(user: 2)

@@ -15,7 +15,7 @@ import Testing
         return bench.turn(.rejoined(client, registration, Bench.key)).wakes
     }
 
-    /// A declared client whose process has just said who it is.
+    /// A declared client with a process that has just registered.
     private func declared(_ bench: inout Bench, modes: Modes = .voip) throws -> ClientID {
         let identifier = try #require(ClientIdentifier("declared"))
         var registration = Registration(identifier: identifier, user: 1_000, modes: modes)
@@ -31,13 +31,13 @@ import Testing
 
     // MARK: Memory pressure
 
-    /// What a client has that its process takes with it.
+    /// Something that a client loses with its process.
     enum Loss: CaseIterable {
         case socket, oneOfTwoSockets, keepAlive, everything
     }
 
     @Test(arguments: Loss.allCases)
-    func whoLosesItsReachToMemoryPressureIsLaunchedAfterIt(_ loss: Loss) throws {
+    func aClientMadeUnreachableByMemoryPressureIsLaunchedAfterIt(_ loss: Loss) throws {
         var bench = Bench()
         let client = try bench.register(isLaunchable: true)
         switch loss {
@@ -59,7 +59,7 @@ import Testing
         #expect(bench.counters(client).crashes == 0)
     }
 
-    @Test func whoLosesNothingToMemoryPressureRestsUntilItIsCalled() throws {
+    @Test func aClientStillReachableAfterMemoryPressureRestsUntilItIsCalled() throws {
         var bench = Bench()
         let client = try bench.register(isLaunchable: true)
         let socket = try bench.handOver(from: client, survives: true)
@@ -87,7 +87,7 @@ import Testing
     // MARK: Other ends
 
     @Test(arguments: [false, true])
-    func whoOverrunsItsTasksComesBackAfterAPause(_ survives: Bool) throws {
+    func aClientThatOverrunsItsTasksComesBackAfterAPause(_ survives: Bool) throws {
         var bench = Bench()
         let client = try bench.register(isLaunchable: true)
         _ = try bench.handOver(from: client, survives: survives)
@@ -101,7 +101,7 @@ import Testing
         #expect(bench.counters(client).crashes == 1)
     }
 
-    @Test func whoIsWokenTooOftenComesBackLaterAndLater() throws {
+    @Test func aClientWokenTooOftenComesBackLaterAndLater() throws {
         var bench = Bench {
             $0.wakes.limit = 1
             $0.wakes.linger = .seconds(1)
@@ -128,7 +128,7 @@ import Testing
         #expect(bench.counters(client).crashes == 0, "its peers must not have it given up")
     }
 
-    @Test func trafficDoesNotShortenThePauseOfWhoWasWokenTooOften() throws {
+    @Test func trafficDoesNotShortenThePauseOfAClientWokenTooOften() throws {
         var bench = Bench { $0.wakes.limit = 1 }
         let client = try bench.register(modes: .audio, policy: .terminate, isLaunchable: true)
         var offer = SocketOffer(tag: .device)
@@ -199,7 +199,7 @@ import Testing
         #expect(bench.core.state(of: client) == .suspending)
     }
 
-    @Test func whoIsToldToSleepSleeps() throws {
+    @Test func aClientToldToSleepSleeps() throws {
         for way in 0..<3 {
             var bench = Bench()
             let client = try declared(&bench)
@@ -217,7 +217,7 @@ import Testing
         }
     }
 
-    @Test func whoHasEndedByItsOwnWishIsShown() throws {
+    @Test func aClientThatExitedByItselfIsShown() throws {
         var bench = Bench()
         let client = try bench.register(isLaunchable: true)
         bench.say(.hibernate, from: client)

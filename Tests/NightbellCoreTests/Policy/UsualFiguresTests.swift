@@ -1,14 +1,14 @@
 import NightbellCore
 import Testing
 
-/// Room is only taken for those figures of a client that its first sleep needs.
-@Suite("What a client has counted before it was ever woken")
+/// Memory is only allocated for the figures that a client's first sleep needs.
+@Suite("Counters of clients that were never woken")
 struct UsualFiguresTests {
     private enum Life: CaseIterable {
         case suspended, hibernated, endedUnderPressure, crashed
     }
 
-    @Test("A life until the first rest is in the first figures", arguments: Life.allCases)
+    @Test("The first figures hold all counters until the first rest", arguments: Life.allCases)
     private func firstRest(_ life: Life) throws {
         var bench = Bench()
         bench.core.notesChanges = true
@@ -28,7 +28,7 @@ struct UsualFiguresTests {
         case .crashed:
             #expect(counters.crashes == 1 && figures[1] != 0)
         }
-        // Whoever takes over has counted the same.
+        // A core that recovers the client has the same counters.
         let registration = try #require(bench.core.registration(of: client))
         var old = Legacy.Client(id: client, registration: registration, registeredAt: bench.now)
         old.progress = (bench.core.progress(of: client), figures)
@@ -39,7 +39,7 @@ struct UsualFiguresTests {
         bench.core = try Supervision(
             settings: bench.core.settings, taking: legacy, at: bench.now, into: &bench.actions)
         var after = bench.counters(client)
-        // What goes on is counted on.
+        // The time asleep continues to increase.
         after.asleepNanoseconds = counters.asleepNanoseconds
         #expect(after == counters)
     }

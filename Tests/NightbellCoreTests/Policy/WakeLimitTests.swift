@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    /// 15 wakes in 300 s are fine; the 16th is one too many if the first was less than 300 s ago.
+    /// 15 wakes in 300 s are allowed; the 16th exceeds the limit if the first was less than 300 s ago.
     @Test(arguments: BudgetTests.Moment.allCases)
     func fifteenIn300Seconds(_ moment: BudgetTests.Moment) throws {
         var bench = Bench()
@@ -33,7 +33,7 @@ import Testing
         #expect(actions.contains(.thaw(client)), "it is thawed all the same")
     }
 
-    /// The last wakes count, as many as the limit is now.
+    /// The most recent wakes count, up to the current limit.
     @Test(arguments: [(2, 4), (4, 2), (3, 3)]) func theLimitChanges(limits: (first: Int, then: Int)) throws {
         var bench = Bench { $0.wakes.limit = limits.first }
         let client = try bench.register()
@@ -63,7 +63,7 @@ import Testing
             bench.say(.wakeDone(wakeID: bench.lastWakeID), from: client)
             #expect(bench.core.nextDeadline == bench.now + .milliseconds(linger))
         }
-        // With every wake that is not too many it comes down again.
+        // Each wake within the limit reduces it again.
         for linger in [2_000, 1_000, 500, 500] {
             _ = wake(&bench, client, socket, after: .seconds(600))
             bench.say(.wakeDone(wakeID: bench.lastWakeID), from: client)
@@ -93,7 +93,7 @@ import Testing
         #expect(bench.counters(client).wakesRequest == 10)
     }
 
-    /// The limit of a uid lengthens the lingering of all its clients, but ends nobody.
+    /// The limit of a uid lengthens the lingering of all its clients, but ends none.
     @Test func clientsOfOneUserShareALimit() throws {
         var bench = Bench { $0.wakes.limitPerUser = 4 }
         let client = try bench.register(user: 1)

@@ -3,7 +3,7 @@ import Testing
 @testable import NightbellCore
 
 @Suite struct OwnersTests {
-    /// Against a dictionary.
+    /// Compared with a dictionary.
     @Test func itIsADictionary() throws {
         var owners = Owners()
         var dictionary: [ClientIdentifier: Supervision.Ownership] = [:]

@@ -2,7 +2,7 @@ import NightbellCore
 import Testing
 
 @Suite struct SlotTextsTests {
-    /// Against a dictionary, with texts that lie together and texts that do not.
+    /// Compared with a dictionary, for texts stored contiguously and separately.
     @Test func itIsADictionary() {
         var texts = SlotTexts()
         var dictionary: [UInt32: [UInt8]] = [:]

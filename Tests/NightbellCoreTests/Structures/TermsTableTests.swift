@@ -2,7 +2,7 @@ import Testing
 
 @testable import NightbellCore
 
-/// However many different terms there are: each socket has its own.
+/// Each socket has its own terms, however many different ones there are.
 @Suite struct TermsTableTests {
     private func terms(_ number: Int) -> PingTerms {
         let latest = Duration.seconds(60) + .milliseconds(number)
@@ -37,7 +37,7 @@ import Testing
             slots.count { book.window($0, at: now)?.latest != now + terms(Int($0)).latest }
         }
         #expect(wrong(slots) == 0)
-        // Those who come last have no number; those who come after them get the numbers that are free again.
+        // The last sockets get no number; later ones get numbers that were freed.
         book.end(69_999)
         for slot in UInt32(0)..<1_000 { book.remove(slot) }
         #expect(book.differentTerms == 64_534 && wrong(1_000..<69_999) == 0)

@@ -1,11 +1,11 @@
 import NightbellCore
 
-/// A core with a clock, and what tests do to it again and again.
+/// A core with a clock, and the operations that tests share.
 struct Bench {
     var core: Supervision
     var now = Instant(nanoseconds: 1_000_000_000_000)
     var actions = ActionBuffer()
-    /// The number of the last suspension attempt and of the last wake that anybody was told of.
+    /// The numbers of the last suspension attempt and the last wake that a client was told.
     var lastEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
     private var registrations = 0
@@ -94,18 +94,18 @@ struct Bench {
         return task
     }
 
-    /// What a test took for granted.
+    /// A violated assumption of a test.
     enum Unexpected: Error {
         case noIdentifier, notRegistered, notAdopted, noTask
     }
 
-    /// What the core answered in the last turn.
+    /// The core's answer in the last turn.
     var answer: Answer? {
         for case .answer(let answer, _, _) in actions.actions { return answer }
         return nil
     }
 
-    /// Takes a client from wherever it runs into its sleep.
+    /// Puts a running client to sleep, from any state.
     mutating func suspend(_ client: ClientID) {
         if core.state(of: client) != .background { say(.enterBackground, from: client) }
         say(.backgroundEntered, from: client)

@@ -1,14 +1,14 @@
 import NightbellCore
 
-/// What came of an event, in few words: the state after it, and the actions without those that only tell
-/// watchers of state changes.
+/// The outcome of an event as text: the state after it, and the actions except those that only report state changes
+/// to watchers.
 func outcome(of client: ClientID, before: String, in bench: Bench) -> String {
     let after = phase(of: client, in: bench)
     let actions = bench.actions.actions.compactMap(words)
     return ([after == before ? "=" : after] + actions).joined(separator: " ")
 }
 
-/// The state of a client with what can be seen of its sub-phase.
+/// The state of a client with the visible part of its sub-phase.
 func phase(of client: ClientID, in bench: Bench) -> String {
     let state = bench.core.state(of: client)
     let view = bench.core.view(of: client, at: bench.now)
