@@ -3,16 +3,16 @@ import NightbellCore
 import Simulation
 import Testing
 
-/// Shows that the simulator finds mistakes: it is made to, by making them.
+/// Shows that the simulator finds deliberate mistakes.
 @Suite("Mistakes are found")
 struct MutationTests {
     private static let seeds = 0..<120 as Range<UInt64>
-    /// Some mistakes need a supervisor that dies at the right moment.
+    /// Some mistakes only show if the supervisor ends at the right moment.
     private static let seedsWithMistakes = 0..<480 as Range<UInt64>
     private static let steps = 600
 
-    /// The first world in which something does not hold. Which invariant sees a mistake first may change with the
-    /// worlds; that one does may not.
+    /// The first world that violates an invariant. The mistake must be found, but the invariant that finds it may change
+    /// with the worlds.
     private func firstFailure(mutation: Mutation? = nil, fault: Fault? = nil) -> Run? {
         let isMistaken = mutation != nil || fault != nil
         for seed in isMistaken ? Self.seedsWithMistakes : Self.seeds {
@@ -41,7 +41,7 @@ struct MutationTests {
         print("fault \(fault.rawValue): seed \(run.seed), \(try #require(run.violation))")
     }
 
-    @Test("Every mistake is told of in the documentation, and no other")
+    @Test("The documentation lists exactly the mistakes that exist")
     func documentation() throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()

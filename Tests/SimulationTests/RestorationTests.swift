@@ -2,16 +2,16 @@ import NightbellCore
 import Simulation
 import Testing
 
-/// What a supervisor leaves, taken over at a quiet moment: nothing of a client may be another's or be forgotten.
-/// (Deaths at other moments are part of every world.)
-@Suite("Taking over")
+/// Recovery between turns: no client's state may be lost or mixed up with another's. (Every simulated world covers
+/// supervisors that end at other moments.)
+@Suite("Recovery")
 struct RestorationTests {
-    @Test("Everybody is who it was, at any turn's end", arguments: 2_000..<2_012 as Range<UInt64>)
+    @Test("Every client has its old state, at any turn's end", arguments: 2_000..<2_012 as Range<UInt64>)
     func same(_ seed: UInt64) throws {
         var world = World(seed: seed)
         while world.steps < 300 {
             world.step()
-            // What is due is not done yet; one that takes over does it.
+            // Deadlines that are due are not handled yet, and recovery handles them.
             let isDue = world.core.nextDeadline.map { $0 <= world.now } ?? false
             guard world.steps % 10 == 0, !isDue, !world.core.isStopping else { continue }
             var actions = ActionBuffer()
@@ -19,10 +19,10 @@ struct RestorationTests {
                 settings: world.core.settings, taking: world.legacy, at: world.now, into: &actions)
             #expect(next.clientIDs == world.core.clientIDs)
             #expect(next.socketCount == world.core.socketCount)
-            // Whom somebody else let run is found running.
+            // A client resumed by another process is found running.
             let found = Set(
                 world.legacy.clients.filter { $0.execution == .running && $0.wasStopped }.map(\.id))
-            // Who may not have been welcomed says again who it is.
+            // A client that may not have been welcomed registers again.
             let unwelcome = Set(world.legacy.clients.filter { $0.presence == .welcomed }.map(\.id))
             for client in world.core.clientIDs where !found.contains(client) && !unwelcome.contains(client) {
                 compare(client, world.core, next, at: world.now)
@@ -46,7 +46,7 @@ struct RestorationTests {
         #expect(old.sockets.map(\.rawValue).sorted() == new.sockets.map(\.rawValue).sorted())
         #expect(old.keepAliveTimeout?.nanoseconds == new.keepAliveTimeout?.nanoseconds)
         #expect(old.backgroundTasks == new.backgroundTasks && old.mediaPlays == new.mediaPlays)
-        // What was under way is finished or called off.
+        // A suspension under way is finished or cancelled.
         guard old.state != .suspending else { return }
         #expect(old.state == new.state, "\(old.state) became \(new.state)")
         #expect(old.enteredStateAt == new.enteredStateAt)
@@ -56,7 +56,7 @@ struct RestorationTests {
         for token in old.sockets { #expect(core.tag(of: token) == next.tag(of: token)) }
     }
 
-    @Test("What another version has left is refused, not guessed at")
+    @Test("Records of another version are refused")
     func newer() throws {
         var world = World(seed: 2_001)
         while world.core.clientIDs.isEmpty { world.step() }
@@ -70,10 +70,10 @@ struct RestorationTests {
     }
 }
 
-/// Counters are compared with what they were before a restart in the words they are kept in.
-@Suite("Whether counters have gone back")
+/// The simulator compares counters before and after a restart as packed words.
+@Suite("Detection of counters that decrease")
 struct CounterTests {
-    @Test("Each of them counts, in either half of its word")
+    @Test("Every counter is compared, in either half of its word")
     func each() {
         let counters: [WritableKeyPath<Counters, UInt64>] = [
             \.wakes, \.wakesSocket, \.suspensions, \.socketsAdopted, \.asleepNanoseconds, \.wakesPathLost,

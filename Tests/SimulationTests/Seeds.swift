@@ -1,6 +1,6 @@
 import Glibc
 
-/// Which seeds a property test runs.
+/// The seeds that a property test runs.
 enum Seeds {
     /// From `NIGHTBELL_SEEDS`: a number of seeds, or a range `first...last`.
     static func fromEnvironment(standard: ClosedRange<UInt64>) -> ClosedRange<UInt64> {

@@ -8,7 +8,7 @@ struct WorldTests {
     private static let seeds = Seeds.fromEnvironment(standard: 0...119)
     private static let steps = 400
 
-    @Test("Everything holds, and everything happens")
+    @Test("All invariants hold, and every kind of event occurs")
     func everythingHolds() {
         var tally = Tally()
         for seed in Self.seeds { tally.add(Run(seed: seed, steps: Self.steps)) }
@@ -19,7 +19,7 @@ struct WorldTests {
         #expect(tally.missing.isEmpty, "a world in which this does not happen shows nothing")
     }
 
-    @Test("The same seed does the same", arguments: 1_000..<1_010 as Range<UInt64>)
+    @Test("A seed is reproducible", arguments: 1_000..<1_010 as Range<UInt64>)
     func sameSeed(_ seed: UInt64) {
         let first = Run(seed: seed, steps: Self.steps)
         let second = Run(seed: seed, steps: Self.steps)
@@ -27,7 +27,7 @@ struct WorldTests {
         #expect(first.digest != Run(seed: seed + 1, steps: Self.steps).digest)
     }
 
-    @Test("A world lives as many steps as it is told to, and failures are told in the order of their seeds")
+    @Test("A world runs the given number of steps, and failures are listed in the order of their seeds")
     func tallies() throws {
         #expect(Run(seed: 3, steps: 50).steps == 50)
         var (one, other, tally) = (Tally(), Tally(), Tally())
@@ -42,13 +42,13 @@ struct WorldTests {
         #expect(tally.failures.map(\.seed) == Array(expected) && expected.count == 2)
     }
 
-    @Test("No two counts have one name: they are members of one object")
+    @Test("Names of counts are unique, because they are keys of one JSON object")
     func names() {
         let names = Tally().counts.map(\.name)
         #expect(Set(names).count == names.count)
     }
 
-    @Test("The trace of a world tells the same world")
+    @Test("Tracing does not change a world")
     func trace() {
         var lines: [String] = []
         let traced = Run(seed: 11, steps: Self.steps) { lines.append($0) }
@@ -58,7 +58,7 @@ struct WorldTests {
             lines.contains { $0.contains("says handOver") } && lines.contains { $0.contains("thaw client") })
     }
 
-    @Test("Made-up names in every event that takes one: nothing comes of them")
+    @Test("Events with unknown names have no effect")
     func strangers() {
         var world = World(seed: 3)
         let before = world.core
