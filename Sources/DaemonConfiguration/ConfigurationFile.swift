@@ -78,7 +78,7 @@ struct ConfigurationFile: Sendable, Equatable {
                 }
                 let full = prefix.isEmpty ? name : "\(prefix).\(name)"
                 if value.scalar?.string == "", Keys.all.contains(where: { $0.name.hasPrefix(full + ".") }) {
-                    continue  // a section whose keys are all commented out
+                    continue  // all keys of the section are commented out
                 }
                 try flatten(value, prefix: full, path: path, into: &entries)
             }

@@ -108,7 +108,7 @@ package struct IRCProfile: ProtocolProfile {
             try reader.expect(" ", bytes, else: .unusual)
         }
 
-        /// Steps over the name of a server and the space after it. What has `!` or `@` is a user.
+        /// Steps over the name of a server and the space after it. A name with `!` or `@` is a user.
         private static func skipPrefix(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
             let name = try reader.run(bytes) { $0.isText && !$0.isSpaceOrTab }
             if bytes.contains(UInt8(ascii: "!"), in: name) || bytes.contains(UInt8(ascii: "@"), in: name) {
