@@ -16,8 +16,8 @@ let benchmarks: @Sendable () -> Void = {
     }
 
     for sample in Judging.samples {
-        Benchmark("Judge: \(sample.name)") { benchmark, judging in
-            for _ in benchmark.scaledIterations { judging.cycle() }
+        Benchmark("Judge: \(sample.name)") { benchmark, inspecting in
+            for _ in benchmark.scaledIterations { inspecting.cycle() }
         } setup: {
             try sample.make()
         }

@@ -248,9 +248,9 @@ package struct ProgramState: ~Copyable {
     }
 
     /// The inputs of a new worker, which must wait until it is told to act.
-    package consuming func inheritance() throws(SystemError) -> Inheritance {
+    package consuming func startup() throws(SystemError) -> WorkerStartup {
         let channel = try Self.takeChannel(&store)
-        return Inheritance(
+        return WorkerStartup(
             store: store, link: KeeperLink(channel), isFirst: false, mustWait: true)
     }
 

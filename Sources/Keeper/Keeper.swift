@@ -18,21 +18,21 @@ package final class Keeper {
         /// Reads the configuration again, for later workers.
         package var reload: () -> Void
         /// Called when workers die one after the other, or none can be had: thaws all processes that they have stopped.
-        package var thawEverybody: () -> Void
+        package var thawAll: () -> Void
         /// The body of a worker, called in a process of its own; returns its exit code.
-        package var work: (consuming Inheritance) -> Int32
+        package var work: (consuming WorkerStartup) -> Int32
 
         package init(
             log: @escaping (Level, String) -> Void, ready: @escaping () -> Void,
             stopping: @escaping () -> Void, reload: @escaping () -> Void = {},
-            thawEverybody: @escaping () -> Void,
-            work: @escaping (consuming Inheritance) -> Int32
+            thawAll: @escaping () -> Void,
+            work: @escaping (consuming WorkerStartup) -> Int32
         ) {
             self.log = log
             self.ready = ready
             self.stopping = stopping
             self.reload = reload
-            self.thawEverybody = thawEverybody
+            self.thawAll = thawAll
             self.work = work
         }
     }
@@ -58,7 +58,7 @@ package final class Keeper {
     var store: RecordStore
     let signals: SignalDescriptor
     var packet = PacketBuffer(capacity: ChannelPacket.capacity)
-    private var disposal = Disposal()
+    private var closer = BackgroundCloser()
     var worker: WorkerProcess?
     var upgrade: Upgrade?
     /// When the next worker is to be started.
@@ -125,7 +125,7 @@ package final class Keeper {
             entries.append(pollfd(fd: descriptor ?? -1, events: CShort(POLLIN), revents: 0))
         }
         guard unsafe poll(&entries, nfds_t(entries.count), timeout) > 0 else { return }
-        disposal.reap()
+        closer.reap()
         if entries[0].revents != 0 { takeSignals() }
         // A dead worker's last messages are read before its death is handled.
         if let worker, entries[1].revents != 0 { hear(worker) }
@@ -192,14 +192,14 @@ package final class Keeper {
         // A worker does not need them.
         packet = PacketBuffer(capacity: 1)
         close(signals.rawValue)
-        var inheritance: Inheritance? = Inheritance(
+        var startup: WorkerStartup? = WorkerStartup(
             store: inherited, link: KeeperLink(channel), isFirst: !hasServed, mustWait: false)
         FaultInjection.armFromEnvironment(isFirst: startedWorkers == 1)
         // The Swift runtime remembers the number of a thread for its locks, and the one that has forked has the keeper's
         // here: a lock that it holds while another thread waits for it is never released.
         let code = Thread.runToEnd {
-            guard let inheritance = inheritance.take() else { return EX_SOFTWARE }
-            return hooks.work(inheritance)
+            guard let startup = startup.take() else { return EX_SOFTWARE }
+            return hooks.work(startup)
         }
         exit(code ?? EX_OSERR)
     }
@@ -213,7 +213,7 @@ package final class Keeper {
                 guard case .packet(_, let truncated, let controlTruncated) = reception else { return }
                 guard !truncated, !controlTruncated else { throw ChannelError.wrongDescriptors }
                 for item in try ChannelPacket.items(in: packet.bytes) {
-                    let rest = try store.apply(item, &packet) { disposal.close($0) }
+                    let rest = try store.apply(item, &packet) { closer.close($0) }
                     if let rest { heard(rest, from: worker) }
                 }
                 guard packet.descriptorCount == 0 else { throw ChannelError.wrongDescriptors }
@@ -250,7 +250,7 @@ package final class Keeper {
         if isStopping {
             if status != 0 {
                 hooks.log(.error, "the worker ended by \(Fork.text(of: status)) while stopping")
-                hooks.thawEverybody()
+                hooks.thawAll()
             }
             exitCode = 0
             return
@@ -278,7 +278,7 @@ package final class Keeper {
         }
         if verdict.thaws {
             hooks.log(.error, "workers end one after the other: thawing all clients")
-            hooks.thawEverybody()
+            hooks.thawAll()
         }
         if verdict.pause == 0 {
             startWorker()
@@ -294,7 +294,7 @@ package final class Keeper {
         hooks.stopping()
         abandonUpgrade("the supervisor is stopping")
         guard let worker else {
-            hooks.thawEverybody()
+            hooks.thawAll()
             return exitCode = 0
         }
         restartAt = nil

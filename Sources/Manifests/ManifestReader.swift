@@ -42,7 +42,7 @@ struct ManifestReader {
         let exits = values["exitsOnSuspend"].flatMap { truth($0, "exitsOnSuspend") } ?? false
         let starts = values["startsWithSupervisor"].flatMap { truth($0, "startsWithSupervisor") } ?? true
 
-        if problems.isEmpty { judge(launch, values, root) }
+        if problems.isEmpty { inspect(launch, values, root) }
         guard problems.isEmpty, let identifier, command != nil else { return nil }
         return Manifest(
             identifier: identifier, modes: modes, launch: launch, identity: account?.identity,
@@ -52,7 +52,7 @@ struct ManifestReader {
     }
 
     /// Checks whether the specification can be launched.
-    private mutating func judge(_ launch: LaunchSpecification, _ values: [String: Node], _ root: Node) {
+    private mutating func inspect(_ launch: LaunchSpecification, _ values: [String: Node], _ root: Node) {
         guard let problem = launch.problem else { return }
         let command = values["command"] ?? root
         guard launch.byteCount > LaunchSpecification.maximumBytes else {

@@ -109,7 +109,7 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         /// A descriptor that was handed over had been closed, or its number used again, before its release.
         case descriptorGone
         /// The state that was delegated for a socket is not known any more.
-        case loanLost
+        case delegatedStateLost
         /// The client was made in another process, of which this one is a fork.
         case forked
         /// A system call failed; ``NightbellError/errorNumber`` says why.
@@ -244,7 +244,7 @@ extension NightbellError.Code {
         case .malformedAnswer: "The supervisor sent a malformed message"
         case .unrecognized: "The supervisor answered with an unknown error"
         case .descriptorGone: "The descriptor was closed before its release"
-        case .loanLost: "The delegated state is not known any more"
+        case .delegatedStateLost: "The delegated state is not known any more"
         case .forked: "The client belongs to the parent process"
         case .system: "A system call failed"
         }

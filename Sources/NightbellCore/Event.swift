@@ -117,14 +117,14 @@ public enum Event: Sendable {
     /// The kernel confirmed the suspension of this epoch.
     case frozen(ClientID, epoch: UInt64)
     /// The incoming data of a suspended client's socket was inspected with its profile.
-    case judged(SocketToken, Judgement)
+    case inspected(SocketToken, InspectionResult)
     /// The edge has begun to handle the pings of a socket, under these terms; without terms, it sends no pings.
     /// `isAwaitingAnswer`: whether the owner's delegated state awaits an answer already.
     case offloadBegan(SocketToken, PingTerms?, isAwaitingAnswer: Bool)
     /// A ping could not be sent.
     case pingFailed(SocketToken)
     /// A socket's pings cannot be answered any more, because the state that its owner delegated is lost.
-    case loanLost(SocketToken)
+    case delegatedStateLost(SocketToken)
     /// No ping was sent: the state that it needs is not available at the moment.
     case pingOmitted(SocketToken)
     /// The edge has looked for an answer that is due; if there was one, it was reported before.

@@ -18,7 +18,7 @@ package enum Mutation: String, Sendable, CaseIterable {
     /// An answer after the end of its budget counts if the timer was not served yet.
     case acceptsLateAnswers
     /// Any client can release any other's socket.
-    case releasesForAnybody
+    case releasesForAnyClient
     /// A socket that was released after it fired is reported.
     case tellsOfReleased
     /// The number of sockets of a client has no limit.

@@ -18,7 +18,7 @@ public struct Supervision: Sendable, Equatable {
     var deadlines = DeadlineQueue()
     var schedule: KeepAliveSchedule
     /// The scheduler of the pings of sockets with a suspended owner.
-    var pings: PingBook
+    var pings: PingScheduler
     /// The offloaded sockets of each client that has any, by the client's slot.
     var offloaded: [UInt32: [SocketToken]] = [:]
     /// Results of inspecting sockets with a profile, by slot; only looked up, so that the order has no effect.
@@ -65,7 +65,7 @@ public struct Supervision: Sendable, Equatable {
     public init(settings: Settings) {
         self.settings = settings
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
-        pings = PingBook(settings)
+        pings = PingScheduler(settings)
     }
 
     /// Applies new settings. Earlier decisions stay, such as running budgets and accepted timeouts.
@@ -126,20 +126,20 @@ public struct Supervision: Sendable, Equatable {
             catchUp(owner, at: now, into: &actions)
             socketFired(token, conditions, at: now, into: &actions)
             settle(owner, at: now, into: &actions)
-        case .judged(let token, let judgement):
+        case .inspected(let token, let inspection):
             guard sockets.contains(token.id) else { return }
             let owner = sockets[token.id].owner
             catchUp(owner, at: now, into: &actions)
-            judged(token, judgement, at: now, into: &actions)
+            inspected(token, inspection, at: now, into: &actions)
             settle(owner, at: now, into: &actions)
         case .offloadBegan(let token, let terms, let isAwaitingAnswer):
             offloadBegan(token, terms, isAwaitingAnswer: isAwaitingAnswer, at: now)
         case .pingFailed(let token):
             catchUp(ownerOf: token, at: now, into: &actions)
             pingFailed(token, at: now, into: &actions)
-        case .loanLost(let token):
+        case .delegatedStateLost(let token):
             catchUp(ownerOf: token, at: now, into: &actions)
-            loanLost(token, at: now, into: &actions)
+            delegatedStateLost(token, at: now, into: &actions)
         case .pingOmitted(let token):
             pingOmitted(token, at: now)
         case .answerLookedFor(let token):

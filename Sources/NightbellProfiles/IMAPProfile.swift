@@ -26,22 +26,22 @@ package struct IMAPProfile: ProtocolProfile {
 
     var longestNoise: Int { 512 }
     var isAwaitingAnswer: Bool { idle.map { $0.phase != .idling } ?? false }
-    var lent: Lent { idle.map(Lent.idle) ?? .nothing }
+    var delegated: DelegatedValues { idle.map(DelegatedValues.idle) ?? .nothing }
 
     var pinging: Pinging? {
         guard idle != nil else { return nil }
         return Pinging(latest: settings.interval, answerWithin: settings.answerWithin)
     }
 
-    mutating func begin(lending lent: Lent) {
-        guard case .idle(let idle) = lent else { return idle = nil }
+    mutating func begin(delegating delegated: DelegatedValues) {
+        guard case .idle(let idle) = delegated else { return idle = nil }
         self.idle = idle
         // A later profile on this connection, also in a new process, must not reuse these tags.
         if let number = settings.number(of: idle.tag) { renewals = max(renewals, number) }
     }
 
-    mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         var reader = Reader(bytes, limit: longestNoise)
         do {
@@ -67,7 +67,7 @@ package struct IMAPProfile: ProtocolProfile {
     }
 
     /// `* OK`, a text of the list.
-    private func readFiller(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+    private func readFiller(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
         try reader.expect("* ", bytes, else: .message)
         for letter in "ok ".utf8 {
             guard try reader.next(bytes).lowercased == letter else { throw .significant(.message) }
@@ -78,7 +78,7 @@ package struct IMAPProfile: ProtocolProfile {
         }
     }
 
-    private func readContinuation(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+    private func readContinuation(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
         let text = try reader.line(bytes)
         // RFC 9051 §7.6 wants a space; some servers send none when there is no text.
         guard text.isEmpty || bytes[text.lowerBound] == UInt8(ascii: " ") else {
@@ -87,7 +87,7 @@ package struct IMAPProfile: ProtocolProfile {
     }
 
     /// The tagged OK of the command that DONE has ended.
-    private func readCompletion(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+    private func readCompletion(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
         guard let tag = idle?.tag else { throw .significant(.message) }
         for index in 0..<tag.count {
             guard try reader.next(bytes) == tag[index] else { throw .significant(.message) }
@@ -108,7 +108,7 @@ package struct IMAPProfile: ProtocolProfile {
         replies.append(" IDLE\r\n")
     }
 
-    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+    mutating func ping(again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]) -> Bool {
         guard idle?.phase == .idling, !again else { return false }
         idle?.phase = .ending
         output.append("DONE\r\n")

@@ -24,12 +24,12 @@ package struct IRCProfile: ProtocolProfile {
     var longestNoise: Int { 512 + 64 }
     var pinging: Pinging? { Pinging(latest: settings.interval, answerWithin: settings.answerWithin) }
 
-    mutating func begin(lending lent: Lent) {
+    mutating func begin(delegating delegated: DelegatedValues) {
         isAwaitingAnswer = false
     }
 
-    mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         var reader = Reader(bytes, limit: longestNoise)
         do {
@@ -50,9 +50,9 @@ package struct IRCProfile: ProtocolProfile {
         }
     }
 
-    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+    mutating func ping(again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]) -> Bool {
         guard !again else { return false }
-        token = circumstances.random64
+        token = profileContext.random64
         (isAwaitingAnswer, hasAsked) = (true, true)
         output.append("PING :")
         writeToken(to: &output)
@@ -80,7 +80,7 @@ package struct IRCProfile: ProtocolProfile {
         let command: Command
         let last: Range<Int>
 
-        init(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+        init(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
             if try reader.skip(ifNext: UInt8(ascii: "@"), bytes) { try Self.skipTag(&reader, bytes) }
             if try reader.skip(ifNext: UInt8(ascii: ":"), bytes) { try Self.skipPrefix(&reader, bytes) }
             try reader.expect("P", bytes, else: .message)
@@ -101,7 +101,7 @@ package struct IRCProfile: ProtocolProfile {
         }
 
         /// Steps over `time=…` and the space after it.
-        private static func skipTag(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+        private static func skipTag(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
             try reader.expect("time=", bytes, else: .unusual)
             let value = try reader.run(bytes) { $0.isToken || $0 == UInt8(ascii: ":") }
             guard value.count <= 58 else { throw .significant(.tooLong) }
@@ -109,7 +109,7 @@ package struct IRCProfile: ProtocolProfile {
         }
 
         /// Steps over the name of a server and the space after it. A name with `!` or `@` is a user.
-        private static func skipPrefix(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+        private static func skipPrefix(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
             let name = try reader.run(bytes) { $0.isText && !$0.isSpaceOrTab }
             if bytes.contains(UInt8(ascii: "!"), in: name) || bytes.contains(UInt8(ascii: "@"), in: name) {
                 throw .significant(.message)
@@ -121,7 +121,7 @@ package struct IRCProfile: ProtocolProfile {
         /// One parameter, and the space or the CR after it; whether it was the CR.
         private static func parameter(
             _ reader: inout Reader, _ bytes: Span<UInt8>
-        ) throws(Obstacle) -> (Range<Int>, isLast: Bool) {
+        ) throws(ParseStop) -> (Range<Int>, isLast: Bool) {
             let isTrailing = try reader.skip(ifNext: UInt8(ascii: ":"), bytes)
             let text = try reader.run(bytes) { $0.isText && (isTrailing || $0 != UInt8(ascii: " ")) }
             if text.isEmpty, !isTrailing { throw .significant(.malformed) }

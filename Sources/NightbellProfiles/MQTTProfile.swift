@@ -35,13 +35,13 @@ package struct MQTTProfile: ProtocolProfile {
         }
     }
 
-    mutating func begin(lending lent: Lent) {
+    mutating func begin(delegating delegated: DelegatedValues) {
         if isAwaitingAnswer { mayBeLate = true }
         isAwaitingAnswer = false
     }
 
-    mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         var reader = Reader(bytes, limit: Self.length)
         do {
@@ -72,7 +72,7 @@ package struct MQTTProfile: ProtocolProfile {
         }
     }
 
-    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+    mutating func ping(again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]) -> Bool {
         guard case .client = settings.role, !again else { return false }
         output.append(Self.pingRequest)
         output.append(0)

@@ -24,13 +24,13 @@ package struct PatternProfile: ProtocolProfile {
         }
     }
 
-    mutating func begin(lending lent: Lent) {
+    mutating func begin(delegating delegated: DelegatedValues) {
         if isAwaitingAnswer { mayBeLate = true }
         isAwaitingAnswer = false
     }
 
-    mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         var mayFollow = false
         if let answer = settings.ping?.answer {
@@ -66,7 +66,7 @@ package struct PatternProfile: ProtocolProfile {
         return count == pattern.count ? .whole : .beginning
     }
 
-    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+    mutating func ping(again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]) -> Bool {
         guard let ping = settings.ping, !again else { return false }
         output.append(contentsOf: ping.payload)
         isAwaitingAnswer = ping.answer != nil

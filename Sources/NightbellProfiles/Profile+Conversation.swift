@@ -1,103 +1,103 @@
 /// Forwards each call to the conversation in place. Written out, because a value behind an existential would
 /// be allocated anew each time.
 extension Profile {
-    mutating func beginConversation(lending lent: Lent) {
+    mutating func beginConversation(delegating delegated: DelegatedValues) {
         switch conversation {
         case .sip(var profile):
             defer { conversation = .sip(profile) }
-            profile.begin(lending: lent)
+            profile.begin(delegating: delegated)
         case .stun(var profile):
             defer { conversation = .stun(profile) }
-            profile.begin(lending: lent)
+            profile.begin(delegating: delegated)
         case .xmpp(var profile):
             defer { conversation = .xmpp(profile) }
-            profile.begin(lending: lent)
+            profile.begin(delegating: delegated)
         case .webSocket(var profile):
             defer { conversation = .webSocket(profile) }
-            profile.begin(lending: lent)
+            profile.begin(delegating: delegated)
         case .mqtt(var profile):
             defer { conversation = .mqtt(profile) }
-            profile.begin(lending: lent)
+            profile.begin(delegating: delegated)
         case .irc(var profile):
             defer { conversation = .irc(profile) }
-            profile.begin(lending: lent)
+            profile.begin(delegating: delegated)
         case .imap(var profile):
             defer { conversation = .imap(profile) }
-            profile.begin(lending: lent)
+            profile.begin(delegating: delegated)
         case .pattern(var profile):
             defer { conversation = .pattern(profile) }
-            profile.begin(lending: lent)
+            profile.begin(delegating: delegated)
         case .tcp(var profile):
             defer { conversation = .tcp(profile) }
-            profile.begin(lending: lent)
+            profile.begin(delegating: delegated)
         }
     }
 
-    mutating func judgeConversation(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspectConversation(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         switch conversation {
         case .sip(var profile):
             defer { conversation = .sip(profile) }
-            return profile.judge(bytes, circumstances, replies: &replies)
+            return profile.inspect(bytes, profileContext, replies: &replies)
         case .stun(var profile):
             defer { conversation = .stun(profile) }
-            return profile.judge(bytes, circumstances, replies: &replies)
+            return profile.inspect(bytes, profileContext, replies: &replies)
         case .xmpp(var profile):
             defer { conversation = .xmpp(profile) }
-            return profile.judge(bytes, circumstances, replies: &replies)
+            return profile.inspect(bytes, profileContext, replies: &replies)
         case .webSocket(var profile):
             defer { conversation = .webSocket(profile) }
-            return profile.judge(bytes, circumstances, replies: &replies)
+            return profile.inspect(bytes, profileContext, replies: &replies)
         case .mqtt(var profile):
             defer { conversation = .mqtt(profile) }
-            return profile.judge(bytes, circumstances, replies: &replies)
+            return profile.inspect(bytes, profileContext, replies: &replies)
         case .irc(var profile):
             defer { conversation = .irc(profile) }
-            return profile.judge(bytes, circumstances, replies: &replies)
+            return profile.inspect(bytes, profileContext, replies: &replies)
         case .imap(var profile):
             defer { conversation = .imap(profile) }
-            return profile.judge(bytes, circumstances, replies: &replies)
+            return profile.inspect(bytes, profileContext, replies: &replies)
         case .pattern(var profile):
             defer { conversation = .pattern(profile) }
-            return profile.judge(bytes, circumstances, replies: &replies)
+            return profile.inspect(bytes, profileContext, replies: &replies)
         case .tcp(var profile):
             defer { conversation = .tcp(profile) }
-            return profile.judge(bytes, circumstances, replies: &replies)
+            return profile.inspect(bytes, profileContext, replies: &replies)
         }
     }
 
     mutating func pingConversation(
-        again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]
+        again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]
     ) -> Bool {
         switch conversation {
         case .sip(var profile):
             defer { conversation = .sip(profile) }
-            return profile.ping(again: again, circumstances, into: &output)
+            return profile.ping(again: again, profileContext, into: &output)
         case .stun(var profile):
             defer { conversation = .stun(profile) }
-            return profile.ping(again: again, circumstances, into: &output)
+            return profile.ping(again: again, profileContext, into: &output)
         case .xmpp(var profile):
             defer { conversation = .xmpp(profile) }
-            return profile.ping(again: again, circumstances, into: &output)
+            return profile.ping(again: again, profileContext, into: &output)
         case .webSocket(var profile):
             defer { conversation = .webSocket(profile) }
-            return profile.ping(again: again, circumstances, into: &output)
+            return profile.ping(again: again, profileContext, into: &output)
         case .mqtt(var profile):
             defer { conversation = .mqtt(profile) }
-            return profile.ping(again: again, circumstances, into: &output)
+            return profile.ping(again: again, profileContext, into: &output)
         case .irc(var profile):
             defer { conversation = .irc(profile) }
-            return profile.ping(again: again, circumstances, into: &output)
+            return profile.ping(again: again, profileContext, into: &output)
         case .imap(var profile):
             defer { conversation = .imap(profile) }
-            return profile.ping(again: again, circumstances, into: &output)
+            return profile.ping(again: again, profileContext, into: &output)
         case .pattern(var profile):
             defer { conversation = .pattern(profile) }
-            return profile.ping(again: again, circumstances, into: &output)
+            return profile.ping(again: again, profileContext, into: &output)
         case .tcp(var profile):
             defer { conversation = .tcp(profile) }
-            return profile.ping(again: again, circumstances, into: &output)
+            return profile.ping(again: again, profileContext, into: &output)
         }
     }
 
@@ -117,7 +117,7 @@ extension Profile {
     }
 
     /// The delegated state, as it is now.
-    package var lent: Lent { current.lent }
+    package var delegated: DelegatedValues { current.delegated }
 
     /// The schedule of pings. Nil: this profile sends none, or needs state that was not delegated.
     package var pinging: Pinging? { current.pinging }

@@ -47,15 +47,15 @@ package struct Profile: Sendable {
 
     /// The owner is suspended. It guarantees that its last read and its last write both ended with a whole
     /// message, and that it awaits no answer to a ping of its own.
-    package mutating func begin(lending lent: Lent = .nothing) {
+    package mutating func begin(delegating delegated: DelegatedValues = .nothing) {
         isSettled = true
-        beginConversation(lending: lent)
+        beginConversation(delegating: delegated)
     }
 
     /// The owner wakes. Returns the delegated state as it is now.
-    package mutating func end() -> Lent {
+    package mutating func end() -> DelegatedValues {
         isSettled = false
-        return lent
+        return delegated
     }
 
     /// Inspects the head of the unconsumed input of a stream, or one datagram.
@@ -64,12 +64,12 @@ package struct Profile: Sendable {
     /// pieces in which a message has arrived.
     ///
     /// - Parameter replies: the reply to send is appended here, if and only if the verdict is noise.
-    package mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    package mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         guard isSettled else { return .significant(.unsettled) }
         if bytes.isEmpty, transport == .stream { return .needMore(limit: max(1, longestNoise)) }
-        let verdict = judgeConversation(bytes, circumstances, replies: &replies)
+        let verdict = inspectConversation(bytes, profileContext, replies: &replies)
         // Behind a significant message the next boundary is unknown until the owner has read it.
         if case .significant = verdict, transport == .stream { isSettled = false }
         return verdict
@@ -78,9 +78,9 @@ package struct Profile: Sendable {
     /// Appends a ping that is due, or repeats the unanswered one; returns whether there is one. While an
     /// answer is awaited there is no other ping.
     package mutating func ping(
-        again: Bool = false, _ circumstances: Circumstances, into output: inout [UInt8]
+        again: Bool = false, _ profileContext: ProfileContext, into output: inout [UInt8]
     ) -> Bool {
         guard isSettled, again == isAwaitingAnswer else { return false }
-        return pingConversation(again: again, circumstances, into: &output)
+        return pingConversation(again: again, profileContext, into: &output)
     }
 }

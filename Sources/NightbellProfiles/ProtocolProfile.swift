@@ -11,26 +11,26 @@ protocol ProtocolProfile: Sendable {
     var isAwaitingAnswer: Bool { get }
 
     /// Inspects the head of the stream, or one datagram. Appends to `replies` only for noise.
-    mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict
 
     /// Appends a ping, or repeats the last one; returns whether there is one to send.
-    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool
+    mutating func ping(again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]) -> Bool
 
     /// Takes the state that the owner delegates while it sleeps.
-    mutating func begin(lending lent: Lent)
+    mutating func begin(delegating delegated: DelegatedValues)
 
     /// The delegated state, as it is now.
-    var lent: Lent { get }
+    var delegated: DelegatedValues { get }
 }
 
 extension ProtocolProfile {
-    var lent: Lent { .nothing }
+    var delegated: DelegatedValues { .nothing }
 }
 
 /// State that an owner delegates so that its keep-alives can be handled, and gets back as it is then.
-package enum Lent: Sendable, Equatable {
+package enum DelegatedValues: Sendable, Equatable {
     case nothing
     /// The counters of XMPP stream management (XEP-0198 §4): stanzas received, and stanzas sent.
     case stanzaCounters(received: UInt32, sent: UInt32)

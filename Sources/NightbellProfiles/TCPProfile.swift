@@ -18,15 +18,15 @@ package struct TCPProfile: ProtocolProfile {
     var pinging: Pinging? { nil }
     var isAwaitingAnswer: Bool { false }
 
-    mutating func begin(lending lent: Lent) {}
+    mutating func begin(delegating delegated: DelegatedValues) {}
 
-    mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         .significant(.message)
     }
 
-    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+    mutating func ping(again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]) -> Bool {
         false
     }
 }

@@ -43,7 +43,7 @@ package enum Significance: UInt8, Sendable, CaseIterable {
     /// It is addressed to another user.
     case notForUs
     /// It could be handled if the owner had delegated the necessary state.
-    case notLent
+    case notDelegated
     /// An answer to a ping that was not ours.
     case unexpectedAnswer
     /// Our ping was answered by an error.
@@ -63,7 +63,7 @@ extension Significance: CustomStringConvertible {
         case .inDialog: "belongs to a dialog"
         case .extensionRequired: "requires an extension"
         case .notForUs: "addressed to another user"
-        case .notLent: "needs state that the owner has not delegated"
+        case .notDelegated: "needs state that the owner has not delegated"
         case .unexpectedAnswer: "answers a ping that was not sent from here"
         case .refused: "our ping was refused"
         case .addressChanged: "the address that the peer sees has changed"

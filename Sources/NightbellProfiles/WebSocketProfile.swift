@@ -31,19 +31,19 @@ package struct WebSocketProfile: ProtocolProfile {
         Pinging(latest: settings.interval, answerWithin: settings.answerWithin)
     }
 
-    mutating func begin(lending lent: Lent) {
+    mutating func begin(delegating delegated: DelegatedValues) {
         isAwaitingAnswer = false
     }
 
-    mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         var reader = Reader(bytes, limit: longestNoise)
         do {
             let frame = try Frame(&reader, bytes, isMasked: settings.role == .server)
             switch frame.opcode {
             case .ping:
-                write(.pong, bytes, frame, circumstances, to: &replies)
+                write(.pong, bytes, frame, profileContext, to: &replies)
                 return .noise(length: reader.position, .ping)
             case .pong:
                 if isAwaitingAnswer, frame.payload.count == 8, frame.number(bytes) == payload {
@@ -58,11 +58,11 @@ package struct WebSocketProfile: ProtocolProfile {
         }
     }
 
-    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+    mutating func ping(again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]) -> Bool {
         guard !again else { return false }
-        payload = UInt64(truncatingIfNeeded: circumstances.random >> 64)
+        payload = UInt64(truncatingIfNeeded: profileContext.random >> 64)
         isAwaitingAnswer = true
-        let mask = writeHeader(.ping, length: 8, circumstances, to: &output)
+        let mask = writeHeader(.ping, length: 8, profileContext, to: &output)
         for index in 0..<8 {
             let byte = UInt8(truncatingIfNeeded: payload >> (56 - 8 * UInt64(index)))
             output.append(byte ^ mask.byte(index))
@@ -91,7 +91,7 @@ package struct WebSocketProfile: ProtocolProfile {
         let mask: Mask
         let payload: Range<Int>
 
-        init(_ reader: inout Reader, _ bytes: Span<UInt8>, isMasked: Bool) throws(Obstacle) {
+        init(_ reader: inout Reader, _ bytes: Span<UInt8>, isMasked: Bool) throws(ParseStop) {
             let first = try reader.next(bytes)
             // Final, no reserved bits, ping or pong; anything else is significant.
             guard first & 0xF0 == 0x80, let opcode = Opcode(rawValue: first & 0x0F) else {
@@ -124,10 +124,10 @@ package struct WebSocketProfile: ProtocolProfile {
     }
 
     private func write(
-        _ opcode: Opcode, _ bytes: Span<UInt8>, _ frame: Frame, _ circumstances: Circumstances,
+        _ opcode: Opcode, _ bytes: Span<UInt8>, _ frame: Frame, _ profileContext: ProfileContext,
         to output: inout [UInt8]
     ) {
-        let mask = writeHeader(opcode, length: frame.payload.count, circumstances, to: &output)
+        let mask = writeHeader(opcode, length: frame.payload.count, profileContext, to: &output)
         for index in 0..<frame.payload.count {
             output.append(frame.byte(index, bytes) ^ mask.byte(index))
         }
@@ -135,7 +135,7 @@ package struct WebSocketProfile: ProtocolProfile {
 
     /// Writes all but the payload; the mask that the payload has to have, which is none for a server.
     private func writeHeader(
-        _ opcode: Opcode, length: Int, _ circumstances: Circumstances, to output: inout [UInt8]
+        _ opcode: Opcode, length: Int, _ profileContext: ProfileContext, to output: inout [UInt8]
     ) -> Mask {
         output.append(0x80 | opcode.rawValue)
         guard settings.role == .client else {
@@ -143,8 +143,8 @@ package struct WebSocketProfile: ProtocolProfile {
             return Mask(value: 0)
         }
         output.append(0x80 | UInt8(length))
-        output.append(bigEndian: UInt64(circumstances.random32), bytes: 4)
-        return Mask(value: circumstances.random32)
+        output.append(bigEndian: UInt64(profileContext.random32), bytes: 4)
+        return Mask(value: profileContext.random32)
     }
 }
 

@@ -7,9 +7,9 @@ struct Acceptance: ~Copyable {
     let listener: SeqPacketSocket
     private var reserve: EventDescriptor?
 
-    enum Knock: ~Copyable {
-        case nobody
-        case somebody(SeqPacketSocket)
+    enum AcceptResult: ~Copyable {
+        case none
+        case connection(SeqPacketSocket)
         /// No descriptor is left for it: send the refusal, close it, then call `refill`.
         case noRoom(SeqPacketSocket)
         /// Even the reserve is used up: stop listening until a descriptor is free.
@@ -37,16 +37,16 @@ struct Acceptance: ~Copyable {
         }
     }
 
-    mutating func accept() throws(SystemError) -> Knock {
+    mutating func accept() throws(SystemError) -> AcceptResult {
         do {
-            guard let socket = try listener.accept() else { return .nobody }
-            return .somebody(socket)
+            guard let socket = try listener.accept() else { return .none }
+            return .connection(socket)
         } catch  where error.code == EMFILE || error.code == ENFILE {
             guard reserve.take() != nil else { return .exhausted }
         }
         guard let socket = try listener.accept() else {
             refill()
-            return .nobody
+            return .none
         }
         return .noRoom(socket)
     }

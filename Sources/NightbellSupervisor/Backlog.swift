@@ -131,7 +131,7 @@ extension Supervisor {
             connection.hasProcessEnded = false
             return processEnded(connection)
         }
-        guard connection.listing == nil else { return goOnListing(connection) }
+        guard connection.listing == nil else { return continueListing(connection) }
         receiveMessages(connection, atMost: Self.bytesPerConnection, until: start + Self.timePerConnection)
         guard connections[connection.key] === connection, connection.listing == nil, !connection.isHungUp,
             !connection.isPaused, !connection.readable.isArmed

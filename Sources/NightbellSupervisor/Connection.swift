@@ -165,7 +165,7 @@ final class ClientRecord {
     /// Why this client cannot be suspended, if so. Logged once, shown for as long as it holds.
     var obstacle: String?
     /// The sockets and state left by its last process; nil once a message shows that it has received them.
-    var bequest: Bequest?
+    var previous: PreviousProcess?
     /// Whether a warning that this client sleeps with file locks held has been logged.
     var hasWarnedOfLocks = false
     /// Whether it is queued for a check of its file locks, and when the last check was.

@@ -15,11 +15,11 @@ package enum KeeperResources {
         do {
             let limit = Supervisor.currentDescriptorLimit()
             // A client has at least three descriptors, a socket has one; unused rows take no memory.
-            let shape = Ledger.Shape(records: min(limit, 1 << 18), marks: min(limit, 1 << 20))
-            let ledger = try Ledger.create(shape)
+            let shape = SharedStateTable.Shape(records: min(limit, 1 << 18), marks: min(limit, 1 << 20))
+            let sharedState = try SharedStateTable.create(shape)
             put(.lock, directory.takeLock(), &store)
             put(.listener, listener.takeDescriptor(), &store)
-            put(.ledger, ledger, &store)
+            put(.sharedState, sharedState, &store)
         } catch {
             Acceptance.unlink(configuration)
             throw SupervisorError(.loop, error, "cannot set up")

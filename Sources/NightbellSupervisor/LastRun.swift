@@ -144,7 +144,7 @@ extension Supervisor {
     }
 
     /// The same for a worker that replaces another one.
-    func goOnWaiting() {
+    func continueWaiting() {
         waitForReturn(of: lastRun()?.running ?? [])
     }
 

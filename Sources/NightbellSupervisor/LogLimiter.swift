@@ -8,7 +8,7 @@ package import NightbellCore
 package struct LogLimiter {
     /// The kinds of limited messages.
     package enum Kind: String, CaseIterable, Sendable {
-        case breaches = "breaches of the protocol"
+        case violations = "violations of the protocol"
         case descriptors = "missing descriptors"
         case connections = "connections that cannot be served"
         case slowReaders = "clients that do not read"

@@ -35,12 +35,12 @@ struct SilentConnections {
 
 extension Supervisor {
     /// Each takes some 20 µs. The next turn begins at once if there are more.
-    private static let expelledPerTurn = 16
+    private static let disconnectedPerTurn = 16
 
     /// Disconnects connections that have been silent for too long. When all have sent something the timer is
     /// not set: an idle supervisor is not woken.
-    func expelSilent() {
-        for _ in 0..<Self.expelledPerTurn {
+    func disconnectSilent() {
+        for _ in 0..<Self.disconnectedPerTurn {
             guard let next = silent.first else { break }
             guard let connection = connections[next.key], !connection.hasSpoken else {
                 silent.removeFirst()
@@ -50,7 +50,7 @@ extension Supervisor {
             silent.removeFirst()
             let error = WireError(
                 .helloRequired, "nothing was said within \(configuration.helloTimeout) of the connection")
-            expel(connection, error)
+            disconnect(connection, with: error)
         }
         // Many connections may come and go behind one that is silent.
         if silent.count > 2 * connections.count + 64 {

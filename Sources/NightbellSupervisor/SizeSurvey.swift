@@ -47,7 +47,7 @@ extension Supervisor {
         if survey == nil { survey = SizeSurvey(clients: supervision.clientIDs) }
     }
 
-    func goOnSurveying() {
+    func continueSurvey() {
         guard var survey else { return }
         var looks = 0
         while looks < SizeSurvey.clientsPerTurn, survey.next < survey.clients.count {

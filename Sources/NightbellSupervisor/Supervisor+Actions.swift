@@ -26,7 +26,7 @@ extension Supervisor {
             registered(client, key)
         case .refuseRegistration(let refusal, let key):
             guard let connection = connections[key.connection] else { return }
-            expel(connection, error(refusal), request: key.request)
+            disconnect(connection, with: error(refusal), request: key.request)
         case .answer(let answer, let client, let key):
             tell(client, answer, key)
         case .handedOver(let outcomes, let client, let key):
@@ -176,7 +176,7 @@ extension Supervisor {
     private func keep(
         _ token: SocketToken, _ request: UInt64, _ index: UInt16, _ name: String, _ descriptor: CInt
     ) {
-        guard let journal, let socket = ask({ $0.legacySocket(token, request: request, index: index) })
+        guard let journal, let socket = ask({ $0.snapshotSocket(token, request: request, index: index) })
         else { return }
         journal.keep(socket, name: name, descriptor: descriptor)
     }

@@ -116,7 +116,7 @@ extension Supervisor {
     private func beginWatching(_ connection: Connection, _ identifier: String, _ request: UInt64) {
         guard case .stranger = connection.role else {
             let error = WireError(.alreadyRegistered, "this connection said Hello, or watches, already")
-            return breach(connection, error, request: request)
+            return protocolViolation(connection, error, request: request)
         }
         connection.role = .watcher(identifier: identifier)
         watchers += 1
@@ -133,12 +133,12 @@ extension Supervisor {
     ) {
         connection.listing = Connection.Listing(request: request, isStatus: isStatus, clients: clients)
         connection.readable.disarm()
-        goOnListing(connection)
+        continueListing(connection)
     }
 
     /// Inspects the next clients of a listing and sends the answers: as many as the reader takes, limited so
     /// that others do not wait long.
-    func goOnListing(_ connection: Connection) {
+    func continueListing(_ connection: Connection) {
         for _ in 0..<Self.clientsPerTurn {
             guard let listing = connection.listing, listing.isStatus || connection.outgoing.isEmpty else {
                 return

@@ -39,10 +39,10 @@ extension Supervisor {
             }
             do throws(SystemError) {
                 switch try acceptance.accept() {
-                case .nobody:
+                case .none:
                     return
-                case .somebody(let socket):
-                    letIn(socket)
+                case .connection(let socket):
+                    admit(socket)
                 case .noRoom(let socket):
                     log(.descriptors, .error, "no descriptor left for another connection")
                     refuse(socket, Self.outOfDescriptors)
@@ -59,7 +59,7 @@ extension Supervisor {
         }
     }
 
-    private func letIn(_ socket: consuming SeqPacketSocket) {
+    private func admit(_ socket: consuming SeqPacketSocket) {
         do {
             let credentials = try socket.peerCredentials()
             guard connections.count(ofUser: credentials.uid) < configuration.connectionsPerUser else {
@@ -178,17 +178,17 @@ extension Supervisor {
     }
 
     /// The peer has read something.
-    func goOnSending(_ connection: Connection) {
+    func continueSending(_ connection: Connection) {
         guard connection.flush() else { return hungUp(connection) }
         if connection.outgoing.isEmpty, connection.listing != nil { enqueue(connection) }
     }
 
     // MARK: The end of a connection
 
-    /// Answers with an error and closes the connection, for breaches of the protocol.
-    func expel(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
+    /// Answers with an error and closes the connection, for violations of the protocol.
+    func disconnect(_ connection: Connection, with error: WireError, request: UInt64 = 0) {
         log(
-            .breaches, .info, of: connection.credentials.uid,
+            .violations, .info, of: connection.credentials.uid,
             "\(name(of: connection)) is expelled: \(error.message)")
         send(WireSupervisorMessage(request: request, .error(error)), to: connection)
         drop(connection, error.message)

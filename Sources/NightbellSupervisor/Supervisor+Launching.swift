@@ -162,7 +162,7 @@ extension Supervisor {
         else { return }
         bytes.presence = .launched
         bytes.madeProcess = UInt32(attempt.pid)
-        bytes.bequest = Bequest(wasLaunched: true, isAttached: false, sockets: attempt.sockets)
+        bytes.previous = PreviousProcess(wasLaunched: true, isAttached: false, sockets: attempt.sockets)
         journal.noteLaunch(
             client, bytes, connection: connection.socket.rawValue, process: attempt.process.rawValue,
             gate: gate)
@@ -299,9 +299,9 @@ extension Supervisor {
         let sockets = attempt?.sockets ?? supervision.survivors(of: client).filter { parked.contains($0) }
         let hasInherited = attempt != nil && !isWrapped
         let given = hasInherited ? sockets[...] : takesBack ? sockets.prefix(Self.socketsGivenBack) : []
-        let bequest = Bequest(
+        let previous = PreviousProcess(
             wasLaunched: attempt != nil, isAttached: !hasInherited, sockets: Array(given))
-        guard letIn(client, candidate, connection, key, bequest) else { return }
+        guard admit(client, candidate, connection, key, previous) else { return }
         if isWrapped, let attempt { connection.client?.wrapper = attempt.pid }
         // It says that it is started in another way, which is not trusted: so it is no longer launchable.
         if ask({ $0.registration(of: client)?.isLaunchable }) == false { launches.remove(client) }
@@ -331,7 +331,8 @@ extension Supervisor {
                 wantsWakeWord: introduction.wantsWakeWord, takesSocketsBack: true,
                 isWelcome: true)
         } catch {
-            return breach(connection, WireError(.processGone, "its process cannot be identified: \(error)"))
+            return protocolViolation(
+                connection, WireError(.processGone, "its process cannot be identified: \(error)"))
         }
         feed(.rejoined(client, introduction.registration, RequestKey(connection: connection.key, request: 0)))
         candidate = nil
@@ -341,7 +342,7 @@ extension Supervisor {
     func speaker(_ connection: Connection) -> ClientRecord? {
         rejoinSilently(connection)
         guard let record = connection.client else { return nil }
-        confirmBequest(record, connection)
+        confirmPreviousProcess(record, connection)
         return record
     }
 

@@ -37,7 +37,7 @@ extension Supervisor {
             {
                 let error = WireError(
                     .outOfDescriptors, "the supervisor has no descriptor left for this user")
-                return expel(connection, error)
+                return disconnect(connection, with: error)
             }
             do {
                 switch try connection.socket.receive(into: &packet) {
@@ -62,7 +62,8 @@ extension Supervisor {
         connection.hasSpoken = true
         guard !truncated else {
             let limit = Self.maximumPacket
-            return breach(connection, WireError(.malformedPacket, "a packet holds at most \(limit) bytes"))
+            return protocolViolation(
+                connection, WireError(.malformedPacket, "a packet holds at most \(limit) bytes"))
         }
         let bytes = packet.bytes
         guard isWorthDecoding(bytes, connection, controlTruncated: controlTruncated) else { return }
@@ -76,11 +77,11 @@ extension Supervisor {
         do {
             message = try WireClientMessage(serializedBytes: bytes)
         } catch {
-            return breach(connection, WireError(.malformedPacket, "the packet does not decode"))
+            return protocolViolation(connection, WireError(.malformedPacket, "the packet does not decode"))
         }
         guard let body = message.body else {
             let error = WireError(.unknownMessage, "unknown kind of message")
-            return breach(connection, error, request: message.request)
+            return protocolViolation(connection, error, request: message.request)
         }
         switch body {
         case .handOver(let handOver):
@@ -90,7 +91,7 @@ extension Supervisor {
         default:
             guard packet.descriptorCount == 0, !controlTruncated else {
                 let error = WireError(.malformedPacket, "only HandOver carries descriptors")
-                return breach(connection, error, request: message.request)
+                return protocolViolation(connection, error, request: message.request)
             }
             take(body, connection, message)
         }
@@ -105,27 +106,28 @@ extension Supervisor {
             scan = try PacketScan(bytes)
         } catch {
             switch error {
-            case .malformed: breach(connection, WireError(.malformedPacket, "the packet does not decode"))
-            case .excessive(let limit): breach(connection, WireError(.malformedPacket, limit))
+            case .malformed:
+                protocolViolation(connection, WireError(.malformedPacket, "the packet does not decode"))
+            case .excessive(let limit): protocolViolation(connection, WireError(.malformedPacket, limit))
             }
             return false
         }
         guard !scan.isForClients || speaker(connection) != nil else {
-            breach(connection, WireError(.helloRequired, "say Hello first"), request: scan.request)
+            protocolViolation(connection, WireError(.helloRequired, "say Hello first"), request: scan.request)
             return false
         }
         // Fewer sockets than descriptors are detected later, by the decoder.
         if let sockets = scan.sockets, sockets > packet.descriptorCount, !controlTruncated {
             let error = WireError(.malformedPacket, "one descriptor for each socket")
-            breach(connection, error, request: scan.request)
+            protocolViolation(connection, error, request: scan.request)
             return false
         }
         return true
     }
 
-    func breach(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
+    func protocolViolation(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
         protocolErrors += 1
-        expel(connection, error, request: request)
+        disconnect(connection, with: error, request: request)
     }
 
     /// All messages but HandOver.
@@ -157,7 +159,8 @@ extension Supervisor {
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate:
             guard let client = speaker(connection) else {
-                return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
+                return protocolViolation(
+                    connection, WireError(.helloRequired, "say Hello first"), request: request)
             }
             if request == 0, body.isQuestion {
                 let error = WireError(
@@ -166,7 +169,9 @@ extension Supervisor {
             }
             let key = RequestKey(
                 connection: connection.key, request: request, isRepeated: whole.isRepeated)
-            if case .readyToSuspend(let ready) = body, let error = takeLent(ready.lent, from: client.id) {
+            if case .readyToSuspend(let ready) = body,
+                let error = takeDelegated(ready.delegated, from: client.id)
+            {
                 return answer(connection, request, .error(error))
             }
             if case .saveState(let message) = body { offeredState = message.state.bytes ?? [] }
@@ -196,7 +201,7 @@ extension Supervisor {
         noticeEnd(before: hello, connection)
         switch registration(hello, connection) {
         case .failure(let error):
-            breach(connection, error.wire, request: request)
+            protocolViolation(connection, error.wire, request: request)
         case .success(var registration):
             let launched = launchedClient(registration.identifier, connection)
             // If we launched it, we know how.
@@ -212,7 +217,7 @@ extension Supervisor {
                     wantsWakeWord: hello.wantsWakeWord, takesSocketsBack: hello.takesSocketsBack)
             } catch {
                 let gone = WireError(.processGone, "the connecting process cannot be identified: \(error)")
-                return breach(connection, gone, request: request)
+                return protocolViolation(connection, gone, request: request)
             }
             let key = RequestKey(connection: connection.key, request: request)
             let wasQuit = wasQuitBeforeReturn(registration.identifier, connection)
@@ -277,7 +282,8 @@ extension Supervisor {
         controlTruncated: Bool
     ) {
         guard let client = speaker(connection) else {
-            return breach(connection, WireError(.helloRequired, "say Hello first"), request: request)
+            return protocolViolation(
+                connection, WireError(.helloRequired, "say Hello first"), request: request)
         }
         guard !controlTruncated else {
             // Find the reason before those that did arrive are closed.
@@ -287,7 +293,7 @@ extension Supervisor {
         }
         guard packet.descriptorCount == handOver.sockets.count else {
             let error = WireError(.malformedPacket, "one descriptor for each socket")
-            return breach(connection, error, request: request)
+            return protocolViolation(connection, error, request: request)
         }
         let count = handOver.sockets.count
         guard hasDescriptors(for: connection.credentials, count, leaving: .administration) else {
@@ -296,7 +302,7 @@ extension Supervisor {
             packet.discardDescriptors()
             // It sends descriptors that cannot be closed at once: if it went on, it would use up all there are.
             guard ForeignDescriptor.pendingCount <= pending else {
-                return breach(connection, error, request: request)
+                return protocolViolation(connection, error, request: request)
             }
             return answer(connection, request, .error(error))
         }

@@ -9,13 +9,13 @@ import Suspension
 import SwiftProtobuf
 
 /// A supervisor's inputs besides its configuration.
-struct Endowment: ~Copyable {
+struct SupervisorStartup: ~Copyable {
     /// nil: the keeper has the lock.
     var directory: RuntimeDirectory?
     /// nil: the worker makes one.
     var listener: SeqPacketSocket?
     var journal: Journal?
-    var estate: Estate?
+    var recovered: RecoveredRecords?
     /// Stopped processes were left by another supervisor.
     var isFirst = true
     /// Nothing may be touched until the keeper gives the word.
@@ -23,7 +23,7 @@ struct Endowment: ~Copyable {
 }
 
 /// The records of the previous workers, until they are recovered.
-struct Estate: ~Copyable {
+struct RecoveredRecords: ~Copyable {
     var store: RecordStore
     let records: Journal.Records
 }
@@ -31,33 +31,35 @@ struct Estate: ~Copyable {
 /// One worker takes over from another.
 extension Supervisor {
     /// Reads what a keeper has passed on and checks that it can be decoded, without touching anything.
-    static func endowment(
-        _ configuration: SupervisorConfiguration, _ inheritance: consuming Inheritance
-    ) throws(SupervisorError) -> Endowment {
-        let link = inheritance.link
-        let isFirst = inheritance.isFirst
-        let mustWait = inheritance.mustWait
-        var store = inheritance.takeStore()
+    static func startup(
+        _ configuration: SupervisorConfiguration, _ startup: consuming WorkerStartup
+    ) throws(SupervisorError) -> SupervisorStartup {
+        let link = startup.link
+        let isFirst = startup.isFirst
+        let mustWait = startup.mustWait
+        var store = startup.takeStore()
         guard store.record(.place) == KeeperResources.place(configuration) else {
             throw SupervisorError(
-                .inheritance,
+                .startup,
                 "the supervisor's directory or socket is configured to be another one: stop it first")
         }
         let now = Instant(nanoseconds: RunningClock.now())
         do {
-            guard let ledger = store.take(.ledger)?.takeDescriptor() else {
-                throw SystemError(code: EBADF, call: "ledger")
+            guard let sharedState = store.take(.sharedState)?.takeDescriptor() else {
+                throw SystemError(code: EBADF, call: "shared state")
             }
             let records = try Journal.Records(store)
             let journal = Journal(
-                link, try Ledger(mapping: ledger.rawValue), isFirst: isFirst, isOtherProgram: mustWait,
+                link, try SharedStateTable(mapping: sharedState.rawValue), isFirst: isFirst,
+                isOtherProgram: mustWait,
                 startedAt: Instant(nanoseconds: BootClock.now()))
             if mustWait {
                 // Another program wrote it: whether this one can decode it must be known before that one is
                 // gone.
                 var actions = ActionBuffer()
                 _ = try Supervision(
-                    settings: configuration.settings, taking: journal.legacy(records), at: now, into: &actions
+                    settings: configuration.settings, taking: journal.snapshot(records), at: now,
+                    into: &actions
                 )
             }
             // It stays with the keeper.
@@ -65,13 +67,14 @@ extension Supervisor {
             guard let listener = store.take(.listener)?.takeDescriptor() else {
                 throw SystemError(code: EBADF, call: "listener")
             }
-            return Endowment(
+            return SupervisorStartup(
                 directory: nil, listener: SeqPacketSocket(adopting: listener), journal: journal,
-                estate: Estate(store: store, records: records), isFirst: isFirst, mustWait: mustWait)
+                recovered: RecoveredRecords(store: store, records: records), isFirst: isFirst,
+                mustWait: mustWait)
         } catch let error as SystemError {
-            throw SupervisorError(.inheritance, error, "cannot take over")
+            throw SupervisorError(.startup, error, "cannot take over")
         } catch {
-            throw SupervisorError(.inheritance, "cannot take over: \(error)")
+            throw SupervisorError(.startup, "cannot take over: \(error)")
         }
     }
 
@@ -87,27 +90,27 @@ extension Supervisor {
 
     /// Continues where the previous worker stopped: with its clients and sockets, under their old names.
     func takeOver() {
-        guard let journal, let estate = estate.take() else { return }
-        let records = estate.records
-        var store = estate.takeStore()
+        guard let journal, let recovered = recovered.take() else { return }
+        let records = recovered.records
+        var store = recovered.takeStore()
         journal.begin()
         guard journal.restarts > 0 else { return }
-        var legacy = journal.legacy(records)
-        legacy.machineSlept = machineSlept
-        var heirs = Heirs()
+        var snapshot = journal.snapshot(records)
+        snapshot.machineSlept = machineSlept
+        var result = RecoveryResult()
         launches.settings.inherit(records.settings.values)
-        for (id, record) in records.clients { take(id, record, &store, &heirs) }
+        for (id, record) in records.clients { take(id, record, &store, &result) }
         // Drop clients if their process or connection turned out to be gone, unless they can be launched again.
-        legacy.clients = legacy.clients.compactMap { client in
-            guard heirs.clients.contains(client.id) else { return nil }
+        snapshot.clients = snapshot.clients.compactMap { client in
+            guard result.clients.contains(client.id) else { return nil }
             guard let record = connection(of: client.id)?.client else { return client }
             var client = client
             client.execution = execution(of: client, record)
             return client
         }
-        let waiting = Set(legacy.clients.filter(\.needsConditions).map(\.id))
-        legacy.sockets = zip(records.sockets, legacy.sockets).compactMap { record, socket in
-            guard heirs.clients.contains(socket.owner) else {
+        let waiting = Set(snapshot.clients.filter(\.needsConditions).map(\.id))
+        snapshot.sockets = zip(records.sockets, snapshot.sockets).compactMap { record, socket in
+            guard result.clients.contains(socket.owner) else {
                 journal.forget(socket.token)
                 if records.profiles[socket.token] != nil { journal.forgetOffload(socket.token) }
                 if records.receiveBuffers[socket.token] != nil { journal.forgetReceiveBuffer(socket.token) }
@@ -123,28 +126,30 @@ extension Supervisor {
         }
         do {
             supervision = try Supervision(
-                settings: configuration.settings, taking: legacy, at: now, into: &buffer)
+                settings: configuration.settings, taking: snapshot, at: now, into: &buffer)
         } catch {
             preconditionFailure("what this very program has written can be read: \(error)")
         }
-        for client in legacy.clients { journal.noteEnds(client.id, supervision) }
-        for client in legacy.clients where !receiveBuffers.isEmpty {
+        for client in snapshot.clients { journal.noteEnds(client.id, supervision) }
+        for client in snapshot.clients where !receiveBuffers.isEmpty {
             // The transitions that follow do the rest.
             let state = supervision.state(of: client.id)
             adjustReceiveBuffers(client.id, state, state)
         }
         journal.write(&supervision, after: nil)
         journal.noteHearing(nil)
-        for client in legacy.clients { welcomeBack(client) }
+        for client in snapshot.clients { welcomeBack(client) }
         hasTakenOver = true
         logger.notice(
-            "took over \(legacy.clients.count) clients with \(legacy.sockets.count) sockets",
+            "took over \(snapshot.clients.count) clients with \(snapshot.sockets.count) sockets",
             metadata: ["restarts": "\(journal.restarts)"])
         perform()
-        tellOfEnds(heirs)
+        reportEnds(result)
     }
 
-    private func execution(of client: Legacy.Client, _ record: ClientRecord) -> Legacy.Execution {
+    private func execution(of client: RecoverySnapshot.Client, _ record: ClientRecord)
+        -> RecoverySnapshot.Execution
+    {
         if let connection = connection(of: client.id) { lookForObstacle(client.id, connection) }
         guard record.obstacle == nil else { return client.wasStopped ? .stopped : .running }
         do {
@@ -165,9 +170,9 @@ extension Supervisor {
 
     /// nil: its owner is gone.
     private func take(
-        _ socket: Legacy.Socket, _ name: String, _ descriptor: consuming OwnedDescriptor?,
+        _ socket: RecoverySnapshot.Socket, _ name: String, _ descriptor: consuming OwnedDescriptor?,
         _ waiting: Set<ClientID>, _ profile: [UInt8]?, _ former: TCPKeepAlive?
-    ) -> Legacy.Socket? {
+    ) -> RecoverySnapshot.Socket? {
         guard let descriptor else {
             journal?.forget(socket.token)
             if profile != nil { journal?.forgetOffload(socket.token) }
@@ -186,7 +191,7 @@ extension Supervisor {
         return socket
     }
 
-    private func welcomeBack(_ client: Legacy.Client) {
+    private func welcomeBack(_ client: RecoverySnapshot.Client) {
         tellLaunchedOfRestart(client.id)
         guard let connection = connection(of: client.id), let record = connection.client else { return }
         addWakeWord(record, connection)
@@ -273,6 +278,6 @@ extension Supervisor {
     }
 }
 
-extension Estate {
+extension RecoveredRecords {
     fileprivate consuming func takeStore() -> RecordStore { store }
 }

@@ -19,7 +19,7 @@ extension Supervisor {
 
     /// Thaws every process that this supervisor has stopped, found without any worker's records. For its
     /// keeper, which holds the runtime directory.
-    package static func thawEverybody(of configuration: SupervisorConfiguration, logger: Logger) {
+    package static func thawAll(of configuration: SupervisorConfiguration, logger: Logger) {
         do {
             try prepareSuspension(configuration, logger).detachAll()
         } catch {

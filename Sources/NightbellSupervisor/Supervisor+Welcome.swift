@@ -14,16 +14,16 @@ extension Supervisor {
         if let recipe = candidate.recipe {
             note(client, recipe)
         }
-        letIn(client, candidate, connection, key, nil)
+        admit(client, candidate, connection, key, nil)
     }
 
     /// Makes a connection a client's, and welcomes it.
     ///
     /// - Returns: whether that was possible.
     @discardableResult
-    func letIn(
+    func admit(
         _ client: ClientID, _ candidate: consuming Candidate, _ connection: Connection, _ key: RequestKey,
-        _ bequest: Bequest?
+        _ previous: PreviousProcess?
     ) -> Bool {
         let isWelcome = candidate.isWelcome
         let said = candidate.saidIdentifier
@@ -39,10 +39,10 @@ extension Supervisor {
                 .connections, .error, of: connection.credentials.uid,
                 "cannot watch the process of \(name(of: connection)): \(error)")
             followUps.append(.gone(client))
-            expel(connection, WireError(.processGone, "\(error)"), request: key.request)
+            disconnect(connection, with: WireError(.processGone, "\(error)"), request: key.request)
             return false
         }
-        record.bequest = bequest
+        record.previous = previous
         connection.role = .client(record)
         note(connection, of: client, record)
         if said != record.identifier {
@@ -56,7 +56,7 @@ extension Supervisor {
         keep(client, record, connection)
         addWakeWord(record, connection)
         if isWelcome || welcome(client, record, connection, key.request) {
-            confirmBequest(record, connection)
+            confirmPreviousProcess(record, connection)
         }
         return true
     }
@@ -105,10 +105,10 @@ extension Supervisor {
         guard var bytes = recordBytes(of: client) else { return nil }
         bytes.wantsWakeWord = record.wantsWakeWord
         bytes.launch = record.launch?.bytes ?? []
-        bytes.bequest = record.bequest
+        bytes.previous = record.previous
         if connection.launched != nil { bytes.madeProcess = UInt32(record.process.pid) }
         // It is known by the connection that we made for it, and can repeat its Hello.
-        let mayNotKnow = record.bequest?.wasLaunched == true && connection.launched != nil
+        let mayNotKnow = record.previous?.wasLaunched == true && connection.launched != nil
         bytes.presence = mayNotKnow ? .welcomed : .registered
         return bytes
     }
@@ -117,9 +117,9 @@ extension Supervisor {
     private func keep(_ client: ClientID, _ record: ClientRecord, _ connection: Connection) {
         guard let journal, let bytes = recordBytes(of: client, record, connection) else { return }
         if connection.launched == nil { journal.forgetProcess(client) }
-        if record.bequest != nil {
+        if record.previous != nil {
             let sockets = supervision.sockets(of: client).compactMap { token in
-                ask { $0.legacySocket(token) }.map { ($0, parked.name(of: token)) }
+                ask { $0.snapshotSocket(token) }.map { ($0, parked.name(of: token)) }
             }
             journal.forgetRequests(of: client, sockets)
         }
@@ -132,9 +132,9 @@ extension Supervisor {
     ///
     /// A client that may not have been welcomed, by its record, is told again why it was launched. So this
     /// is recorded before any other wake.
-    func confirmBequest(_ record: ClientRecord, _ connection: Connection) {
-        guard record.bequest != nil else { return }
-        record.bequest = nil
+    func confirmPreviousProcess(_ record: ClientRecord, _ connection: Connection) {
+        guard record.previous != nil else { return }
+        record.previous = nil
         guard let journal, let bytes = recordBytes(of: record.id, record, connection) else { return }
         journal.update(record.id, bytes)
     }
@@ -158,10 +158,10 @@ extension Supervisor {
             welcome.wakeWord = UInt32(word.index)
             descriptors.append(word.descriptor)
         }
-        if let bequest = record.bequest {
-            welcome.legacy = legacy(bequest, of: client)
-            if bequest.isAttached {
-                descriptors += bequest.sockets.compactMap { parked.descriptor(of: $0) }
+        if let previous = record.previous {
+            welcome.previousProcess = previousProcess(previous, of: client)
+            if previous.isAttached {
+                descriptors += previous.sockets.compactMap { parked.descriptor(of: $0) }
             }
         }
         let message = WireSupervisorMessage(request: request, .welcome(welcome))
@@ -179,21 +179,21 @@ extension Supervisor {
     /// In a Welcome, which is one packet in which state, tokens and names come first.
     private static let roomForProfiles = 32_768
 
-    private func legacy(_ bequest: Bequest, of client: ClientID) -> WireLegacy {
-        var legacy = WireLegacy()
+    private func previousProcess(_ previous: PreviousProcess, of client: ClientID) -> WirePreviousProcess {
+        var previousProcess = WirePreviousProcess()
         let state = launches.state(of: client)
-        if !state.isEmpty { legacy.state = WireState(state) }
-        legacy.launched = bequest.wasLaunched
-        legacy.descriptorsAttached = bequest.wasLaunched && bequest.isAttached
+        if !state.isEmpty { previousProcess.state = WireState(state) }
+        previousProcess.launched = previous.wasLaunched
+        previousProcess.descriptorsAttached = previous.wasLaunched && previous.isAttached
         var room = Self.roomForProfiles
-        legacy.sockets = bequest.sockets.map { token in
-            WireLegacy.Socket.with {
+        previousProcess.sockets = previous.sockets.map { token in
+            WirePreviousProcess.Socket.with {
                 $0.token = token.rawValue
                 $0.name = parked.name(of: token)
                 if let tag = supervision.tag(of: token) { $0.tag = tag.wire }
-                if let profile = bequeathedProfile(token, room: &room) { $0.profile = profile }
+                if let profile = profileOfPreviousProcess(token, room: &room) { $0.profile = profile }
             }
         }
-        return legacy
+        return previousProcess
     }
 }

@@ -25,7 +25,7 @@ public actor Supervisor {
     /// Records everything that must outlive this process; nil: nothing is recorded.
     let journal: Journal?
     /// The previous workers' records, until they are recovered.
-    var estate: Estate?
+    var recovered: RecoveredRecords?
     let mustWait: Bool
     /// The keeper has asked this worker to stop acting after this turn.
     var quiesceOrder: UInt64?
@@ -138,7 +138,7 @@ public actor Supervisor {
     /// - Throws: `SupervisorError`; no cgroup and no socket is left behind then, but the runtime directory is.
     public init(_ configuration: SupervisorConfiguration, logger: Logger) throws(SupervisorError) {
         let directory = try RuntimeDirectory(configuration.runtimeDirectory)
-        try self.init(configuration, logger, Endowment(directory: directory))
+        try self.init(configuration, logger, SupervisorStartup(directory: directory))
     }
 
     /// Makes a worker: a keeper holds what must not be lost, and the worker continues with the previous one's
@@ -147,30 +147,30 @@ public actor Supervisor {
     /// - Throws: `SupervisorError`; everything that it has inherited is left as it is then.
     package init(
         _ configuration: SupervisorConfiguration, logger: Logger,
-        inheriting inheritance: consuming Inheritance
+        inheriting startup: consuming WorkerStartup
     ) throws(SupervisorError) {
-        let endowment = try Self.endowment(configuration, inheritance)
-        try self.init(configuration, logger, endowment)
+        let startup = try Self.startup(configuration, startup)
+        try self.init(configuration, logger, startup)
     }
 
     private init(
-        _ configuration: SupervisorConfiguration, _ logger: Logger, _ endowment: consuming Endowment
+        _ configuration: SupervisorConfiguration, _ logger: Logger, _ startup: consuming SupervisorStartup
     ) throws(SupervisorError) {
         var configuration = configuration
         configuration.settings.administrator = geteuid()
         self.configuration = configuration
         self.logger = logger
         supervision = Supervision(settings: configuration.settings)
-        supervision.notesChanges = endowment.journal != nil
+        supervision.notesChanges = startup.journal != nil
         now = Instant(nanoseconds: clocks.read())
-        startedAt = endowment.journal?.startedAt ?? Instant(nanoseconds: BootClock.now())
-        journal = endowment.journal
-        keeperLink = endowment.journal?.link
-        let isFirst = endowment.isFirst
+        startedAt = startup.journal?.startedAt ?? Instant(nanoseconds: BootClock.now())
+        journal = startup.journal
+        keeperLink = startup.journal?.link
+        let isFirst = startup.isFirst
         suspender = try Self.prepareSuspension(configuration, thaws: isFirst, logger)
         unsafe earlyWaker = EarlyWaker()
-        directory = endowment.directory.take()
-        mustWait = endowment.mustWait
+        directory = startup.directory.take()
+        mustWait = startup.mustWait
         launches = LaunchTable(configuration.declarations)
         pageOut = configuration.pagesOut && PageOut.hasSwap ? PageOut() : nil
         if configuration.pagesOut, pageOut == nil {
@@ -186,14 +186,14 @@ public actor Supervisor {
             timer = try TimerDescriptor()
             stopRequest = try EventDescriptor()
             memoryRequest = try EventDescriptor()
-            switch endowment.listener.take() {
+            switch startup.listener.take() {
             case .some(let listener):
                 acceptance = Acceptance(listener)
             case .none:
                 acceptance = try Acceptance(configuration)
                 isListening = true
             }
-            estate = endowment.estate.take()
+            recovered = startup.recovered.take()
             timerWatch = try loop.watch(
                 timer.rawValue, .read, .persistent, token: WatchToken(.timer).rawValue)
             stopWatch = try loop.watch(
@@ -311,14 +311,14 @@ public actor Supervisor {
         for ready in batch { take(ready) }
         if isBehind, hasFired { endTurn() }
         serveConnections()
-        goOnSurveying()
+        continueSurvey()
         endFailedLaunches()
         acceptAgain()
         if !hasBegun { begin() }
         forgetHungUp()
         launchMissing()
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
-        expelSilent()
+        disconnectSilent()
         if quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
         parked.endTurn()
@@ -378,7 +378,7 @@ public actor Supervisor {
         case .connectionReadable:
             if let connection = connections[token] { note(connection) }
         case .connectionWritable:
-            if let connection = connections[token] { goOnSending(connection) }
+            if let connection = connections[token] { continueSending(connection) }
         case .processExit:
             guard let connection = connections[token] else { return }
             connection.hasProcessEnded = true
@@ -410,7 +410,7 @@ public actor Supervisor {
     private func begin() {
         hasBegun = true
         recallOwnership()
-        if journal?.hasBegun != true { launchDeclared() } else { goOnWaiting() }
+        if journal?.hasBegun != true { launchDeclared() } else { continueWaiting() }
         journal?.hasBegun = true
     }
 

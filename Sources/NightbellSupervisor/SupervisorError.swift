@@ -18,7 +18,7 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
         /// The configured suspension method does not work here.
         case suspension
         /// The previous worker's records cannot be recovered.
-        case inheritance
+        case startup
     }
 
     public let code: Code

@@ -286,7 +286,7 @@ extension WakePacket {
 }
 
 extension WireWake {
-    init(_ wake: Wake, _ fired: ArraySlice<FiredSocket>, _ returned: [WireLent]) {
+    init(_ wake: Wake, _ fired: ArraySlice<FiredSocket>, _ returned: [WireDelegatedState]) {
         self.init()
         self.returned = returned
         wakeID = wake.wakeID
@@ -336,11 +336,11 @@ extension WireSupervisorMessage {
         self.init(request: request, body)
     }
 
-    init(_ wake: Wake, _ buffer: ActionBuffer, _ returned: [WireLent]) {
+    init(_ wake: Wake, _ buffer: ActionBuffer, _ returned: [WireDelegatedState]) {
         self.init(.wake(WireWake(wake, buffer.firedSockets[wake.sockets], returned)))
     }
 
-    init(_ notice: Notice, _ buffer: ActionBuffer, _ returned: [WireLent]) {
+    init(_ notice: Notice, _ buffer: ActionBuffer, _ returned: [WireDelegatedState]) {
         let body: OneOf_Body
         switch notice {
         case .didEnterBackground(let budget):

@@ -1152,14 +1152,14 @@ package nonisolated struct WireWelcome: Sendable {
 
   /// The client had no process: this one takes over from the last one. A Wake with the reason follows if it
   /// was launched.
-  package var legacy: WireLegacy {
-    get {_legacy ?? WireLegacy()}
-    set {_legacy = newValue}
+  package var previousProcess: WirePreviousProcess {
+    get {_previousProcess ?? WirePreviousProcess()}
+    set {_previousProcess = newValue}
   }
-  /// Returns true if `legacy` has been explicitly set.
-  package var hasLegacy: Bool {self._legacy != nil}
-  /// Clears the value of `legacy`. Subsequent reads from it will return its default value.
-  package mutating func clearLegacy() {self._legacy = nil}
+  /// Returns true if `previousProcess` has been explicitly set.
+  package var hasPreviousProcess: Bool {self._previousProcess != nil}
+  /// Clears the value of `previousProcess`. Subsequent reads from it will return its default value.
+  package mutating func clearPreviousProcess() {self._previousProcess = nil}
 
   /// The client's identifier if it is not the one in Hello: that of the launch, or that of `nightbell run
   /// --identifier`. The client sends this one when it reconnects.
@@ -1169,11 +1169,11 @@ package nonisolated struct WireWelcome: Sendable {
 
   package init() {}
 
-  fileprivate var _legacy: WireLegacy? = nil
+  fileprivate var _previousProcess: WirePreviousProcess? = nil
 }
 
 /// Sockets and state of a client's last process. See "Coming back".
-package nonisolated struct WireLegacy: Sendable {
+package nonisolated struct WirePreviousProcess: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
@@ -1181,7 +1181,7 @@ package nonisolated struct WireLegacy: Sendable {
   /// In the order of their descriptors: those of socket activation (from 3 on) in a process that the supervisor has
   /// launched, else, or with descriptors_attached, those that come with Welcome, after that of the wake word. At most 252
   /// come with Welcome.
-  package var sockets: [WireLegacy.Socket] = []
+  package var sockets: [WirePreviousProcess.Socket] = []
 
   /// saved by SaveState; absent: none, or it was dropped
   package var state: WireState {
@@ -1681,27 +1681,27 @@ package nonisolated struct WireProfile: Sendable {
 }
 
 /// State of a protocol that only the client knows, delegated for a sleep.
-package nonisolated struct WireLent: Sendable {
+package nonisolated struct WireDelegatedState: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
   package var token: UInt64 = 0
 
-  package var value: WireLent.OneOf_Value? = nil
+  package var value: WireDelegatedState.OneOf_Value? = nil
 
-  package var stanzaCounters: WireLent.StanzaCounters {
+  package var stanzaCounters: WireDelegatedState.StanzaCounters {
     get {
       if case .stanzaCounters(let v)? = value {return v}
-      return WireLent.StanzaCounters()
+      return WireDelegatedState.StanzaCounters()
     }
     set {value = .stanzaCounters(newValue)}
   }
 
-  package var idle: WireLent.Idle {
+  package var idle: WireDelegatedState.Idle {
     get {
       if case .idle(let v)? = value {return v}
-      return WireLent.Idle()
+      return WireDelegatedState.Idle()
     }
     set {value = .idle(newValue)}
   }
@@ -1718,8 +1718,8 @@ package nonisolated struct WireLent: Sendable {
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Value: Equatable, Sendable {
-    case stanzaCounters(WireLent.StanzaCounters)
-    case idle(WireLent.Idle)
+    case stanzaCounters(WireDelegatedState.StanzaCounters)
+    case idle(WireDelegatedState.Idle)
     /// Only in Wake: it was lost because the supervisor died while it changed.
     case lost(Bool)
 
@@ -1748,7 +1748,7 @@ package nonisolated struct WireLent: Sendable {
 
     package var tag: String = String()
 
-    package var phase: WireLent.Idle.Phase = .idling
+    package var phase: WireDelegatedState.Idle.Phase = .idling
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1786,7 +1786,7 @@ package nonisolated struct WireLent: Sendable {
       }
 
       // The compiler won't synthesize support with the UNRECOGNIZED case.
-      package static let allCases: [WireLent.Idle.Phase] = [
+      package static let allCases: [WireDelegatedState.Idle.Phase] = [
         .idling,
         .ending,
         .starting,
@@ -1878,7 +1878,7 @@ package nonisolated struct WireReadyToSuspend: Sendable {
   /// ERROR_CODE_INVALID_ARGUMENT if it contains stanza counters for anything but XMPP with stream management,
   /// a tag for anything but IMAP, or a tag that is malformed or longer than 15 characters. State for a socket
   /// that the client does not have, or that has no profile, is ignored.
-  package var lent: [WireLent] = []
+  package var delegated: [WireDelegatedState] = []
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1895,7 +1895,7 @@ package nonisolated struct WireSuspendCancelled: Sendable {
   package var epoch: UInt64 = 0
 
   /// as in Wake
-  package var returned: [WireLent] = []
+  package var returned: [WireDelegatedState] = []
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1926,7 +1926,7 @@ package nonisolated struct WireWake: Sendable {
   package var repeated: Bool = false
 
   /// The state delegated with ReadyToSuspend, as it is now; for every socket that had some.
-  package var returned: [WireLent] = []
+  package var returned: [WireDelegatedState] = []
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -4057,7 +4057,7 @@ nonisolated extension WireLaunchSpecification: SwiftProtobuf.Message, SwiftProto
 
 nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Welcome"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0\u{2}\u{4}legacy\0\u{1}identifier\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0\u{4}\u{4}previous_process\0\u{1}identifier\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4071,7 +4071,7 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
       case 4: try { try decoder.decodeSingularStringField(value: &self.suspension) }()
       case 5: try { try decoder.decodeSingularUInt64Field(value: &self.wakeBudgetMs) }()
       case 6: try { try decoder.decodeSingularUInt32Field(value: &self.wakeWord) }()
-      case 10: try { try decoder.decodeSingularMessageField(value: &self._legacy) }()
+      case 10: try { try decoder.decodeSingularMessageField(value: &self._previousProcess) }()
       case 11: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
       default: break
       }
@@ -4101,7 +4101,7 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if self.wakeWord != 0 {
       try visitor.visitSingularUInt32Field(value: self.wakeWord, fieldNumber: 6)
     }
-    try { if let v = self._legacy {
+    try { if let v = self._previousProcess {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
     } }()
     if !self.identifier.isEmpty {
@@ -4117,15 +4117,15 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if lhs.suspension != rhs.suspension {return false}
     if lhs.wakeBudgetMs != rhs.wakeBudgetMs {return false}
     if lhs.wakeWord != rhs.wakeWord {return false}
-    if lhs._legacy != rhs._legacy {return false}
+    if lhs._previousProcess != rhs._previousProcess {return false}
     if lhs.identifier != rhs.identifier {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
 }
 
-nonisolated extension WireLegacy: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  package static let protoMessageName: String = _protobuf_package + ".Legacy"
+nonisolated extension WirePreviousProcess: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".PreviousProcess"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sockets\0\u{1}state\0\u{1}launched\0\u{3}descriptors_attached\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
@@ -4163,7 +4163,7 @@ nonisolated extension WireLegacy: SwiftProtobuf.Message, SwiftProtobuf._MessageI
     try unknownFields.traverse(visitor: &visitor)
   }
 
-  package static func ==(lhs: WireLegacy, rhs: WireLegacy) -> Bool {
+  package static func ==(lhs: WirePreviousProcess, rhs: WirePreviousProcess) -> Bool {
     if lhs.sockets != rhs.sockets {return false}
     if lhs._state != rhs._state {return false}
     if lhs.launched != rhs.launched {return false}
@@ -4173,8 +4173,8 @@ nonisolated extension WireLegacy: SwiftProtobuf.Message, SwiftProtobuf._MessageI
   }
 }
 
-nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  package static let protoMessageName: String = WireLegacy.protoMessageName + ".Socket"
+nonisolated extension WirePreviousProcess.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WirePreviousProcess.protoMessageName + ".Socket"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}tag\0\u{1}name\0\u{1}profile\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
@@ -4212,7 +4212,7 @@ nonisolated extension WireLegacy.Socket: SwiftProtobuf.Message, SwiftProtobuf._M
     try unknownFields.traverse(visitor: &visitor)
   }
 
-  package static func ==(lhs: WireLegacy.Socket, rhs: WireLegacy.Socket) -> Bool {
+  package static func ==(lhs: WirePreviousProcess.Socket, rhs: WirePreviousProcess.Socket) -> Bool {
     if lhs.token != rhs.token {return false}
     if lhs.tag != rhs.tag {return false}
     if lhs.name != rhs.name {return false}
@@ -5017,8 +5017,8 @@ nonisolated extension WireProfile.TCP: SwiftProtobuf.Message, SwiftProtobuf._Mes
   }
 }
 
-nonisolated extension WireLent: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  package static let protoMessageName: String = _protobuf_package + ".Lent"
+nonisolated extension WireDelegatedState: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".DelegatedState"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{3}stanza_counters\0\u{1}idle\0\u{1}lost\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
@@ -5029,7 +5029,7 @@ nonisolated extension WireLent: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularFixed64Field(value: &self.token) }()
       case 2: try {
-        var v: WireLent.StanzaCounters?
+        var v: WireDelegatedState.StanzaCounters?
         var hadOneofValue = false
         if let current = self.value {
           hadOneofValue = true
@@ -5042,7 +5042,7 @@ nonisolated extension WireLent: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
         }
       }()
       case 3: try {
-        var v: WireLent.Idle?
+        var v: WireDelegatedState.Idle?
         var hadOneofValue = false
         if let current = self.value {
           hadOneofValue = true
@@ -5093,7 +5093,7 @@ nonisolated extension WireLent: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     try unknownFields.traverse(visitor: &visitor)
   }
 
-  package static func ==(lhs: WireLent, rhs: WireLent) -> Bool {
+  package static func ==(lhs: WireDelegatedState, rhs: WireDelegatedState) -> Bool {
     if lhs.token != rhs.token {return false}
     if lhs.value != rhs.value {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
@@ -5101,8 +5101,8 @@ nonisolated extension WireLent: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
   }
 }
 
-nonisolated extension WireLent.StanzaCounters: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  package static let protoMessageName: String = WireLent.protoMessageName + ".StanzaCounters"
+nonisolated extension WireDelegatedState.StanzaCounters: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireDelegatedState.protoMessageName + ".StanzaCounters"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}received\0\u{1}sent\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
@@ -5128,7 +5128,7 @@ nonisolated extension WireLent.StanzaCounters: SwiftProtobuf.Message, SwiftProto
     try unknownFields.traverse(visitor: &visitor)
   }
 
-  package static func ==(lhs: WireLent.StanzaCounters, rhs: WireLent.StanzaCounters) -> Bool {
+  package static func ==(lhs: WireDelegatedState.StanzaCounters, rhs: WireDelegatedState.StanzaCounters) -> Bool {
     if lhs.received != rhs.received {return false}
     if lhs.sent != rhs.sent {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
@@ -5136,8 +5136,8 @@ nonisolated extension WireLent.StanzaCounters: SwiftProtobuf.Message, SwiftProto
   }
 }
 
-nonisolated extension WireLent.Idle: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  package static let protoMessageName: String = WireLent.protoMessageName + ".Idle"
+nonisolated extension WireDelegatedState.Idle: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireDelegatedState.protoMessageName + ".Idle"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0\u{1}phase\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
@@ -5163,7 +5163,7 @@ nonisolated extension WireLent.Idle: SwiftProtobuf.Message, SwiftProtobuf._Messa
     try unknownFields.traverse(visitor: &visitor)
   }
 
-  package static func ==(lhs: WireLent.Idle, rhs: WireLent.Idle) -> Bool {
+  package static func ==(lhs: WireDelegatedState.Idle, rhs: WireDelegatedState.Idle) -> Bool {
     if lhs.tag != rhs.tag {return false}
     if lhs.phase != rhs.phase {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
@@ -5171,7 +5171,7 @@ nonisolated extension WireLent.Idle: SwiftProtobuf.Message, SwiftProtobuf._Messa
   }
 }
 
-nonisolated extension WireLent.Idle.Phase: SwiftProtobuf._ProtoNameProviding {
+nonisolated extension WireDelegatedState.Idle.Phase: SwiftProtobuf._ProtoNameProviding {
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PHASE_IDLING\0\u{1}PHASE_ENDING\0\u{1}PHASE_STARTING\0")
 }
 
@@ -5299,7 +5299,7 @@ nonisolated extension WirePrepareToSuspend: SwiftProtobuf.Message, SwiftProtobuf
 
 nonisolated extension WireReadyToSuspend: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ReadyToSuspend"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}epoch\0\u{3}not_idle\0\u{1}lent\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}epoch\0\u{3}not_idle\0\u{1}delegated\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5309,7 +5309,7 @@ nonisolated extension WireReadyToSuspend: SwiftProtobuf.Message, SwiftProtobuf._
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularUInt64Field(value: &self.epoch) }()
       case 2: try { try decoder.decodeRepeatedFixed64Field(value: &self.notIdle) }()
-      case 3: try { try decoder.decodeRepeatedMessageField(value: &self.lent) }()
+      case 3: try { try decoder.decodeRepeatedMessageField(value: &self.delegated) }()
       default: break
       }
     }
@@ -5322,8 +5322,8 @@ nonisolated extension WireReadyToSuspend: SwiftProtobuf.Message, SwiftProtobuf._
     if !self.notIdle.isEmpty {
       try visitor.visitPackedFixed64Field(value: self.notIdle, fieldNumber: 2)
     }
-    if !self.lent.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.lent, fieldNumber: 3)
+    if !self.delegated.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.delegated, fieldNumber: 3)
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -5331,7 +5331,7 @@ nonisolated extension WireReadyToSuspend: SwiftProtobuf.Message, SwiftProtobuf._
   package static func ==(lhs: WireReadyToSuspend, rhs: WireReadyToSuspend) -> Bool {
     if lhs.epoch != rhs.epoch {return false}
     if lhs.notIdle != rhs.notIdle {return false}
-    if lhs.lent != rhs.lent {return false}
+    if lhs.delegated != rhs.delegated {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

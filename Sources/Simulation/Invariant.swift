@@ -51,6 +51,6 @@ package struct Violation: Sendable, Equatable, CustomStringConvertible {
     package var message: String
 
     package var description: String {
-        "\(invariant.rawValue): \(message) (step \(step), at \(Wording.time(at)))"
+        "\(invariant.rawValue): \(message) (step \(step), at \(TraceFormat.time(at)))"
     }
 }

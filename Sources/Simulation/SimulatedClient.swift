@@ -66,7 +66,7 @@ final class SimulatedClient {
     var registration: Registration
     let behaviour: Behaviour
     var user: UserID { registration.user }
-    var name: String { Wording.name(id) }
+    var name: String { TraceFormat.name(id) }
 
     var execution = Execution.running
     var isKilled = false
@@ -221,11 +221,11 @@ final class SimulatedClient {
         }
     }
 
-    func setWindow(_ climate: Climate) {
+    func setWindow(_ parameters: WorldParameters) {
         guard let timeout else { return window = nil }
-        let lead = min(climate.settings.keepAlive.lead, timeout / 2)
+        let lead = min(parameters.settings.keepAlive.lead, timeout / 2)
         let latest = max(lastRun + timeout, backgroundSince + lead)
-        let width = max(.nanoseconds(timeout.nanoseconds / 100 * climate.tolerance), lead)
+        let width = max(.nanoseconds(timeout.nanoseconds / 100 * parameters.tolerance), lead)
         window = (max(latest - width, lastRun + .nanoseconds(1)), latest)
     }
 
@@ -281,9 +281,9 @@ struct TrafficLimit {
     init() {}
 
     /// Continues from the supervisor's figures.
-    init(_ figures: Progress.Figures, excess: Int, _ settings: Settings.Wakes) {
-        wakes = (11..<figures.count).compactMap { index in
-            figures[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: figures[index]) - 1)
+    init(_ statistics: ClientStateEncoding.Statistics, excess: Int, _ settings: Settings.Wakes) {
+        wakes = (11..<statistics.count).compactMap { index in
+            statistics[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: statistics[index]) - 1)
         }
         wakes = Array(wakes.sorted().suffix(settings.limit))
         self.excess = excess

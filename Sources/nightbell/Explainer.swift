@@ -15,7 +15,7 @@ struct Explainer {
     }
 
     private var profile: Profile
-    private let circumstances: Circumstances
+    private let profileContext: ProfileContext
     /// Of a stream: bytes that may become noise with more input.
     private var pending: [UInt8] = []
     private var missing: Int?
@@ -27,20 +27,20 @@ struct Explainer {
     private var noises = 0
     private var left = 0
 
-    init(_ profile: Profile, _ circumstances: Circumstances) {
+    init(_ profile: Profile, _ profileContext: ProfileContext) {
         self.profile = profile
-        self.circumstances = circumstances
+        self.profileContext = profileContext
     }
 
     /// Sends a ping, if the profile has one.
     mutating func ping() -> [Finding] {
         var output: [UInt8] = []
-        guard profile.ping(circumstances, into: &output) else { return [] }
+        guard profile.ping(profileContext, into: &output) else { return [] }
         return [Finding(offset: 0, bytes: [], verdict: nil, reply: output)]
     }
 
     /// Inspects more of a stream, or another datagram.
-    mutating func judge(_ bytes: [UInt8], report: ([Finding]) -> Void) {
+    mutating func inspect(_ bytes: [UInt8], report: ([Finding]) -> Void) {
         switch profile.transport {
         case .datagram:
             let (verdict, reply) = decide(bytes.span)
@@ -48,16 +48,16 @@ struct Explainer {
             note(verdict, bytes.count)
             offset += 1
         case .stream:
-            judgeStream(bytes, report)
+            inspectStream(bytes, report)
         }
     }
 
-    private mutating func judgeStream(_ bytes: [UInt8], _ report: ([Finding]) -> Void) {
+    private mutating func inspectStream(_ bytes: [UInt8], _ report: ([Finding]) -> Void) {
         guard !isOver else { return left += bytes.count }
         let pending = self.pending + bytes
         missing = nil
         var head = 0
-        judging: while head < pending.count {
+        inspecting: while head < pending.count {
             let (verdict, reply) = decide(pending.span.extracting(head..<pending.count))
             switch verdict {
             case .noise(let length, _):
@@ -72,7 +72,7 @@ struct Explainer {
                 head = pending.count
             case .needMore(let limit):
                 missing = limit
-                break judging
+                break inspecting
             }
         }
         self.pending = Array(pending[head...])
@@ -90,7 +90,7 @@ struct Explainer {
 
     private mutating func decide(_ bytes: Span<UInt8>) -> (Verdict, [UInt8]) {
         var reply: [UInt8] = []
-        let verdict = profile.judge(bytes, circumstances, replies: &reply)
+        let verdict = profile.inspect(bytes, profileContext, replies: &reply)
         return (verdict, reply)
     }
 

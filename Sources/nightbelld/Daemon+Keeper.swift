@@ -61,7 +61,7 @@ extension Daemon {
     func workInsteadOfAnother(_ state: CInt) -> Int32 {
         declarations = logged(readManifests())
         do {
-            return work(try ProgramState(reading: state).inheritance())
+            return work(try ProgramState(reading: state).startup())
         } catch {
             logger.critical("\(error)")
             return EX_OSERR
@@ -91,22 +91,22 @@ extension Daemon {
                 }
                 Process.releaseStartUpCode()
             },
-            thawEverybody: {
-                Supervisor.thawEverybody(of: self.supervisorConfiguration, logger: self.logger)
+            thawAll: {
+                Supervisor.thawAll(of: self.supervisorConfiguration, logger: self.logger)
             },
             work: { self.work($0) })
     }
 
     /// The body of a worker, in a process of its own.
-    private func work(_ inheritance: consuming Inheritance) -> Int32 {
+    private func work(_ startup: consuming WorkerStartup) -> Int32 {
         // The keeper receives these signals, and tells the worker.
         for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR2] { signal(number, SIG_IGN) }
         Process.setName("nightbelld-work")
         ServiceManager.forget()
-        let link = inheritance.link
+        let link = startup.link
         do {
             let supervisor = try Supervisor(
-                supervisorConfiguration, logger: logger, inheriting: inheritance)
+                supervisorConfiguration, logger: logger, inheriting: startup)
             Process.releaseStartUpCode()
             try supervisor.run()
             return 0

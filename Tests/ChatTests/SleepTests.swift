@@ -36,7 +36,7 @@ import Testing
                 #expect(try client.hear("welcome").room == "lobby")
             }
             // On a busy machine, a pause may be too long.
-            let isJudged = try (0..<10).contains { _ in
+            let isInspected = try (0..<10).contains { _ in
                 try bob.say("I am here")
                 for client in [ann, bob] { _ = try client.hear("message") }
                 let hibernations = server.counters.hibernations
@@ -54,7 +54,7 @@ import Testing
                 #expect(server.counters.hibernations == hibernations)
                 return true
             }
-            #expect(isJudged)
+            #expect(isInspected)
             #expect(server.sleeps(2))
         }
     }

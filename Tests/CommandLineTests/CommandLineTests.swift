@@ -6,7 +6,7 @@ import Testing
 struct CommandLineTests {
     @Test("Status, list and show report real clients, as text and as JSON")
     func looks() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let puppet = try stage.suspended("org.example.alice")
         let status = try stage.nightbell("status")
         #expect(status.code == 0)
@@ -36,7 +36,7 @@ struct CommandLineTests {
 
     @Test("A misspelled identifier gets a suggestion", arguments: ["show", "wake", "quit"])
     func nearly(verb: String) throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let puppet = try stage.client("org.example.alice")
         let outcome = try stage.nightbell(verb, "org.exmaple.alice")
         #expect(
@@ -53,7 +53,7 @@ struct CommandLineTests {
         try Data("identifier: org.example.broken\ncommand: [/no/such/program]\n".utf8).write(
             to: URL(fileURLWithPath: file))
         chmod(file, 0o644)
-        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
         let isShown = try eventually(within: 30_000) {
             try stage.nightbell("show", "org.example.broken").output.contains("/no/such/program")
                 && stage.nightbell("show", "org.example.broken").output.contains("warning")
@@ -66,7 +66,7 @@ struct CommandLineTests {
 
     @Test("Wake, suspend and quit act on the client")
     func acts() throws {
-        let stage = try Stage(["--set", "wakes.linger=50s"])
+        let stage = try Fixture(["--set", "wakes.linger=50s"])
         let puppet = try stage.suspended("org.example.bob")
         #expect(try stage.nightbell("wake", "org.example.bob").code == 0)
         try puppet.wrote("reasons=request")
@@ -84,7 +84,7 @@ struct CommandLineTests {
 
     @Test("Watch prints events and ends with the supervisor")
     func watches() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let everything = try Program("nightbell", ["watch", "--json", "--socket", stage.socket])
         let another = try Program("nightbell", ["watch", "--socket", stage.socket, "org.example.other"])
         // A watcher that is not connected yet sees nothing: wait for both.
@@ -111,7 +111,7 @@ struct CommandLineTests {
 
     @Test("Refusals have exit codes of their own")
     func exitCodes() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         for verb in ["show", "wake", "suspend", "quit"] {
             let outcome = try stage.nightbell(verb, "nobody")
             #expect(outcome.code == 4, "\(verb)")
@@ -138,7 +138,7 @@ struct CommandLineTests {
 
     @Test("Another user cannot control the clients of others", .enabled(if: geteuid() == 0, "needs root"))
     func otherUser() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         chmod(stage.directory.path, 0o755)
         let puppet = try stage.client("org.example.eve")
         let drop = ["--reuid", "4711", "--regid", "4711", "--clear-groups", "--"]
@@ -207,7 +207,7 @@ struct CommandLineTests {
 
     @Test("Doctor reports whether a supervisor is there")
     func doctor() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let there = try #require(try json(stage.nightbell("doctor", "--json")) as? [String: Any])
         let findings = try #require(there["findings"] as? [[String: Any]])
         for key in ["kernel", "cgroup2", "pidfd", "descriptors", "supervisor", "socket"] {

@@ -9,7 +9,7 @@ struct DaemonProcessTests {
         "It notifies its service manager, and ends with 0 on every stop signal",
         arguments: [(SIGTERM, []), (SIGINT, []), (SIGTERM, ["--no-keeper"])])
     func stops(how: (signal: CInt, arguments: [String])) throws {
-        let stage = try Stage(how.arguments)
+        let stage = try Fixture(how.arguments)
         stage.daemon.send(signal: how.signal)
         try stage.manager.heard("STOPPING=1")
         #expect(try stage.daemon.outcome().code == 0)
@@ -18,7 +18,7 @@ struct DaemonProcessTests {
 
     @Test("It may have as many descriptors as the hard limit allows")
     func idle() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let limits = try String(contentsOfFile: "/proc/\(stage.daemon.pid)/limits", encoding: .utf8)
         let line = try #require(limits.split(separator: "\n").first { $0.hasPrefix("Max open files") })
         let numbers = line.split(separator: " ").compactMap { Int($0) }
@@ -27,7 +27,7 @@ struct DaemonProcessTests {
 
     @Test("A second supervisor exits and leaves the first one's clients asleep")
     func second() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let puppet = try stage.suspended("org.example.frank")
         for arguments in [[], ["--thaw-leftovers"]] {
             let second = try Program.run(
@@ -47,7 +47,7 @@ struct DaemonProcessTests {
         "Stopped clients of a killed supervisor are thawed on request, and no cgroup is left",
         arguments: [("auto", "auto"), ("signal", "signal"), ("cgroup", "signal"), ("cgroup", "none")])
     func leftovers(methods: (first: String, second: String)) throws {
-        let stage = try Stage(["--suspend", methods.first, "--no-keeper"])
+        let stage = try Fixture(["--suspend", methods.first, "--no-keeper"])
         let puppet = try stage.suspended("org.example.grace")
         stage.daemon.send(signal: SIGKILL)
         #expect(try stage.daemon.outcome().code == 128 + 9)
@@ -67,7 +67,7 @@ struct DaemonProcessTests {
 
     @Test("An orderly stop thaws and notifies all clients")
     func thawsAtTheEnd() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let puppet = try stage.suspended("org.example.heidi")
         stage.daemon.send(signal: SIGTERM)
         try puppet.wrote("supervisor-stopping")
@@ -96,7 +96,7 @@ struct DaemonProcessTests {
         let file = directory.file("nightbelld.yaml")
         try "suspension:\n    method: none\nsocketMode: 0640\n".write(
             toFile: file, atomically: false, encoding: .utf8)
-        let stage = try Stage(["--config", file], environment: ["NIGHTBELL_LOG_LEVEL": "critical"])
+        let stage = try Fixture(["--config", file], environment: ["NIGHTBELL_LOG_LEVEL": "critical"])
         let status = try stage.nightbell("status").output
         #expect(status.contains(file))
         #expect(status.contains("none"))
@@ -115,9 +115,9 @@ struct DaemonProcessTests {
 
     @Test("Log lines have a time, or a priority for the journal")
     func logLines() throws {
-        let plain = try Stage()
+        let plain = try Fixture()
         #expect(plain.daemon.errors.contains(#/(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z notice ready /#))
-        let journal = try Stage([], environment: ["JOURNAL_STREAM": "8:1"])
+        let journal = try Fixture([], environment: ["JOURNAL_STREAM": "8:1"])
         #expect(journal.daemon.errors.contains(#/(?m)^<5>ready /#))
     }
 

@@ -85,7 +85,7 @@ struct DeclaredClientTests {
                 "identifier: org.example.\(name)\ncommand: [/bin/sh, -c, '\(script)']\n",
                 manifests.file("\(name).yaml"))
         }
-        let stage = try Stage([
+        let stage = try Fixture([
             "--set", "manifestDirectory=\(manifests.path)", "--log-level", "debug",
             "--set", "launches.retry=10ms", "--set", "launches.relaunches=2",
         ])
@@ -108,7 +108,7 @@ struct DeclaredClientTests {
         let manifests = try TemporaryDirectory()
         try write(
             "identifier: org.example.slow\ncommand: [/bin/sleep, '1000']\n", manifests.file("slow.yaml"))
-        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
         try stage.reaches("launching", "org.example.slow")
         let puppet = try Program(
             "nightbell",
@@ -128,7 +128,7 @@ struct DeclaredClientTests {
         try write("identifier: broken\n", manifests.file("broken.yaml"))
         try write(
             manifest(99, registrar, more: "startsWithSupervisor: false"), manifests.file("later.yaml"))
-        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
         try registrar.take(12)
         for index in 0..<12 { try stage.reaches("dormant", "org.example.phone.\(index)") }
         #expect(stage.daemon.errors.contains("broken.yaml:1: command is missing"))
@@ -162,7 +162,7 @@ struct DeclaredClientTests {
         let manifests = try TemporaryDirectory()
         let registrar = try Registrar()
         try write(manifest(1, registrar, more: "user: nobody\ndirectory: /"), manifests.file("a.yaml"))
-        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
         chmod(stage.directory.path, 0o755)
         try registrar.take(1)
         try stage.reaches("dormant", "org.example.phone.1")
@@ -181,7 +181,7 @@ struct DeclaredClientTests {
         let state = try TemporaryDirectory()
         let arguments = ["--set", "stateDirectory=\(state.path)"]
         do {
-            let stage = try Stage(arguments)
+            let stage = try Fixture(arguments)
             chmod(stage.directory.path, 0o755)
             let drop = [
                 "--reuid", "4711", "--regid", "4711", "--clear-groups", "--", Program.product("puppet"),
@@ -192,7 +192,7 @@ struct DeclaredClientTests {
             stage.daemon.send(signal: SIGTERM)
             #expect(try stage.daemon.outcome().code == 0)
         }
-        let stage = try Stage(arguments)
+        let stage = try Fixture(arguments)
         let thief = try Program(Program.product("puppet"), [])
         try thief.say("hello org.example.taken voip socket=\(stage.socket)")
         try thief.wrote("error identifierOfOtherUser")

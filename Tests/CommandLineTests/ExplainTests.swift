@@ -95,12 +95,12 @@ struct ExplainTests {
             (["bytes", "--hex", "--pattern", "41 42=43"], "AB", "> C"),
             (["mqtt", "--role", "server"], "\u{40}", "significant"),
             (
-                ["xmpp", "--lend-counters", "12,7"], "<r xmlns='urn:xmpp:sm:3'/>",
+                ["xmpp", "--delegate-counters", "12,7"], "<r xmlns='urn:xmpp:sm:3'/>",
                 "> <a xmlns='urn:xmpp:sm:3' h='12'/>"
             ),
-            (["imap", "--ping", "--lend-tag", "a1"], "a1 OK done\r\n", "> NB1 IDLE\\r\\n"),
-            (["imap", "--lend-tag", "a1", "--filler", "Zzz"], "* OK Zzz\r\n", "noise: a filler"),
-            (["imap", "--lend-tag", "a1", "--filler", "Zzz"], "* OK Still here\r\n", "significant"),
+            (["imap", "--ping", "--delegate-tag", "a1"], "a1 OK done\r\n", "> NB1 IDLE\\r\\n"),
+            (["imap", "--delegate-tag", "a1", "--filler", "Zzz"], "* OK Zzz\r\n", "noise: a filler"),
+            (["imap", "--delegate-tag", "a1", "--filler", "Zzz"], "* OK Still here\r\n", "significant"),
             (["sip", "--user", "bob"], Self.ping, "noise: a ping"),
             (["sip", "--user", "carol"], Self.ping, "significant"),
             (
@@ -123,8 +123,8 @@ struct ExplainTests {
     func refusals() throws {
         for arguments in [
             ["--profile", "smtp"], ["--profile", "xmpp", "--datagram"],
-            ["--profile", "xmpp", "--lend-counters", "x"],
-            ["--profile", "imap", "--lend-tag", "a b"], ["--profile", "sip", "--peer", "somewhere"],
+            ["--profile", "xmpp", "--delegate-counters", "x"],
+            ["--profile", "imap", "--delegate-tag", "a b"], ["--profile", "sip", "--peer", "somewhere"],
             ["--profile", "bytes", "--pattern", "a", "--pattern", "ab"],
             ["--profile", "bytes", "--hex", "--pattern", "abc"], [],
             ["--profile", "sip", "--pattern", "a"], ["--profile", "xmpp", "--user", "a"],

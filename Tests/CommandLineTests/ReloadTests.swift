@@ -17,14 +17,14 @@ struct ReloadTests {
         chmod(files.file(name), 0o644)
     }
 
-    private func worker(_ stage: Stage) throws -> pid_t {
+    private func worker(_ stage: Fixture) throws -> pid_t {
         let output = try stage.nightbell("status", "--json").output
         let match = try #require(output.firstMatch(of: #/"process_id":(\d+)/#))
         return try #require(pid_t(match.1))
     }
 
     /// The first one sends Hello, the second exceeds the limit.
-    private func admits(_ identifier: String, _ stage: Stage) throws -> (Program, Bool) {
+    private func admits(_ identifier: String, _ stage: Fixture) throws -> (Program, Bool) {
         let puppet = try Program(Program.product("puppet"), [])
         try puppet.say("hello \(identifier) voip socket=\(stage.socket)")
         try puppet.say("echo asked")
@@ -35,7 +35,7 @@ struct ReloadTests {
     @Test("Changes apply to this worker and those after it", arguments: [[], ["--no-keeper"]])
     func numbers(arguments: [String]) throws {
         try write("quotas:\n    clientsPerUser: 1\n")
-        let stage = try Stage(["--config", configuration] + arguments)
+        let stage = try Fixture(["--config", configuration] + arguments)
         let sleeper = try stage.suspended("org.example.alice")
         let before = try worker(stage)
         #expect(try !admits("org.example.bob", stage).1)
@@ -78,7 +78,7 @@ struct ReloadTests {
     @Test("A configuration that cannot be used changes nothing")
     func mistakes() throws {
         try write("wakes:\n    limit: 7\n")
-        let stage = try Stage(["--config", configuration])
+        let stage = try Fixture(["--config", configuration])
         try write("wakes:\n    limit: 8\n    limt: 9\n")
         let outcome = try stage.nightbell("reload")
         #expect(outcome.code == 1)
@@ -90,7 +90,7 @@ struct ReloadTests {
     @Test("SIGHUP does the same, and the log reports it", arguments: [[], ["--no-keeper"]])
     func signal(arguments: [String]) throws {
         try write("wakes:\n    limit: 7\n")
-        let stage = try Stage(["--config", configuration] + arguments)
+        let stage = try Fixture(["--config", configuration] + arguments)
         let before = try worker(stage)
         try write("wakes:\n    limit: 8\n")
         stage.daemon.send(signal: SIGHUP)
@@ -106,7 +106,7 @@ struct ReloadTests {
 
     @Test("Another user may not reload", .enabled(if: geteuid() == 0, "needs root"))
     func strangers() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         chmod(stage.directory.path, 0o755)
         let outcome = try Program.run(
             "/usr/bin/setpriv",
@@ -138,7 +138,7 @@ struct ReloadTests {
             }
         }
         try declare("one", "first")
-        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
         #expect(says("one", "first"))
         try declare("two", "new")
         let outcome = try stage.nightbell("reload")
@@ -173,7 +173,7 @@ struct ReloadTests {
             chmod(path, 0o644)
         }
         try declare("before")
-        let stage = try Stage(["--set", "manifestDirectory=\(manifests.path)"])
+        let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
         let puppet = try Program(Program.product("puppet"), [])
         try puppet.say("hello org.example.phone voip socket=\(stage.socket)")
         try puppet.wrote("ok suspension")

@@ -5,7 +5,7 @@ import Glibc
 import Testing
 
 /// A supervisor of a test's own, started as users start it.
-final class Stage {
+final class Fixture {
     let directory: TemporaryDirectory
     let manager: Listener
     let daemon: Program

@@ -7,18 +7,18 @@ import Testing
     "The owners of identifiers, on a full disk", .serialized,
     .enabled(if: geteuid() == 0, "needs root"))
 struct StateTests {
-    private func start(_ disk: SmallDisk) throws -> Stage {
-        let stage = try Stage(["--set", "stateDirectory=\(disk.path)/state"])
+    private func start(_ disk: SmallDisk) throws -> Fixture {
+        let stage = try Fixture(["--set", "stateDirectory=\(disk.path)/state"])
         chmod(stage.directory.path, 0o755)
         return stage
     }
 
-    private func stop(_ stage: Stage) throws {
+    private func stop(_ stage: Fixture) throws {
         stage.daemon.send(signal: SIGTERM)
         #expect(try stage.daemon.outcome().code == 0)
     }
 
-    private func puppet(_ identifier: String, _ stage: Stage, as uid: Int? = nil) throws -> Program {
+    private func puppet(_ identifier: String, _ stage: Fixture, as uid: Int? = nil) throws -> Program {
         let drop = uid.map { ["--reuid", "\($0)", "--regid", "\($0)", "--clear-groups", "--"] }
         let puppet = try Program("/usr/bin/setpriv", (drop ?? ["--"]) + [Program.product("puppet")])
         try puppet.say("hello \(identifier) voip socket=\(stage.socket)")
@@ -26,7 +26,7 @@ struct StateTests {
     }
 
     /// Too many for the page that the file has already.
-    private func fillTable(_ stage: Stage) throws -> [Program] {
+    private func fillTable(_ stage: Fixture) throws -> [Program] {
         try (0..<3).map { number in
             let puppet = try puppet("org.example.\(String(repeating: "x", count: 100)).\(number)", stage)
             try puppet.wrote("ok suspension")

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The command line on a terminal", .serialized)
 struct TerminalTests {
-    private func shell(_ stage: Stage, _ more: [String: String] = [:]) throws -> TerminalShell {
+    private func shell(_ stage: Fixture, _ more: [String: String] = [:]) throws -> TerminalShell {
         var environment = ["NIGHTBELL_SOCKET": stage.socket, "TERM": "xterm"]
         environment.merge(more) { $1 }
         return try TerminalShell(environment: environment)
@@ -13,7 +13,7 @@ struct TerminalTests {
 
     @Test("Tables fit 80 columns, with colours unless they are turned off")
     func fits() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let puppet = try stage.suspended("org.example.a.client.with.a.long.name")
         let plain = try shell(stage, ["NO_COLOR": "1"])
         for command in ["list", "status", "show org.example.a.client.with.a.long.name", "doctor"] {
@@ -36,7 +36,7 @@ struct TerminalTests {
 
     @Test("A watched list is repainted in place, and ends with the supervisor")
     func listWatched() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let shell = try shell(stage, ["NO_COLOR": "1"])
         try shell.begin("nightbell list --watch; printf '\\001'")
         _ = try shell.read(until: "\u{1B}[2J\u{1B}[H0 clients, 0 asleep")
@@ -52,7 +52,7 @@ struct TerminalTests {
 
     @Test("For programs, a list that is watched is an array a line")
     func listWatchedAsJSON() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let lists = try Program("nightbell", ["list", "--watch", "--json", "--socket", stage.socket])
         #expect(eventually(within: 30_000) { lists.output.split(separator: "\n").count >= 2 })
         let puppet = try stage.client("org.example.anna")
@@ -67,7 +67,7 @@ struct TerminalTests {
 
     @Test("Watch prints the names of sockets, and how long a client was awake")
     func watchNames() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let events = try Program("nightbell", ["watch", "--socket", stage.socket])
         #expect(
             try eventually(within: 30_000) {

@@ -31,20 +31,20 @@ struct UpgradeTests {
         }
     }
 
-    private func worker(_ stage: Stage) throws -> Int {
+    private func worker(_ stage: Fixture) throws -> Int {
         let output = try stage.nightbell("status", "--json").output
         let match = try #require(output.firstMatch(of: #/"process_id":(\d+)/#))
         return try #require(Int(match.1))
     }
 
-    private func keepers(_ stage: Stage) throws -> String {
+    private func keepers(_ stage: Fixture) throws -> String {
         let output = try stage.nightbell("status", "--json").output
         return String(try #require(output.firstMatch(of: #/"keeper_process_id":(\d+)/#)).1)
     }
 
     @Test("nightbell upgrade: another worker, the same keeper, and no client notices", arguments: [1, 3])
     func upgrade(times: Int) throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         let puppet = try stage.suspended("org.example.alice")
         var worker = try worker(stage)
         for time in 1...times {
@@ -78,7 +78,7 @@ struct UpgradeTests {
         ])
     func rollback(script: String, reason: String) throws {
         let installation = try Installation()
-        let stage = try Stage(program: installation.program)
+        let stage = try Fixture(program: installation.program)
         let puppet = try stage.suspended("org.example.bob")
         let worker = try worker(stage)
         try installation.replace(by: script)
@@ -99,7 +99,7 @@ struct UpgradeTests {
     @Test("A worker that dies while another program is tried does not count as its success")
     func deathMeanwhile() throws {
         let installation = try Installation()
-        let stage = try Stage(program: installation.program)
+        let stage = try Fixture(program: installation.program)
         let puppet = try stage.suspended("org.example.carol")
         let worker = try worker(stage)
         let sign = installation.directory.file("tried")
@@ -135,7 +135,7 @@ struct UpgradeTests {
 
     @Test("Without a keeper there is no upgrade, and not every user may ask for one")
     func refused() throws {
-        let stage = try Stage(["--no-keeper"])
+        let stage = try Fixture(["--no-keeper"])
         let outcome = try stage.nightbell("upgrade")
         #expect(outcome.code == 1 && outcome.errors.contains("without a keeper"))
     }
@@ -145,7 +145,7 @@ struct UpgradeTests {
         let directory = try TemporaryDirectory()
         let file = directory.file("nightbelld.yaml")
         try "wakes:\n    linger: 50ms\n".write(toFile: file, atomically: false, encoding: .utf8)
-        let stage = try Stage(["--config", file])
+        let stage = try Fixture(["--config", file])
         let worker = try worker(stage)
         try "socket: /tmp/elsewhere.sock\n".write(toFile: file, atomically: false, encoding: .utf8)
         let outcome = try stage.nightbell("upgrade")

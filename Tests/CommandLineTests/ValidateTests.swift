@@ -51,7 +51,7 @@ struct ValidateTests {
         #expect(outcome.code == 1 && outcome.output.hasPrefix("\(file):"), "\(outcome)")
         let daemon = try Program.run("nightbelld", ["--system", "--config", file])
         #expect(daemon.code == 78 && daemon.errors.hasPrefix("nightbelld: \(file):"), "\(daemon)")
-        let stage = try Stage(["--set", "manifestDirectory=\(directory.path)"])
+        let stage = try Fixture(["--set", "manifestDirectory=\(directory.path)"])
         #expect(stage.daemon.errors.contains("\(file):"))
     }
 

@@ -45,7 +45,7 @@ import Testing
             #expect(bench.turn { core, _, actions in core.hold(token, into: &actions) } == [.ignore(token)])
         }
         #expect(bench.core.nextDeadline == nil)
-        #expect(!bench.core.isJudging(pinged))
+        #expect(!bench.core.isInspecting(pinged))
         #expect(bench.turn { core, _, actions in core.fired(silent, .readable, into: &actions) } == [])
         #expect(bench.core.isHeld(pinged) && bench.core.isHeld(silent))
         #expect(bench.core.remove(pinged, .claimed) && bench.core.remove(silent, .claimed))
@@ -115,10 +115,10 @@ import Testing
         let token = bench.park(pinging: Self.terms)
         #expect(bench.passToDeadline() == [.ping(token, again: false)])
         #expect(bench.passToDeadline() == [.lookForAnswer(token)])
-        var judgement = Judgement()
-        judgement.confirmed = 1
+        var inspection = InspectionResult()
+        inspection.confirmed = 1
         let actions = bench.turn {
-            $0.judged(token, judgement, at: $1, into: &$2)
+            $0.inspected(token, inspection, at: $1, into: &$2)
             $0.answerLookedFor(token, at: $1, into: &$2)
         }
         #expect(actions == [] && bench.core.pingCounters.confirmed == 1)

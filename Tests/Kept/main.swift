@@ -50,19 +50,19 @@ func obey(_ heard: KeeperLink.Heard, _ link: KeeperLink) {
     }
 }
 
-func work(_ inheritance: consuming Inheritance) -> Int32 {
-    let link = inheritance.link
-    let mustWait = inheritance.mustWait
-    let isFirst = inheritance.isFirst
-    let store = inheritance.takeStore()
+func work(_ startup: consuming WorkerStartup) -> Int32 {
+    let link = startup.link
+    let mustWait = startup.mustWait
+    let isFirst = startup.isFirst
+    let store = startup.takeStore()
     guard getenv("KEPT_BROKEN") == nil else {
         link.say(.failed(code: 7, "broken on purpose"))
         return 7
     }
-    let ledger: Ledger
+    let sharedState: SharedStateTable
     do {
-        guard let number = store.descriptor(.ledger) else { return 1 }
-        ledger = try Ledger(mapping: number)
+        guard let number = store.descriptor(.sharedState) else { return 1 }
+        sharedState = try SharedStateTable(mapping: number)
     } catch {
         return 2
     }
@@ -93,25 +93,25 @@ func work(_ inheritance: consuming Inheritance) -> Int32 {
         case "remove": link.remove(key)
         case "many":
             for id in 0..<number { link.put(RecordKey(kind: 21, id: id), Array("\(id)".utf8), descriptor: 0) }
-        case "ledger":
-            ledger.write(Int(number), Ledger.Words(repeating: UInt64(words[2]) ?? 0))
+        case "sharedState":
+            sharedState.write(Int(number), SharedStateTable.Words(repeating: UInt64(words[2]) ?? 0))
         case "scribble":
-            var round = ledger.read(0).map { $0[0] } ?? 0
+            var round = sharedState.read(0).map { $0[0] } ?? 0
             for _ in 0..<1_000 {
                 round += 1
-                ledger.write(0, Ledger.Words(repeating: round))
+                sharedState.write(0, SharedStateTable.Words(repeating: round))
             }
             say("scribbles \(getpid())")
             let keeper = getppid()
             while getppid() == keeper {
                 for _ in 0..<1_000 {
                     round += 1
-                    ledger.write(0, Ledger.Words(repeating: round))
+                    sharedState.write(0, SharedStateTable.Words(repeating: round))
                 }
             }
             exit(0)
         case "values":
-            let words = ledger.read(0) ?? Ledger.Words(repeating: 0)
+            let words = sharedState.read(0) ?? SharedStateTable.Words(repeating: 0)
             say("values " + words.indices.map { "\(words[$0])" }.joined(separator: " "))
         case "nonsense":
             _ = send(link.rawValue, [9, 9, 9, 9, 9], 5, 0)
@@ -129,7 +129,7 @@ func work(_ inheritance: consuming Inheritance) -> Int32 {
                 say("> \(key.id)=\(text)")
             }
             say("> \(store.keys(ofKind: 21).count) more, \(store.descriptorCount) descriptors")
-        case "value": say("value \(ledger.read(Int(number)).map { $0[15] } ?? 0)")
+        case "value": say("value \(sharedState.read(Int(number)).map { $0[15] } ?? 0)")
         default: say("what is \(line)?")
         }
         link.flush()
@@ -166,7 +166,7 @@ let arguments = CommandLine.arguments
 let option = arguments.count > 2 ? arguments[arguments.count - 2] : ""
 let state = CInt(arguments.last ?? "") ?? -1
 if arguments.contains("--preflight") { exit(getenv("KEPT_UNFIT") == nil ? 0 : 1) }
-if option == "--worker-state" { exit(work(try ProgramState(reading: state).inheritance())) }
+if option == "--worker-state" { exit(work(try ProgramState(reading: state).startup())) }
 
 var policy = RestartPolicy()
 policy.firstPause = 1_000_000
@@ -174,7 +174,7 @@ policy.longestPause = 20_000_000
 let program = Keeper.Program(path: try readLink("/proc/self/exe"), arguments: [arguments[0]])
 let hooks = Keeper.Hooks(
     log: { level, text in say("\(level): \(text)") }, ready: { say("served") },
-    stopping: { say("told to stop") }, thawEverybody: { say("thawed") }, work: work)
+    stopping: { say("told to stop") }, thawAll: { say("thawed") }, work: work)
 let keeper: Keeper
 if option == "--keeper-state" {
     say("keeper again \(getpid())")
@@ -183,7 +183,7 @@ if option == "--keeper-state" {
 } else {
     say("keeper \(getpid())")
     var store = RecordStore()
-    _ = store.put(.ledger, [], try Ledger.create(Ledger.Shape(records: 8, marks: 8)))
+    _ = store.put(.sharedState, [], try SharedStateTable.create(SharedStateTable.Shape(records: 8, marks: 8)))
     keeper = try Keeper(store, policy: policy, program: program, hooks: hooks)
 }
 let code = keeper.run()

@@ -36,7 +36,7 @@ struct ChaosTests {
     // MARK: Isolated calls
 
     /// Two clients with two sockets each, which read when the test does.
-    private final class Stage {
+    private final class Fixture {
         let sharedMemory: ChaosSharedMemory
         let callers: ChaosCallers
         var calls: IsolatedCalls
@@ -76,7 +76,7 @@ struct ChaosTests {
 
     @Test("A call that is unread when patience ends is lost once, and its client is left alone")
     func unread() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         #expect(stage.isFree(0, at: 10))
         stage.call(1, at: 10)
         stage.call(2, at: 20)
@@ -100,7 +100,7 @@ struct ChaosTests {
 
     @Test("A client that has read rests before it is called again")
     func rest() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         stage.call(0, at: 10)
         stage.read(0)
         #expect(!stage.isAnyUnread(from: 20))
@@ -111,7 +111,7 @@ struct ChaosTests {
 
     @Test("A call on a connection that has ended is no lost wake")
     func ended() throws {
-        let stage = try Stage()
+        let stage = try Fixture()
         stage.call(0, at: 10)
         stage.callers.disconnect(0, stage.sharedMemory)
         stage.giveUp(from: 20)

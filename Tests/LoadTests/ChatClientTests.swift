@@ -94,18 +94,18 @@ struct ChatClientTests {
     // MARK: Checking deliveries
 
     /// Two rooms of two members; in the second, each has sent three messages that both have received.
-    private final class Judged {
-        let judge = cchat_delivery_check_make(2, 2)
+    private final class Inspected {
+        let inspect = cchat_delivery_check_make(2, 2)
 
-        init(_ heard: (Judged) -> Void) {
-            for _ in 1...3 { for sender in 2...3 { _ = cchat_note_said(judge, sender) } }
+        init(_ heard: (Inspected) -> Void) {
+            for _ in 1...3 { for sender in 2...3 { _ = cchat_note_said(inspect, sender) } }
             heard(self)
         }
 
-        deinit { cchat_delivery_check_free(judge) }
+        deinit { cchat_delivery_check_free(inspect) }
 
         func hear(_ receiver: Int, _ sender: Int, _ sequence: UInt64, _ number: UInt64) {
-            cchat_note_heard(judge, receiver, sender, sequence, number)
+            cchat_note_heard(inspect, receiver, sender, sequence, number)
         }
 
         func hear(_ receiver: Int, but numbers: Set<UInt64> = []) {
@@ -116,40 +116,40 @@ struct ChatClientTests {
 
         /// Lost, reordered, duplicate, irregular.
         var faults: [UInt64] {
-            let deliveries = cchat_delivery_check_result(judge)
+            let deliveries = cchat_delivery_check_result(inspect)
             return [deliveries.lost, deliveries.reordered, deliveries.duplicate, deliveries.irregular]
         }
     }
 
     @Test("Messages received once and in order are correct")
     func right() {
-        let judged = Judged { for receiver in 2...3 { $0.hear(receiver) } }
-        #expect(judged.faults == [0, 0, 0, 0])
-        let deliveries = cchat_delivery_check_result(judged.judge)
+        let inspected = Inspected { for receiver in 2...3 { $0.hear(receiver) } }
+        #expect(inspected.faults == [0, 0, 0, 0])
+        let deliveries = cchat_delivery_check_result(inspected.inspect)
         #expect(deliveries.said == 6 && deliveries.heard == 12)
     }
 
     @Test("A message that one member did not receive is lost, even the last, and even all")
     func lost() {
         for number in UInt64(1)...6 {
-            let judged = Judged {
+            let inspected = Inspected {
                 $0.hear(2)
                 $0.hear(3, but: [number])
             }
-            #expect(judged.faults == [1, 0, 0, 0], "\(number)")
+            #expect(inspected.faults == [1, 0, 0, 0], "\(number)")
         }
-        #expect(Judged { $0.hear(2) }.faults == [6, 0, 0, 0])
+        #expect(Inspected { $0.hear(2) }.faults == [6, 0, 0, 0])
     }
 
     @Test("A late message is reordered, not lost")
     func reordered() {
-        let bySender = Judged {
+        let bySender = Inspected {
             $0.hear(2)
             $0.hear(3, but: [1])
             $0.hear(3, 2, 1, 1)
         }
         #expect(bySender.faults == [0, 1, 0, 0])
-        let amongSenders = Judged {
+        let amongSenders = Inspected {
             $0.hear(2)
             $0.hear(3, but: [5, 6])
             $0.hear(3, 3, 3, 6)
@@ -160,17 +160,17 @@ struct ChatClientTests {
 
     @Test("A message that arrives twice is a duplicate")
     func duplicate() {
-        let judged = Judged {
+        let inspected = Inspected {
             for receiver in 2...3 { $0.hear(receiver) }
             $0.hear(3, 2, 3, 5)
             $0.hear(3, 2, 3, 7)
         }
-        #expect(judged.faults == [0, 0, 2, 0])
+        #expect(inspected.faults == [0, 0, 2, 0])
     }
 
     @Test("Messages that no member sent, and numbers that do not fit, are irregular")
     func irregular() {
-        let strange = Judged {
+        let strange = Inspected {
             for receiver in 2...3 { $0.hear(receiver) }
             $0.hear(2, 2, 4, 7)
             $0.hear(2, 2, 0, 7)
@@ -179,14 +179,14 @@ struct ChatClientTests {
             $0.hear(0, 2, 1, 7)
         }
         #expect(strange.faults == [0, 0, 0, 5])
-        let gap = Judged {
+        let gap = Inspected {
             for receiver in 2...3 {
                 $0.hear(receiver, but: [6])
                 $0.hear(receiver, 3, 3, 8)
             }
         }
         #expect(gap.faults == [0, 0, 0, 2])
-        let different = Judged {
+        let different = Inspected {
             $0.hear(2)
             $0.hear(3, but: [6])
             $0.hear(3, 3, 3, 7)

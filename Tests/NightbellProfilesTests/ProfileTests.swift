@@ -12,9 +12,9 @@ struct ProfileTests {
         try Profile(try #require(try .standard(name, tagKey: tagKey)), over: transport)
     }
 
-    private func judge(_ profile: inout Profile, _ bytes: [UInt8]) -> Verdict {
+    private func inspect(_ profile: inout Profile, _ bytes: [UInt8]) -> Verdict {
         var replies: [UInt8] = []
-        return profile.judge(bytes.span, Circumstances(random: 0, peer: peer), replies: &replies)
+        return profile.inspect(bytes.span, ProfileContext(random: 0, peer: peer), replies: &replies)
     }
 
     @Test(
@@ -22,17 +22,17 @@ struct ProfileTests {
         arguments: samples)
     func boundaries(name: ProfileName, noise: [UInt8]) throws {
         var profile = try profile(name)
-        #expect(judge(&profile, noise) == .significant(.unsettled))
+        #expect(inspect(&profile, noise) == .significant(.unsettled))
         profile.begin()
-        #expect(judge(&profile, noise).isNoise)
-        #expect(judge(&profile, [0xFF]).isSignificant)
-        #expect(judge(&profile, noise) == .significant(.unsettled), "behind a significant message")
+        #expect(inspect(&profile, noise).isNoise)
+        #expect(inspect(&profile, [0xFF]).isSignificant)
+        #expect(inspect(&profile, noise) == .significant(.unsettled), "behind a significant message")
         profile.begin()
-        #expect(judge(&profile, noise).isNoise)
+        #expect(inspect(&profile, noise).isNoise)
         _ = profile.end()
-        #expect(judge(&profile, noise) == .significant(.unsettled))
+        #expect(inspect(&profile, noise) == .significant(.unsettled))
         var output: [UInt8] = []
-        #expect(!profile.ping(Circumstances(random: 0), into: &output) && output.isEmpty)
+        #expect(!profile.ping(ProfileContext(random: 0), into: &output) && output.isEmpty)
     }
 
     @Test("Zero bytes of a stream are no message", arguments: ProfileName.allCases)
@@ -40,7 +40,7 @@ struct ProfileTests {
         guard let settings = try ProfileSettings.standard(name, tagKey: tagKey) else { return }
         var profile = try Profile(settings, over: .stream)
         profile.begin()
-        guard case .needMore(let limit) = judge(&profile, []) else {
+        guard case .needMore(let limit) = inspect(&profile, []) else {
             #expect(Bool(false))
             return
         }
@@ -65,9 +65,9 @@ struct ProfileTests {
     func datagrams() throws {
         var profile = try profile(.sip, .datagram)
         profile.begin()
-        #expect(judge(&profile, [0, 0, 0, 0]).isNoise)
-        #expect(judge(&profile, Array("INVITE".utf8)).isSignificant)
-        #expect(judge(&profile, [0, 0, 0, 0]).isNoise)
+        #expect(inspect(&profile, [0, 0, 0, 0]).isNoise)
+        #expect(inspect(&profile, Array("INVITE".utf8)).isSignificant)
+        #expect(inspect(&profile, [0, 0, 0, 0]).isNoise)
     }
 
     @Test("A profile on a socket is small")
@@ -98,7 +98,7 @@ struct ProfileTests {
     func addresses(high: UInt64, low: UInt64, expected: String) throws {
         var desk = try Desk(SIPTests.settings())
         let request = lines(SIPTests.keepAlive.replacing("192.0.2.1:5060", with: "h"))
-        let reply = desk.judge(request, from: Endpoint(v6: high, low, port: 1)).reply
+        let reply = desk.inspect(request, from: Endpoint(v6: high, low, port: 1)).reply
         #expect(text(reply).contains(";received=\(expected)\r\n"))
     }
 }

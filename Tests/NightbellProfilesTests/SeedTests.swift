@@ -44,7 +44,7 @@ struct SeedTests {
             var replies: [UInt8] = []
             for part in [bytes, Array(bytes.prefix(profile.longestNoise + 1))] {
                 profile.begin()
-                let verdict = profile.judge(part.span, Circumstances(random: 0), replies: &replies)
+                let verdict = profile.inspect(part.span, ProfileContext(random: 0), replies: &replies)
                 // No more input is waited for at this length.
                 switch verdict {
                 case .noise(let length, _): #expect(length <= profile.longestNoise)

@@ -44,7 +44,7 @@ struct StreamTests {
         var random = SplitMix64(seed: seed)
         // Written while it is replayed in whole parts: answers depend on pings, which depend on all earlier
         // parts.
-        var whole = Rehearsal(try shape.profile(), lending: shape.lent)
+        var whole = ProfileFixture(try shape.profile(), delegating: shape.delegated)
         var parts: [Part] = []
         while whole.head < Self.bytesPerSeed {
             var part = Part()
@@ -58,7 +58,7 @@ struct StreamTests {
                 part.startsWithPing = true
                 let ping = whole.ping()
                 if let ping, !random.once(in: 5) {
-                    for answer in shape.answers(ping, whole.lentNow) { add(answer, .absorbed) }
+                    for answer in shape.answers(ping, whole.delegatedNow) { add(answer, .absorbed) }
                 }
             }
             for _ in 0..<(1 + random.below(6)) {
@@ -82,9 +82,9 @@ struct StreamTests {
     }
 
     private func replay(_ shape: Shape, _ parts: [Part], _ random: inout SplitMix64) throws
-        -> Rehearsal.Outcome
+        -> ProfileFixture.Outcome
     {
-        var cut = Rehearsal(try shape.profile(), lending: shape.lent)
+        var cut = ProfileFixture(try shape.profile(), delegating: shape.delegated)
         for part in parts {
             if part.startsWithPing { _ = cut.ping() }
             let most = random.one(of: [1, 3, 40, 400])
@@ -94,7 +94,9 @@ struct StreamTests {
     }
 
     /// Every message had its expected result, up to an unknown one.
-    private func check(_ part: Part, _ fates: [Fate], from start: Int, _ outcome: Rehearsal.Outcome) throws {
+    private func check(_ part: Part, _ fates: [Fate], from start: Int, _ outcome: ProfileFixture.Outcome)
+        throws
+    {
         var lower = start
         for (end, fate) in zip(part.boundaries, fates) {
             let range = lower..<(start + end)
@@ -121,7 +123,7 @@ struct StreamTests {
     }
 
     private func expect(_ condition: Bool, _ text: @autoclosure () -> String) throws {
-        if !condition { throw Rehearsal.Broken(description: text()) }
+        if !condition { throw ProfileFixture.Broken(description: text()) }
     }
 
     @Test(
@@ -135,13 +137,13 @@ struct StreamTests {
             let noise = random.make(shape.noise)
             // Requests of a stream have a Via that does not fit.
             if name != "sip" {
-                #expect(desk.judge(noise).0 == .noise(length: noise.count, desk.judge(noise).0.kind))
+                #expect(desk.inspect(noise).0 == .noise(length: noise.count, desk.inspect(noise).0.kind))
             }
             #expect(
-                desk.judge(random.make(shape.significant.dropLast(name == "sip" ? 3 : 0) + [])).0
+                desk.inspect(random.make(shape.significant.dropLast(name == "sip" ? 3 : 0) + [])).0
                     .isSignificant)
-            _ = desk.judge(random.damaged(noise))
-            _ = desk.judge(random.damaged(lines(text(noise).replacing("/TCP", with: "/UDP"))))
+            _ = desk.inspect(random.damaged(noise))
+            _ = desk.inspect(random.damaged(lines(text(noise).replacing("/TCP", with: "/UDP"))))
         }
     }
 }

@@ -43,7 +43,7 @@ import Testing
 
     @Test func trafficOfAClientThatCrashedReachesItsNextProcess() throws {
         let supervisor = try supervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start("audio")
         // Without the mode voip only traffic launches it.
         let device = try first.pipe("wire")
@@ -65,7 +65,7 @@ import Testing
 
     @Test func aPhoneThatCrashesIsLaunchedAgainAndItsConnectionLivesOn() throws {
         let supervisor = try supervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peer = try first.park("registration")
         let other = try first.park("other", "")
@@ -93,7 +93,7 @@ import Testing
     @Test func aClientThatEndsWellOrIsAskedToIsForgotten() throws {
         let supervisor = try supervisor()
         for way in ["exit 0", "SIGTERM", "SIGINT", "SIGHUP"] {
-            let actor = try Actor(name, of: supervisor)
+            let actor = try TestClient(name, of: supervisor)
             let first = try actor.start()
             let peer = try first.park("s")
             switch way {
@@ -111,7 +111,7 @@ import Testing
 
     @Test func exitWithAnotherStatusIsACrash() throws {
         let supervisor = try supervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         try actor.start().say("exit 3")
         // It ends when its test connection is closed.
         let second = try actor.returns()
@@ -122,7 +122,7 @@ import Testing
 
     @Test func aClientThatKeepsCrashingIsGivenUpWithItsState() throws {
         let supervisor = try supervisor { $0.settings.launches.relaunches = 3 }
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         var process = try actor.start()
         let peer = try process.park("s")
         try process.command("save-state poison")
@@ -157,7 +157,7 @@ import Testing
 
     @Test func successMakesEarlierCrashesForgotten() throws {
         let supervisor = try supervisor { $0.settings.launches.relaunches = 2 }
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         var process = try actor.start()
         // Without any way to wake it, it would be kept awake for a while after each launch.
         let peer = try process.park("s")
@@ -176,7 +176,7 @@ import Testing
 
     @Test func aProgramThatIsNotThereAnyMoreIsGivenUp() throws {
         let supervisor = try supervisor { $0.settings.launches.relaunches = 2 }
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         actor.program = "/nonexistent/phone"
         let first = try actor.start()
         let peer = try first.park("s")
@@ -198,7 +198,7 @@ import Testing
             $0.settings.wakes.linger = .seconds(1)
             $0.settings.budgets.backgroundTasks = .seconds(60)
         }
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peer = try first.park("registration")
         try first.command("save-state cseq=17")
@@ -231,7 +231,7 @@ import Testing
 
     @Test func unreadInputBringsAHibernatingClientBackAtOnce() throws {
         let supervisor = try supervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peer = try first.park("s")
         try first.say("hibernate")
@@ -244,10 +244,10 @@ import Testing
 
     @Test func memoryPressureEndsTheLargestSleeperFirst() throws {
         let supervisor = try supervisor(.signal) { $0.settings.memoryPressure.endsAtOnce = 1 }
-        let small = try Actor("org.example.small", of: supervisor)
-        let large = try Actor("org.example.large", of: supervisor)
+        let small = try TestClient("org.example.small", of: supervisor)
+        let large = try TestClient("org.example.large", of: supervisor)
         let unknown = try PuppetProcess(supervisor, "org.example.unknown")
-        var processes: [Performance] = []
+        var processes: [TestClientProcess] = []
         for actor in [small, large] {
             let process = try actor.start()
             _ = try process.park("s")
@@ -273,7 +273,7 @@ import Testing
 
     @Test func aClientThatExitsOnSuspendIsToldToEnd() throws {
         let supervisor = try supervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start("voip exits-on-suspend")
         let peer = try first.park("s")
         try first.say("background")
@@ -293,7 +293,7 @@ import Testing
 
     @Test func aQuitClientStaysAway() throws {
         let supervisor = try supervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peer = try first.park("s")
         try first.command("save-state x")
@@ -311,7 +311,7 @@ import Testing
 
     @Test func aDormantClientIsLaunchedOnRequestAndForgottenOnRequest() throws {
         let supervisor = try supervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peer = try first.park("s")
         try first.say("hibernate")
@@ -339,7 +339,7 @@ import Testing
 
     @Test func aProcessThatItsUserStartsTakesOverFromADormantClient() throws {
         let supervisor = try supervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peers = try (0..<5).map { try first.park("s\($0)") }
         try first.command("save-state kept")
@@ -364,7 +364,7 @@ import Testing
             $0.settings.launches.budget = .milliseconds(300)
             $0.settings.launches.relaunches = 1
         }
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         kill(first.pid, SIGKILL)
         let silent = try actor.appears()
@@ -375,7 +375,7 @@ import Testing
     }
 }
 
-extension Performance {
+extension TestClientProcess {
     /// Hands over a pipe that survives; returns the test's end.
     fileprivate func pipe(_ name: String) throws -> Int32 {
         let path = NSTemporaryDirectory() + "nightbell-\(UUID().uuidString)"

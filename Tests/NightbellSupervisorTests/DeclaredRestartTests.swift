@@ -26,11 +26,11 @@ import Testing
         place = try TemporaryDirectory()
     }
 
-    private var actor: Actor {
-        get throws { try Actor(name, socketPath: place.path + "/nightbell.sock") }
+    private var actor: TestClient {
+        get throws { try TestClient(name, socketPath: place.path + "/nightbell.sock") }
     }
 
-    private func declare(_ actor: Actor) throws {
+    private func declare(_ actor: TestClient) throws {
         let environment = actor.specification.environment.map { "  \($0.key): '\($0.value)'" }
         let text = """
             identifier: \(name)
@@ -243,7 +243,7 @@ extension WireClient {
 
 extension DaemonProcess {
     /// Ends a process that it has launched, without a new launch.
-    fileprivate func end(_ process: Performance) throws {
+    fileprivate func end(_ process: TestClientProcess) throws {
         kill(process.pid, SIGTERM)
         guard eventually({ ProcFS.state(process.pid).map { $0 == "Z" } ?? true }) else {
             throw TestFailure("it does not end")

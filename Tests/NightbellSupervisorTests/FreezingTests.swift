@@ -11,10 +11,10 @@ import Testing
 @Suite(.serialized) struct FreezingTests {
     typealias Suspension = SupervisorConfiguration.Suspension
     static let ways: [Suspension] = [.cgroup, .signal]
-    private let name = Scene.name
+    private let name = SupervisedClient.name
 
     @Test(arguments: ways) func sleeperIsStoppedAndTrafficThawsIt(way: Suspension) throws {
-        let scene = try Scene(way)
+        let scene = try SupervisedClient(way)
         let (puppet, peer) = (scene.puppet, scene.peer)
         try puppet.enterBackground()
         try scene.reaches(.suspended)
@@ -33,7 +33,7 @@ import Testing
 
     /// Data at every point of falling asleep: at any moment, it is read in time.
     @Test(arguments: ways) func trafficAtAnyMomentOfFallingAsleepIsRead(way: Suspension) throws {
-        let scene = try Scene(way) { $0.settings.wakes.linger = .zero }
+        let scene = try SupervisedClient(way) { $0.settings.wakes.linger = .zero }
         let (puppet, peer) = (scene.puppet, scene.peer)
         try puppet.enterBackground()
         for step in 0..<300 {
@@ -51,7 +51,7 @@ import Testing
 
     /// The same, step by step: each state is reached first, then the data is sent.
     @Test(arguments: ways) func trafficInEachStateIsRead(way: Suspension) throws {
-        let scene = try Scene(way)
+        let scene = try SupervisedClient(way)
         let (puppet, peer) = (scene.puppet, scene.peer)
         // In the foreground the input is its own business, but it must not have read it by now.
         try puppet.command("foreground")
@@ -76,7 +76,7 @@ import Testing
     }
 
     @Test(arguments: ways) func hungClientIsSuspendedByForceAndStillWoken(way: Suspension) throws {
-        let scene = try Scene(way)
+        let scene = try SupervisedClient(way)
         let (puppet, peer) = (scene.puppet, scene.peer)
         try puppet.command("hang-prepare 800")
         try puppet.enterBackground()
@@ -114,7 +114,7 @@ import Testing
 
     /// `^Z`: the process that stopped it resumes it, not we; events wait meanwhile.
     @Test(arguments: ways) func clientStoppedFromOutsideStaysStopped(way: Suspension) throws {
-        let scene = try Scene(way)
+        let scene = try SupervisedClient(way)
         let (puppet, peer) = (scene.puppet, scene.peer)
         try puppet.enterBackground()
         try scene.reaches(.suspended)
@@ -134,7 +134,7 @@ import Testing
     }
 
     @Test(arguments: ways) func tracedClientLosesNoTraffic(way: Suspension) throws {
-        let scene = try Scene(way) {
+        let scene = try SupervisedClient(way) {
             $0.settings.suspension.confirmation = .milliseconds(100)
         }
         let (puppet, peer) = (scene.puppet, scene.peer)
@@ -151,7 +151,7 @@ import Testing
     }
 
     @Test func clientMovedToAnotherCgroupIsBroughtBack() throws {
-        let scene = try Scene(.cgroup)
+        let scene = try SupervisedClient(.cgroup)
         let (puppet, peer) = (scene.puppet, scene.peer)
         // Awake for long enough to be moved.
         try puppet.command("hang-wake 300")
@@ -174,7 +174,7 @@ import Testing
     }
 
     @Test(arguments: ways) func overrunBackgroundTasksEndTheClient(way: Suspension) throws {
-        let scene = try Scene(way)
+        let scene = try SupervisedClient(way)
         let (puppet, peer) = (scene.puppet, scene.peer)
         #expect(try puppet.command("begin call") == "valid=true")
         try puppet.enterBackground()
@@ -211,7 +211,7 @@ import Testing
     }
 
     @Test(arguments: ways) func tooManyWakesEndAClientThatAskedForIt(way: Suspension) throws {
-        let scene = try Scene(way, "voip terminate") { $0.settings.wakes.limit = 3 }
+        let scene = try SupervisedClient(way, "voip terminate") { $0.settings.wakes.limit = 3 }
         let (puppet, peer) = (scene.puppet, scene.peer)
         let handle = try puppet.child.handle()
         try puppet.enterBackground()

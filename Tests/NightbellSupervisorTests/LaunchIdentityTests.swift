@@ -28,7 +28,7 @@ import Testing
         try WireClient(path: daemon.socketPath).show(name)
     }
 
-    private func makeDormant(_ process: Performance, _ daemon: DaemonProcess) throws {
+    private func makeDormant(_ process: TestClientProcess, _ daemon: DaemonProcess) throws {
         try process.say("hibernate")
         try process.say("background")
         let isReached = try eventually(within: 20_000) { try self.info(daemon).state == .dormant }
@@ -41,7 +41,7 @@ import Testing
         // Each crash must be that of a settled client: two in a row at the start would drop the state.
         let daemon = try DaemonProcess(
             suspension: "none", "--set launches.retry=20ms --set launches.settled=1ms")
-        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
         let first = try actor.start()
         let peer = try first.park("registration")
         defer { close(peer) }
@@ -66,7 +66,7 @@ import Testing
         guard geteuid() == 0 else { return }
         let daemon = try DaemonProcess(suspension: "none", before: "umask 0", "--set launches.retry=20ms")
         chmod(daemon.directory, 0o755)
-        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
         let first = try actor.start()
         try makeDormant(first, daemon)
         let confined = try actor.start(isConfined: true)
@@ -83,7 +83,7 @@ import Testing
 
     @Test func aLaunchedProgramHasTheIdentifierOfItsLaunch() throws {
         let supervisor = try supervisor { $0.settings.launches.budget = .milliseconds(400) }
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         var process = try actor.start()
         let peer = try process.park("registration")
         defer { close(peer) }
@@ -106,7 +106,7 @@ import Testing
 
     @Test func theIdentifierGivenToRunWins() throws {
         let supervisor = try supervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         var process = try actor.run(["--identifier", name])
         for round in 0..<3 {
             if round > 0 { supervisor.launched.note(process.pid) }
@@ -123,7 +123,7 @@ import Testing
     /// The program's own identifier is only a proposal.
     @Test func withoutAnIdentifierForRunTheProgramHasItsOwn() throws {
         let supervisor = try supervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let process = try actor.run([])
         try process.command("hello \(other) voip")
         #expect(try supervisor.show(other)?.processID == UInt32(process.pid))
@@ -137,7 +137,7 @@ import Testing
 
     @Test func aProgramStartedByALaunchedShellIsTheClient() throws {
         let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         actor.arguments = ["-c", "'\(actor.program)'; exit $?"]
         actor.program = "/bin/sh"
         let first = try actor.start()
@@ -176,7 +176,7 @@ import Testing
 
     @Test func aProgramThatNeverSpeaksIsLeftAlone() throws {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
-        let actors = try [name, other].map { try Actor($0, socketPath: directory + "/nightbell.sock") }
+        let actors = try [name, other].map { try TestClient($0, socketPath: directory + "/nightbell.sock") }
         let declarations = try actors.map { try $0.declaration() }
         let supervisor = try TestSupervisor(directory: directory) {
             $0.settings.launches.budget = .milliseconds(300)
@@ -199,7 +199,7 @@ import Testing
         // From now on it is a client that speaks.
         kill(silent.pid, SIGKILL)
         // A process ends by itself when the test releases it.
-        var launched: [Performance] = []
+        var launched: [TestClientProcess] = []
         for _ in 0..<2 {
             launched.append(try actors[0].appears())
             supervisor.launched.note(launched.last?.pid ?? 0)
@@ -208,7 +208,7 @@ import Testing
     }
 }
 
-extension Actor {
+extension TestClient {
     /// As a manifest would declare it.
     fileprivate func declaration() throws -> Declaration {
         let launch = LaunchSpecification(

@@ -142,7 +142,7 @@ import Testing
     @Test func aLaunchedProcessCanBeLaunchedByTheNextSupervisor() throws {
         let name = "org.example.phone"
         let daemon = try DaemonProcess(suspension: "none")
-        let actor = try Actor(name, socketPath: daemon.socketPath, environment: ["LEVEL": "3"])
+        let actor = try TestClient(name, socketPath: daemon.socketPath, environment: ["LEVEL": "3"])
         let first = try actor.start()
         let peer = try first.park("registration")
         defer { close(peer) }

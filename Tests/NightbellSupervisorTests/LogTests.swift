@@ -14,15 +14,15 @@ import Testing
         var limiter = LogLimiter()
         var now = Instant(nanoseconds: 5_000_000_000)
         var admitted: [Int?] = []
-        for _ in 0..<25 { admitted.append(limiter.admit(.breaches, at: now)) }
+        for _ in 0..<25 { admitted.append(limiter.admit(.violations, at: now)) }
         #expect(admitted == Array(repeating: 0, count: 10) + Array(repeating: nil, count: 15))
         #expect(limiter.admit(.sockets, at: now) == 0, "the others have room of their own")
         now = now + .seconds(60) - .nanoseconds(1)
-        #expect(limiter.admit(.breaches, at: now) == nil)
+        #expect(limiter.admit(.violations, at: now) == nil)
         #expect(limiter.heldBack.map(\.count) == [16])
         now = now + .nanoseconds(1)
-        #expect(limiter.admit(.breaches, at: now) == 16)
-        #expect(limiter.admit(.breaches, at: now) == 0)
+        #expect(limiter.admit(.violations, at: now) == 16)
+        #expect(limiter.admit(.violations, at: now) == 0)
         #expect(limiter.heldBack.isEmpty)
     }
 
@@ -102,7 +102,7 @@ import Testing
         }
         #expect(log.lines.count { $0.contains("is expelled") } == LogLimiter.perMinute)
         try supervisor.stop()
-        #expect(log.lines.contains("90 messages about breaches of the protocol were held back"))
+        #expect(log.lines.contains("90 messages about violations of the protocol were held back"))
     }
 
     @Test func aDiskThatTakesNothing() throws {

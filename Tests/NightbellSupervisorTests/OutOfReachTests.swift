@@ -33,7 +33,7 @@ import Testing
 
     @Test func aClientEndedByMemoryPressureIsLaunchedAgain() throws {
         let supervisor = try supervisor { $0.settings.memoryPressure.pause = .milliseconds(100) }
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peer = try first.park("registration", "")
         try first.say("background")
@@ -53,7 +53,7 @@ import Testing
             $0.settings.launches.budget = .seconds(300)
             $0.settings.budgets.backgroundTasks = .seconds(60)
         }
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         kill(first.pid, SIGKILL)
         let second = try actor.returns()
@@ -75,7 +75,7 @@ import Testing
 
     @Test func aSleeperThatNothingCanWakeIsShown() throws {
         let supervisor = try supervisor { $0.settings.launches.budget = .seconds(8) }
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         kill(first.pid, SIGKILL)
         let second = try actor.returns()

@@ -17,7 +17,7 @@ import Testing
         // In a container, root may lack the right to either.
         let isProtected = try number("/proc/\(worker)/oom_score_adj") == -300
         let isFirst = nice(of: worker) < 0
-        let actor = try Actor("org.example.phone", socketPath: daemon.socketPath)
+        let actor = try TestClient("org.example.phone", socketPath: daemon.socketPath)
         let first = try actor.start()
         kill(first.pid, SIGKILL)
         let second = try actor.returns()
@@ -33,7 +33,7 @@ import Testing
     @Test(.enabled(if: geteuid() == 0, "needs root"))
     func theEnvironmentOfAPrivilegedProgramIsNotTrusted() throws {
         let daemon = try DaemonProcess(suspension: "none")
-        let actor = try Actor("org.example.phone", socketPath: daemon.socketPath)
+        let actor = try TestClient("org.example.phone", socketPath: daemon.socketPath)
         let process = try actor.start(startedBy: 4_711)
         let info = try WireClient(path: daemon.socketPath).show("org.example.phone")
         #expect(!info.hasLaunch && !info.canLaunch)

@@ -32,7 +32,7 @@ import Testing
     private func giveUp(dyingAt step: Int) throws -> Bool {
         let flags = "--set launches.retry=10ms --set launches.relaunches=1"
         let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
-        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
         actor.program = "/nonexistent/phone"
         let first = try actor.start()
         let peer = try first.park("registration")
@@ -60,7 +60,7 @@ import Testing
     private func leaveTask(dyingAt step: Int) throws -> Bool {
         let flags = "--set launches.retry=10ms --set launches.retryMaximum=10ms"
         let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
-        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
         let first = try actor.start()
         try first.command("begin work")
         kill(first.pid, SIGKILL)
@@ -83,7 +83,7 @@ import Testing
             "--set launches.retry=30ms --set launches.retryMaximum=30ms --log-level debug 2>'\(log)'"
         // A stopped client could not be given commands by this test.
         let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
-        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
         let comment = Comment("step \(step)")
         do {
             let first = try actor.start()
@@ -128,8 +128,8 @@ import Testing
 
     /// Calls a client without a process: one is launched, told, reads and answers.
     private func call(
-        _ peer: Int32, _ actor: Actor, _ words: String, _ comment: Comment, state: String,
-        _ end: (Performance) throws -> Void
+        _ peer: Int32, _ actor: TestClient, _ words: String, _ comment: Comment, state: String,
+        _ end: (TestClientProcess) throws -> Void
     ) throws {
         try peer.say(words)
         let process = try actor.returns()

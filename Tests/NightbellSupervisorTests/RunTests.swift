@@ -28,7 +28,7 @@ import Testing
     @Test func aProgramThatSpeaksIsNot() throws {
         let daemon = try DaemonProcess(suspension: "none", "--set launches.budget=1s")
         let said = daemon.directory + "/said"
-        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
         let process = try actor.run([], saying: said)
         try process.command("hello \(name) voip")
         // The watcher ends once it has checked.
@@ -39,7 +39,7 @@ import Testing
     @Test(arguments: FaultTests.ways) func aSleeperHearsOfCtrlC(way: String) throws {
         guard way != "cgroup" || geteuid() == 0 else { return }
         let daemon = try DaemonProcess(suspension: way, "--set launches.budget=300ms")
-        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
         let terminal = try OwnedDescriptor(opening: "/dev/ptmx", O_RDWR | O_NOCTTY)
         // TIOCSPTLCK and TIOCGPTN of the kernel's asm-generic/ioctls.h.
         var (lock, number): (CInt, CInt) = (0, -1)

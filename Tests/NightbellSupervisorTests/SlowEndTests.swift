@@ -13,9 +13,9 @@ import Testing
 
     /// A supervisor that is told of the client by others: a process in a namespace of its own is not trusted to say how
     /// it is started.
-    private func stage() throws -> (TestSupervisor, Actor) {
+    private func stage() throws -> (TestSupervisor, TestClient) {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
-        let actor = try Actor(name, socketPath: directory + "/nightbell.sock")
+        let actor = try TestClient(name, socketPath: directory + "/nightbell.sock")
         var registration = Registration(
             identifier: try #require(ClientIdentifier(name)), user: geteuid(), modes: [.voip])
         registration.isLaunchable = true

@@ -14,7 +14,7 @@ import Testing
     func aProcessIsAdmittedBeforeTheEndOfThePreviousOneIsHandled(canLaunch: Bool) throws {
         let daemon = try DaemonProcess(
             suspension: "none", "--set launches.retry=5m --set launches.retryMaximum=5m")
-        let actor = try Actor(name, socketPath: daemon.socketPath)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
         let puppet = canLaunch ? nil : try PuppetProcess(path: daemon.socketPath, name)
         let first = canLaunch ? try actor.start() : nil
         let pid = try #require(first?.pid ?? puppet?.pid)
@@ -37,7 +37,7 @@ import Testing
 
     @Test func aProcessMayBeTheSameClientAgainAtOnce() throws {
         let supervisor = try TestSupervisor()
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peer = try first.park("s")
         defer { close(peer) }
@@ -63,7 +63,7 @@ extension WireClient {
 
     fileprivate func isWelcome(withSockets names: [String]) throws {
         switch try answer(to: 1_000) {
-        case .welcome(let welcome): #expect(welcome.legacy.sockets.map(\.name) == names)
+        case .welcome(let welcome): #expect(welcome.previousProcess.sockets.map(\.name) == names)
         case let other: throw TestFailure("no welcome: \(other)")
         }
     }

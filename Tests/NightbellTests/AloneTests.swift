@@ -11,7 +11,7 @@ import Testing
     @Test func runsWithoutASupervisorAndRestoresStateToTheFirstOne() throws {
         let supervisor = try FakeSupervisor()
         supervisor.stop()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(configuration(supervisor), handlers: diary.handlers())
         #expect(!client.isConnected)
         let pipe = try Pipe()

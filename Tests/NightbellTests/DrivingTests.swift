@@ -20,7 +20,7 @@ import Testing
 
     @Test func runsHandlersOnlyWhenDriven() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers()) { $0.driver = .manual }
         #expect(Poll.now(client.fileDescriptor).isEmpty)
         try supervisor.wake(1, [.request])
@@ -36,7 +36,7 @@ import Testing
 
     @Test func keepsMessagesReadDuringARequest() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers()) { $0.driver = .manual }
         supervisor.script { message in
             guard case .mediaActivity? = message.body else { return .usual }
@@ -53,7 +53,7 @@ import Testing
 
     @Test func doesNothingInsideAHandler() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = Promise<Client>()
         var handlers = diary.handlers()
         handlers.wake = { wake in
@@ -74,7 +74,7 @@ import Testing
 
     @Test func reconnectsThroughTheSameDescriptor() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers()) { $0.driver = .manual }
         let pipe = try Pipe()
         _ = try client.handOver(pipe.descriptor, as: .device, name: "pipe")
@@ -106,7 +106,7 @@ import Testing
 @Suite struct WakesTests {
     @Test func wakesAreDoneWhenTheConsumerAsksForTheNext() async throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         var wakes: Client.Wakes.AsyncIterator? = client.wakes.makeAsyncIterator()
         try supervisor.wake(1, [.request])
@@ -129,7 +129,7 @@ import Testing
 
     @Test func keepsWakesFromTheMomentTheSequenceIsMade() async throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let wakes = client.wakes
         try supervisor.wake(1, [.request])

@@ -9,7 +9,7 @@ import Testing
 @Suite struct EarlyWakeTests {
     private let supervisor: FakeSupervisor
     private let page: FakeSupervisor.WakePage
-    private let diary = Diary()
+    private let diary = EventLog()
 
     init() throws {
         supervisor = try FakeSupervisor()

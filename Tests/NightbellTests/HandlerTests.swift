@@ -26,7 +26,7 @@ extension FakeSupervisor {
 @Suite struct HandlerTests {
     @Test func entersTheBackgroundWhenTheHandlerHasReturned() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         var handlers = diary.handlers()
         handlers.didEnterBackground = { [supervisor] in
             diary.note("entered before: \(supervisor.hasEntered)")
@@ -66,7 +66,7 @@ extension FakeSupervisor {
 
     @Test func runsTheKeepAliveHandlerAfterTheWakeHandlerAndBeforeWakeDone() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         try client.setKeepAliveTimeout(.seconds(600)) {
             diary.note("keep-alive, done before: \(supervisor.hasWakeDone)")
@@ -85,7 +85,7 @@ extension FakeSupervisor {
 
     @Test func doesNotRunAHandlerThatIsSetInTheWakeInWhichTheOldOneIsDue() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = Promise<Client>()
         var handlers = diary.handlers()
         handlers.wake = { wake in
@@ -105,7 +105,7 @@ extension FakeSupervisor {
 
     @Test func notifiesEachTaskBeforeItsTimeEnds() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let other = Promise<BackgroundTask>()
         @Sendable func note(_ task: BackgroundTask, _ remaining: Duration) {
@@ -129,7 +129,7 @@ extension FakeSupervisor {
 
     @Test func preparesAndNamesSocketsThatAreNotIdle() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let parked = Promise<ParkedSocket>()
         var handlers = diary.handlers()
         handlers.prepareToSuspend = { (try? parked.wait()).map { [$0] } ?? [] }
@@ -146,7 +146,7 @@ extension FakeSupervisor {
 
     @Test func doesNotAnswerAPreparationThatIsOver() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let entered = Promise<Bool>()
         let goOn = Promise<Bool>()
         var handlers = diary.handlers()
@@ -172,7 +172,7 @@ extension FakeSupervisor {
 
     @Test func notifiesBeforeExpirationAndTermination() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         try supervisor.send(.backgroundTimeExpiring(.with { $0.remainingMs = 5_000 }))
         try supervisor.send(.willTerminate(.with { $0.budgetMs = 4_000 }))
@@ -183,7 +183,7 @@ extension FakeSupervisor {
 
     @Test func makesRequestsInsideHandlersWithoutEnteringThemAgain() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = Promise<Client>()
         var handlers = diary.handlers()
         handlers.wake = { wake in
@@ -228,7 +228,7 @@ extension FakeSupervisor {
 
     @Test func callsNoHandlerAfterClose() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = Promise<Client>()
         var handlers = diary.handlers()
         handlers.wake = { wake in

@@ -7,7 +7,7 @@ import Testing
 @Suite struct ReconnectionTests {
     @Test func handsEverythingOverAgain() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let woken = Promise<Wake>()
         var handlers = diary.handlers()
         handlers.wake = { woken.fulfil($0) }
@@ -63,7 +63,7 @@ import Testing
 
     @Test func reportsRefusalsOfTheNewSupervisor() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
         let refused = try client.handOver(pipe.descriptor, as: .device, name: "refused")
@@ -98,7 +98,7 @@ import Testing
 
     @Test func recordsRequestsWithoutASupervisor() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let pipe = try Pipe()
         let parked = try client.handOver(pipe.descriptor, as: .device)
@@ -130,7 +130,7 @@ import Testing
 
     @Test func reportsTheSupervisorsError() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         try supervisor.send(.error(.sample(.tooSlow)))
         try diary.expect("lost tooSlow")
@@ -140,7 +140,7 @@ import Testing
 
     @Test func expectsTheEndOfASupervisorThatIsStopping() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         try supervisor.wake(1, [.supervisorStopping])
         #expect(try supervisor.expectWakeDone() == 1)
@@ -159,7 +159,7 @@ import Testing
     ])
     func disconnectsAfterAMalformedMessage(_ packet: [UInt8]) throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         try supervisor.send(raw: packet)
         try diary.expect("lost malformedAnswer")
@@ -169,7 +169,7 @@ import Testing
 
     @Test func ignoresMessagesOfANewerSupervisor() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         // Field 100, a message of length 0.
         try supervisor.send(raw: [0xa2, 0x06, 0x00])
@@ -180,7 +180,7 @@ import Testing
 
     @Test func failsRequestsWithAnAnswerOfTheWrongKind() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         supervisor.script { message in
             if case .backgroundTimeRemaining? = message.body { .answer([.done(.init())]) } else { .usual }
@@ -191,7 +191,7 @@ import Testing
 
     @Test func failsRequestsWhenTheConnectionEnds() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         supervisor.script { message in
             switch message.body {
@@ -205,7 +205,7 @@ import Testing
 
     @Test func endsForGoodWithoutReconnection() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers()) { $0.reconnects = false }
         supervisor.hangUp()
         try diary.expect("lost connectionLost")
@@ -216,7 +216,7 @@ import Testing
 
     @Test func endsForGoodWhenItWouldBeRefusedForEver() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         supervisor.script { message in
             if case .hello? = message.body {

@@ -236,7 +236,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
 
     @Test func answersManyThreadsAtOnce() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         let client = try Client(of: supervisor, handlers: diary.handlers())
         let finished = (0..<4).map { _ in Promise<Int>() }
         for promise in finished {
@@ -257,7 +257,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
 
     @Test func waitsWhenTheSupervisorDoesNotRead() throws {
         let supervisor = try FakeSupervisor()
-        let diary = Diary()
+        let diary = EventLog()
         // A timeout so short that even registering may take a few attempts.
         let client = try eventually {
             try Client(of: supervisor, handlers: diary.handlers()) { $0.requestTimeout = .milliseconds(2) }

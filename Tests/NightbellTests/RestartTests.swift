@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test func repeatsUnansweredRequestsInOrderAndThenReportsIt() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         let first = try rehearsal.ask(.handOver([Self.socket]), at: 1)
         let second = try rehearsal.ask(.beginTask(name: "t"), at: 1)
         let answered = try rehearsal.ask(.enterForeground, at: 1)
@@ -49,7 +49,7 @@ import Testing
 
     /// The answer of the worker that died had been sent, too.
     @Test func aSecondAnswerHasNoEffect() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         let request = try rehearsal.ask(.handOver([Self.socket]), at: 1)
         rehearsal.receive(Self.restarted, at: 2)
         rehearsal.receive(handedOver(0x77), request: request, at: 3)
@@ -68,7 +68,7 @@ import Testing
     }
 
     @Test func withoutARestartASecondAnswerIsAProtocolViolation() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         let request = try rehearsal.ask(.enterForeground, at: 1)
         rehearsal.receive(.done(.init()), request: request, at: 2)
         _ = rehearsal.state.requests.take(request)
@@ -77,7 +77,7 @@ import Testing
     }
 
     @Test func aRepeatedWakeIsPassedOnOnce() {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         rehearsal.receive(wake(1, isRepeated: false), at: 1)
         rehearsal.receive(Self.restarted, at: 2)
         rehearsal.receive(wake(1), at: 3)
@@ -94,7 +94,7 @@ import Testing
     }
 
     @Test func repeatedMessagesAreHandledOnce() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         try rehearsal.done(.enterBackground, at: 1)
         rehearsal.receive(.didEnterBackground(.init()), at: 1)
         rehearsal.receive(Self.restarted, at: 2)
@@ -112,7 +112,7 @@ import Testing
     }
 
     @Test func aStepOfTheRegistrationIsRepeatedAsWell() {
-        var rehearsal = SessionRehearsal()
+        var rehearsal = SessionFixture()
         rehearsal.perform(rehearsal.state.connectionMade(at: 0))
         let hello = rehearsal.sent.last?.request
         rehearsal.receive(Self.restarted, at: 1)
@@ -124,7 +124,7 @@ import Testing
     }
 
     @Test func aRegistrationThatIsLostIsTriedAgain() {
-        var rehearsal = SessionRehearsal()
+        var rehearsal = SessionFixture()
         rehearsal.perform(rehearsal.state.connectionMade(at: 0))
         for attempt in 1...4 {
             rehearsal.perform(rehearsal.state.lost(NightbellError(.connectionLost, ""), at: Int64(attempt)))

@@ -7,7 +7,7 @@ private let gone = NightbellError(.connectionLost, "")
 
 @Suite struct SessionStateTests {
     @Test func triesAgainAfterPausesThatDouble() {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         var now = 100 * second
         rehearsal.perform(rehearsal.state.lost(gone, at: now))
         var pauses: [Int64] = []
@@ -30,13 +30,13 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func doesNotRunAgainstASupervisorThatDropsItAtOnce() {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         rehearsal.perform(rehearsal.state.lost(gone, at: 1))
         #expect(rehearsal.state.nextDeadline == 100_000_001)
     }
 
     @Test func countsAFailedRegistrationAsAFailedAttempt() {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         rehearsal.perform(rehearsal.state.lost(gone, at: 10 * second))
         _ = rehearsal.state.tick(at: 11 * second)
         rehearsal.perform(rehearsal.state.connectionMade(at: 11 * second))
@@ -50,14 +50,14 @@ private let gone = NightbellError(.connectionLost, "")
 
     @Test(arguments: [NightbellError.Code.unsupportedVersion, .invalidIdentifier, .identifierOfOtherUser])
     func stopsAfterAFinalError(_ code: NightbellError.Code) {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         rehearsal.perform(rehearsal.state.lost(NightbellError(code, ""), at: 1))
         #expect(rehearsal.state.closure?.code == code)
         #expect(rehearsal.state.nextDeadline == nil)
     }
 
     @Test func runsTheKeepAliveHandlerItselfWithoutASupervisor() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         try rehearsal.done(.enterBackground, at: 0)
         rehearsal.perform(rehearsal.state.lost(gone, at: 599 * second))
@@ -80,7 +80,7 @@ private let gone = NightbellError(.connectionLost, "")
 
     /// A supervisor that receives messages but does not answer.
     @Test func runsTheKeepAliveHandlerItselfDuringRestoration() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         try rehearsal.done(.enterBackground, at: 0)
         rehearsal.perform(rehearsal.state.lost(gone, at: 597 * second))
@@ -96,7 +96,7 @@ private let gone = NightbellError(.connectionLost, "")
 
     @Test(arguments: [(200, false), (400, true)])
     func runsTheKeepAliveHandlerAfterReconnectingIfHalfTheTimeIsOver(_ at: Int64, _ runs: Bool) throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         try rehearsal.done(.enterBackground, at: 0)
         let entered = rehearsal.state.enteredBackground()
@@ -114,7 +114,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func restoresStepByStep() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         let file = FileIdentity(device: 1, inode: 2)
         let new = (0..<260).map { NewSocket(descriptor: 3, tag: .device, name: "\($0)", file: file) }
         _ = try rehearsal.ask(.handOver(new), at: 0)
@@ -145,7 +145,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func losesTheConnectionInTheMiddleOfRestoring() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         rehearsal.perform(rehearsal.state.lost(gone, at: 0))
         _ = rehearsal.state.tick(at: second)
@@ -161,7 +161,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func completesAReleaseWhenTheConnectionEnds() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
         let clear = try rehearsal.ask(.clearKeepAlive, at: 0)
         let time = try rehearsal.ask(.timeRemaining, at: 0)
@@ -173,7 +173,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func doesNotEnterTheBackgroundOnceItIsBackInTheForeground() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         try rehearsal.done(.enterBackground, at: 0)
         rehearsal.receive(.didEnterBackground(.init()), at: 0)
         #expect(rehearsal.notices == ["background"])
@@ -189,7 +189,7 @@ private let gone = NightbellError(.connectionLost, "")
     }
 
     @Test func closes() throws {
-        var rehearsal = SessionRehearsal.connected()
+        var rehearsal = SessionFixture.connected()
         let time = try rehearsal.ask(.timeRemaining, at: 0)
         rehearsal.perform(rehearsal.state.close())
         rehearsal.perform(rehearsal.state.close())

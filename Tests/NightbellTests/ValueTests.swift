@@ -2,82 +2,83 @@ import Nightbell
 import NightbellWire
 import Testing
 
-@Suite struct WakeLedgerTests {
+@Suite struct WakeAcknowledgementTests {
     private func wake(_ id: UInt64, _ reasons: WakeReasons = .request) -> Wake {
         Wake(id: id, reasons: reasons, sockets: [], budget: .seconds(10), asleepFor: .seconds(1))
     }
 
     @Test func withoutAConsumerAWakeIsDoneAfterItsHandlers() {
-        var ledger = WakeLedger()
-        #expect(ledger.handled(wake(7), connection: 0) == .init(confirm: 7))
+        var sharedState = WakeAcknowledgements()
+        #expect(sharedState.handled(wake(7), connection: 0) == .init(confirm: 7))
     }
 
     @Test func sendsNothingBetweenReadyToSuspendAndTheNextMessage() throws {
-        var ledger = WakeLedger()
-        let subscription = ledger.subscribe()
+        var sharedState = WakeAcknowledgements()
+        let subscription = sharedState.subscribe()
         let consumer = try #require(subscription)
-        #expect(ledger.next(consumer).next == .wait)
-        #expect(ledger.handled(wake(1), connection: 0).deliver?.id == 1)
-        ledger.suspensionAnswered()
-        #expect(ledger.next(consumer) == .init(.wait))
-        #expect(ledger.suspensionCancelled() == 1)
-        #expect(ledger.suspensionCancelled() == nil)
+        #expect(sharedState.next(consumer).next == .wait)
+        #expect(sharedState.handled(wake(1), connection: 0).deliver?.id == 1)
+        sharedState.suspensionAnswered()
+        #expect(sharedState.next(consumer) == .init(.wait))
+        #expect(sharedState.suspensionCancelled() == 1)
+        #expect(sharedState.suspensionCancelled() == nil)
         // A later wake acknowledges the earlier ones as well.
-        ledger.suspensionAnswered()
-        #expect(ledger.handled(wake(2), connection: 0).deliver?.id == 2)
-        #expect(ledger.next(consumer).confirm == nil)
-        ledger.woken()
-        #expect(ledger.suspensionCancelled() == nil)
-        #expect(ledger.handled(wake(3), connection: 0).deliver?.id == 3)
-        #expect(ledger.next(consumer).confirm == 3)
+        sharedState.suspensionAnswered()
+        #expect(sharedState.handled(wake(2), connection: 0).deliver?.id == 2)
+        #expect(sharedState.next(consumer).confirm == nil)
+        sharedState.woken()
+        #expect(sharedState.suspensionCancelled() == nil)
+        #expect(sharedState.handled(wake(3), connection: 0).deliver?.id == 3)
+        #expect(sharedState.next(consumer).confirm == 3)
     }
 
     @Test func mergesUntakenWakes() throws {
-        var ledger = WakeLedger()
-        let subscription = ledger.subscribe()
+        var sharedState = WakeAcknowledgements()
+        let subscription = sharedState.subscribe()
         let consumer = try #require(subscription)
-        let limit = UInt64(WakeLedger.bufferLimit)
+        let limit = UInt64(WakeAcknowledgements.bufferLimit)
         for id in 1...limit + 2 {
-            #expect(ledger.handled(wake(id, id == limit + 1 ? .socket : .request), connection: 0) == .init())
+            #expect(
+                sharedState.handled(wake(id, id == limit + 1 ? .socket : .request), connection: 0) == .init())
         }
         for id in 1..<limit {
-            #expect(ledger.next(consumer) == .init(.wake(wake(id)), confirm: id == 1 ? nil : id - 1))
+            #expect(sharedState.next(consumer) == .init(.wake(wake(id)), confirm: id == 1 ? nil : id - 1))
         }
-        let last = ledger.next(consumer)
+        let last = sharedState.next(consumer)
         #expect(last.confirm == limit - 1)
         var merged = wake(limit + 2, [.request, .socket])
         merged = Wake(
             id: merged.id, reasons: merged.reasons, sockets: [], budget: .seconds(10), asleepFor: .seconds(3))
         #expect(last.next == .wake(merged))
-        #expect(ledger.next(consumer) == .init(.wait, confirm: limit + 2))
+        #expect(sharedState.next(consumer) == .init(.wait, confirm: limit + 2))
     }
 
     @Test func doesNotAcknowledgeWakesOfAnEarlierConnection() throws {
-        var ledger = WakeLedger()
-        let subscription = ledger.subscribe()
+        var sharedState = WakeAcknowledgements()
+        let subscription = sharedState.subscribe()
         let consumer = try #require(subscription)
-        _ = ledger.handled(wake(1), connection: 0)
-        ledger.connectionLost()
-        #expect(ledger.next(consumer) == .init(.wake(wake(1))))
-        #expect(ledger.handled(wake(2), connection: 0) == .init())
-        #expect(ledger.handled(wake(1), connection: 1) == .init())
-        #expect(ledger.next(consumer) == .init(.wake(wake(2))))
-        #expect(ledger.next(consumer) == .init(.wake(wake(1))))
-        #expect(ledger.unsubscribe(consumer) == 1)
+        _ = sharedState.handled(wake(1), connection: 0)
+        sharedState.connectionLost()
+        #expect(sharedState.next(consumer) == .init(.wake(wake(1))))
+        #expect(sharedState.handled(wake(2), connection: 0) == .init())
+        #expect(sharedState.handled(wake(1), connection: 1) == .init())
+        #expect(sharedState.next(consumer) == .init(.wake(wake(2))))
+        #expect(sharedState.next(consumer) == .init(.wake(wake(1))))
+        #expect(sharedState.unsubscribe(consumer) == 1)
     }
 
     @Test func aConsumerThatIsGoneBlocksNothing() throws {
-        var ledger = WakeLedger()
-        let subscription = ledger.subscribe()
+        var sharedState = WakeAcknowledgements()
+        let subscription = sharedState.subscribe()
         let consumer = try #require(subscription)
-        #expect(ledger.subscribe() == nil)
-        _ = ledger.handled(wake(1), connection: 0)
-        _ = ledger.handled(wake(2), connection: 0)
-        _ = ledger.next(consumer)
-        #expect(ledger.unsubscribe(consumer) == 2)
-        #expect(ledger.unsubscribe(consumer) == nil)
-        #expect(ledger.next(consumer) == .init(.finished))
-        #expect(ledger.subscribe() != nil)
+        #expect(sharedState.subscribe() == nil)
+        _ = sharedState.handled(wake(1), connection: 0)
+        _ = sharedState.handled(wake(2), connection: 0)
+        _ = sharedState.next(consumer)
+        #expect(sharedState.unsubscribe(consumer) == 2)
+        #expect(sharedState.unsubscribe(consumer) == nil)
+        #expect(sharedState.next(consumer) == .init(.finished))
+        #expect(sharedState.subscribe() != nil)
     }
 }
 

@@ -9,7 +9,7 @@ extension Puppet {
         "connect-tcp PORT NAME", "listen-tcp NAME", "bind-udp NAME", "connected-udp PORT NAME",
         "connect-unix PATH NAME", "unix-pair NAME", "pipe NAME", "timer MS NAME", "open PATH NAME",
         "handover NAME voip|listener|device [survives] [encrypted] [profile=NAME interval=MS within=MS …]",
-        "lend NAME idle TAG | stanzas RECEIVED SENT", "loan NAME", "keep-alive-option NAME",
+        "delegate NAME idle TAG | stanzas RECEIVED SENT", "delegatedState NAME", "keep-alive-option NAME",
         "write-hex NAME HEX", "read-hex NAME",
         "release NAME", "close NAME", "close-released NAME",
         "write NAME TEXT", "read NAME", "shutdown NAME", "background", "foreground", "keepalive MS",
@@ -52,8 +52,8 @@ extension Puppet {
             return (options.isOn ? "on" : "off")
                 + " idle=\(options.idleSeconds) interval=\(options.intervalSeconds)"
                 + " probes=\(options.probes) timeout=\(options.userTimeoutMilliseconds)"
-        case "lend", "loan":
-            return try lendOrTell(command, arguments)
+        case "delegate", "delegatedState":
+            return try delegateOrTell(command, arguments)
         case "spin", "grow", "lock", "stop", "crash", "end-main-thread", "exit":
             return try live(command, arguments)
         case "hang-prepare", "hang-wake", "hang-enter", "hang-keepalive":

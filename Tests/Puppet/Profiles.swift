@@ -36,18 +36,18 @@ extension Puppet {
         }
     }
 
-    func lendOrTell(_ command: String, _ arguments: Arguments) throws -> String {
+    func delegateOrTell(_ command: String, _ arguments: Arguments) throws -> String {
         let socket = try parked(try arguments.text(0))
         switch (command, arguments.words.dropFirst().first) {
-        case ("lend", "idle"):
-            try client().lend(.idle(tag: try arguments.text(2)), for: socket)
-        case ("lend", "stanzas"):
+        case ("delegate", "idle"):
+            try client().delegate(.idle(tag: try arguments.text(2)), for: socket)
+        case ("delegate", "stanzas"):
             let (received, sent) = (try arguments.number(2), try arguments.number(3))
-            try client().lend(
+            try client().delegate(
                 .stanzaCounters(received: UInt32(clamping: received), sent: UInt32(clamping: sent)),
                 for: socket)
-        case ("loan", _):
-            switch try client().loan(for: socket) {
+        case ("delegatedState", _):
+            switch try client().delegatedState(for: socket) {
             case .idle(let tag, let phase): return "idle \(tag) \(phase.rawValue)"
             case .stanzaCounters(let received, let sent): return "stanzas \(received) \(sent)"
             case nil: return "nothing"

@@ -16,14 +16,14 @@ struct RestorationTests {
             guard world.steps % 10 == 0, !isDue, !world.core.isStopping else { continue }
             var actions = ActionBuffer()
             let next = try Supervision(
-                settings: world.core.settings, taking: world.legacy, at: world.now, into: &actions)
+                settings: world.core.settings, taking: world.snapshot, at: world.now, into: &actions)
             #expect(next.clientIDs == world.core.clientIDs)
             #expect(next.socketCount == world.core.socketCount)
             // A client resumed by another process is found running.
             let found = Set(
-                world.legacy.clients.filter { $0.execution == .running && $0.wasStopped }.map(\.id))
+                world.snapshot.clients.filter { $0.execution == .running && $0.wasStopped }.map(\.id))
             // A client that may not have been welcomed registers again.
-            let unwelcome = Set(world.legacy.clients.filter { $0.presence == .welcomed }.map(\.id))
+            let unwelcome = Set(world.snapshot.clients.filter { $0.presence == .welcomed }.map(\.id))
             for client in world.core.clientIDs where !found.contains(client) && !unwelcome.contains(client) {
                 compare(client, world.core, next, at: world.now)
             }
@@ -60,12 +60,12 @@ struct RestorationTests {
     func newer() throws {
         var world = World(seed: 2_001)
         while world.core.clientIDs.isEmpty { world.step() }
-        var legacy = world.legacy
+        var snapshot = world.snapshot
         var actions = ActionBuffer()
-        legacy.clients[0].progress?.words[0] += 1
-        let id = legacy.clients[0].id
-        #expect(throws: LegacyError.unintelligible(id)) {
-            _ = try Supervision(settings: Settings(), taking: legacy, at: world.now, into: &actions)
+        snapshot.clients[0].progress?.words[0] += 1
+        let id = snapshot.clients[0].id
+        #expect(throws: RecoverySnapshotError.unintelligible(id)) {
+            _ = try Supervision(settings: Settings(), taking: snapshot, at: world.now, into: &actions)
         }
     }
 }

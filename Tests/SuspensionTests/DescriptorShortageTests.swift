@@ -10,7 +10,7 @@ import Testing
     @Test func attachingIsRefusedForThatReason() async {
         await #expect(processExitsWith: .success) {
             for method in [SuspensionMethod.cgroup, .signal, .auto] {
-                let stage = try Stage()
+                let stage = try Fixture()
                 let suspender = try stage.suspender(method)
                 let child = try Child.awakeEcho()
                 let handle = try child.handle()
@@ -30,7 +30,7 @@ import Testing
     @Test func lookingIsRefusedForThatReason() async {
         await #expect(processExitsWith: .success) {
             for method in [SuspensionMethod.cgroup, .signal] {
-                let stage = try Stage()
+                let stage = try Fixture()
                 let suspender = try stage.suspender(method)
                 let child = try Child.threaded(4)
                 #expect(eventually { ProcFS.threads(child.pid).map { $0 >= 4 } ?? false })

@@ -7,11 +7,11 @@ import Testing
 
 /// The cgroups of processes while attached and afterwards.
 @Suite(.enabled(if: canFreeze)) struct FreezerTests {
-    private let stage: Stage
+    private let stage: Fixture
     private let directory: String
 
     init() throws {
-        stage = try Stage()
+        stage = try Fixture()
         directory = try stage.cgroupDirectory()
     }
 
@@ -117,7 +117,7 @@ import Testing
 
     @Test func aProcessWithoutOriginGoesToOurParent() throws {
         let parent = try ScratchCgroup()
-        let stage = try Stage(cgroupParent: parent.name)
+        let stage = try Fixture(cgroupParent: parent.name)
         let directory = try stage.cgroupDirectory()
         let suspender = try stage.suspender(.cgroup)
         let child = try Child.awakeEcho()
@@ -219,13 +219,13 @@ import Testing
 
     @Test func aParentOfOurOwnChoice() throws {
         let parent = try ScratchCgroup()
-        let stage = try Stage(cgroupParent: parent.name)
+        let stage = try Fixture(cgroupParent: parent.name)
         let suspender = try stage.suspender(.cgroup)
         let child = try Child.awakeEcho()
         try suspender.attach(0, child)
         #expect(cgroup(of: child.pid)?.hasPrefix(parent.directory + "/nightbell-") == true)
         suspender.detachAll()
-        let missing = try Stage(cgroupParent: "/no/such/place")
+        let missing = try Fixture(cgroupParent: "/no/such/place")
         let error = #expect(throws: SuspensionError.self) { _ = try missing.suspender(.cgroup) }
         #expect(error?.code == .systemError && error?.underlying?.code == ENOENT)
     }

@@ -8,9 +8,9 @@ import Testing
 
 /// A supervisor that dies leaves its clients stopped; the next one thaws them.
 @Suite(.enabled(if: canFreeze)) struct LeftoverTests {
-    private let stage: Stage
+    private let stage: Fixture
 
-    init() throws { stage = try Stage() }
+    init() throws { stage = try Fixture() }
 
     @Test(arguments: SuspenderTests.methods, SuspensionMethod.allCases)
     func theNextRunThaws(method: SuspensionMethod, next: SuspensionMethod) throws {

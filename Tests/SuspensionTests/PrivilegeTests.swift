@@ -9,14 +9,14 @@ private let nobody: uid_t = 65_534
 
 /// Suspension without privileges. Each test changes its user on a thread of its own.
 @Suite(.enabled(if: canFreeze && geteuid() == 0)) struct PrivilegeTests {
-    private let stage: Stage
+    private let stage: Fixture
 
     init() throws {
-        stage = try Stage()
+        stage = try Fixture()
         #expect(chmod(stage.directory.path, 0o777) == 0)
     }
 
-    private func asNobody(_ body: @escaping @Sendable (Stage) throws -> Void) throws {
+    private func asNobody(_ body: @escaping @Sendable (Fixture) throws -> Void) throws {
         let stage = stage
         try onOwnThread {
             try #require(ctest_become(nobody) == 0)
@@ -70,7 +70,7 @@ private let nobody: uid_t = 65_534
         let parent = try ScratchCgroup()
         #expect(chown(parent.directory, nobody, nobody) == 0)
         #expect(chown(parent.directory + "/cgroup.procs", nobody, nobody) == 0)
-        let stage = try Stage(cgroupParent: parent.name)
+        let stage = try Fixture(cgroupParent: parent.name)
         #expect(chmod(stage.directory.path, 0o777) == 0)
         let inside = try ScratchChild(in: parent)
         let insider = inside.child.pid

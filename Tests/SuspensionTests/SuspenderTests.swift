@@ -8,9 +8,9 @@ import Testing
 /// The requirements for every method of stopping a process.
 @Suite(.enabled(if: canFreeze)) struct SuspenderTests {
     static let methods: [SuspensionMethod] = [.cgroup, .signal]
-    private let stage: Stage
+    private let stage: Fixture
 
-    init() throws { stage = try Stage() }
+    init() throws { stage = try Fixture() }
 
     @Test(arguments: methods) func aFrozenProcessIsSilentUntilThawed(method: SuspensionMethod) throws {
         let suspender = try stage.suspender(method)

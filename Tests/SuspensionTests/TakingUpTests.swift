@@ -6,9 +6,9 @@ import Testing
 
 /// The state that the next suspender finds for processes of one that has crashed.
 @Suite(.enabled(if: canFreeze)) struct TakingUpTests {
-    private let stage: Stage
+    private let stage: Fixture
 
-    init() throws { stage = try Stage() }
+    init() throws { stage = try Fixture() }
 
     private func takeUp(
         _ suspender: any Suspender, _ child: Child, wasStopped: Bool = true

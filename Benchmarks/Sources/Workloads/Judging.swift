@@ -5,7 +5,7 @@ package final class Judging: Workload {
     private var profile: Profile
     private let traffic: [UInt8]
     private var replies: [UInt8] = []
-    private let circumstances = Circumstances(random: 1, peer: Endpoint(v4: 0xC000_0201, port: 5_060))
+    private let profileContext = ProfileContext(random: 1, peer: Endpoint(v4: 0xC000_0201, port: 5_060))
     /// The amount of absorbed bytes.
     package private(set) var absorbed = 0
 
@@ -20,7 +20,7 @@ package final class Judging: Workload {
     package func cycle() {
         replies.removeAll(keepingCapacity: true)
         let traffic = traffic
-        if case .noise(let length, _) = profile.judge(traffic.span, circumstances, replies: &replies) {
+        if case .noise(let length, _) = profile.inspect(traffic.span, profileContext, replies: &replies) {
             absorbed += length
         }
     }

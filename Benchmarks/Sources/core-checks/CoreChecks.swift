@@ -39,13 +39,13 @@ enum CoreChecks {
 
     /// Inspecting one piece of noise, its answer included.
     private static func allocations(_ make: () throws -> Judging) -> Double {
-        guard let judging = try? make() else { return .infinity }
+        guard let inspecting = try? make() else { return .infinity }
         let cycles = 10_000
-        for _ in 0..<cycles { judging.cycle() }
+        for _ in 0..<cycles { inspecting.cycle() }
         let before = nightbell_allocations()
-        for _ in 0..<cycles { judging.cycle() }
+        for _ in 0..<cycles { inspecting.cycle() }
         let allocations = nightbell_allocations() - before
-        return judging.isSound(after: 2 * cycles) ? Double(allocations) / Double(cycles) : .infinity
+        return inspecting.isSound(after: 2 * cycles) ? Double(allocations) / Double(cycles) : .infinity
     }
 
     /// How many times as long one cycle takes among many as among few: by the best of several rounds in turns, so

@@ -115,7 +115,7 @@ extension Profile {
     ///     answered.
     ///   - address: the client's full address.
     ///   - streamManagement: XEP-0198 is enabled. The client then delegates its counters each time, with
-    ///     ``Client/lend(_:for:)``; otherwise stanzas are for the client.
+    ///     ``Client/delegate(_:for:)``; otherwise stanzas are for the client.
     ///   - whiteSpacePings: sends spaces, which get no answer, instead of pings.
     public static func xmpp(
         interval: Duration? = nil, answerWithin: Duration? = nil, server: String? = nil,
@@ -162,7 +162,7 @@ extension Profile {
     }
 
     /// IMAP while the command IDLE is under way. The client delegates its tag each time, with
-    /// ``Client/lend(_:for:)``; without it, IDLE is not renewed.
+    /// ``Client/delegate(_:for:)``; without it, IDLE is not renewed.
     ///
     /// - Parameters:
     ///   - interval: between renewals; nil: 28 minutes.

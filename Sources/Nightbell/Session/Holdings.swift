@@ -10,8 +10,8 @@ package struct Holdings {
         package var isEncrypted = false
         package var receiveBuffer: UInt32 = 0
         /// The state delegated with the profile at each suspension.
-        package var loan: Loan?
-        package var isLoanLost = false
+        package var delegatedState: DelegatedState?
+        package var isDelegatedStateLost = false
     }
 
     package struct KeepAlive {
@@ -70,9 +70,10 @@ package struct Holdings {
         socketsByToken[token] = id
     }
 
-    package mutating func noteLoan(_ loan: Loan?, _ id: UInt64, isLost: Bool = false) {
-        sockets[id]?.loan = loan
-        sockets[id]?.isLoanLost = isLost
+    package mutating func noteDelegated(_ delegatedState: DelegatedState?, _ id: UInt64, isLost: Bool = false)
+    {
+        sockets[id]?.delegatedState = delegatedState
+        sockets[id]?.isDelegatedStateLost = isLost
     }
 
     @discardableResult package mutating func remove(_ id: UInt64) -> ParkedSocket? {

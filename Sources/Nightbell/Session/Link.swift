@@ -86,7 +86,7 @@ final class Link: @unchecked Sendable {
         case .welcome(let welcome):
             index = welcome.wakeWord
             // The descriptors of sockets come after it.
-            sockets = welcome.legacy.areInherited ? 0 : welcome.legacy.sockets.count
+            sockets = welcome.previousProcess.areInherited ? 0 : welcome.previousProcess.sockets.count
         case .supervisorRestarted(let restarted): index = restarted.wakeWord
         default: return nil
         }

@@ -10,7 +10,7 @@ import NightbellWire
 final class Session: Sendable {
     struct Core {
         var state: SessionState
-        var ledger = WakeLedger()
+        var sharedState = WakeAcknowledgements()
         var early = EarlyWakes()
         var wakeWord: WakeWord?
         var link: Link?
@@ -68,7 +68,7 @@ final class Session: Sendable {
     /// The first connection: made by the calling thread, which waits for it.
     func register() throws(NightbellError) {
         var patience = Patience(requestTimeout, from: BootClock.now())
-        var made = Inheritance.connection(for: identifier)
+        var made = InheritedDescriptors.connection(for: identifier)
         while true {
             let link: Link
             if let inherited = made.take() {
@@ -177,7 +177,7 @@ final class Session: Sendable {
                 actions += flush(&core)
             }
         }
-        if core.state.closure != nil { core.ledger.close() }
+        if core.state.closure != nil { core.sharedState.close() }
         let deadline = core.state.nextDeadline
         if deadline != core.armed {
             core.armed = deadline
@@ -192,7 +192,7 @@ final class Session: Sendable {
         let unsent = Set(core.outbox.map(\.message.request))
         var again = repetitions.filter { $0.message.request == 0 || !unsent.contains($0.message.request) }
             .map { (message: $0.message, descriptors: $0.descriptors) }
-        if let done = core.ledger.lastConfirmed { again.append((.wakeDone(done), [])) }
+        if let done = core.sharedState.lastConfirmed { again.append((.wakeDone(done), [])) }
         again.append((last, []))
         core.outbox.insert(contentsOf: again, at: 0)
     }
@@ -229,7 +229,7 @@ final class Session: Sendable {
     private func disconnect(_ core: inout Core) {
         core.outbox = []
         core.watchesWritable = false
-        core.ledger.connectionLost()
+        core.sharedState.connectionLost()
         core.early.connectionLost()
         core.wakeWord = nil
         core.preparedEpoch = nil
@@ -246,11 +246,11 @@ final class Session: Sendable {
         callForAttention(&core)
         switch notice {
         case .wake:
-            core.ledger.woken()
+            core.sharedState.woken()
             core.early.suspensionOver()
         case .suspendCancelled:
             core.early.suspensionOver()
-            return core.ledger.suspensionCancelled().map { [.send(.wakeDone($0))] } ?? []
+            return core.sharedState.suspensionCancelled().map { [.send(.wakeDone($0))] } ?? []
         case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .taskLost,
             .willTerminate, .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
             break
@@ -273,15 +273,15 @@ final class Session: Sendable {
         var messages: [WireSupervisorMessage] = []
         var failure: NightbellError?
         var wakeWord: WakeWord?
-        var legacy: (sockets: [(token: UInt64, socket: NewSocket)], message: WireLegacy)?
+        var previousProcess: (sockets: [(token: UInt64, socket: NewSocket)], message: WirePreviousProcess)?
         do throws(NightbellError) {
             while messages.count < 32, case .message(let message) = try link.receive() {
                 messages.append(message)
                 if let word = link.takeWakeWord(of: message) { wakeWord = word }
-                if case .welcome(let welcome) = message.body, welcome.hasLegacy,
-                    let sockets = link.takeSockets(welcome.legacy)
+                if case .welcome(let welcome) = message.body, welcome.hasPreviousProcess,
+                    let sockets = link.takeSockets(welcome.previousProcess)
                 {
-                    legacy = (sockets, welcome.legacy)
+                    previousProcess = (sockets, welcome.previousProcess)
                 }
                 // A wake is handled first; further packets can wait until then.
                 if case .wake = message.body { break }
@@ -295,7 +295,7 @@ final class Session: Sendable {
             // Another thread may have noticed the end of this link first.
             guard core.link === link else { return }
             if let wakeWord { core.wakeWord = wakeWord }
-            if let legacy { inherit(legacy.sockets, legacy.message, on: &core) }
+            if let previousProcess { inherit(previousProcess.sockets, previousProcess.message, on: &core) }
             for message in messages { perform(core.state.received(message, at: now), on: &core) }
             if let failure, core.link === link { perform(core.state.lost(failure, at: now), on: &core) }
             perform(flush(&core), on: &core)
@@ -306,10 +306,11 @@ final class Session: Sendable {
     }
 
     private func inherit(
-        _ sockets: [(token: UInt64, socket: NewSocket)], _ legacy: WireLegacy, on core: inout Core
+        _ sockets: [(token: UInt64, socket: NewSocket)], _ previousProcess: WirePreviousProcess,
+        on core: inout Core
     ) {
         let actions = core.state.inherit(
-            sockets, state: legacy.state.bytes ?? [], wasLaunched: legacy.launched)
+            sockets, state: previousProcess.state.bytes ?? [], wasLaunched: previousProcess.launched)
         perform(actions, on: &core)
     }
 

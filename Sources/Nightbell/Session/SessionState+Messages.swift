@@ -117,7 +117,7 @@ extension SessionState {
                 .with {
                     $0.epoch = epoch
                     $0.notIdle = notIdle.compactMap(holdings.token(of:))
-                    $0.lent = holdings.lent
+                    $0.delegated = holdings.delegated
                 }))
     }
 }

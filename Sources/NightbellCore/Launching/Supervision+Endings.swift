@@ -146,13 +146,13 @@ extension Supervision {
         clients[client.id].launches.isInBackground = false
         clients[client.id].launches.mayHaveBeenTold = false
         clients[client.id].assertions = Assertions()
-        clients[client.id].doings.tidy()
+        clients[client.id].activity.tidy()
         noteEndOfSleep(client, at: now)
         enter(.dormant(dormant), client, at: now, into: &actions)
         scheduleKeepAlive(client)
         actions.append(.park(client))
         actions.append(.trace(client, .parked))
-        goOnOffloading(client)
+        resumeOffloading(client)
         watchBeginnings(client)
         if !mutated(.parksUnwatched) { armSockets(client, into: &actions) }
         // An earlier reason, such as a failed launch.

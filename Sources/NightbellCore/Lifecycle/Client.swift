@@ -28,7 +28,7 @@ struct Client: Sendable, Equatable {
     var sockets = TokenList()
     /// Sockets to arm at the next suspension; may include sockets released since.
     var unarmed: [SocketToken] = []
-    var doings = Doings()
+    var activity = ActivityState()
     private var packedCounters = PackedCounters()
     var lastEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
@@ -84,7 +84,7 @@ struct Client: Sendable, Equatable {
     }
 
     /// The form in which the counters are persisted.
-    var counterWords: Progress.CounterWords { packedCounters.words }
+    var counterWords: ClientStateEncoding.CounterWords { packedCounters.words }
 
     enum PendingWake: Sendable {
         case new

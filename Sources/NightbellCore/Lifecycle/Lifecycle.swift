@@ -16,10 +16,10 @@ enum Lifecycle: Sendable, Equatable {
     /// A running client, and its reasons not to be suspended. Assertions are stored outside the state machine.
     struct Background: Sendable, Equatable {
         // Instants with a sentinel take half the room of optional ones, and every client has them.
-        private var entering = Progress.never
+        private var entering = ClientStateEncoding.never
         private var wakeID: UInt64 = 0
-        private var wakeUntil = Progress.never
-        private var hold = Progress.never
+        private var wakeUntil = ClientStateEncoding.never
+        private var hold = ClientStateEncoding.never
 
         init(enteringUntil: Instant? = nil, wake: OpenWake? = nil, holdUntil: Instant? = nil) {
             self.enteringUntil = enteringUntil
@@ -29,23 +29,23 @@ enum Lifecycle: Sendable, Equatable {
 
         /// The deadline of a running `didEnterBackground`.
         var enteringUntil: Instant? {
-            get { Progress.instant(entering) }
-            set { entering = Progress.word(newValue) }
+            get { ClientStateEncoding.instant(entering) }
+            set { entering = ClientStateEncoding.word(newValue) }
         }
 
         /// A wake that the client has not finished yet, and its deadline.
         var wake: OpenWake? {
-            get { Progress.instant(wakeUntil).map { OpenWake(wakeID: wakeID, until: $0) } }
+            get { ClientStateEncoding.instant(wakeUntil).map { OpenWake(wakeID: wakeID, until: $0) } }
             set {
                 wakeID = newValue?.wakeID ?? 0
-                wakeUntil = Progress.word(newValue?.until)
+                wakeUntil = ClientStateEncoding.word(newValue?.until)
             }
         }
 
         /// The end of its linger time, or of the pause before the next suspension.
         var holdUntil: Instant? {
-            get { Progress.instant(hold) }
-            set { hold = Progress.word(newValue) }
+            get { ClientStateEncoding.instant(hold) }
+            set { hold = ClientStateEncoding.word(newValue) }
         }
 
         struct OpenWake: Sendable, Equatable {

@@ -48,7 +48,7 @@ public struct PingTerms: Sendable, Hashable {
 }
 
 /// The result of the edge's inspection of a sleeping client's socket, and what the edge has already handled.
-public struct Judgement: Sendable, Equatable {
+public struct InspectionResult: Sendable, Equatable {
     /// The data left in the socket.
     public enum Rest: Sendable, Equatable {
         case nothing

@@ -66,7 +66,7 @@ extension Supervision {
     }
 
     /// Call when the client's process has ended: deadlines that passed while it was terminating come due now.
-    mutating func goOnOffloading(_ client: ClientID) {
+    mutating func resumeOffloading(_ client: ClientID) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
         for token in tokens where pings[token.slot].isActive { pings.goOn(token.slot) }
     }
@@ -117,12 +117,13 @@ extension Supervision {
 
     // MARK: What arrives
 
-    mutating func judged(
-        _ token: SocketToken, _ judgement: Judgement, at now: Instant, into actions: inout ActionBuffer
+    mutating func inspected(
+        _ token: SocketToken, _ inspection: InspectionResult, at now: Instant,
+        into actions: inout ActionBuffer
     ) {
         guard isOffloading(token) else {
             // The owner was woken in the meantime; the remaining data belongs to it.
-            switch judgement.rest {
+            switch inspection.rest {
             case .nothing: return  // it is still watched
             case .partial: return leaveBeginning(token)
             case .significant(let conditions):
@@ -131,7 +132,7 @@ extension Supervision {
                 return socketFired(token, .readable, at: now, into: &actions)
             }
         }
-        let found = pings.take(judgement, token.slot, at: elapsed(at: now))
+        let found = pings.take(inspection, token.slot, at: elapsed(at: now))
         touchOffload(token)
         if let found, !found.contains(.flooded) || !mutated(.permitsAnyNoise) {
             return socketFired(token, found, at: now, into: &actions)
@@ -166,7 +167,8 @@ extension Supervision {
     }
 
     /// The delegated session state is lost; the owner must handle the socket itself.
-    mutating func loanLost(_ token: SocketToken, at now: Instant, into actions: inout ActionBuffer) {
+    mutating func delegatedStateLost(_ token: SocketToken, at now: Instant, into actions: inout ActionBuffer)
+    {
         guard isOffloading(token) else { return }
         wake(by: token, .unanswerable, at: now, into: &actions)
     }

@@ -36,7 +36,7 @@ public struct Parking: Sendable, Equatable {
     public private(set) var counters = ParkingCounters()
     private let settings: Settings
     private var places = SlotMap<Place>()
-    private var pings: PingBook
+    private var pings: PingScheduler
     private var schedule: KeepAliveSchedule
     private var hasToldInTurn = false
 
@@ -46,7 +46,7 @@ public struct Parking: Sendable, Equatable {
     /// Only the settings of keep-alives and pings are used.
     public init(settings: Settings) {
         self.settings = settings
-        pings = PingBook(settings)
+        pings = PingScheduler(settings)
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
     }
 
@@ -122,21 +122,21 @@ public struct Parking: Sendable, Equatable {
     }
 
     /// Whether incoming data of a socket is to be inspected with its profile.
-    public func isJudging(_ token: SocketToken) -> Bool {
+    public func isInspecting(_ token: SocketToken) -> Bool {
         contains(token) && places[token.id].hasProfile && places[token.id].isWatched
     }
 
     /// How many pieces of noise may be absorbed now.
     public func noiseAllowance(_ token: SocketToken, at now: Instant) -> Int {
-        isJudging(token) ? pings.allowance(token.slot, at: now) : 0
+        isInspecting(token) ? pings.allowance(token.slot, at: now) : 0
     }
 
     /// The incoming data of a socket was inspected with its profile.
-    public mutating func judged(
-        _ token: SocketToken, _ judgement: Judgement, at now: Instant, into actions: inout [Action]
+    public mutating func inspected(
+        _ token: SocketToken, _ inspection: InspectionResult, at now: Instant, into actions: inout [Action]
     ) {
-        guard isJudging(token) else { return }
-        if let found = pings.take(judgement, token.slot, at: now) {
+        guard isInspecting(token) else { return }
+        if let found = pings.take(inspection, token.slot, at: now) {
             return tell(token, ParkingReasons(found), into: &actions)
         }
         pings.settle(token.slot, at: now)
@@ -161,21 +161,21 @@ public struct Parking: Sendable, Equatable {
 
     /// A ping could not be sent: the peer accepts no data.
     public mutating func pingFailed(_ token: SocketToken, at now: Instant, into actions: inout [Action]) {
-        guard isJudging(token) else { return }
+        guard isInspecting(token) else { return }
         pings.pingFailed(token.slot, at: now)
         tell(token, .unanswerable, into: &actions)
     }
 
     /// No ping was available to be sent.
     public mutating func pingOmitted(_ token: SocketToken, at now: Instant) {
-        if isJudging(token) { pings.pingFailed(token.slot, at: now) }
+        if isInspecting(token) { pings.pingFailed(token.slot, at: now) }
     }
 
     /// The edge has looked for an answer that is due; if there was one, it was reported before.
     public mutating func answerLookedFor(
         _ token: SocketToken, at now: Instant, into actions: inout [Action]
     ) {
-        guard isJudging(token), pings.isUnanswered(token.slot, at: now) else { return }
+        guard isInspecting(token), pings.isUnanswered(token.slot, at: now) else { return }
         tell(token, .pongMissing, into: &actions)
     }
 
@@ -184,7 +184,7 @@ public struct Parking: Sendable, Equatable {
     public mutating func endTurn(at now: Instant, into actions: inout [Action]) {
         for _ in 0..<pings.deadlineCount {
             guard let slot = pings.popDeadline(at: now) else { break }
-            guard let token = token(inSlot: slot), isJudging(token) else { continue }
+            guard let token = token(inSlot: slot), isInspecting(token) else { continue }
             switch pings.reachDeadline(slot, at: now) {
             case .beginning: tell(token, .readable, into: &actions)
             case .answer: actions.append(.lookForAnswer(token))

@@ -56,7 +56,7 @@ extension Supervision {
     mutating func release(
         _ token: SocketToken, _ client: ClientID, into actions: inout ActionBuffer
     ) -> Answer {
-        let isStrangers = mutated(.releasesForAnybody) && sockets.contains(token.id)
+        let isStrangers = mutated(.releasesForAnyClient) && sockets.contains(token.id)
         let client = isStrangers ? sockets[token.id].owner : client
         guard owns(client, token) else { return .refused(.invalidToken) }
         remove(token, client)

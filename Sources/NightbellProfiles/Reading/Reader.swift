@@ -1,5 +1,5 @@
 /// The reason why reading stopped.
-enum Obstacle: Error {
+enum ParseStop: Error {
     /// The input ends before the message does.
     case end
     case significant(Significance)
@@ -21,12 +21,12 @@ struct Reader {
     }
 
     /// The next byte, left in place.
-    func peek(_ bytes: Span<UInt8>) throws(Obstacle) -> UInt8 {
+    func peek(_ bytes: Span<UInt8>) throws(ParseStop) -> UInt8 {
         guard position < end else { throw .end }
         return bytes[position]
     }
 
-    mutating func next(_ bytes: Span<UInt8>) throws(Obstacle) -> UInt8 {
+    mutating func next(_ bytes: Span<UInt8>) throws(ParseStop) -> UInt8 {
         let byte = try peek(bytes)
         position += 1
         return byte
@@ -38,13 +38,13 @@ struct Reader {
     }
 
     /// Steps over `count` bytes, which must be there.
-    mutating func skip(_ count: Int) throws(Obstacle) {
+    mutating func skip(_ count: Int) throws(ParseStop) {
         guard count <= end - position else { throw .end }
         position += count
     }
 
     /// Steps over the byte if it is the next one; tells whether.
-    mutating func skip(ifNext byte: UInt8, _ bytes: Span<UInt8>) throws(Obstacle) -> Bool {
+    mutating func skip(ifNext byte: UInt8, _ bytes: Span<UInt8>) throws(ParseStop) -> Bool {
         guard try peek(bytes) == byte else { return false }
         position += 1
         return true
@@ -53,7 +53,7 @@ struct Reader {
     /// Steps over exactly these bytes. The first one that differs is significant for the given reason.
     mutating func expect(
         _ text: String, _ bytes: Span<UInt8>, else reason: Significance
-    ) throws(Obstacle) {
+    ) throws(ParseStop) {
         for byte in text.utf8 {
             guard try next(bytes) == byte else { throw .significant(reason) }
         }
@@ -62,7 +62,7 @@ struct Reader {
     /// Steps over bytes as long as they pass; the range of those that did.
     mutating func run(
         _ bytes: Span<UInt8>, while passes: (UInt8) -> Bool
-    ) throws(Obstacle) -> Range<Int> {
+    ) throws(ParseStop) -> Range<Int> {
         let start = position
         while passes(try peek(bytes)) { position += 1 }
         return start..<position
@@ -70,14 +70,14 @@ struct Reader {
 
     /// Reads to the end of a line and steps over the CRLF; the range of what precedes it. Anything but tabs,
     /// printable characters and those beyond ASCII is malformed, a CR or LF by itself included.
-    mutating func line(_ bytes: Span<UInt8>) throws(Obstacle) -> Range<Int> {
+    mutating func line(_ bytes: Span<UInt8>) throws(ParseStop) -> Range<Int> {
         let content = try run(bytes) { $0.isText }
         try expect("\r\n", bytes, else: .malformed)
         return content
     }
 
     /// The verdict for this reason.
-    func verdict(of obstacle: Obstacle, over transport: Transport) -> Verdict {
+    func verdict(of obstacle: ParseStop, over transport: Transport) -> Verdict {
         switch obstacle {
         case .significant(let reason): .significant(reason)
         case .end where transport == .datagram: .significant(isFull ? .tooLong : .malformed)

@@ -3,7 +3,7 @@
 struct Address {
     private(set) var hasTag = false
 
-    init(_ bytes: Span<UInt8>, _ value: Range<Int>) throws(Obstacle) {
+    init(_ bytes: Span<UInt8>, _ value: Range<Int>) throws(ParseStop) {
         var parameters = Parameters(try Self.parameters(bytes, value))
         while let parameter = try parameters.next(bytes) {
             if bytes.equalsIgnoringCase(parameter.name, "tag") { hasTag = true }
@@ -13,7 +13,8 @@ struct Address {
     }
 
     /// The range of the parameters.
-    private static func parameters(_ bytes: Span<UInt8>, _ value: Range<Int>) throws(Obstacle) -> Range<Int> {
+    private static func parameters(_ bytes: Span<UInt8>, _ value: Range<Int>) throws(ParseStop) -> Range<Int>
+    {
         var index = value.lowerBound
         while index < value.upperBound {
             switch bytes[index] {
@@ -52,7 +53,7 @@ struct Parameters {
     }
 
     /// The next one; none at the end or in front of a comma.
-    mutating func next(_ bytes: Span<UInt8>) throws(Obstacle) -> Parameter? {
+    mutating func next(_ bytes: Span<UInt8>) throws(ParseStop) -> Parameter? {
         var index = skipSpaces(rest.lowerBound, bytes)
         guard index < rest.upperBound, bytes[index] != UInt8(ascii: ",") else { return nil }
         guard bytes[index] == UInt8(ascii: ";") else { throw .significant(.malformed) }
@@ -93,7 +94,7 @@ struct Parameters {
 
 extension Span where Element == UInt8 {
     /// Where the quoted string that begins the range ends.
-    func endOfQuoted(_ range: Range<Int>) throws(Obstacle) -> Int {
+    func endOfQuoted(_ range: Range<Int>) throws(ParseStop) -> Int {
         var index = range.lowerBound + 1
         while index < range.upperBound {
             switch self[index] {

@@ -17,7 +17,7 @@ struct Header {
     let next: Int
 
     /// Reads a line that lies within the limits of the reader.
-    init(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+    init(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
         // A line that begins with a space continues the one before: legal, and never seen in a keep-alive.
         if try reader.peek(bytes).isSpaceOrTab { throw .significant(.unusual) }
         let name = try reader.run(bytes) { $0.isToken }

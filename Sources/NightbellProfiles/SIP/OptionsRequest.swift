@@ -16,7 +16,7 @@ struct OptionsRequest {
 
     init(
         _ reader: inout Reader, _ bytes: Span<UInt8>, over transport: Transport, users: [String]
-    ) throws(Obstacle) {
+    ) throws(ParseStop) {
         try Self.readRequestLine(&reader, bytes, users: users)
         let start = reader.position
         var found = Found()
@@ -41,7 +41,7 @@ struct OptionsRequest {
     /// `OPTIONS sip:alice@192.0.2.1 SIP/2.0` (RFC 3261 §7.1).
     private static func readRequestLine(
         _ reader: inout Reader, _ bytes: Span<UInt8>, users: [String]
-    ) throws(Obstacle) {
+    ) throws(ParseStop) {
         try reader.expect("OPTIONS ", bytes, else: .message)
         let uri = try reader.run(bytes) { $0 > 0x20 && $0 < 0x7F }
         try reader.expect(" SIP/2.0\r\n", bytes, else: .malformed)
@@ -75,7 +75,7 @@ struct OptionsRequest {
         var hasMaxForwards = false
         var hasContentLength = false
 
-        mutating func add(_ header: Header, _ bytes: Span<UInt8>) throws(Obstacle) {
+        mutating func add(_ header: Header, _ bytes: Span<UInt8>) throws(ParseStop) {
             let value = header.value
             switch header.name {
             case .via:
@@ -110,13 +110,13 @@ struct OptionsRequest {
             }
         }
 
-        private func set(_ field: inout Range<Int>?, _ value: Range<Int>) throws(Obstacle) {
+        private func set(_ field: inout Range<Int>?, _ value: Range<Int>) throws(ParseStop) {
             guard field == nil, !value.isEmpty else { throw .significant(.malformed) }
             field = value
         }
 
         /// RFC 3261 §20.16: a number below 2^31 and the method of the request.
-        private static func checkSequence(_ value: Range<Int>, _ bytes: Span<UInt8>) throws(Obstacle) {
+        private static func checkSequence(_ value: Range<Int>, _ bytes: Span<UInt8>) throws(ParseStop) {
             let digits = value.lowerBound..<(value.first { !bytes[$0].isDigit } ?? value.upperBound)
             let method = bytes.trimmed(digits.upperBound..<value.upperBound)
             guard bytes.decimal(digits, maximum: 0x7FFF_FFFF) != nil, method.lowerBound > digits.upperBound,

@@ -69,14 +69,14 @@ package struct SIPProfile: ProtocolProfile {
         }
     }
 
-    mutating func begin(lending lent: Lent) {
+    mutating func begin(delegating delegated: DelegatedValues) {
         let areByThemselves = !lineEnds.isDisjoint(with: [.single, .awaited])
         lineEnds.formIntersection(.single)
         if areByThemselves { lineEnds.insert(.byThemselves) }
         exchange.begin()
     }
 
-    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+    mutating func ping(again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]) -> Bool {
         guard settings.sendsPings else { return false }
         switch transport {
         case .stream:
@@ -87,34 +87,34 @@ package struct SIPProfile: ProtocolProfile {
             return true
         case .datagram:
             return exchange.request(
-                again: again, circumstances.random, withFingerprint: false, into: &output)
+                again: again, profileContext.random, withFingerprint: false, into: &output)
         }
     }
 
-    mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         switch transport {
-        case .stream: judgeStream(bytes, circumstances, &replies)
-        case .datagram: judgeDatagram(bytes, circumstances, &replies)
+        case .stream: inspectStream(bytes, profileContext, &replies)
+        case .datagram: inspectDatagram(bytes, profileContext, &replies)
         }
     }
 
     // MARK: Streams
 
-    private mutating func judgeStream(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, _ replies: inout [UInt8]
+    private mutating func inspectStream(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, _ replies: inout [UInt8]
     ) -> Verdict {
-        guard bytes[0] == UInt8(ascii: "\r") else { return judgeOptions(bytes, circumstances, &replies) }
+        guard bytes[0] == UInt8(ascii: "\r") else { return inspectOptions(bytes, profileContext, &replies) }
         guard bytes.count > 1 else {
             return .needMore(limit: lineEnds.isDisjoint(with: [.awaited, .byThemselves]) ? 4 : 2)
         }
         guard bytes[1] == UInt8(ascii: "\n") else { return .significant(.malformed) }
         if lineEnds.remove(.awaited) != nil { return .noise(length: 2, .answer) }
-        return lineEnds.contains(.byThemselves) ? judgeLineEnd(&replies) : judgeLineEnds(bytes, &replies)
+        return lineEnds.contains(.byThemselves) ? inspectLineEnd(&replies) : inspectLineEnds(bytes, &replies)
     }
 
-    private mutating func judgeLineEnd(_ replies: inout [UInt8]) -> Verdict {
+    private mutating func inspectLineEnd(_ replies: inout [UInt8]) -> Verdict {
         lineEnds.formSymmetricDifference(.odd)
         if lineEnds.contains(.odd) { return .noise(length: 2, .filler) }
         replies.append("\r\n")
@@ -122,7 +122,7 @@ package struct SIPProfile: ProtocolProfile {
     }
 
     /// The first CRLF has arrived.
-    private mutating func judgeLineEnds(_ bytes: Span<UInt8>, _ replies: inout [UInt8]) -> Verdict {
+    private mutating func inspectLineEnds(_ bytes: Span<UInt8>, _ replies: inout [UInt8]) -> Verdict {
         let mayFollow = bytes.count < 3 || bytes[2] == UInt8(ascii: "\r")
         if mayFollow, bytes.count < 4 {
             lineEnds.insert(.single)
@@ -134,15 +134,15 @@ package struct SIPProfile: ProtocolProfile {
         return .noise(length: 4, .ping)
     }
 
-    private mutating func judgeOptions(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, _ replies: inout [UInt8]
+    private mutating func inspectOptions(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, _ replies: inout [UInt8]
     ) -> Verdict {
         var reader = Reader(bytes, limit: OptionsRequest.longest)
         do {
             let request = try OptionsRequest(&reader, bytes, over: transport, users: settings.users)
             let via = try Via(bytes, request.topVia, over: transport)
             let amendment = try via.amendment(
-                for: circumstances.peer, bytes, over: transport, scratch: &replies)
+                for: profileContext.peer, bytes, over: transport, scratch: &replies)
             guard transport == .stream || request.length == bytes.count else {
                 return .significant(.unusual)
             }
@@ -156,18 +156,18 @@ package struct SIPProfile: ProtocolProfile {
 
     // MARK: Datagrams
 
-    private mutating func judgeDatagram(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, _ replies: inout [UInt8]
+    private mutating func inspectDatagram(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, _ replies: inout [UInt8]
     ) -> Verdict {
         if isFiller(bytes) { return .noise(length: bytes.count, .filler) }
         // No SIP message begins with a byte of 0 or 1, and every STUN message of ours does (RFC 5626 §8).
-        guard bytes[0] < 2 else { return judgeOptions(bytes, circumstances, &replies) }
+        guard bytes[0] < 2 else { return inspectOptions(bytes, profileContext, &replies) }
         var reader = Reader(bytes, limit: STUNMessage.longest)
         do {
             let message = try STUNMessage(&reader, bytes)
             guard message.length == bytes.count else { return .significant(.malformed) }
             switch message.kind {
-            case .success, .error: return try exchange.judge(message)
+            case .success, .error: return try exchange.inspect(message)
             case .request, .indication: return .significant(.message)
             }
         } catch {

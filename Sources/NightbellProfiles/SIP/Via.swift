@@ -8,7 +8,7 @@ struct Via {
     /// The end of this value: another may follow behind a comma.
     private let end: Int
 
-    init(_ bytes: Span<UInt8>, _ value: Range<Int>, over transport: Transport) throws(Obstacle) {
+    init(_ bytes: Span<UInt8>, _ value: Range<Int>, over transport: Transport) throws(ParseStop) {
         var index = try Self.endOfProtocol(bytes, value, over: transport)
         host = try Self.host(bytes, index..<value.upperBound)
         index = host.upperBound
@@ -35,7 +35,7 @@ struct Via {
     }
 
     /// Checks that the first value is followed by nothing, or by a comma and a valid beginning.
-    private static func checkNext(_ bytes: Span<UInt8>, _ rest: Range<Int>) throws(Obstacle) {
+    private static func checkNext(_ bytes: Span<UInt8>, _ rest: Range<Int>) throws(ParseStop) {
         let rest = bytes.trimmed(rest)
         guard !rest.isEmpty else { return }
         let next = bytes.trimmed((rest.lowerBound + 1)..<rest.upperBound)
@@ -46,7 +46,7 @@ struct Via {
     }
 
     /// A name, an IPv4 address, or an IPv6 address in brackets.
-    private static func host(_ bytes: Span<UInt8>, _ range: Range<Int>) throws(Obstacle) -> Range<Int> {
+    private static func host(_ bytes: Span<UInt8>, _ range: Range<Int>) throws(ParseStop) -> Range<Int> {
         let isIPv6 = !range.isEmpty && bytes[range.lowerBound] == UInt8(ascii: "[")
         let start = range.lowerBound + (isIPv6 ? 1 : 0)
         var end = start
@@ -62,7 +62,7 @@ struct Via {
     /// `SIP/2.0/UDP` and the spaces behind it.
     private static func endOfProtocol(
         _ bytes: Span<UInt8>, _ value: Range<Int>, over transport: Transport
-    ) throws(Obstacle) -> Int {
+    ) throws(ParseStop) -> Int {
         guard let space = value.first(where: { bytes[$0].isSpaceOrTab }) else {
             throw .significant(.malformed)
         }
@@ -86,7 +86,7 @@ struct Via {
     }
 
     /// A parameter that redirects the answer, or that we would have to write, is unusual.
-    private static func check(_ parameter: Parameters.Parameter, _ bytes: Span<UInt8>) throws(Obstacle) {
+    private static func check(_ parameter: Parameters.Parameter, _ bytes: Span<UInt8>) throws(ParseStop) {
         let name = parameter.name
         if bytes.equalsIgnoringCase(name, "maddr") || bytes.equalsIgnoringCase(name, "received")
             || bytes.equalsIgnoringCase(name, "comp")
@@ -130,7 +130,7 @@ struct Via {
     /// - Parameter scratch: used for a moment and left as it was.
     func amendment(
         for peer: Endpoint?, _ bytes: Span<UInt8>, over transport: Transport, scratch: inout [UInt8]
-    ) throws(Obstacle) -> Amendment {
+    ) throws(ParseStop) -> Amendment {
         var amendment = Amendment()
         guard let peer else {
             // On a stream the answer goes back on the same connection, whatever Via says.

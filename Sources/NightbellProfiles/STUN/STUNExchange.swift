@@ -35,7 +35,7 @@ struct STUNExchange: Sendable {
     }
 
     /// Inspects a success or an error.
-    mutating func judge(_ message: STUNMessage) throws(Obstacle) -> Verdict {
+    mutating func inspect(_ message: STUNMessage) throws(ParseStop) -> Verdict {
         guard hasAsked, message.transaction == transaction else { throw .significant(.unexpectedAnswer) }
         guard message.kind == .success else { throw .significant(.refused) }
         // RFC 5626 §8 and RFC 8489 §6.3.3: a binding success has the mapped address.

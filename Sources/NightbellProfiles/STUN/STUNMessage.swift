@@ -29,7 +29,7 @@ struct STUNMessage {
 
     /// Reads one message. Each part of the header is checked as soon as it arrives: other bytes wake the
     /// owner without waiting for twenty of them.
-    init(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+    init(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
         let type = try Self.number(2, &reader, bytes)
         guard let kind = Kind(rawValue: type) else { throw .significant(.message) }
         let attributes = Int(try Self.number(2, &reader, bytes))
@@ -49,7 +49,7 @@ struct STUNMessage {
 
     private static func number(
         _ count: Int, _ reader: inout Reader, _ bytes: Span<UInt8>
-    ) throws(Obstacle) -> UInt64 {
+    ) throws(ParseStop) -> UInt64 {
         let start = reader.position
         // The first byte tells STUN from everything else on the same port (RFC 8489 §5): two zero bits.
         if start == 0, try reader.peek(bytes) & 0xC0 != 0 { throw .significant(.message) }
@@ -67,7 +67,7 @@ struct STUNMessage {
         static let optional: UInt64 = 0x8000
     }
 
-    private mutating func readAttributes(_ bytes: Span<UInt8>, _ body: Range<Int>) throws(Obstacle) {
+    private mutating func readAttributes(_ bytes: Span<UInt8>, _ body: Range<Int>) throws(ParseStop) {
         var index = body.lowerBound
         while index < body.upperBound {
             // The length of the whole is a multiple of four, so type and length are there.
@@ -96,7 +96,7 @@ struct STUNMessage {
 
     /// RFC 8489 §14.2: the port and the address, both combined with the cookie and the transaction
     /// identifier.
-    private func xorAddress(_ bytes: Span<UInt8>, _ value: Range<Int>) throws(Obstacle) -> Endpoint {
+    private func xorAddress(_ bytes: Span<UInt8>, _ value: Range<Int>) throws(ParseStop) -> Endpoint {
         let start = value.lowerBound
         guard value.count >= 8 else { throw .significant(.malformed) }
         let port = UInt16(bytes.bigEndian(at: start + 2, bytes: 2) ^ Self.magicCookie >> 16)
@@ -117,7 +117,7 @@ struct STUNMessage {
     /// RFC 8489 §14.7: the last attribute, over all that precedes it.
     private func verifyChecksum(
         _ bytes: Span<UInt8>, at index: Int, count: Int, end: Int
-    ) throws(Obstacle) {
+    ) throws(ParseStop) {
         guard count == 4, index + 8 == end,
             bytes.bigEndian(at: index + 4, bytes: 4) == Self.checksum(of: bytes, 0..<index)
         else { throw .significant(.malformed) }

@@ -39,19 +39,19 @@ package struct STUNProfile: ProtocolProfile {
         }
     }
 
-    mutating func begin(lending lent: Lent) {
+    mutating func begin(delegating delegated: DelegatedValues) {
         exchange.begin()
     }
 
-    mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         var reader = Reader(bytes, limit: STUNMessage.longest)
         do {
             let message = try STUNMessage(&reader, bytes)
             if transport == .datagram, message.length != bytes.count { return .significant(.malformed) }
             switch message.kind {
-            case .success, .error: return try exchange.judge(message)
+            case .success, .error: return try exchange.inspect(message)
             case .indication: return .noise(length: message.length, .filler)
             case .request: return .significant(.message)
             }
@@ -60,15 +60,15 @@ package struct STUNProfile: ProtocolProfile {
         }
     }
 
-    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+    mutating func ping(again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]) -> Bool {
         switch settings.ping {
         case .request:
             return exchange.request(
-                again: again, circumstances.random, withFingerprint: settings.withFingerprint, into: &output)
+                again: again, profileContext.random, withFingerprint: settings.withFingerprint, into: &output)
         case .indication:
             guard !again else { return false }
             let transaction = STUNMessage.Transaction(
-                low: circumstances.random64, high: UInt32(truncatingIfNeeded: circumstances.random >> 64))
+                low: profileContext.random64, high: UInt32(truncatingIfNeeded: profileContext.random >> 64))
             STUNMessage.write(
                 .indication, transaction, withFingerprint: settings.withFingerprint, to: &output)
             return true

@@ -21,7 +21,7 @@ struct Element {
 
     /// Reads what follows the name in a start tag, to its end. An attribute of another name, or one given
     /// twice, is unusual.
-    init(attributesIn reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+    init(attributesIn reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
         for _ in 0...Self.mostAttributes {
             let space = try reader.run(bytes) { $0.isXMLSpace }
             switch try reader.peek(bytes) {
@@ -41,7 +41,7 @@ struct Element {
         throw .significant(.unusual)
     }
 
-    private mutating func readAttribute(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+    private mutating func readAttribute(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
         let name = try reader.run(bytes) { $0.isLetter || $0 == UInt8(ascii: ":") }
         try reader.expect("=", bytes, else: .unusual)
         let value = try Self.value(&reader, bytes)
@@ -62,12 +62,12 @@ struct Element {
         }
     }
 
-    private func set(_ attribute: inout Value?, _ value: Value) throws(Obstacle) {
+    private func set(_ attribute: inout Value?, _ value: Value) throws(ParseStop) {
         guard attribute == nil else { throw .significant(.malformed) }
         attribute = value
     }
 
-    private static func value(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) -> Value {
+    private static func value(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) -> Value {
         let quote = try reader.next(bytes)
         guard quote == UInt8(ascii: "'") || quote == UInt8(ascii: "\"") else {
             throw .significant(.malformed)
@@ -80,7 +80,7 @@ struct Element {
     }
 
     /// Steps over the end tag, unless there is none.
-    func end(_ name: String, _ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+    func end(_ name: String, _ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
         guard !isClosed else { return }
         try reader.expect("</", bytes, else: .message)
         try reader.expect(name, bytes, else: .message)
@@ -93,7 +93,7 @@ extension Element {
     /// Steps over children, whatever they are, and the end tag of this element, unless there is none.
     func skipContent(
         endedBy name: String, _ reader: inout Reader, _ bytes: Span<UInt8>
-    ) throws(Obstacle) {
+    ) throws(ParseStop) {
         var depth = isClosed ? 0 : 1
         while depth > 0 {
             _ = try reader.run(bytes) { $0 != UInt8(ascii: "<") }
@@ -116,7 +116,7 @@ extension Element {
     }
 
     /// Steps over the rest of a start tag; whether it is an end tag, too.
-    private static func skipTag(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) -> Bool {
+    private static func skipTag(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) -> Bool {
         var last: UInt8 = 0
         while true {
             let byte = try reader.next(bytes)

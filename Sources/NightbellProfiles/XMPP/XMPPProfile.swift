@@ -32,7 +32,9 @@ package struct XMPPProfile: ProtocolProfile {
     }
 
     var longestNoise: Int { 2_048 }
-    var lent: Lent { hasCounters ? .stanzaCounters(received: received, sent: sent) : .nothing }
+    var delegated: DelegatedValues {
+        hasCounters ? .stanzaCounters(received: received, sent: sent) : .nothing
+    }
 
     var pinging: Pinging? {
         switch settings.ping {
@@ -45,9 +47,9 @@ package struct XMPPProfile: ProtocolProfile {
     /// Whether stanzas may be received and sent for the owner.
     private var mayCount: Bool { hasCounters || !settings.usesStreamManagement }
 
-    mutating func begin(lending lent: Lent) {
+    mutating func begin(delegating delegated: DelegatedValues) {
         isAwaitingAnswer = false
-        switch lent {
+        switch delegated {
         case .stanzaCounters(let received, let sent):
             (self.received, self.sent, hasCounters) = (received, sent, settings.usesStreamManagement)
         case .nothing, .idle:
@@ -57,8 +59,8 @@ package struct XMPPProfile: ProtocolProfile {
 
     // MARK: Inspecting
 
-    mutating func judge(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, replies: inout [UInt8]
+    mutating func inspect(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, replies: inout [UInt8]
     ) -> Verdict {
         var reader = Reader(bytes, limit: longestNoise)
         do {
@@ -67,9 +69,9 @@ package struct XMPPProfile: ProtocolProfile {
             switch try reader.next(bytes) {
             case UInt8(ascii: "i"):
                 try reader.expect("q", bytes, else: .message)
-                return try judgeQuery(&reader, bytes, &replies)
+                return try inspectQuery(&reader, bytes, &replies)
             case UInt8(ascii: "r"):
-                try judgeRequest(&reader, bytes)
+                try inspectRequest(&reader, bytes)
                 replies.append("<a xmlns='urn:xmpp:sm:3' h='")
                 replies.append(decimal: UInt64(received))
                 replies.append("'/>")
@@ -90,18 +92,18 @@ package struct XMPPProfile: ProtocolProfile {
         return .noise(length: count, .filler)
     }
 
-    private func judgeRequest(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+    private func inspectRequest(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
         let element = try Element(attributesIn: &reader, bytes)
         guard let space = element.xmlns, bytes.equals(space.range, "urn:xmpp:sm:3"),
             element.hasOnlyNamespace
         else { throw .significant(.unusual) }
         try element.end("r", &reader, bytes)
-        guard hasCounters else { throw .significant(.notLent) }
+        guard hasCounters else { throw .significant(.notDelegated) }
     }
 
-    private mutating func judgeQuery(
+    private mutating func inspectQuery(
         _ reader: inout Reader, _ bytes: Span<UInt8>, _ replies: inout [UInt8]
-    ) throws(Obstacle) -> Verdict {
+    ) throws(ParseStop) -> Verdict {
         let query = try Element(attributesIn: &reader, bytes)
         guard let type = query.type, let id = query.id, !id.range.isEmpty else {
             throw .significant(.malformed)
@@ -119,25 +121,25 @@ package struct XMPPProfile: ProtocolProfile {
         if bytes.equals(type.range, "error"), isOurs(id, bytes) {
             // An error that says that pings are unknown is an answer as well (XEP-0199 §4.2).
             try query.skipContent(endedBy: "iq", &reader, bytes)
-            guard mayCount else { throw .significant(.notLent) }
+            guard mayCount else { throw .significant(.notDelegated) }
             received &+= 1
             defer { isAwaitingAnswer = false }
             return .noise(length: reader.position, isAwaitingAnswer ? .answer : .filler)
         }
         guard bytes.equals(type.range, "get"), !query.isClosed else { throw .significant(.message) }
-        try judgePing(&reader, bytes)
+        try inspectPing(&reader, bytes)
         try query.end("iq", &reader, bytes)
         try checkAddresses(query, bytes)
-        guard mayCount else { throw .significant(.notLent) }
+        guard mayCount else { throw .significant(.notDelegated) }
         received &+= 1
         sent &+= 1
         writeResult(query, id, bytes, to: &replies)
         return .noise(length: reader.position, .ping)
     }
 
-    private func checkResult(_ id: Element.Value, _ bytes: Span<UInt8>) throws(Obstacle) {
+    private func checkResult(_ id: Element.Value, _ bytes: Span<UInt8>) throws(ParseStop) {
         guard isOurs(id, bytes) else { throw .significant(.unexpectedAnswer) }
-        guard mayCount else { throw .significant(.notLent) }
+        guard mayCount else { throw .significant(.notDelegated) }
     }
 
     private func isOurs(_ id: Element.Value, _ bytes: Span<UInt8>) -> Bool {
@@ -145,7 +147,7 @@ package struct XMPPProfile: ProtocolProfile {
     }
 
     /// `<ping xmlns='urn:xmpp:ping'/>`.
-    private func judgePing(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(Obstacle) {
+    private func inspectPing(_ reader: inout Reader, _ bytes: Span<UInt8>) throws(ParseStop) {
         try reader.expect("<ping", bytes, else: .message)
         let ping = try Element(attributesIn: &reader, bytes)
         guard let space = ping.xmlns, bytes.equals(space.range, "urn:xmpp:ping"), ping.hasOnlyNamespace
@@ -154,7 +156,7 @@ package struct XMPPProfile: ProtocolProfile {
     }
 
     /// Only the server may know that we are here (XEP-0199 §7).
-    private func checkAddresses(_ query: Element, _ bytes: Span<UInt8>) throws(Obstacle) {
+    private func checkAddresses(_ query: Element, _ bytes: Span<UInt8>) throws(ParseStop) {
         if let to = query.to, let address = settings.address, !bytes.equals(to.range, address) {
             throw .significant(.notForUs)
         }
@@ -190,14 +192,14 @@ package struct XMPPProfile: ProtocolProfile {
         output.append(value.quote)
     }
 
-    mutating func ping(again: Bool, _ circumstances: Circumstances, into output: inout [UInt8]) -> Bool {
+    mutating func ping(again: Bool, _ profileContext: ProfileContext, into output: inout [UInt8]) -> Bool {
         guard !again else { return false }
         switch settings.ping {
         case .whiteSpace:
             output.append(" ")
         case .query:
             guard mayCount else { return false }
-            pingID = circumstances.random64
+            pingID = profileContext.random64
             (isAwaitingAnswer, hasAsked) = (true, true)
             sent &+= 1
             output.append("<iq type='get' id='")

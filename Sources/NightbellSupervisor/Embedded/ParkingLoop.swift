@@ -107,7 +107,7 @@ final class ParkingLoop: @unchecked Sendable {
             guard facts.isSocket, !facts.isListening else {
                 throw EmbeddedError(.profile, "a profile is for a socket that is connected")
             }
-            if case .nobody(let obstacle) = SpokenFor(socket) {
+            if case .refused(let obstacle) = ReplyAuthority(socket) {
                 throw EmbeddedError(.profile, "\(obstacle)")
             }
             if case .tcp = profile.settings, TCPKeepAlive(of: socket) == nil {
@@ -245,7 +245,7 @@ final class ParkingLoop: @unchecked Sendable {
         for (token, readiness) in found {
             // It may have been claimed since the kernel was asked.
             guard parking.contains(token) else { continue }
-            if parking.isJudging(token) {
+            if parking.isInspecting(token) {
                 look(token)
             } else {
                 parking.fired(token, Conditions(readiness), into: &actions)
@@ -261,10 +261,10 @@ final class ParkingLoop: @unchecked Sendable {
 
     private func look(_ token: SocketToken) {
         let (descriptor, isLocal) = (held.descriptor(token.slot), held.isLocal(token.slot))
-        let judgement = engine.look(
+        let inspection = engine.look(
             descriptor, &held[profile: token.slot], peer: peer(of: descriptor), isLocal: isLocal,
             allowance: parking.noiseAllowance(token, at: now))
-        parking.judged(token, judgement, at: now, into: &actions)
+        parking.inspected(token, inspection, at: now, into: &actions)
     }
 
     private func peer(of descriptor: CInt) -> Endpoint? {
@@ -285,7 +285,7 @@ final class ParkingLoop: @unchecked Sendable {
             case .ping(let token, let again):
                 sendPing(token, again: again)
             case .lookForAnswer(let token):
-                if parking.isJudging(token) { look(token) }
+                if parking.isInspecting(token) { look(token) }
                 parking.answerLookedFor(token, at: now, into: &actions)
             }
             index += 1
@@ -308,7 +308,7 @@ final class ParkingLoop: @unchecked Sendable {
     }
 
     private func sendPing(_ token: SocketToken, again: Bool) {
-        guard parking.isJudging(token) else { return }
+        guard parking.isInspecting(token) else { return }
         let descriptor = held.descriptor(token.slot)
         let former = held[profile: token.slot]
         let random = again ? held.pingRandom(token.slot) ?? engine.nextRandom() : engine.nextRandom()

@@ -19,7 +19,7 @@ struct ClientRecordBytes {
     /// The process that we made for it; 0: it connected by itself.
     var madeProcess: UInt32 = 0
     /// The sockets and state left to its new process, until it is known to have received them.
-    var bequest: Bequest?
+    var previous: PreviousProcess?
 
     /// The state of its process.
     enum Presence: UInt8 {
@@ -49,7 +49,7 @@ struct ClientRecordBytes {
         writer.write(launch)
         writer.write(presence.rawValue)
         writer.write(madeProcess)
-        writer.write(bequest)
+        writer.write(previous)
         writer.write(recipe)
         return writer.bytes
     }
@@ -76,7 +76,7 @@ struct ClientRecordBytes {
         }
         self.presence = presence
         madeProcess = try reader.read()
-        bequest = try reader.readBequest()
+        previous = try reader.readPreviousProcess()
         recipe = try reader.readRecipe(key, settings)
         registration.isLaunchable = recipe != nil
         try reader.end()
@@ -84,7 +84,7 @@ struct ClientRecordBytes {
 }
 
 /// The sockets and state that a client's new process is given of the last one's.
-struct Bequest: Sendable, Equatable {
+struct PreviousProcess: Sendable, Equatable {
     /// It was launched, or started by a process that was.
     var wasLaunched: Bool
     /// It receives the sockets with its Welcome; otherwise it inherits them open.
@@ -94,11 +94,11 @@ struct Bequest: Sendable, Equatable {
 }
 
 extension RecordWriter {
-    fileprivate mutating func write(_ bequest: Bequest?) {
-        guard let bequest else { return write(UInt8(0)) }
-        write(UInt8(bequest.wasLaunched ? bequest.isAttached ? 3 : 2 : 1))
-        write(UInt32(bequest.sockets.count))
-        for socket in bequest.sockets { write(socket.rawValue) }
+    fileprivate mutating func write(_ previous: PreviousProcess?) {
+        guard let previous else { return write(UInt8(0)) }
+        write(UInt8(previous.wasLaunched ? previous.isAttached ? 3 : 2 : 1))
+        write(UInt32(previous.sockets.count))
+        for socket in previous.sockets { write(socket.rawValue) }
     }
 
     fileprivate mutating func write(_ recipe: LaunchRecipe?) {
@@ -109,13 +109,13 @@ extension RecordWriter {
 }
 
 extension RecordReader {
-    fileprivate mutating func readBequest() throws(RecordError) -> Bequest? {
+    fileprivate mutating func readPreviousProcess() throws(RecordError) -> PreviousProcess? {
         let kind: UInt8 = try read()
         guard kind != 0 else { return nil }
         let count: UInt32 = try read()
         var sockets: [SocketToken] = []
         for _ in 0..<count { sockets.append(SocketToken(rawValue: try read())) }
-        return Bequest(wasLaunched: kind != 1, isAttached: kind != 2, sockets: sockets)
+        return PreviousProcess(wasLaunched: kind != 1, isAttached: kind != 2, sockets: sockets)
     }
 
     fileprivate mutating func readRecipe(

@@ -10,7 +10,7 @@ import NightbellCore
 /// them the action is at worst repeated. Confined to the loop's thread.
 final class Journal {
     let link: KeeperLink
-    let ledger: Ledger
+    let sharedState: SharedStateTable
     /// The number of workers before this one.
     let restarts: UInt64
     /// The number of this worker's program, counted from the first; 0: the first did not count.
@@ -35,37 +35,41 @@ final class Journal {
     private enum Plain {
         static let told = 0
         /// The first of them are near words.
-        static let figures = 1
+        static let statistics = 1
     }
 
     /// - Parameter isOtherProgram: the previous worker ran the program that this one's is to replace.
-    init(_ link: KeeperLink, _ ledger: Ledger, isFirst: Bool, isOtherProgram: Bool, startedAt: Instant) {
+    init(
+        _ link: KeeperLink, _ sharedState: SharedStateTable, isFirst: Bool, isOtherProgram: Bool,
+        startedAt: Instant
+    ) {
         self.link = link
-        self.ledger = ledger
-        restarts = isFirst ? 0 : ledger.general(General.restarts) + 1
-        let number = ledger.general(General.programNumber)
+        self.sharedState = sharedState
+        restarts = isFirst ? 0 : sharedState.general(General.restarts) + 1
+        let number = sharedState.general(General.programNumber)
         programNumber = isFirst ? 1 : isOtherProgram ? number + 1 : number
-        marked = Set((0..<Int(clamping: ledger.general(General.marksEnd))).filter { ledger.mark($0) != 0 })
+        marked = Set(
+            (0..<Int(clamping: sharedState.general(General.marksEnd))).filter { sharedState.mark($0) != 0 })
         if isFirst {
-            ledger.setGeneral(General.startedAt, to: UInt64(bitPattern: startedAt.nanoseconds))
+            sharedState.setGeneral(General.startedAt, to: UInt64(bitPattern: startedAt.nanoseconds))
         }
     }
 
     /// This worker is in charge from now on.
     func begin() {
-        ledger.setGeneral(General.programNumber, to: programNumber)
-        ledger.setGeneral(General.restarts, to: restarts)
+        sharedState.setGeneral(General.programNumber, to: programNumber)
+        sharedState.setGeneral(General.restarts, to: restarts)
     }
 
     /// When the first worker started.
     var startedAt: Instant {
-        Instant(nanoseconds: Int64(bitPattern: ledger.general(General.startedAt)))
+        Instant(nanoseconds: Int64(bitPattern: sharedState.general(General.startedAt)))
     }
 
     /// Whether the clients that start with the supervisor have been launched.
     var hasBegun: Bool {
-        get { ledger.general(General.hasBegun) != 0 }
-        set { ledger.setGeneral(General.hasBegun, to: newValue ? 1 : 0) }
+        get { sharedState.general(General.hasBegun) != 0 }
+        set { sharedState.setGeneral(General.hasBegun, to: newValue ? 1 : 0) }
     }
 
     // MARK: Frequent changes
@@ -75,7 +79,7 @@ final class Journal {
         supervision.takeChanged { client, supervision in store(client, supervision) }
         supervision.takeChangedOffloads { token, offload in write(offload, of: token) }
         switch event {
-        case .fired(let token, _), .judged(let token, _):
+        case .fired(let token, _), .inspected(let token, _):
             noteEnd(of: token, supervision)
         case .message(.beginBackgroundTask, from: let client, _),
             .message(.endBackgroundTask, from: let client, _):
@@ -88,10 +92,12 @@ final class Journal {
 
     private func store(_ client: ClientID, _ supervision: borrowing Supervision) {
         let slot = Int(client.slot)
-        let figures = supervision.figures(of: client)
-        for index in figures.indices { ledger.setPlain(slot, Plain.figures + index, to: figures[index]) }
+        let statistics = supervision.statistics(of: client)
+        for index in statistics.indices {
+            sharedState.setPlain(slot, Plain.statistics + index, to: statistics[index])
+        }
         FaultInjection.point("before the state of a client is stored")
-        ledger.write(slot, supervision.progress(of: client))
+        sharedState.write(slot, supervision.progress(of: client))
         FaultInjection.point("after the state of a client is stored")
     }
 
@@ -101,18 +107,20 @@ final class Journal {
         else { return unmark(token) }
         marked.insert(Int(token.slot))
         raise(General.marksEnd, to: UInt64(token.slot) + 1)
-        ledger.setMark(Int(token.slot), to: SocketToken.mark(of: supervision.wakeID(of: owner)))
+        sharedState.setMark(Int(token.slot), to: SocketToken.mark(of: supervision.wakeID(of: owner)))
     }
 
     /// This wake has been sent to a client.
     func noteTold(_ client: ClientID, wakeID: UInt64) {
         FaultInjection.point("before a wake counts as told")
-        ledger.setPlain(Int(client.slot), Plain.told, to: wakeID)
+        sharedState.setPlain(Int(client.slot), Plain.told, to: wakeID)
     }
 
     /// A message of a sleeper is being read, which removes it from the queue that would survive us; nil: its
     /// consequences are recorded, or done.
-    func noteHearing(_ sleeper: ClientID?) { ledger.setGeneral(General.heard, to: sleeper?.rawValue ?? 0) }
+    func noteHearing(_ sleeper: ClientID?) {
+        sharedState.setGeneral(General.heard, to: sleeper?.rawValue ?? 0)
+    }
 
     // MARK: Records
 
@@ -120,7 +128,7 @@ final class Journal {
     func keep(
         _ client: ClientID, _ record: ClientRecordBytes, connection: CInt?, _ supervision: inout Supervision
     ) {
-        ledger.setPlain(Int(client.slot), Plain.told, to: supervision.toldWakeID(of: client))
+        sharedState.setPlain(Int(client.slot), Plain.told, to: supervision.toldWakeID(of: client))
         raise(General.clientGeneration, to: client.rawValue >> 32)
         store(client, supervision)
         forgetEndedOwnerships(&supervision)
@@ -145,7 +153,7 @@ final class Journal {
     }
 
     /// `flush` before the descriptor is given to another process.
-    func keep(_ socket: Legacy.Socket, name: String, descriptor: CInt) {
+    func keep(_ socket: RecoverySnapshot.Socket, name: String, descriptor: CInt) {
         unmark(socket.token)
         raise(General.socketGeneration, to: socket.token.rawValue >> 32)
         let record = SocketRecordBytes(socket: socket, name: name)
@@ -153,7 +161,9 @@ final class Journal {
     }
 
     private func unmark(_ token: SocketToken) {
-        if !marked.isEmpty, marked.remove(Int(token.slot)) != nil { ledger.setMark(Int(token.slot), to: 0) }
+        if !marked.isEmpty, marked.remove(Int(token.slot)) != nil {
+            sharedState.setMark(Int(token.slot), to: 0)
+        }
     }
 
     func forget(_ token: SocketToken) { link.remove(.socket(token)) }
@@ -162,18 +172,22 @@ final class Journal {
     /// The ledger is cleared before the record is removed, and written before it is made; so a record without
     /// words was to be removed.
     func wasForgotten(_ client: ClientID) -> Bool {
-        guard client.slot < ledger.shape.records else { return false }
-        return !(ledger.read(Int(client.slot)).map { Progress.words($0, areAbout: client) } ?? false)
+        guard client.slot < sharedState.shape.records else { return false }
+        return
+            !(sharedState.read(Int(client.slot)).map { ClientStateEncoding.words($0, areAbout: client) }
+            ?? false)
     }
 
     func forget(_ client: ClientID, _ identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
-        let figures = supervision.figuresOfGone
-        for index in figures.indices { ledger.setGeneral(General.gone + index, to: figures[index]) }
+        let statistics = supervision.statisticsOfGone
+        for index in statistics.indices {
+            sharedState.setGeneral(General.gone + index, to: statistics[index])
+        }
         forgetRecords(of: client) { keepOwner(of: identifier, supervision) }
     }
 
     func forgetRecords(of client: ClientID, _ noteOwner: () -> Void = {}) {
-        ledger.clear(Int(client.slot))
+        sharedState.clear(Int(client.slot))
         noteOwner()
         link.remove(.tasks(client))
         link.remove(.process(client))
@@ -186,7 +200,7 @@ final class Journal {
 
     /// Its process is gone, and the client remains.
     func park(_ client: ClientID, _ record: ClientRecordBytes, _ supervision: borrowing Supervision) {
-        ledger.setPlain(Int(client.slot), Plain.told, to: supervision.toldWakeID(of: client))
+        sharedState.setPlain(Int(client.slot), Plain.told, to: supervision.toldWakeID(of: client))
         link.remove(.tasks(client))
         link.put(.client(client), record.bytes)
         link.remove(.process(client))
@@ -222,7 +236,7 @@ final class Journal {
 
     /// The requests that handed its sockets over are not those of its new process. Nor are its tasks: a worker
     /// that died after deciding to park the client has left their record.
-    func forgetRequests(of client: ClientID, _ sockets: [(socket: Legacy.Socket, name: String)]) {
+    func forgetRequests(of client: ClientID, _ sockets: [(socket: RecoverySnapshot.Socket, name: String)]) {
         link.remove(.tasks(client))
         for (socket, name) in sockets {
             link.update(.socket(socket.token), SocketRecordBytes(socket: socket, name: name).bytes)
@@ -242,59 +256,61 @@ final class Journal {
     }
 
     private func raise(_ index: Int, to value: UInt64) {
-        if value > ledger.general(index) { ledger.setGeneral(index, to: value) }
+        if value > sharedState.general(index) { sharedState.setGeneral(index, to: value) }
     }
 
     // MARK: Recovery
 
     /// The previous workers' state, without the descriptors and without what only the kernel knows.
-    func legacy(_ records: Records) -> Legacy {
-        var legacy = Legacy()
-        legacy.clients = records.clients.map { id, record in
-            var client = Legacy.Client(
+    func snapshot(_ records: Records) -> RecoverySnapshot {
+        var snapshot = RecoverySnapshot()
+        snapshot.clients = records.clients.map { id, record in
+            var client = RecoverySnapshot.Client(
                 id: id, registration: record.registration, registeredAt: record.registeredAt)
             client.ownership = record.ownership
             client.tasks = records.tasks[id] ?? []
             client.stateBytes = records.stateSizes[id] ?? 0
-            client.mayHaveSpoken = ledger.general(General.heard) == id.rawValue
+            client.mayHaveSpoken = sharedState.general(General.heard) == id.rawValue
             switch record.presence {
             case .registered: client.presence = .registered
             case .absent: client.presence = .absent
             case .launched: client.presence = .launched
             case .welcomed: client.presence = .welcomed
             }
-            if let words = ledger.read(Int(id.slot)), Progress.words(words, areAbout: id) {
-                var figures = Progress.Figures(repeating: 0)
-                for index in figures.indices {
-                    figures[index] = ledger.plain(Int(id.slot), Plain.figures + index)
+            if let words = sharedState.read(Int(id.slot)), ClientStateEncoding.words(words, areAbout: id) {
+                var statistics = ClientStateEncoding.Statistics(repeating: 0)
+                for index in statistics.indices {
+                    statistics[index] = sharedState.plain(Int(id.slot), Plain.statistics + index)
                 }
-                client.progress = (words, figures)
-                client.toldWakeID = ledger.plain(Int(id.slot), Plain.told)
+                client.progress = (words, statistics)
+                client.toldWakeID = sharedState.plain(Int(id.slot), Plain.told)
             }
             return client
         }
-        legacy.sockets = records.sockets.map { record in
+        snapshot.sockets = records.sockets.map { record in
             var socket = record.socket
             let slot = Int(socket.token.slot)
-            socket.endedInWake = marked.contains(slot) ? ledger.mark(slot) : 0
+            socket.endedInWake = marked.contains(slot) ? sharedState.mark(slot) : 0
             if records.profiles[socket.token] != nil {
                 socket.offload = offloadProgress(socket.token, at: startedAt)
             }
             return socket
         }
-        legacy.owners = records.owners
-        for index in legacy.gone.indices { legacy.gone[index] = ledger.general(General.gone + index) }
-        legacy.clientGeneration = UInt32(truncatingIfNeeded: ledger.general(General.clientGeneration))
-        legacy.socketGeneration = UInt32(truncatingIfNeeded: ledger.general(General.socketGeneration))
-        return legacy
+        snapshot.owners = records.owners
+        for index in snapshot.gone.indices {
+            snapshot.gone[index] = sharedState.general(General.gone + index)
+        }
+        snapshot.clientGeneration = UInt32(truncatingIfNeeded: sharedState.general(General.clientGeneration))
+        snapshot.socketGeneration = UInt32(truncatingIfNeeded: sharedState.general(General.socketGeneration))
+        return snapshot
     }
 
     /// The records of the store, decoded.
     struct Records {
         var clients: [(id: ClientID, record: ClientRecordBytes)] = []
-        var tasks: [ClientID: [Legacy.Task]] = [:]
+        var tasks: [ClientID: [RecoverySnapshot.Task]] = [:]
         var sockets: [SocketRecordBytes] = []
-        var owners: [Legacy.Owner] = []
+        var owners: [RecoverySnapshot.Owner] = []
         /// Profiles, and socket options to be restored.
         var profiles: [SocketToken: [UInt8]] = [:]
         var formerOptions: [SocketToken: TCPKeepAlive] = [:]

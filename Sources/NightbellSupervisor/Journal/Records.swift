@@ -31,7 +31,7 @@ extension RecordKey {
 enum TaskRecordBytes {
     private static let version: UInt8 = 3
 
-    static func bytes(of tasks: [Legacy.Task]) -> [UInt8] {
+    static func bytes(of tasks: [RecoverySnapshot.Task]) -> [UInt8] {
         var writer = RecordWriter(version: version)
         writer.write(UInt16(clamping: tasks.count))
         for task in tasks {
@@ -42,13 +42,14 @@ enum TaskRecordBytes {
         return writer.bytes
     }
 
-    static func tasks(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> [Legacy.Task] {
+    static func tasks(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> [RecoverySnapshot.Task] {
         var reader = try RecordReader(key, record, version: version)
         let count: UInt16 = try reader.read()
-        var tasks: [Legacy.Task] = []
+        var tasks: [RecoverySnapshot.Task] = []
         for _ in 0..<count {
             tasks.append(
-                Legacy.Task(id: try reader.read(), request: try reader.read(), name: try reader.read()))
+                RecoverySnapshot.Task(
+                    id: try reader.read(), request: try reader.read(), name: try reader.read()))
         }
         try reader.end()
         return tasks
@@ -59,7 +60,7 @@ enum TaskRecordBytes {
 struct SocketRecordBytes {
     private static let version: UInt8 = 4
 
-    var socket: Legacy.Socket
+    var socket: RecoverySnapshot.Socket
     var name: String
 
     var bytes: [UInt8] {
@@ -74,7 +75,7 @@ struct SocketRecordBytes {
         return writer.bytes
     }
 
-    init(socket: Legacy.Socket, name: String) {
+    init(socket: RecoverySnapshot.Socket, name: String) {
         self.socket = socket
         self.name = name
     }
@@ -83,7 +84,7 @@ struct SocketRecordBytes {
         var reader = try RecordReader(key, record, version: Self.version)
         let owner = ClientID(rawValue: try reader.read())
         guard let tag = SocketTag(number: try reader.read()) else { throw reader.problem("has no tag") }
-        socket = Legacy.Socket(
+        socket = RecoverySnapshot.Socket(
             token: SocketToken(rawValue: key.id), owner: owner, tag: tag, isStream: try reader.read(),
             request: try reader.read(), index: try reader.read(), survives: try reader.read())
         name = try reader.read()
@@ -95,9 +96,11 @@ extension Supervision {
     /// A socket's part of the recovery snapshot.
     ///
     /// - Parameter request: the request that handed it over; 0: it was not the present process's.
-    func legacySocket(_ token: SocketToken, request: UInt64 = 0, index: UInt16 = 0) -> Legacy.Socket? {
+    func snapshotSocket(_ token: SocketToken, request: UInt64 = 0, index: UInt16 = 0) -> RecoverySnapshot
+        .Socket?
+    {
         guard let owner = owner(of: token), let tag = tag(of: token) else { return nil }
-        return Legacy.Socket(
+        return RecoverySnapshot.Socket(
             token: token, owner: owner, tag: tag, isStream: isStream(token), request: request, index: index,
             survives: survives(token))
     }
@@ -107,7 +110,7 @@ extension Supervision {
 enum OwnerRecordBytes {
     private static let version: UInt8 = 4
 
-    static func bytes(of owner: Legacy.Owner) -> [UInt8] {
+    static func bytes(of owner: RecoverySnapshot.Owner) -> [UInt8] {
         var writer = RecordWriter(version: version)
         writer.write(owner.user)
         writer.write(owner.givenUp)
@@ -116,7 +119,7 @@ enum OwnerRecordBytes {
         return writer.bytes
     }
 
-    static func owner(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> Legacy.Owner {
+    static func owner(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> RecoverySnapshot.Owner {
         var reader = try RecordReader(key, record, version: version)
         let user: UInt32 = try reader.read()
         let givenUp: UInt64 = try reader.read()
@@ -125,7 +128,7 @@ enum OwnerRecordBytes {
             throw reader.problem("has no identifier")
         }
         try reader.end()
-        return Legacy.Owner(
+        return RecoverySnapshot.Owner(
             identifier: identifier, user: user, number: key.id, givenUp: givenUp, isQuit: isQuit)
     }
 }

@@ -37,34 +37,34 @@ struct OffloadEngine: ~Copyable {
     ///   - allowance: how many pieces of noise are handled at most.
     mutating func look(
         _ descriptor: CInt, _ profile: inout Profile, peer: Endpoint?, isLocal: Bool, allowance: Int
-    ) -> Judgement {
+    ) -> InspectionResult {
         if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.bufferLength) }
         let conditions = Conditions(Poll.now(descriptor))
-        var judgement = Judgement()
+        var inspection = InspectionResult()
         if conditions.contains(.error) || conditions.contains(.hangUp) {
             // Nothing is read: that would clear the error.
-            judgement.rest = .significant(Self.withPath(conditions, profile.transport, descriptor))
+            inspection.rest = .significant(Self.withPath(conditions, profile.transport, descriptor))
         } else {
             switch profile.transport {
             case .stream:
-                judgeStream(descriptor, &profile, peer, isLocal: isLocal, allowance, &judgement)
+                inspectStream(descriptor, &profile, peer, isLocal: isLocal, allowance, &inspection)
             case .datagram:
                 let isEnded = conditions.contains(.peerClosed)
-                judgeDatagrams(
-                    descriptor, &profile, peer, isLocal: isLocal, isEnded: isEnded, allowance, &judgement)
+                inspectDatagrams(
+                    descriptor, &profile, peer, isLocal: isLocal, isEnded: isEnded, allowance, &inspection)
             }
-            switch judgement.rest {
+            switch inspection.rest {
             case .nothing, .partial:
                 // The end follows the noise.
-                if conditions.contains(.peerClosed) { judgement.rest = .significant(conditions) }
+                if conditions.contains(.peerClosed) { inspection.rest = .significant(conditions) }
             case .significant(let found):
-                judgement.rest = .significant(found.union(conditions.intersection(.peerClosed)))
+                inspection.rest = .significant(found.union(conditions.intersection(.peerClosed)))
             case .noise, .unanswerable:
                 break
             }
         }
-        judgement.isAwaitingAnswer = profile.isAwaitingAnswer
-        return judgement
+        inspection.isAwaitingAnswer = profile.isAwaitingAnswer
+        return inspection
     }
 
     /// Adds whether a connection broke because nothing arrives any more.
@@ -75,44 +75,44 @@ struct OffloadEngine: ~Copyable {
         return isLost ? conditions.union(.pathLost) : conditions
     }
 
-    private mutating func judgeStream(
+    private mutating func inspectStream(
         _ descriptor: CInt, _ profile: inout Profile, _ peer: Endpoint?, isLocal: Bool, _ allowance: Int,
-        _ judgement: inout Judgement
+        _ inspection: inout InspectionResult
     ) {
         var allowance = allowance
         var mostReplies = Self.mostReplies
-        if SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
+        if SocketTraffic.isAtMark(descriptor) { return inspection.rest = .significant(.readable) }
         while true {
             switch SocketTraffic.peek(descriptor, into: &buffer, isLocal: isLocal) {
             case .nothing:
                 return
             case .accompanied:
-                return judgement.rest = .significant(.readable)
+                return inspection.rest = .significant(.readable)
             case .end:
-                return judgement.rest = .significant([.readable, .peerClosed])
+                return inspection.rest = .significant([.readable, .peerClosed])
             case .failed:
-                return judgement.rest = .significant([.readable, .error])
+                return inspection.rest = .significant([.readable, .error])
             case .bytes(let count):
                 let (former, formerAllowance) = (profile, allowance)
-                var found = judgement
-                let length = judge(count, &profile, peer, mostReplies, &allowance, &found)
-                guard reply(on: descriptor, &profile, former, &judgement) else {
+                var found = inspection
+                let length = inspect(count, &profile, peer, mostReplies, &allowance, &found)
+                guard reply(on: descriptor, &profile, former, &inspection) else {
                     // A small send buffer may take one reply after the other.
-                    guard judgement.rest == .unanswerable, mostReplies > 1 else { return }
-                    (mostReplies, allowance, judgement.rest) = (1, formerAllowance, .nothing)
+                    guard inspection.rest == .unanswerable, mostReplies > 1 else { return }
+                    (mostReplies, allowance, inspection.rest) = (1, formerAllowance, .nothing)
                     continue
                 }
-                judgement = found
+                inspection = found
                 guard length > 0 else { return }
                 guard SocketTraffic.consume(descriptor, length, using: &buffer) else {
                     // Another process that shares the socket reads it: its stream position is no longer known.
-                    return judgement.rest = .significant(.readable)
+                    return inspection.rest = .significant(.readable)
                 }
                 FaultInjection.point("offload: after noise is taken")
-                if judgement.rest != .nothing { return }
+                if inspection.rest != .nothing { return }
                 // The peek may have stopped before urgent data, and the kernel does not report again what lies
                 // behind it.
-                if SocketTraffic.isAtMark(descriptor) { return judgement.rest = .significant(.readable) }
+                if SocketTraffic.isAtMark(descriptor) { return inspection.rest = .significant(.readable) }
                 if length == count, count < buffer.count { return }
             }
         }
@@ -122,9 +122,9 @@ struct OffloadEngine: ~Copyable {
     ///
     /// - Parameter mostReplies: it stops once the replies have this many bytes.
     /// - Returns: how many of the bytes are noise. The replies are in `output`.
-    private mutating func judge(
+    private mutating func inspect(
         _ count: Int, _ profile: inout Profile, _ peer: Endpoint?, _ mostReplies: Int,
-        _ allowance: inout Int, _ judgement: inout Judgement
+        _ allowance: inout Int, _ inspection: inout InspectionResult
     ) -> Int {
         var output: [UInt8] = []
         swap(&output, &self.output)
@@ -133,22 +133,22 @@ struct OffloadEngine: ~Copyable {
         var position = 0
         while position < count, output.count < mostReplies {
             guard allowance > 0 else {
-                judgement.rest = .noise
+                inspection.rest = .noise
                 return position
             }
-            let circumstances = Circumstances(random: random.next(), peer: peer)
-            let verdict = profile.judge(
-                buffer.span.extracting(position..<count), circumstances, replies: &output)
+            let profileContext = ProfileContext(random: random.next(), peer: peer)
+            let verdict = profile.inspect(
+                buffer.span.extracting(position..<count), profileContext, replies: &output)
             switch verdict {
             case .noise(let length, let noise):
                 position += length
                 allowance -= 1
-                judgement.note(noise)
+                inspection.note(noise)
             case .needMore:
-                judgement.rest = .partial
+                inspection.rest = .partial
                 return position
             case .significant:
-                judgement.rest = .significant(.readable)
+                inspection.rest = .significant(.readable)
                 return position
             }
         }
@@ -157,7 +157,7 @@ struct OffloadEngine: ~Copyable {
 
     /// Sends the replies. False: they could not be sent, and nothing has changed.
     private func reply(
-        on descriptor: CInt, _ profile: inout Profile, _ former: Profile, _ judgement: inout Judgement
+        on descriptor: CInt, _ profile: inout Profile, _ former: Profile, _ inspection: inout InspectionResult
     ) -> Bool {
         guard !output.isEmpty else { return true }
         FaultInjection.point("offload: before an answer")
@@ -167,13 +167,13 @@ struct OffloadEngine: ~Copyable {
         case .all:
             return true
         case .nothing:
-            judgement.rest = .unanswerable
+            inspection.rest = .unanswerable
         case .part:
             // The owner's next message must not follow half a reply.
             SocketTraffic.breakOff(descriptor)
-            judgement.rest = .significant([.hangUp, .unanswerable])
+            inspection.rest = .significant([.hangUp, .unanswerable])
         case .failed:
-            judgement.rest = .significant([.readable, .error])
+            inspection.rest = .significant([.readable, .error])
         }
         profile = former
         return false
@@ -185,9 +185,9 @@ struct OffloadEngine: ~Copyable {
         return SocketTraffic.send(output, on: descriptor)
     }
 
-    private mutating func judgeDatagrams(
+    private mutating func inspectDatagrams(
         _ descriptor: CInt, _ profile: inout Profile, _ peer: Endpoint?, isLocal: Bool, isEnded: Bool,
-        _ allowance: Int, _ judgement: inout Judgement
+        _ allowance: Int, _ inspection: inout InspectionResult
     ) {
         var allowance = allowance
         // An unconnected socket may have been addressed at any of its addresses, and answers from that one.
@@ -203,18 +203,18 @@ struct OffloadEngine: ~Copyable {
                 // Behind the last datagram there is an empty one, again and again.
                 return
             case .accompanied:
-                return judgement.rest = .significant(.readable)
+                return inspection.rest = .significant(.readable)
             case .failed:
-                return judgement.rest = .significant([.readable, .error])
+                return inspection.rest = .significant([.readable, .error])
             case .bytes(let count):
-                guard allowance > 0 else { return judgement.rest = .noise }
-                guard count <= buffer.count else { return judgement.rest = .significant(.readable) }
+                guard allowance > 0 else { return inspection.rest = .noise }
+                guard count <= buffer.count else { return inspection.rest = .significant(.readable) }
                 // It arrived before the socket was connected.
                 let sender = Endpoint(route.sender)
-                if let peer, peer != sender { return judgement.rest = .significant(.readable) }
+                if let peer, peer != sender { return inspection.rest = .significant(.readable) }
                 let former = profile
-                guard let noise = judgeDatagram(count, &profile, sender) else {
-                    return judgement.rest = .significant(.readable)
+                guard let noise = inspectDatagram(count, &profile, sender) else {
+                    return inspection.rest = .significant(.readable)
                 }
                 if !output.isEmpty {
                     switch isLocal ? SocketTraffic.send(output, on: descriptor) : route.answer(output) {
@@ -222,28 +222,28 @@ struct OffloadEngine: ~Copyable {
                         break
                     case .part, .nothing, .failed:
                         profile = former
-                        return judgement.rest = .unanswerable
+                        return inspection.rest = .unanswerable
                     }
                 }
                 allowance -= 1
-                judgement.note(noise)
+                inspection.note(noise)
                 guard SocketTraffic.consume(descriptor, count, using: &buffer) else {
-                    return judgement.rest = .significant(.readable)
+                    return inspection.rest = .significant(.readable)
                 }
             }
         }
     }
 
     /// nil: it is for the owner.
-    private mutating func judgeDatagram(
+    private mutating func inspectDatagram(
         _ count: Int, _ profile: inout Profile, _ sender: Endpoint?
     ) -> Noise? {
         var output: [UInt8] = []
         swap(&output, &self.output)
         defer { swap(&output, &self.output) }
         output.removeAll(keepingCapacity: true)
-        let circumstances = Circumstances(random: random.next(), peer: sender)
-        let verdict = profile.judge(buffer.span.extracting(0..<count), circumstances, replies: &output)
+        let profileContext = ProfileContext(random: random.next(), peer: sender)
+        let verdict = profile.inspect(buffer.span.extracting(0..<count), profileContext, replies: &output)
         switch verdict {
         case .noise(_, let noise): return noise
         case .significant, .needMore: return nil
@@ -257,8 +257,8 @@ struct OffloadEngine: ~Copyable {
         _ profile: inout Profile, peer: Endpoint?, random: UInt128, again: Bool
     ) -> Bool {
         output.removeAll(keepingCapacity: true)
-        let circumstances = Circumstances(random: random, peer: peer)
-        return profile.ping(again: again, circumstances, into: &output)
+        let profileContext = ProfileContext(random: random, peer: peer)
+        return profile.ping(again: again, profileContext, into: &output)
     }
 
     /// Sends the ping that `makePing` has made. False: it could not be sent, and the profile must be restored
@@ -299,7 +299,7 @@ extension TCPKeepAlive {
     }
 }
 
-extension Judgement {
+extension InspectionResult {
     fileprivate mutating func note(_ noise: Noise) {
         switch noise {
         case .ping: answered += 1

@@ -50,30 +50,30 @@ enum FormerOptionsBytes {
 extension Journal {
     private enum Wide {
         static let token = 0
-        /// `Legacy.Offload.Words`.
+        /// `RecoverySnapshot.Offload.Words`.
         static let progress = 1
         static let random = 6
-        static let lent = 8
+        static let delegated = 8
     }
 
     func keepOffload(_ token: SocketToken, _ profile: [UInt8], at now: Instant) {
         link.put(.offload(token), profile)
         let slot = Int(token.slot)
-        for index in 0..<Ledger.wideCount { ledger.setWide(slot, index, to: 0) }
-        write(Legacy.Offload(at: now), of: token)
-        ledger.setWide(slot, Wide.token, to: token.rawValue)
+        for index in 0..<SharedStateTable.wideCount { sharedState.setWide(slot, index, to: 0) }
+        write(RecoverySnapshot.Offload(at: now), of: token)
+        sharedState.setWide(slot, Wide.token, to: token.rawValue)
     }
 
     func forgetOffload(_ token: SocketToken) {
         link.remove(.offload(token))
         link.remove(.formerOptions(token))
-        ledger.setWide(Int(token.slot), Wide.token, to: 0)
+        sharedState.setWide(Int(token.slot), Wide.token, to: 0)
     }
 
-    func write(_ offload: Legacy.Offload, of token: SocketToken) {
+    func write(_ offload: RecoverySnapshot.Offload, of token: SocketToken) {
         let words = offload.words
         for index in words.indices {
-            ledger.setWide(Int(token.slot), Wide.progress + index, to: words[index])
+            sharedState.setWide(Int(token.slot), Wide.progress + index, to: words[index])
         }
     }
 
@@ -83,51 +83,57 @@ extension Journal {
     }
 
     func notePing(_ random: UInt128, of token: SocketToken) {
-        ledger.setWide(Int(token.slot), Wide.random, to: UInt64(truncatingIfNeeded: random))
-        ledger.setWide(Int(token.slot), Wide.random + 1, to: UInt64(truncatingIfNeeded: random >> 64))
+        sharedState.setWide(Int(token.slot), Wide.random, to: UInt64(truncatingIfNeeded: random))
+        sharedState.setWide(Int(token.slot), Wide.random + 1, to: UInt64(truncatingIfNeeded: random >> 64))
     }
 
-    func noteLent(_ lent: Lent, of token: SocketToken) {
-        let words = lent.words
-        for index in words.indices { ledger.setWide(Int(token.slot), Wide.lent + index, to: words[index]) }
+    func noteDelegated(_ delegated: DelegatedValues, of token: SocketToken) {
+        let words = delegated.words
+        for index in words.indices {
+            sharedState.setWide(Int(token.slot), Wide.delegated + index, to: words[index])
+        }
     }
 
     /// Delegated state is about to change, together with what the peer has been sent.
-    func doubtLent(_ token: SocketToken) {
+    func doubtDelegated(_ token: SocketToken) {
         let slot = Int(token.slot)
-        ledger.setWide(slot, Wide.lent, to: ledger.wide(slot, Wide.lent) | Self.doubt)
+        sharedState.setWide(slot, Wide.delegated, to: sharedState.wide(slot, Wide.delegated) | Self.doubt)
     }
 
     private static let doubt: UInt64 = 1 << 63
 
     // MARK: Recovery
 
-    func offloadProgress(_ token: SocketToken, at now: Instant) -> Legacy.Offload {
+    func offloadProgress(_ token: SocketToken, at now: Instant) -> RecoverySnapshot.Offload {
         let slot = Int(token.slot)
-        guard ledger.wide(slot, Wide.token) == token.rawValue else { return Legacy.Offload(at: now) }
-        return Legacy.Offload([
-            ledger.wide(slot, Wide.progress), ledger.wide(slot, Wide.progress + 1),
-            ledger.wide(slot, Wide.progress + 2), ledger.wide(slot, Wide.progress + 3),
-            ledger.wide(slot, Wide.progress + 4),
+        guard sharedState.wide(slot, Wide.token) == token.rawValue else {
+            return RecoverySnapshot.Offload(at: now)
+        }
+        return RecoverySnapshot.Offload([
+            sharedState.wide(slot, Wide.progress), sharedState.wide(slot, Wide.progress + 1),
+            sharedState.wide(slot, Wide.progress + 2), sharedState.wide(slot, Wide.progress + 3),
+            sharedState.wide(slot, Wide.progress + 4),
         ])
     }
 
     func pingRandom(_ token: SocketToken) -> UInt128 {
         let slot = Int(token.slot)
-        return UInt128(ledger.wide(slot, Wide.random + 1)) << 64 | UInt128(ledger.wide(slot, Wide.random))
+        return UInt128(sharedState.wide(slot, Wide.random + 1)) << 64
+            | UInt128(sharedState.wide(slot, Wide.random))
     }
 
     /// nil: it was lost.
-    func lent(_ token: SocketToken) -> Lent? {
+    func delegated(_ token: SocketToken) -> DelegatedValues? {
         let slot = Int(token.slot)
-        guard ledger.wide(slot, Wide.lent) & Self.doubt == 0 else { return nil }
-        return Lent(words: [
-            ledger.wide(slot, Wide.lent), ledger.wide(slot, Wide.lent + 1), ledger.wide(slot, Wide.lent + 2),
+        guard sharedState.wide(slot, Wide.delegated) & Self.doubt == 0 else { return nil }
+        return DelegatedValues(words: [
+            sharedState.wide(slot, Wide.delegated), sharedState.wide(slot, Wide.delegated + 1),
+            sharedState.wide(slot, Wide.delegated + 2),
         ])
     }
 }
 
-extension Lent {
+extension DelegatedValues {
     fileprivate var words: InlineArray<3, UInt64> {
         switch self {
         case .nothing:

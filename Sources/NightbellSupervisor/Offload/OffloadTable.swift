@@ -13,7 +13,7 @@ struct OffloadedSocket: Sendable {
     /// Its peer's messages may carry descriptors.
     var isLocal = false
     /// State that the owner has delegated for its next sleep, and gets back afterwards.
-    var lent = Lent.nothing
+    var delegated = DelegatedValues.nothing
     /// The owner slept, and has not been given its delegated state back.
     var owesReturn = false
     /// The delegated state was lost with a worker that died.
@@ -92,21 +92,21 @@ struct OffloadTable: ~Copyable {
     }
 
     /// The delegated state to be returned to a client that runs again.
-    mutating func takeReturned(_ tokens: [SocketToken], of client: UInt32) -> [WireLent] {
+    mutating func takeReturned(_ tokens: [SocketToken], of client: UInt32) -> [WireDelegatedState] {
         guard owing.remove(client) != nil else { return [] }
-        var returned: [WireLent] = []
+        var returned: [WireDelegatedState] = []
         for token in tokens where contains(token) && sockets[token.slot].owesReturn {
             sockets[token.slot].owesReturn = false
             if sockets[token.slot].hasLost {
                 sockets[token.slot].hasLost = false
-                var lost = WireLent()
+                var lost = WireDelegatedState()
                 lost.token = token.rawValue
                 lost.lost = true
                 returned.append(lost)
-            } else if let lent = sockets[token.slot].lent.wire(token: token.rawValue) {
-                returned.append(lent)
+            } else if let delegated = sockets[token.slot].delegated.wire(token: token.rawValue) {
+                returned.append(delegated)
             }
-            sockets[token.slot].lent = .nothing
+            sockets[token.slot].delegated = .nothing
         }
         return returned
     }

@@ -124,8 +124,8 @@ extension ProfileSettings {
     }
 
     /// Whether its profile can use this delegated state.
-    package func takes(_ lent: Lent) -> Bool {
-        switch (lent, self) {
+    package func takes(_ delegated: DelegatedValues) -> Bool {
+        switch (delegated, self) {
         case (.nothing, _), (.idle, .imap): true
         case (.stanzaCounters, .xmpp(let settings)): settings.usesStreamManagement
         case (.stanzaCounters, _), (.idle, _): false
@@ -148,9 +148,9 @@ extension ProfileSettings {
     }
 }
 
-extension Lent {
+extension DelegatedValues {
     /// nil: it is invalid.
-    package init?(_ wire: WireLent) {
+    package init?(_ wire: WireDelegatedState) {
         switch wire.value {
         case .stanzaCounters(let counters):
             self = .stanzaCounters(received: counters.received, sent: counters.sent)
@@ -168,18 +168,18 @@ extension Lent {
     }
 
     /// nil: nothing was delegated.
-    package func wire(token: UInt64) -> WireLent? {
-        var message = WireLent()
+    package func wire(token: UInt64) -> WireDelegatedState? {
+        var message = WireDelegatedState()
         message.token = token
         switch self {
         case .nothing:
             return nil
         case .stanzaCounters(let received, let sent):
-            var counters = WireLent.StanzaCounters()
+            var counters = WireDelegatedState.StanzaCounters()
             (counters.received, counters.sent) = (received, sent)
             message.value = .stanzaCounters(counters)
         case .idle(let idle):
-            var state = WireLent.Idle()
+            var state = WireDelegatedState.Idle()
             state.tag = idle.tag.text
             switch idle.phase {
             case .idling: state.phase = .idling

@@ -12,17 +12,17 @@ extension Supervisor {
         guard offload.contains(token), let descriptor = parked.descriptor(of: token) else { return }
         if offload[token].hasLost {
             // The supervisor can no longer answer for the owner, which has to check for itself.
-            return followUps.append(.loanLost(token))
+            return followUps.append(.delegatedStateLost(token))
         }
         let isTakenUp = offload[token].isActive
         offload[token].peer = SocketAddress(peerOf: descriptor).flatMap { Endpoint($0) }
         offload[token].isLocal = SocketTraffic.mayCarryDescriptors(descriptor)
         if !isTakenUp {
-            offload[token].profile.begin(lending: offload[token].lent)
+            offload[token].profile.begin(delegating: offload[token].delegated)
             offload[token].isActive = true
         }
         if case .tcp(let settings) = offload[token].settings { setKeepAlive(token, settings, descriptor) }
-        if offload[token].profile.lent != .nothing { noteLent(token) }
+        if offload[token].profile.delegated != .nothing { noteDelegated(token) }
         followUps.append(
             .offloadBegan(
                 token, OffloadEngine.terms(of: offload[token].profile, descriptor),
@@ -37,11 +37,11 @@ extension Supervisor {
         }
         guard offload[token].isActive || offload[token].hasLost else { return }
         offload[token].isActive = false
-        let lent = offload[token].profile.end()
-        guard lent != .nothing || offload[token].hasLost, let owner = ask({ $0.owner(of: token) }) else {
+        let delegated = offload[token].profile.end()
+        guard delegated != .nothing || offload[token].hasLost, let owner = ask({ $0.owner(of: token) }) else {
             return
         }
-        offload[token].lent = lent
+        offload[token].delegated = delegated
         offload.noteReturn(token, to: owner.slot)
     }
 
@@ -60,22 +60,22 @@ extension Supervisor {
     ///
     /// - Returns: an error if any of it is invalid; none of it is taken then. An owner with a profile that did not
     ///   get the state it needs would sleep through traffic that should wake it.
-    func takeLent(_ lent: [WireLent], from client: ClientID) -> WireError? {
-        var taken: [(SocketToken, Lent)] = []
-        for wire in lent {
+    func takeDelegated(_ delegated: [WireDelegatedState], from client: ClientID) -> WireError? {
+        var taken: [(SocketToken, DelegatedValues)] = []
+        for wire in delegated {
             let token = SocketToken(rawValue: wire.token)
             guard supervision.owner(of: token) == client, offload.contains(token) else { continue }
-            guard let value = Lent(wire), offload[token].settings.takes(value) else {
+            guard let value = DelegatedValues(wire), offload[token].settings.takes(value) else {
                 return WireError(.invalidArgument, "the state delegated for socket \(wire.token) is invalid")
             }
             if !offload[token].isActive { taken.append((token, value)) }
         }
-        for (token, value) in taken { offload[token].lent = value }
+        for (token, value) in taken { offload[token].delegated = value }
         return nil
     }
 
     /// A client's delegated state as it has become; sent in the message that tells it that it runs again.
-    func takeReturned(_ client: ClientID) -> [WireLent] {
+    func takeReturned(_ client: ClientID) -> [WireDelegatedState] {
         guard offload.owing.contains(client.slot) else { return [] }
         return offload.takeReturned(supervision.offloadedSockets(of: client), of: client.slot)
     }
@@ -93,24 +93,24 @@ extension Supervisor {
             parked.noteFired(token)
             return feed(.fired(token, Conditions(Poll.now(descriptor))))
         }
-        if let judgement = look(token) { feed(.judged(token, judgement)) }
+        if let inspection = look(token) { feed(.inspected(token, inspection)) }
     }
 
     /// Inspects a sleeper's socket, and handles the noise.
-    private func look(_ token: SocketToken) -> Judgement? {
+    private func look(_ token: SocketToken) -> InspectionResult? {
         guard let descriptor = parked.descriptor(of: token) else { return nil }
-        let isLent = offload[token].profile.lent != .nothing
-        if isLent { journal?.doubtLent(token) }
+        let isDelegated = offload[token].profile.delegated != .nothing
+        if isDelegated { journal?.doubtDelegated(token) }
         let allowance = ask { $0.noiseAllowance(token, at: now) }
         let (peer, isLocal) = (offload[token].peer, offload[token].isLocal)
-        let judgement = engine.look(
+        let inspection = engine.look(
             descriptor, &offload[token].profile, peer: peer, isLocal: isLocal, allowance: allowance)
-        switch judgement.rest {
+        switch inspection.rest {
         case .nothing, .partial: break
         case .significant, .noise, .unanswerable: parked.noteFired(token)
         }
-        if isLent { noteLent(token) }
-        return judgement
+        if isDelegated { noteDelegated(token) }
+        return inspection
     }
 
     // MARK: Pings
@@ -120,9 +120,9 @@ extension Supervisor {
             let descriptor = parked.descriptor(of: token)
         else { return }
         let former = offload[token].profile
-        let isLent = former.lent != .nothing
-        if isLent { journal?.doubtLent(token) }
-        defer { if isLent { noteLent(token) } }
+        let isDelegated = former.delegated != .nothing
+        if isDelegated { journal?.doubtDelegated(token) }
+        defer { if isDelegated { noteDelegated(token) } }
         let random = again ? offload[token].pingRandom : engine.nextRandom()
         let peer = offload[token].peer
         guard engine.makePing(&offload[token].profile, peer: peer, random: random, again: again) else {
@@ -139,13 +139,13 @@ extension Supervisor {
     }
 
     func lookForAnswer(_ token: SocketToken) {
-        if ask({ $0.isOffloading(token) }), offload.contains(token), let judgement = look(token) {
-            followUps.append(.judged(token, judgement))
+        if ask({ $0.isOffloading(token) }), offload.contains(token), let inspection = look(token) {
+            followUps.append(.inspected(token, inspection))
         }
         followUps.append(.answerLookedFor(token))
     }
 
-    private func noteLent(_ token: SocketToken) {
-        journal?.noteLent(offload[token].profile.lent, of: token)
+    private func noteDelegated(_ token: SocketToken) {
+        journal?.noteDelegated(offload[token].profile.delegated, of: token)
     }
 }

@@ -61,11 +61,11 @@ extension Supervisor {
     /// Why the supervisor must not write to a socket in its owner's name, if so: it may have more rights than
     /// the owner.
     private func obstacle(to descriptor: CInt, _ uid: uid_t) -> String? {
-        switch SpokenFor(descriptor) {
-        case .anybody: nil
+        switch ReplyAuthority(descriptor) {
+        case .anyProcess: nil
         case .sameUser where uid == geteuid(): nil
         case .sameUser: "profiles on Unix sockets are for clients of the supervisor's own user"
-        case .nobody(let obstacle): obstacle.description
+        case .refused(let obstacle): obstacle.description
         }
     }
 
@@ -112,7 +112,7 @@ extension Supervisor {
     }
 
     /// The profile of a socket that a process has left to its successor, if there is room for it.
-    func bequeathedProfile(_ token: SocketToken, room: inout Int) -> WireProfile? {
+    func profileOfPreviousProcess(_ token: SocketToken, room: inout Int) -> WireProfile? {
         guard offload.contains(token), !offload[token].bytes.isEmpty, offload[token].bytes.count <= room
         else { return nil }
         room -= offload[token].bytes.count
@@ -126,7 +126,7 @@ extension Supervisor {
     // MARK: Recovery
 
     /// Continues with a socket's profile. False: this version of the program cannot decode it.
-    func takeProfile(_ bytes: [UInt8], _ former: TCPKeepAlive?, of socket: Legacy.Socket) -> Bool {
+    func takeProfile(_ bytes: [UInt8], _ former: TCPKeepAlive?, of socket: RecoverySnapshot.Socket) -> Bool {
         let transport: Transport = socket.isStream ? .stream : .datagram
         do {
             let settings = try offload.settings(for: WireProfile(serializedBytes: bytes), over: transport)
@@ -146,29 +146,29 @@ extension Supervisor {
     }
 
     /// Restores the profile's state: the delegated state, and the ping under way.
-    private func goOn(_ taken: inout OffloadedSocket, _ socket: Legacy.Socket) {
+    private func goOn(_ taken: inout OffloadedSocket, _ socket: RecoverySnapshot.Socket) {
         guard let journal else { return }
-        guard let lent = journal.lent(socket.token) else {
+        guard let delegated = journal.delegated(socket.token) else {
             taken.hasLost = true
             return
         }
-        taken.lent = lent
+        taken.delegated = delegated
         let isAwaiting = socket.offload?.wasAwaitingAnswer == true
         taken.pingRandom = journal.pingRandom(socket.token)
-        taken.profile.begin(lending: lent)
+        taken.profile.begin(delegating: delegated)
         if isAwaiting, !taken.profile.isAwaitingAnswer {
             // Makes the same ping again without sending it, so that its answer is recognised.
-            taken.profile.begin(lending: lent.beforePing)
+            taken.profile.begin(delegating: delegated.beforePing)
             var ping: [UInt8] = []
-            _ = taken.profile.ping(Circumstances(random: taken.pingRandom), into: &ping)
+            _ = taken.profile.ping(ProfileContext(random: taken.pingRandom), into: &ping)
         }
         taken.isActive = true
     }
 }
 
-extension Lent {
+extension DelegatedValues {
     /// A ping is a stanza, too.
-    fileprivate var beforePing: Lent {
+    fileprivate var beforePing: DelegatedValues {
         switch self {
         case .stanzaCounters(let received, let sent): .stanzaCounters(received: received, sent: sent &- 1)
         case .nothing, .idle: self

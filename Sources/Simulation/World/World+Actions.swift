@@ -62,7 +62,7 @@ extension World {
         case .checkFreeze(let id, let epoch):
             mix(10, epoch)
             guard let client = client(id) else { return violate(.frozen, "check an unknown client") }
-            require(.frozen, client.execution == .stopping, "\(Wording.name(id)) is not being frozen")
+            require(.frozen, client.execution == .stopping, "\(TraceFormat.name(id)) is not being frozen")
             stop(client, epoch)
         case .thaw(let id):
             mix(11, id.rawValue)
@@ -96,7 +96,7 @@ extension World {
         case .trace(let id, let trace):
             mix(14, id.rawValue)
             client(id)?.isTouched = true
-            if case .tooManyWakes = trace { note("too many wakes of \(Wording.name(id))") }
+            if case .tooManyWakes = trace { note("too many wakes of \(TraceFormat.name(id))") }
         }
     }
 
@@ -127,15 +127,15 @@ extension World {
         for (index, (outcome, offer)) in zip(actions.adoptions[range], offered).enumerated() {
             switch outcome {
             case .success(let token) where former.contains(token):
-                require(.answers, key.isRepeated, "\(Wording.name(token)) is given twice")
-                require(.tokens, socket(token)?.owner === client, "\(Wording.name(token)) is not its own")
+                require(.answers, key.isRepeated, "\(TraceFormat.name(token)) is given twice")
+                require(.tokens, socket(token)?.owner === client, "\(TraceFormat.name(token)) is not its own")
             case .success(let token):
                 keep(token, offer, id, key, index)
                 let before = former.isEmpty ? nil : former[index]
                 require(
                     .answers, before.map { socket($0) == nil } ?? true, "an adopted socket is adopted again")
                 expect(client) { $0.socketsAdopted += 1 }
-                require(.tokens, isAcceptable(offer, client), "\(Wording.name(token)) should be refused")
+                require(.tokens, isAcceptable(offer, client), "\(TraceFormat.name(token)) should be refused")
                 adopt(token, client, offer)
             case .failure(let refusal):
                 coverage.refusals += 1
@@ -170,7 +170,7 @@ extension World {
             generations.append(0)
         }
         let isFresh = socketsBySlot[slot] == nil && token.rawValue > generations[slot]
-        require(.tokens, isFresh, "\(Wording.name(token)) is given twice")
+        require(.tokens, isFresh, "\(TraceFormat.name(token)) is given twice")
         generations[slot] = token.rawValue
         let socket = SimulatedSocket(
             token, of: client, isStream: offer.isStream, survives: offer.survives,
@@ -197,15 +197,15 @@ extension World {
 
     private mutating func arm(_ token: SocketToken) {
         guard let socket = socket(token) else {
-            return violate(.tokens, "\(Wording.name(token)) is watched although it is closed")
+            return violate(.tokens, "\(TraceFormat.name(token)) is watched although it is closed")
         }
         // It may fire in the same turn in which its watch is renewed.
         if socket.hasLeftBeginning { socket.renewedAtStep = steps }
         socket.hasLeftBeginning = false
         require(
             .tokens, !socket.isWatched || socket.isForBytes || socket.renewedAtStep == steps,
-            "\(Wording.name(token)) is watched already")
-        require(.wakeBound, !socket.isEnded, "\(Wording.name(token)) is watched after its end was told")
+            "\(TraceFormat.name(token)) is watched already")
+        require(.wakeBound, !socket.isEnded, "\(TraceFormat.name(token)) is watched after its end was told")
         if fault == .armForgotten, random.once(in: 16) { return }
         socket.isWatched = true
         socket.isForBytes = false
@@ -214,9 +214,9 @@ extension World {
 
     private mutating func armPastEnd(_ token: SocketToken) {
         guard let socket = socket(token) else {
-            return violate(.tokens, "\(Wording.name(token)) is watched for bytes although it is closed")
+            return violate(.tokens, "\(TraceFormat.name(token)) is watched for bytes although it is closed")
         }
-        require(.tokens, !socket.isWatched, "\(Wording.name(token)) is watched already")
+        require(.tokens, !socket.isWatched, "\(TraceFormat.name(token)) is watched already")
         if fault == .armForgotten, random.once(in: 16) { return }
         socket.isWatched = true
         socket.isForBytes = true
@@ -235,12 +235,13 @@ extension World {
 
     private mutating func close(_ token: SocketToken) {
         guard let socket = socket(token) else {
-            return violate(.tokens, "\(Wording.name(token)) is closed twice")
+            return violate(.tokens, "\(TraceFormat.name(token)) is closed twice")
         }
         isUsageTouched = true
         if fault == .closeForgotten, random.once(in: 4) { return }
         if let sender = releasing {
-            require(.tokens, socket.owner === sender, "\(Wording.name(token)) is closed by another client")
+            require(
+                .tokens, socket.owner === sender, "\(TraceFormat.name(token)) is closed by another client")
         }
         socketsBySlot[Int(token.slot)] = nil
         socket.owner.hasReleased = true
@@ -257,10 +258,10 @@ extension World {
     private mutating func freeze(_ id: ClientID, _ epoch: UInt64) {
         guard let client = client(id) else { return violate(.frozen, "freeze an unknown client") }
         client.isTouched = true
-        require(.frozen, client.execution == .running, "\(Wording.name(id)) is frozen twice")
-        require(.stop, !core.isStopping, "\(Wording.name(id)) is frozen by a supervisor that stops")
+        require(.frozen, client.execution == .running, "\(TraceFormat.name(id)) is frozen twice")
+        require(.stop, !core.isStopping, "\(TraceFormat.name(id)) is frozen by a supervisor that stops")
         let isToEnd = client.hibernates && client.readyAtStep == steps
-        require(.launches, !isToEnd, "\(Wording.name(id)) is frozen although it asked to be ended")
+        require(.launches, !isToEnd, "\(TraceFormat.name(id)) is frozen although it asked to be ended")
         require(.tokens, epoch == client.lastEpoch, "epoch \(epoch) is not the latest")
         client.execution = .stopping
         client.freezing = .init(number: epoch, until: now + settings.suspension.confirmation)
@@ -270,12 +271,12 @@ extension World {
 
     /// The kernel stops a process: at once, after some checks, or never; and reports it sooner or later.
     private mutating func stop(_ client: SimulatedClient, _ epoch: UInt64) {
-        let isSluggish = climate.sluggish > 0 && random.below(64) < climate.sluggish
+        let isSluggish = parameters.sluggish > 0 && random.below(64) < parameters.sluggish
         let at = isSluggish ? now + random.duration(upTo: .seconds(4)) : now
         let chance = random.below(64)
-        if chance < climate.freezesFailing {
+        if chance < parameters.freezesFailing {
             queue.append((.freezeFailed(client.id, epoch: epoch), at))
-        } else if chance < climate.freezesFailing + climate.freezesPending {
+        } else if chance < parameters.freezesFailing + parameters.freezesPending {
             queue.append((.notFrozenYet(client.id, epoch: epoch), at))
         } else {
             if fault != .freezeInvented || !random.once(in: 4) { client.execution = .stopped }
@@ -286,16 +287,16 @@ extension World {
     private mutating func thaw(_ id: ClientID) {
         guard let client = client(id) else { return violate(.frozen, "thaw an unknown client") }
         client.isTouched = true
-        require(.frozen, client.execution != .running, "\(Wording.name(id)) is thawed while it runs")
+        require(.frozen, client.execution != .running, "\(TraceFormat.name(id)) is thawed while it runs")
         require(
             .offload, !client.sockets.contains(where: \.isDealtWith),
-            "\(Wording.name(id)) is thawed while its pings are handled")
+            "\(TraceFormat.name(id)) is thawed while its pings are handled")
         if isTakingOver { return takeUpThaw(client) }
         if let undisturbed, undisturbed === client {
             violate(.offload, "\(client.name) is woken by noise")
         }
         let isKillDue = endSleep(client, isEnd: false)
-        require(.wakeLimit, !isKillDue, "\(Wording.name(id)) was woken too often and lives on")
+        require(.wakeLimit, !isKillDue, "\(TraceFormat.name(id)) was woken too often and lives on")
         if fault == .thawForgotten, random.once(in: 16) { return }
         if fault == .thawAfterWake, random.once(in: 16) { return lateThaws.append(client) }
         client.execution = .running
@@ -305,7 +306,7 @@ extension World {
         guard let client = client(id) else { return violate(.answers, "kill an unknown client") }
         client.isTouched = true
         if isTakingOver { return takeUpKill(client, reason) }
-        require(.budgets, !client.isKilled, "\(Wording.name(id)) is killed twice")
+        require(.budgets, !client.isKilled, "\(TraceFormat.name(id)) is killed twice")
         client.isKilled = true
         coverage.kills += 1
         if client.ending != .quitByUser { client.ending = reason }
@@ -313,14 +314,16 @@ extension World {
         switch reason {
         case .backgroundTasksOverran:
             expect(client) { $0.overrunsBackgroundTasks += 1 }
-            require(.budgets, client.tasksAreOver, "\(Wording.name(id)) is killed for its tasks too early")
+            require(
+                .budgets, client.tasksAreOver, "\(TraceFormat.name(id)) is killed for its tasks too early")
         case .tooManyWakes:
             let isDue = endSleep(client, isEnd: false)
-            require(.wakeLimit, isDue, "\(Wording.name(id)) is killed for wakes that it did not have")
+            require(.wakeLimit, isDue, "\(TraceFormat.name(id)) is killed for wakes that it did not have")
         case .memoryPressure:
             expect(client) { $0.endedUnderPressure += 1 }
             let isRight = mustBeEnded.first === client
-            require(.launches, isRight, "\(Wording.name(id)) is ended before larger ones, or without need")
+            require(
+                .launches, isRight, "\(TraceFormat.name(id)) is ended before larger ones, or without need")
             mustBeEnded.removeAll { $0 === client }
             endSleep(client, isEnd: true)
         case .hibernation:
@@ -328,17 +331,19 @@ extension World {
             let wasReady = client.isAttempted && client.preparing == nil
             require(
                 .launches, client.hibernates && (wasReady || client.asleepSince != nil),
-                "\(Wording.name(id)) is ended for hibernation and did not ask for it")
+                "\(TraceFormat.name(id)) is ended for hibernation and did not ask for it")
             endSleep(client, isEnd: true)
         case .launchOverran:
             let isOver = client.launchUntil.map { now >= $0 } ?? false
             require(
                 .launches, isOver && !client.neverSpoke,
-                "\(Wording.name(id)) is ended before its launch time is over, or though it never said Hello")
+                "\(TraceFormat.name(id)) is ended before its launch time is over, or though it never said Hello"
+            )
         case .quitByUser, .exitsOnSuspend:
             if client.launchUntil != nil { break }
             let isOver = client.terminating.map { now >= $0.until } ?? (client.execution != .running)
-            require(.budgets, isOver, "\(Wording.name(id)) is killed before the time of its notice is over")
+            require(
+                .budgets, isOver, "\(TraceFormat.name(id)) is killed before the time of its notice is over")
             endSleep(client, isEnd: true)
         }
         client.terminating = nil
@@ -349,10 +354,11 @@ extension World {
             return violate(.answers, "forget an unknown client")
         }
         if fault != .closeForgotten {
-            require(.tokens, client.sockets.isEmpty, "\(Wording.name(id)) left sockets behind")
+            require(.tokens, client.sockets.isEmpty, "\(TraceFormat.name(id)) left sockets behind")
         }
         isUsageTouched = true
-        require(.launches, client.fate != .parked, "\(Wording.name(id)) is forgotten, but should come back")
+        require(
+            .launches, client.fate != .parked, "\(TraceFormat.name(id)) is forgotten, but should come back")
         endSleep(client, isEnd: true)
         client.isGone = true
         identifiersGivenUp += 1

@@ -156,7 +156,7 @@ extension World {
         client.clock = clock
         require(
             .budgets, remaining == clock.until.since(now),
-            "\(client.name) is told that it has \(Wording.words(remaining)) left")
+            "\(client.name) is told that it has \(TraceFormat.words(remaining)) left")
     }
 
     // MARK: Administrators
@@ -166,7 +166,8 @@ extension World {
         let expected = asked.command.map { refusalOf($0) } ?? asked.refusal
         require(
             .answers, refusal == expected,
-            "an administrator is answered \(Wording.words(refusal)) instead of \(Wording.words(expected))")
+            "an administrator is answered \(TraceFormat.words(refusal)) instead of \(TraceFormat.words(expected))"
+        )
     }
 
     private func refusalOf(_ command: Command) -> Refusal? {

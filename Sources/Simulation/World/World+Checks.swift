@@ -6,7 +6,7 @@ extension World {
         if let first = unanswered.first { violate(.answers, "request \(first.key.request) is not answered") }
         require(.counters, core.socketCount == socketCount, "the number of sockets is wrong")
         if core.counters != expected {
-            violate(.counters, Wording.difference(core.counters, expected, of: "all"))
+            violate(.counters, TraceFormat.difference(core.counters, expected, of: "all"))
         }
         held.counted = core.counters
         if isUsageTouched { checkUsage() }
@@ -60,7 +60,7 @@ extension World {
         }
         guard client.execution != .running, !client.isKilled else { return }
         for socket in client.sockets {
-            let token = Wording.name(socket.token)
+            let token = TraceFormat.name(socket.token)
             let isWatched = socket.isWatched || socket.isQueued || client.owed.contains(socket.token)
             require(
                 .wakeBound, isWatched, "no watch is armed for \(token) of \(client.name)")
@@ -72,7 +72,7 @@ extension World {
             guard client.execution != .absent, let since = socket.waitingSince else { continue }
             require(
                 .wakeBound, now.since(since) <= Self.wakeBound,
-                "something waits in \(token) of \(client.name) since \(Wording.time(since))")
+                "something waits in \(token) of \(client.name) since \(TraceFormat.time(since))")
         }
     }
 
@@ -149,7 +149,7 @@ extension World {
             counters.asleepNanoseconds += UInt64(max(0, elapsed.since(since).nanoseconds))
         }
         if view.counters != counters {
-            violate(.counters, Wording.difference(view.counters, counters, of: client.name))
+            violate(.counters, TraceFormat.difference(view.counters, counters, of: client.name))
         }
     }
 

@@ -2,12 +2,12 @@ import NightbellCore
 
 /// The state that outlives a supervisor that dies: everything that it wrote before it acted.
 struct Held {
-    var clients: [ClientID: Legacy.Client] = [:]
-    var sockets: [SocketToken: Legacy.Socket] = [:]
-    var offloads: [SocketToken: Legacy.Offload] = [:]
+    var clients: [ClientID: RecoverySnapshot.Client] = [:]
+    var sockets: [SocketToken: RecoverySnapshot.Socket] = [:]
+    var offloads: [SocketToken: RecoverySnapshot.Offload] = [:]
     /// By their numbers.
-    var owners: [UInt64: Legacy.Owner] = [:]
-    var gone = Progress.CounterWords(repeating: 0)
+    var owners: [UInt64: RecoverySnapshot.Owner] = [:]
+    var gone = ClientStateEncoding.CounterWords(repeating: 0)
     var clientGeneration: UInt32 = 0
     var socketGeneration: UInt32 = 0
     /// Requests that had been carried out, and not answered, when the supervisor died.
@@ -44,12 +44,12 @@ extension World {
         var held = Held()
         swap(&held, &self.held)
         core.takeChanged { id, core in
-            held.clients[id]?.progress = (core.progress(of: id), core.figures(of: id))
+            held.clients[id]?.progress = (core.progress(of: id), core.statistics(of: id))
             held.clients[id]?.tasks = core.tasks(of: id)
         }
         core.takeChangedOffloads { token, offload in held.offloads[token] = offload }
         switch event {
-        case .fired(let token, _), .judged(let token, _): noteEnd(of: token, &held)
+        case .fired(let token, _), .inspected(let token, _): noteEnd(of: token, &held)
         default: break
         }
         swap(&held, &self.held)
@@ -65,8 +65,8 @@ extension World {
         switch action {
         case .registered(let id, _):
             guard let client = client(id) else { return }
-            var kept = Legacy.Client(id: id, registration: client.registration, registeredAt: now)
-            kept.progress = (core.progress(of: id), core.figures(of: id))
+            var kept = RecoverySnapshot.Client(id: id, registration: client.registration, registeredAt: now)
+            kept.progress = (core.progress(of: id), core.statistics(of: id))
             kept.ownership = core.owner(of: client.registration.identifier)?.number ?? 0
             held.clients[id] = kept
             held.clientGeneration = max(held.clientGeneration, UInt32(id.rawValue >> 32))
@@ -77,7 +77,7 @@ extension World {
         case .forget(let id, let identifier, _):
             if held.clients[id] != nil { keepOwner(of: identifier) }
             held.clients[id] = nil
-            held.gone = core.figuresOfGone
+            held.gone = core.statisticsOfGone
         case .park, .launch, .rejoined, .declared, .keepState, .dropState:
             keepLaunch(action)
         case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .armPastEnd, .freeze,
@@ -97,7 +97,7 @@ extension World {
     mutating func keep(
         _ token: SocketToken, _ offer: SocketOffer, _ owner: ClientID, _ key: RequestKey, _ index: Int
     ) {
-        held.sockets[token] = Legacy.Socket(
+        held.sockets[token] = RecoverySnapshot.Socket(
             token: token, owner: owner, tag: offer.tag, isStream: offer.isStream, request: key.request,
             index: UInt16(index), survives: offer.survives)
         held.socketGeneration = max(held.socketGeneration, UInt32(token.rawValue >> 32))

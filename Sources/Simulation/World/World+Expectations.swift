@@ -86,8 +86,8 @@ extension World {
             // Its suspension counts as cancelled, and its next thaw is no wake.
             client.isAttempted = true
             client.isFailing = true
-        case .judged(let token, let judgement):
-            foresee(judgement, token)
+        case .inspected(let token, let inspection):
+            foresee(inspection, token)
         case .offloadBegan(let token, let terms, _):
             guard core.isOffloading(token), let socket = socket(token) else { return }
             socket.hasTerms = terms != nil
@@ -97,8 +97,8 @@ extension World {
             foreseePingFailed(token)
         case .pingOmitted(let token):
             foreseePingOmitted(token)
-        case .loanLost(let token):
-            foreseeLoanLost(token)
+        case .delegatedStateLost(let token):
+            foreseeDelegatedStateLost(token)
         case .answerLookedFor(let token):
             foreseeAnswerLookedFor(token)
         case .notFrozenYet(let id, _):
@@ -208,8 +208,9 @@ extension World {
             if let client = client(id) { client.wokenAtStep = steps }
         case .stop:
             for client in clients { client.wokenAtStep = steps }
-        case .registration, .message, .command, .fired, .judged, .offloadBegan, .pingFailed,
-            .pingOmitted, .loanLost, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed, .foundRunning,
+        case .registration, .message, .command, .fired, .inspected, .offloadBegan, .pingFailed,
+            .pingOmitted, .delegatedStateLost, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed,
+            .foundRunning,
             .gone,
             .timer, .machineSlept, .ended, .rejoined,
             .launch, .quitAbsent, .disown, .memoryPressure:
@@ -240,12 +241,12 @@ extension World {
             && client.registration.modes.contains(.voip):
             client.timeout = timeout
             client.lastRun = elapsed
-            client.setWindow(climate)
+            client.setWindow(parameters)
         case .hibernate:
             if client.registration.isLaunchable { client.hibernates = true }
         case .clearKeepAliveTimeout:
             client.timeout = nil
-            client.setWindow(climate)
+            client.setWindow(parameters)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
             .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .saveState, .restartNoted:
             break
@@ -258,7 +259,7 @@ extension World {
         guard let message = sent[key] else { return violate(.answers, "an answer without a message") }
         require(
             .answers, isRight(answer, to: message, of: client, key),
-            "\(client.name) says \(Wording.words(message)) and is answered \(answer)")
+            "\(client.name) says \(TraceFormat.words(message)) and is answered \(answer)")
         switch answer {
         case .backgroundTask(let task?) where key.isRepeated && client.tasks.contains(task):
             break  // begun for a request that was not answered

@@ -123,7 +123,7 @@ extension World {
         client.clock = nil
         client.mediaUntil = Instant(nanoseconds: .min)
         client.timeout = nil
-        client.setWindow(climate)
+        client.setWindow(parameters)
         client.owed = []
         mustBeTold.removeAll { $0.client === client }
         client.toRepeat.removeAll()
@@ -205,7 +205,7 @@ extension World {
         client.backgroundSince = elapsed
         client.timeout = registration.keepAliveTimeout.map { max($0, settings.keepAlive.minimumTimeout) }
         client.lastRun = elapsed
-        client.setWindow(climate)
+        client.setWindow(parameters)
         if !client.launchReasons.isEmpty { client.wokenAtStep = steps }
         client.mustHear = client.launchReasons
         client.launchReasons = []

@@ -14,7 +14,7 @@ extension World {
             client.stay = .background
             client.entering = .init(number: 0, until: until)
             requireBudget(budget, max(.zero, until.since(now)), client)
-            client.setWindow(climate)
+            client.setWindow(parameters)
             plan(client, .say(.backgroundEntered), budget)
         case .prepareToSuspend(let epoch, let budget):
             prepare(client, epoch, budget)
@@ -44,9 +44,9 @@ extension World {
             plan(client, .exit, budget)
         }
         // A process may have ended without a report yet: a message to it is lost.
-        let isToNobody = isRestoring && client.execution == .absent
+        let hasNoRecipient = isRestoring && client.execution == .absent
         require(
-            .frozen, client.execution == .running || isToNobody,
+            .frozen, client.execution == .running || hasNoRecipient,
             "\(client.name) gets a message before it is thawed")
     }
 
@@ -61,7 +61,8 @@ extension World {
     private mutating func requireBudget(_ told: Duration, _ budget: Duration, _ client: SimulatedClient) {
         require(
             .budgets, told == budget,
-            "\(client.name) is told that it has \(Wording.words(told)), and has \(Wording.words(budget))")
+            "\(client.name) is told that it has \(TraceFormat.words(told)), and has \(TraceFormat.words(budget))"
+        )
     }
 
     private mutating func prepare(_ client: SimulatedClient, _ epoch: UInt64, _ budget: Duration) {
@@ -151,18 +152,18 @@ extension World {
     private mutating func tellSocket(_ fired: FiredSocket, _ client: SimulatedClient) {
         guard let socket = socket(fired.token), socket.owner === client else {
             return violate(
-                .tokens, "\(client.name) is told of \(Wording.name(fired.token)), which is not its own")
+                .tokens, "\(client.name) is told of \(TraceFormat.name(fired.token)), which is not its own")
         }
         if mustBeTold.contains(where: { $0.token == fired.token }) {
             // A socket can have several reasons, and is reported once.
             mustBeTold.removeAll { $0.token == fired.token }
         } else if !isRestoring, !mayBeTold.contains(fired.token) {
             return violate(
-                .wakeBound, "\(client.name) is told of \(Wording.name(fired.token)), which did not fire")
+                .wakeBound, "\(client.name) is told of \(TraceFormat.name(fired.token)), which did not fire")
         }
         require(
             .wakeBound, !socket.isEnded || socket.hasFiredForBytes,
-            "\(client.name) is told of the end of \(Wording.name(fired.token)) twice")
+            "\(client.name) is told of the end of \(TraceFormat.name(fired.token)) twice")
         socket.found = []
         let isEnd =
             !fired.conditions.isDisjoint(with: [.peerClosed, .hangUp])
@@ -184,7 +185,7 @@ extension World {
         require(.keepAlive, elapsed <= window.latest || isStalled, "\(client.name) runs after its window")
         // The supervisor that died had decided a repeated wake.
         client.lastRun = (wake.isRepeated ? client.untoldSince.map { $0 + slept } : nil) ?? elapsed
-        client.setWindow(climate)
+        client.setWindow(parameters)
     }
 
     mutating func plan(_ client: SimulatedClient, _ deed: SimulatedClient.Deed, _ budget: Duration) {

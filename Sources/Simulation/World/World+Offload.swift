@@ -10,8 +10,9 @@ extension World {
         client.isTouched = true
         require(
             .offload, isTakingOver || client.vouchedEpoch == client.lastEpoch,
-            "\(client.name) has not vouched for \(Wording.name(token))")
-        require(.offload, isTakingOver || !socket.isDealtWith, "\(Wording.name(token)) is offloaded twice")
+            "\(client.name) has not vouched for \(TraceFormat.name(token))")
+        require(
+            .offload, isTakingOver || !socket.isDealtWith, "\(TraceFormat.name(token)) is offloaded twice")
         socket.isDealtWith = true
         socket.partialSince = nil
         if !isTakingOver, let within = socket.terms?.answerWithin, random.once(in: 16) {
@@ -27,14 +28,14 @@ extension World {
         socket.owner.isTouched = true
         require(
             .offload, isTakingOver || socket.owner.execution != .running,
-            "\(socket.owner.name) runs while \(Wording.name(token)) is offloaded")
+            "\(socket.owner.name) runs while \(TraceFormat.name(token)) is offloaded")
         if socket.partialSince != nil { socket.hasLeftBeginning = true }
         socket.stopDealing()
     }
 
     mutating func ping(_ token: SocketToken, again: Bool) {
         guard let socket = socket(token), socket.isDealtWith, let terms = socket.terms else {
-            return violate(.offload, "a ping on \(Wording.name(token)), which is not offloaded")
+            return violate(.offload, "a ping on \(TraceFormat.name(token)), which is not offloaded")
         }
         socket.owner.isTouched = true
         require(
@@ -55,7 +56,7 @@ extension World {
         guard !again else { return }
         require(
             .offload, elapsed >= socket.pingedAt + terms.earliest,
-            "\(Wording.name(token)) is pinged too early")
+            "\(TraceFormat.name(token)) is pinged too early")
         socket.pingedAt = elapsed
         socket.expectedOffload.sent += 1
         socket.expectedOffload.wakesAvoided += 1
@@ -70,7 +71,7 @@ extension World {
 
     mutating func lookForAnswer(_ token: SocketToken) {
         guard let socket = socket(token) else { return }
-        if socket.isDealtWith { followUp(.judged(token, judge(socket))) }
+        if socket.isDealtWith { followUp(.inspected(token, inspect(socket))) }
         followUp(.answerLookedFor(token))
     }
 
@@ -88,52 +89,52 @@ extension World {
     }
 
     /// Absorbs noise, as much of it as is allowed.
-    mutating func judge(_ socket: SimulatedSocket) -> Judgement {
-        var judgement = Judgement()
+    mutating func inspect(_ socket: SimulatedSocket) -> InspectionResult {
+        var inspection = InspectionResult()
         var allowance = core.noiseAllowance(socket.token, at: now)
         if socket.isReset || socket.hasError {
             let isLost = socket.isStream && random.once(in: 2)
-            judgement.rest = .significant(socket.conditions.union(isLost ? .pathLost : []))
-            judgement.isAwaitingAnswer = socket.isAwaiting
-            return judgement
+            inspection.rest = .significant(socket.conditions.union(isLost ? .pathLost : []))
+            inspection.isAwaitingAnswer = socket.isAwaiting
+            return inspection
         }
         loop: while let piece = socket.inbox.first {
             switch piece {
             case .partial:
-                judgement.rest = .partial
+                inspection.rest = .partial
                 break loop
             case .news:
-                judgement.rest = .significant(.readable)
+                inspection.rest = .significant(.readable)
                 break loop
             case .pong where !socket.isAwaiting:
-                judgement.rest = .significant(.readable)
+                inspection.rest = .significant(.readable)
                 break loop
             case .ping, .filler, .pong:
                 guard allowance > 0 else {
-                    judgement.rest = .noise
+                    inspection.rest = .noise
                     break loop
                 }
             }
             if piece == .ping, random.once(in: 32) {
-                judgement.rest = .unanswerable
+                inspection.rest = .unanswerable
                 break
             }
             allowance -= 1
             socket.inbox.removeFirst()
-            judgement.note(piece)
+            inspection.note(piece)
             coverage.noise += 1
             if piece == .pong { socket.isAwaiting = false }
         }
-        if socket.isPeerClosed, judgement.rest == .nothing || judgement.rest == .partial {
-            judgement.rest = .significant(socket.conditions)
+        if socket.isPeerClosed, inspection.rest == .nothing || inspection.rest == .partial {
+            inspection.rest = .significant(socket.conditions)
         }
-        judgement.isAwaitingAnswer = socket.isAwaiting
-        return judgement
+        inspection.isAwaitingAnswer = socket.isAwaiting
+        return inspection
     }
 
     // MARK: Expectations
 
-    mutating func foresee(_ judgement: Judgement, _ token: SocketToken) {
+    mutating func foresee(_ inspection: InspectionResult, _ token: SocketToken) {
         guard let socket = socket(token) else { return }
         let client = socket.owner
         // A socket that was only inspected for an answer may not be watched.
@@ -142,20 +143,20 @@ extension World {
         client.isTouched = true
         noteTime(client)
         guard core.isOffloading(token), !client.isFailing else {
-            return foreseeLeft(judgement, socket, isWatched)
+            return foreseeLeft(inspection, socket, isWatched)
         }
-        socket.expectedOffload.answered += UInt64(judgement.answered)
-        socket.expectedOffload.confirmed += UInt64(judgement.confirmed)
-        socket.expectedOffload.absorbed += UInt64(judgement.confirmed + judgement.absorbed)
-        if !judgement.isAwaitingAnswer {
+        socket.expectedOffload.answered += UInt64(inspection.answered)
+        socket.expectedOffload.confirmed += UInt64(inspection.confirmed)
+        socket.expectedOffload.absorbed += UInt64(inspection.confirmed + inspection.absorbed)
+        if !inspection.isAwaitingAnswer {
             socket.answerUntil = nil
             socket.restedAt = max(socket.restedAt, elapsed)
         }
-        switch judgement.rest {
+        switch inspection.rest {
         case .nothing, .partial:
-            if judgement.noise > 0 { socket.expectedOffload.wakesAvoided += 1 }
-            let isNew = judgement.noise > 0 || socket.partialSince == nil
-            if judgement.rest == .nothing {
+            if inspection.noise > 0 { socket.expectedOffload.wakesAvoided += 1 }
+            let isNew = inspection.noise > 0 || socket.partialSince == nil
+            if inspection.rest == .nothing {
                 socket.partialSince = nil
             } else if isNew {
                 socket.partialSince = elapsed
@@ -199,9 +200,9 @@ extension World {
 
     /// The socket was inspected before its owner was woken, and the result is fed after that.
     private mutating func foreseeLeft(
-        _ judgement: Judgement, _ socket: SimulatedSocket, _ isWatched: Bool
+        _ inspection: InspectionResult, _ socket: SimulatedSocket, _ isWatched: Bool
     ) {
-        switch judgement.rest {
+        switch inspection.rest {
         case .nothing:
             socket.isWatched = isWatched
         case .partial:
@@ -224,7 +225,7 @@ extension World {
         mustTell(socket, .unanswerable)
     }
 
-    mutating func foreseeLoanLost(_ token: SocketToken) {
+    mutating func foreseeDelegatedStateLost(_ token: SocketToken) {
         guard let socket = socket(token) else { return }
         noteTime(socket.owner)
         guard core.isOffloading(token) else { return }
@@ -312,7 +313,7 @@ extension World {
     // MARK: After every step
 
     mutating func checkOffload(_ socket: SimulatedSocket, of client: SimulatedClient) {
-        let token = Wording.name(socket.token)
+        let token = TraceFormat.name(socket.token)
         if let view = core.offload(of: socket.token, at: now), client.isTouched {
             require(
                 .offload, view.counters == socket.expectedOffload,
@@ -351,7 +352,7 @@ extension Conditions {
     }
 }
 
-extension Judgement {
+extension InspectionResult {
     fileprivate mutating func note(_ piece: SimulatedSocket.Piece) {
         switch piece {
         case .ping: answered += 1

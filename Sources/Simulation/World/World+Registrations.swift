@@ -4,20 +4,20 @@ import NightbellCore
 extension World {
     mutating func register(_ id: ClientID, _ key: RequestKey) {
         guard let registration = registrations.removeValue(forKey: key) else {
-            return violate(.answers, "no request for \(Wording.name(id))")
+            return violate(.answers, "no request for \(TraceFormat.name(id))")
         }
         require(.stop, !core.isStopping, "a client is admitted by a supervisor that stops")
         let client = add(id, registration)
-        note("\(Wording.name(id)) is \(client.behaviour), uid \(registration.user)")
+        note("\(TraceFormat.name(id)) is \(client.behaviour), uid \(registration.user)")
     }
 
     mutating func add(_ id: ClientID, _ registration: Registration) -> SimulatedClient {
         isUsageTouched = true
         coverage.clients += 1
-        let behaviour = random.pick(climate.behaviours) ?? .wellBehaved
+        let behaviour = random.pick(parameters.behaviours) ?? .wellBehaved
         let client = SimulatedClient(id, registration, behaviour, at: now)
         while clientsBySlot.count <= Int(id.slot) { clientsBySlot.append(nil) }
-        require(.tokens, clientsBySlot[Int(id.slot)] == nil, "\(Wording.name(id)) is given twice")
+        require(.tokens, clientsBySlot[Int(id.slot)] == nil, "\(TraceFormat.name(id)) is given twice")
         clientsBySlot[Int(id.slot)] = client
         clients.append(client)
         let others = clients.count { $0.user == registration.user }
@@ -28,7 +28,7 @@ extension World {
         let timeout = registration.keepAliveTimeout
         client.timeout = timeout.map { max($0, settings.keepAlive.minimumTimeout) }
         client.lastRun = elapsed
-        client.setWindow(climate)
+        client.setWindow(parameters)
         return client
     }
 

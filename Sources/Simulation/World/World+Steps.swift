@@ -8,7 +8,7 @@ extension World {
         for client in clients { client.isTouched = false }
         events.removeAll(keepingCapacity: true)
         passTime()
-        if let narrator { narrator("step \(steps) at \(Wording.time(now))") }
+        if let narrator { narrator("step \(steps) at \(TraceFormat.time(now))") }
         if endOfLife == steps { return endLife() }
         for _ in 0..<random.below(4) { happen() }
         if endOfLife == nil, random.once(in: 800) { stopSupervisor() }
@@ -61,12 +61,12 @@ extension World {
             if fault == .timerLate {
                 next = next + .seconds(1)
             } else if random.once(in: 4) {
-                next = next + random.duration(upTo: queue.isEmpty ? climate.lateness : .milliseconds(10))
+                next = next + random.duration(upTo: queue.isEmpty ? parameters.lateness : .milliseconds(10))
             }
         }
         now = max(now, next)
-        if climate.stalls > 0, random.below(64) < climate.stalls { stall() }
-        if climate.machineSleeps > 0, random.below(64) < climate.machineSleeps { sleep() }
+        if parameters.stalls > 0, random.below(64) < parameters.stalls { stall() }
+        if parameters.machineSleeps > 0, random.below(64) < parameters.machineSleeps { sleep() }
     }
 
     /// The whole machine sleeps: time passes for the outside world, and not for budgets.
@@ -77,7 +77,7 @@ extension World {
         isStalled = true
         coverage.machineSleeps += 1
         slept = slept + pause
-        note("the machine slept for \(Wording.words(pause))")
+        note("the machine slept for \(TraceFormat.words(pause))")
     }
 
     /// The whole machine stands still.
@@ -86,7 +86,7 @@ extension World {
         isStalled = true
         coverage.stalls += 1
         now = now + pause
-        note("the machine stood still for \(Wording.words(pause))")
+        note("the machine stood still for \(TraceFormat.words(pause))")
         for index in queue.indices { queue[index].since = queue[index].since + pause }
         for client in clients {
             for socket in client.sockets { socket.waitingSince = socket.waitingSince.map { $0 + pause } }
@@ -174,16 +174,16 @@ extension World {
     }
 
     private mutating func happen() {
-        let weights = climate.traffic + climate.requests + climate.commands + 3
+        let weights = parameters.traffic + parameters.requests + parameters.commands + 3
         let choice = random.below(weights)
-        if choice < climate.traffic {
+        if choice < parameters.traffic {
             disturbNetwork()
-        } else if choice < climate.traffic + climate.requests {
+        } else if choice < parameters.traffic + parameters.requests {
             guard let client = random.pick(clients), client.execution == .running, !client.isKilled else {
                 return
             }
             speak(client)
-        } else if choice < climate.traffic + climate.requests + climate.commands {
+        } else if choice < parameters.traffic + parameters.requests + parameters.commands {
             guard let client = random.pick(clients), let command = random.pick(Command.allCases),
                 command != .quit || random.once(in: 4)
             else { return }
@@ -196,7 +196,7 @@ extension World {
     private mutating func happenRarely() {
         switch random.below(12) {
         case 0...3:
-            if clients.count < climate.clients { emit(registration()) }
+            if clients.count < parameters.clients { emit(registration()) }
         case 4:
             emit(nonsense())
         case 5, 6:
@@ -299,7 +299,7 @@ extension World {
             socket.waitingSince = now
         }
         note(
-            "\(Wording.name(socket.token)) of \(client.name) has \(Wording.words(socket.conditions))"
+            "\(TraceFormat.name(socket.token)) of \(client.name) has \(TraceFormat.words(socket.conditions))"
         )
         fireIfReady(socket)
     }

@@ -27,7 +27,7 @@ package struct World: ~Copyable {
     /// wherever a part of it is read; that took a third of the time.
     private let readInPlace: Any = ()
 
-    let climate: Climate
+    let parameters: WorldParameters
     let settings: Settings
     let mutation: Mutation?
     let fault: Fault?
@@ -134,8 +134,8 @@ package struct World: ~Copyable {
         seed: UInt64, mutation: Mutation? = nil, fault: Fault? = nil, narrator: ((String) -> Void)? = nil
     ) {
         random = SplitMix64(seed: seed)
-        climate = Climate(&random)
-        settings = climate.settings
+        parameters = WorldParameters(&random)
+        settings = parameters.settings
         self.mutation = mutation
         self.fault = fault
         self.narrator = narrator
@@ -203,9 +203,11 @@ package struct World: ~Copyable {
             }
             defer { index += 1 }
             undisturbed = nil
-            if let socket = lookedAt(events[index]) { events[index] = .judged(socket.token, judge(socket)) }
+            if let socket = lookedAt(events[index]) {
+                events[index] = .inspected(socket.token, inspect(socket))
+            }
             let event = events[index]
-            if let narrator { narrator("  > " + Wording.words(event)) }
+            if let narrator { narrator("  > " + TraceFormat.words(event)) }
             if isLastMoment() || diesAfterThaw(event) { return die(before: index) }
             taken = index + 1
             foresee(event)
@@ -235,7 +237,7 @@ package struct World: ~Copyable {
         keepUp(isTimer: false)
         for (client, token) in mustBeTold where !client.isKilled && !client.isGone {
             if core.state(of: client.id) == .terminating { continue }
-            violate(.wakeBound, "\(client.name) was not told of \(Wording.name(token))")
+            violate(.wakeBound, "\(client.name) was not told of \(TraceFormat.name(token))")
         }
         compareWithReplay()
         check()
@@ -244,7 +246,7 @@ package struct World: ~Copyable {
     /// The edge handles a large wake burst in portions.
     private mutating func mayEndPortion(_ event: Event) -> Bool {
         switch event {
-        case .fired, .judged: random.once(in: 8)
+        case .fired, .inspected: random.once(in: 8)
         default: false
         }
     }
@@ -301,7 +303,7 @@ package struct World: ~Copyable {
             if isLastMoment() { return }
             let action = actions.actions[interpreted]
             interpreted += 1
-            if let narrator, let words = Wording.words(action, in: actions) { narrator("  < " + words) }
+            if let narrator, let words = TraceFormat.words(action, in: actions) { narrator("  < " + words) }
             carryOut(action)
             keep(action)
         }
@@ -396,12 +398,12 @@ extension Event {
     /// Whether a wake that it causes is one by traffic, which counts against the limit.
     var isTraffic: Bool {
         switch self {
-        case .message, .fired, .judged: true
+        case .message, .fired, .inspected: true
         // The timer wakes clients for incomplete messages, which were traffic.
         case .timer: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
             .ended, .rejoined, .launch, .quitAbsent, .disown, .memoryPressure, .offloadBegan, .pingFailed,
-            .pingOmitted, .loanLost, .answerLookedFor, .machineSlept:
+            .pingOmitted, .delegatedStateLost, .answerLookedFor, .machineSlept:
             false
         }
     }

@@ -59,7 +59,7 @@ struct ExplainCommand: ParsableCommand {
                 page.flush()
                 throw error
             }
-            explainer.judge(bytes) { page.show($0) }
+            explainer.inspect(bytes) { page.show($0) }
         }
         explainer.finish { page.show($0) }
         if !json { page.add([explainer.summary]) }
@@ -70,8 +70,8 @@ struct ExplainCommand: ParsableCommand {
         let transport: Transport = datagram ? .datagram : .stream
         do {
             var profile = try Profile(try subject.settings(profile), over: transport)
-            profile.begin(lending: try subject.lent())
-            return Explainer(profile, Circumstances(random: Self.random, peer: peer?.endpoint))
+            profile.begin(delegating: try subject.delegated())
+            return Explainer(profile, ProfileContext(random: Self.random, peer: peer?.endpoint))
         } catch {
             throw ValidationError("profile \(self.profile.rawValue): \(error)")
         }
@@ -149,10 +149,10 @@ struct ExplainedProfile: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "xmpp: stream management is on; stanzas received and sent so far.", valueName: "received,sent"))
-    var lendCounters: String?
+    var delegateCounters: String?
 
     @Option(help: ArgumentHelp("imap: the tag of the IDLE command that is under way.", valueName: "tag"))
-    var lendTag: String?
+    var delegateTag: String?
 
     /// An option that has no meaning for this profile is an error.
     func check(_ name: ProfileName) throws {
@@ -161,7 +161,8 @@ struct ExplainedProfile: ParsableArguments {
             ("server", server != nil, [.xmpp]), ("address", address != nil, [.xmpp]),
             ("filler", !fillers.isEmpty, [.imap]), ("pattern", !pattern.isEmpty, [.line, .bytes]),
             ("hex", hex, [.line, .bytes]), ("line-end", lineEnd != nil, [.line]),
-            ("lend-counters", lendCounters != nil, [.xmpp]), ("lend-tag", lendTag != nil, [.imap]),
+            ("delegate-counters", delegateCounters != nil, [.xmpp]),
+            ("delegate-tag", delegateTag != nil, [.imap]),
         ]
         for option in options where option.isGiven && !option.profiles.contains(name) {
             let names = option.profiles.map(\.rawValue).joined(separator: " and ")
@@ -179,7 +180,7 @@ struct ExplainedProfile: ParsableArguments {
         case .xmpp:
             .xmpp(
                 try XMPPSettings(
-                    server: server, address: address, usesStreamManagement: lendCounters != nil))
+                    server: server, address: address, usesStreamManagement: delegateCounters != nil))
         case .line:
             .pattern(try .lines(try exchanges(), end: lineEnd == .lf ? .newline : .carriageReturnNewline))
         case .bytes: .pattern(try .bytes(try exchanges()))
@@ -212,16 +213,16 @@ struct ExplainedProfile: ParsableArguments {
         }
     }
 
-    func lent() throws -> Lent {
-        if let lendCounters {
-            let counters = lendCounters.split(separator: ",").map { UInt32($0) }
+    func delegated() throws -> DelegatedValues {
+        if let delegateCounters {
+            let counters = delegateCounters.split(separator: ",").map { UInt32($0) }
             guard counters.count == 2, let received = counters[0], let sent = counters[1] else {
-                throw ValidationError("--lend-counters takes two numbers, such as 12,7")
+                throw ValidationError("--delegate-counters takes two numbers, such as 12,7")
             }
             return .stanzaCounters(received: received, sent: sent)
         }
-        guard let lendTag else { return .nothing }
-        guard let tag = Idle.Tag(lendTag) else { throw ValidationError("\(lendTag) is no tag") }
+        guard let delegateTag else { return .nothing }
+        guard let tag = Idle.Tag(delegateTag) else { throw ValidationError("\(delegateTag) is no tag") }
         return .idle(Idle(tag: tag))
     }
 }

@@ -24,17 +24,17 @@ struct TakingOverTests {
     }
 
     /// The core's records. A delivered wake may not be recorded as such.
-    private func legacy(_ conditions: [Conditions], told: UInt64) throws -> Legacy {
-        var legacy = Legacy()
+    private func snapshot(_ conditions: [Conditions], told: UInt64) throws -> RecoverySnapshot {
+        var snapshot = RecoverySnapshot()
         let identifier = try #require(ClientIdentifier("org.example.phone"))
         let registration = Registration(
             identifier: identifier, user: 1_000, modes: [.voip, .audio], wakeLimitPolicy: .linger)
-        var old = Legacy.Client(id: client, registration: registration, registeredAt: bench.now)
-        old.progress = (bench.core.progress(of: client), bench.core.figures(of: client))
+        var old = RecoverySnapshot.Client(id: client, registration: registration, registeredAt: bench.now)
+        old.progress = (bench.core.progress(of: client), bench.core.statistics(of: client))
         old.toldWakeID = told
-        legacy.clients = [old]
-        legacy.sockets = zip(sockets, conditions).map { token, conditions in
-            var socket = Legacy.Socket(
+        snapshot.clients = [old]
+        snapshot.sockets = zip(sockets, conditions).map { token, conditions in
+            var socket = RecoverySnapshot.Socket(
                 token: token, owner: client, tag: .voip, isStream: true, request: 1, index: 0, survives: false
             )
             socket.conditions = conditions
@@ -42,16 +42,16 @@ struct TakingOverTests {
                 bench.core.condition(of: token)?.isPastEnd == true
                 ? SocketToken.mark(of: bench.core.wakeID(of: client)) : 0
             // In the encoding of the ledger.
-            socket.offload = bench.core.offloadLegacy(of: token).map { Legacy.Offload($0.words) }
+            socket.offload = bench.core.offloadSnapshot(of: token).map { RecoverySnapshot.Offload($0.words) }
             return socket
         }
-        return legacy
+        return snapshot
     }
 
-    private mutating func takeOver(_ legacy: Legacy) throws -> [Action] {
+    private mutating func takeOver(_ snapshot: RecoverySnapshot) throws -> [Action] {
         bench.actions.removeAll()
         bench.core = try Supervision(
-            settings: bench.core.settings, taking: legacy, at: bench.now, into: &bench.actions)
+            settings: bench.core.settings, taking: snapshot, at: bench.now, into: &bench.actions)
         bench.core.endTurn(at: bench.now, into: &bench.actions)
         return bench.actions.actions
     }
@@ -61,7 +61,7 @@ struct TakingOverTests {
         bench.suspend(client)
         bench.turn(.fired(sockets[0], .readable))
         let wake = try #require(
-            try takeOver(legacy([.readable, [.readable, .peerClosed]], told: 0)).wakes.first)
+            try takeOver(snapshot([.readable, [.readable, .peerClosed]], told: 0)).wakes.first)
         #expect(wake.isRepeated && wake.wakeID == 1)
         let fired = bench.actions.firedSockets[wake.sockets]
         #expect(fired.map(\.token) == sockets && fired.map(\.conditions) == [.readable, .readable])
@@ -76,7 +76,7 @@ struct TakingOverTests {
         bench.say(.setKeepAliveTimeout(.seconds(600)), from: client)
         bench.suspend(client)
         bench.turn(.command(.wake, client, Bench.key))
-        let old = try legacy([[], []], told: 0)
+        let old = try snapshot([[], []], told: 0)
         bench.now = bench.now + .seconds(700)
         let wakes = try takeOver(old).wakes
         #expect(wakes.map(\.wakeID) == [1, 2] && wakes.map(\.isRepeated) == [true, false])
@@ -86,7 +86,7 @@ struct TakingOverTests {
     /// Only the client knows the request that was lost.
     @Test mutating func aSleeperThatWasBeingHeardIsCalledBack() throws {
         bench.suspend(client)
-        var old = try legacy([[], []], told: 0)
+        var old = try snapshot([[], []], told: 0)
         old.clients[0].execution = .stopped
         #expect(try takeOver(old).wakes.isEmpty && bench.core.state(of: client) == .suspended)
         old.clients[0].mayHaveSpoken = true
@@ -99,12 +99,12 @@ struct TakingOverTests {
     @Test mutating func aLostPathIsToldAgain() throws {
         bench.suspend(client)
         bench.turn(.offloadBegan(sockets[1], nil, isAwaitingAnswer: false))
-        var judgement = Judgement()
-        judgement.rest = .significant([.readable, .hangUp, .error, .pathLost])
-        bench.turn(.judged(sockets[1], judgement))
+        var inspection = InspectionResult()
+        inspection.rest = .significant([.readable, .hangUp, .error, .pathLost])
+        bench.turn(.inspected(sockets[1], inspection))
         // Its owner may have read the error.
         for conditions: Conditions in [[.readable, .hangUp], []] {
-            let wake = try #require(try takeOver(legacy([[], conditions], told: 0)).wakes.first)
+            let wake = try #require(try takeOver(snapshot([[], conditions], told: 0)).wakes.first)
             #expect(wake.isRepeated && wake.reasons == .pathLost)
             let fired = bench.actions.firedSockets[wake.sockets]
             #expect(fired.map(\.token) == [sockets[1]])
@@ -119,7 +119,7 @@ struct TakingOverTests {
         bench.turn(.offloadBegan(sockets[1], terms, isAwaitingAnswer: false))
         bench.pass(.seconds(45))
         #expect(bench.turn(.answerLookedFor(sockets[1])).wakes.first?.reasons == .unanswered)
-        let wake = try #require(try takeOver(legacy([[], []], told: 0)).wakes.first)
+        let wake = try #require(try takeOver(snapshot([[], []], told: 0)).wakes.first)
         #expect(wake.isRepeated && wake.reasons == .unanswered)
         let fired = bench.actions.firedSockets[wake.sockets]
         #expect(fired.map(\.token) == [sockets[1]] && fired.map(\.conditions) == [.unanswered])
@@ -127,13 +127,13 @@ struct TakingOverTests {
         bench.lastEpoch = 1
         bench.suspend(client)
         bench.command(.wake, client)
-        #expect(try takeOver(legacy([[], []], told: 1)).wakes.first?.sockets.isEmpty == true)
+        #expect(try takeOver(snapshot([[], []], told: 1)).wakes.first?.sockets.isEmpty == true)
     }
 
     @Test mutating func aDeliveredWakeIsNotRepeated() throws {
         bench.suspend(client)
         bench.turn(.fired(sockets[0], .readable))
-        #expect(try takeOver(legacy([.readable, []], told: 1)).wakes.isEmpty)
+        #expect(try takeOver(snapshot([.readable, []], told: 1)).wakes.isEmpty)
     }
 
     // MARK: Without a process, or not yet welcome
@@ -151,7 +151,7 @@ struct TakingOverTests {
     /// A process that started by itself was rejoining, but the supervisor ended before welcoming it.
     @Test mutating func aClientThatWasNotWelcomedHasNoProcess() throws {
         bench.turn(.command(.wake, client, Bench.key))
-        var old = try legacy([[], []], told: 0)
+        var old = try snapshot([[], []], told: 0)
         old.clients[0].registration = try registration
         old.clients[0].presence = .absent
         _ = try takeOver(old)
@@ -170,13 +170,13 @@ struct TakingOverTests {
         bench.core.handle(.command(.wake, client, Bench.key), at: bench.now, into: &bench.actions)
         bench.core.handle(.command(.quit, client, Bench.key), at: bench.now, into: &bench.actions)
         #expect(bench.core.state(of: client) == .terminating && bench.core.wakeID(of: client) == 1)
-        #expect(try takeOver(legacy([[], []], told: 0)).wakes.isEmpty)
+        #expect(try takeOver(snapshot([[], []], told: 0)).wakes.isEmpty)
         #expect(bench.core.wakeID(of: client) == 0)
     }
 
     @Test mutating func aWakeAboutToBeRepeatedIsNotFinished() throws {
         bench.turn(.command(.wake, client, Bench.key))
-        var old = try legacy([[], []], told: 1)
+        var old = try snapshot([[], []], told: 1)
         old.clients[0].registration = try registration
         old.clients[0].presence = .welcomed
         _ = try takeOver(old)

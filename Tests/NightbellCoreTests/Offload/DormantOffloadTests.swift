@@ -36,10 +36,10 @@ import Testing
             bench.turn(.ended(client, .failed))
         }
 
-        mutating func judge(_ token: SocketToken, _ change: (inout Judgement) -> Void) -> [Action] {
-            var judgement = Judgement()
-            change(&judgement)
-            return bench.turn(.judged(token, judgement))
+        mutating func inspect(_ token: SocketToken, _ change: (inout InspectionResult) -> Void) -> [Action] {
+            var inspection = InspectionResult()
+            change(&inspection)
+            return bench.turn(.inspected(token, inspection))
         }
 
         mutating func rejoin() throws -> [Action] {
@@ -52,12 +52,12 @@ import Testing
         func isActive(_ index: Int) -> Bool { bench.core.isOffloading(tokens[index]) }
     }
 
-    @Test func goOnWhenASleeperIsEnded() throws {
+    @Test func continueWhenASleeperIsEnded() throws {
         var phone = try Phone()
         phone.rest()
         #expect(phone.bench.core.state(of: phone.client) == .dormant)
         #expect(phone.isActive(0) && phone.isActive(1))
-        #expect(phone.judge(phone.tokens[0]) { $0.answered = 1 }.isEmpty)
+        #expect(phone.inspect(phone.tokens[0]) { $0.answered = 1 }.isEmpty)
         #expect(phone.bench.pass(.seconds(30)).contains(.ping(phone.tokens[0], again: false)))
         #expect(phone.bench.counters(phone.client).launches == 0)
     }
@@ -90,7 +90,7 @@ import Testing
     @Test func endBeforeTheNextProcessIsMade() throws {
         var phone = try Phone()
         phone.rest()
-        let actions = phone.judge(phone.tokens[0]) { $0.rest = .significant(.readable) }
+        let actions = phone.inspect(phone.tokens[0]) { $0.rest = .significant(.readable) }
         let launch = try #require(actions.firstIndex(of: .launch(phone.client)))
         for token in phone.tokens {
             #expect(try #require(actions.firstIndex(of: .endOffload(token))) < launch)
@@ -107,10 +107,10 @@ import Testing
         phone.sleep()
         phone.bench.turn(.ended(phone.client, .failed))
         // Its pause is not over.
-        let actions = phone.judge(phone.tokens[0]) { $0.rest = .significant(.readable) }
+        let actions = phone.inspect(phone.tokens[0]) { $0.rest = .significant(.readable) }
         #expect(actions.contains(.endOffload(phone.tokens[0])))
         #expect(!actions.contains(.launch(phone.client)) && !phone.isActive(0) && phone.isActive(1))
-        #expect(phone.judge(phone.tokens[1]) { $0.answered = 1 }.isEmpty)
+        #expect(phone.inspect(phone.tokens[1]) { $0.answered = 1 }.isEmpty)
         #expect(phone.bench.pass(.seconds(1)).contains(.launch(phone.client)))
     }
 
@@ -135,7 +135,7 @@ import Testing
     @Test func partOfAMessageIsWaitedForSoLong() throws {
         var phone = try Phone()
         phone.rest()
-        #expect(phone.judge(phone.tokens[0]) { $0.rest = .partial }.isEmpty)
+        #expect(phone.inspect(phone.tokens[0]) { $0.rest = .partial }.isEmpty)
         #expect(phone.bench.pass(.seconds(5)).contains(.launch(phone.client)))
         #expect(try phone.rejoin().wakes.map(\.reasons) == [.socket])
     }

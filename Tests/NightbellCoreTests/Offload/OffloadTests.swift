@@ -30,10 +30,10 @@ import Testing
 
         var view: OffloadView? { bench.core.offload(of: token, at: bench.now) }
 
-        mutating func judge(_ change: (inout Judgement) -> Void) -> [Action] {
-            var judgement = Judgement()
-            change(&judgement)
-            return bench.turn(.judged(token, judgement))
+        mutating func inspect(_ change: (inout InspectionResult) -> Void) -> [Action] {
+            var inspection = InspectionResult()
+            change(&inspection)
+            return bench.turn(.inspected(token, inspection))
         }
     }
 
@@ -91,7 +91,7 @@ import Testing
     @Test func noiseWakesNoClientAndIsCounted() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()
-        let actions = sleeper.judge {
+        let actions = sleeper.inspect {
             $0.answered = 2
             $0.absorbed = 1
         }
@@ -105,7 +105,7 @@ import Testing
     @Test func significantWakes() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()
-        let wake = try #require(sleeper.judge { $0.rest = .significant(.readable) }.wakes.first)
+        let wake = try #require(sleeper.inspect { $0.rest = .significant(.readable) }.wakes.first)
         #expect(wake.reasons == .socket)
         #expect(sleeper.bench.actions.firedSockets.map(\.conditions) == [.readable])
     }
@@ -113,7 +113,7 @@ import Testing
     @Test func lostPathIsAReasonOfItsOwn() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()
-        let actions = sleeper.judge { $0.rest = .significant([.error, .hangUp, .pathLost]) }
+        let actions = sleeper.inspect { $0.rest = .significant([.error, .hangUp, .pathLost]) }
         #expect(actions.wakes.first?.reasons == .pathLost)
         #expect(sleeper.bench.core.condition(of: sleeper.token) == .ended)
         #expect(sleeper.bench.counters(sleeper.client).wakesPathLost == 1)
@@ -129,7 +129,7 @@ import Testing
             sleeper.bench.core.noiseAllowance(sleeper.token, at: sleeper.bench.now)
         }
         #expect(allowance(sleeper) == 4)
-        _ = sleeper.judge { $0.answered = 3 }
+        _ = sleeper.inspect { $0.answered = 3 }
         #expect(allowance(sleeper) == 1)
         sleeper.bench.now = sleeper.bench.now + .seconds(3)
         #expect(allowance(sleeper) == 2)
@@ -138,7 +138,7 @@ import Testing
         #expect(allowance(sleeper) == 3)
         sleeper.bench.now = sleeper.bench.now + .seconds(1_000)
         #expect(allowance(sleeper) == 4)
-        let actions = sleeper.judge {
+        let actions = sleeper.inspect {
             $0.answered = 4
             $0.rest = .noise
         }
@@ -149,10 +149,10 @@ import Testing
     @Test func beginningIsWaitedForSoLong() throws {
         var sleeper = try Sleeper { $0.offload.partialTimeout = .seconds(5) }
         sleeper.sleep(nil)
-        #expect(sleeper.judge { $0.rest = .partial }.isEmpty)
+        #expect(sleeper.inspect { $0.rest = .partial }.isEmpty)
         sleeper.bench.now = sleeper.bench.now + .seconds(4)
         // More bytes of it do not extend the time.
-        #expect(sleeper.judge { $0.rest = .partial }.isEmpty)
+        #expect(sleeper.inspect { $0.rest = .partial }.isEmpty)
         #expect(sleeper.bench.pass(.milliseconds(999)).wakes.isEmpty)
         #expect(sleeper.bench.pass(.milliseconds(1)).wakes.first?.reasons == .socket)
     }
@@ -160,8 +160,8 @@ import Testing
     @Test func completedBeginningIsForgotten() throws {
         var sleeper = try Sleeper()
         sleeper.sleep(nil)
-        _ = sleeper.judge { $0.rest = .partial }
-        _ = sleeper.judge { $0.absorbed = 1 }
+        _ = sleeper.inspect { $0.rest = .partial }
+        _ = sleeper.inspect { $0.absorbed = 1 }
         #expect(sleeper.bench.pass(.seconds(100)).wakes.isEmpty && sleeper.bench.core.nextDeadline == nil)
     }
 
@@ -169,7 +169,7 @@ import Testing
     @Test func beginningThatItsOwnerLeavesIsLookedAtAgain() throws {
         var sleeper = try Sleeper()
         sleeper.sleep(nil)
-        #expect(sleeper.judge { $0.rest = .partial }.isEmpty)
+        #expect(sleeper.inspect { $0.rest = .partial }.isEmpty)
         sleeper.bench.command(.wake, sleeper.client)
         #expect(sleeper.bench.core.condition(of: sleeper.token) == .armed)
         sleeper.bench.say(.wakeDone(wakeID: sleeper.bench.lastWakeID), from: sleeper.client)
@@ -184,7 +184,7 @@ import Testing
         var sleeper = try Sleeper()
         sleeper.sleep(nil)
         sleeper.bench.command(.wake, sleeper.client)
-        #expect(sleeper.judge { $0.rest = .partial }.isEmpty)
+        #expect(sleeper.inspect { $0.rest = .partial }.isEmpty)
         sleeper.bench.say(.wakeDone(wakeID: sleeper.bench.lastWakeID), from: sleeper.client)
         sleeper.bench.command(.suspend, sleeper.client)
         let epoch = sleeper.bench.lastEpoch
@@ -201,7 +201,7 @@ import Testing
         var sleeper = try Sleeper()
         sleeper.sleep()
         sleeper.bench.command(.wake, sleeper.client)
-        let actions = sleeper.judge { $0.rest = .significant(.readable) }
+        let actions = sleeper.inspect { $0.rest = .significant(.readable) }
         #expect(actions.wakes.isEmpty && sleeper.bench.core.condition(of: sleeper.token) == .held)
     }
 
@@ -220,7 +220,7 @@ import Testing
             #expect(pause >= .seconds(24) && pause <= .seconds(30))
             last = deadline
             sleeper.bench.now = deadline + .seconds(1)
-            _ = sleeper.judge { $0.confirmed = 1 }
+            _ = sleeper.inspect { $0.confirmed = 1 }
         }
         let counters = try #require(sleeper.view?.counters)
         #expect(counters.sent == 5 && counters.confirmed == 5 && counters.absorbed == 5)
@@ -280,7 +280,7 @@ import Testing
         sleeper.bench.turn(.timer)
         sleeper.bench.now = sleeper.bench.now + .seconds(20)
         #expect(sleeper.bench.turn(.timer) == [.lookForAnswer(sleeper.token)])
-        _ = sleeper.judge { $0.confirmed = 1 }
+        _ = sleeper.inspect { $0.confirmed = 1 }
         #expect(sleeper.bench.turn(.answerLookedFor(sleeper.token)).isEmpty)
         #expect(sleeper.bench.pass(.seconds(11)).contains(.ping(sleeper.token, again: false)))
     }
@@ -346,11 +346,11 @@ import Testing
     @Test func nothingIsLeftOfASocketThatIsReleased() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()
-        _ = sleeper.judge { $0.answered = 1 }
+        _ = sleeper.inspect { $0.answered = 1 }
         sleeper.bench.say(.release(sleeper.token), from: sleeper.client)
         #expect(sleeper.view == nil && sleeper.bench.core.offloadCounters.answered == 1)
         #expect(sleeper.bench.core.offloadedSockets(of: sleeper.client).isEmpty)
-        _ = sleeper.judge { $0.answered = 1 }
+        _ = sleeper.inspect { $0.answered = 1 }
         #expect(sleeper.bench.core.offloadCounters.answered == 1)
     }
 

@@ -8,36 +8,38 @@ struct UsualFiguresTests {
         case suspended, hibernated, endedUnderPressure, crashed
     }
 
-    @Test("The first figures hold all counters until the first rest", arguments: Life.allCases)
+    @Test("The first statistics hold all counters until the first rest", arguments: Life.allCases)
     private func firstRest(_ life: Life) throws {
         var bench = Bench()
         bench.core.notesChanges = true
         let client = try live(life, &bench)
-        let figures = bench.core.figures(of: client)
-        #expect(figures[0] != 0)
-        for index in Progress.usualFigures..<figures.count { #expect(figures[index] == 0, "figure \(index)") }
+        let statistics = bench.core.statistics(of: client)
+        #expect(statistics[0] != 0)
+        for index in ClientStateEncoding.usualStatistics..<statistics.count {
+            #expect(statistics[index] == 0, "figure \(index)")
+        }
         let counters = bench.counters(client)
         switch life {
         case .suspended:
             #expect(counters.suspensions == 1)
         case .hibernated:
-            #expect(counters.hibernations == 1 && figures[2] != 0)
+            #expect(counters.hibernations == 1 && statistics[2] != 0)
         case .endedUnderPressure:
             #expect(counters.endedUnderPressure == 1 && counters.asleepNanoseconds == 60_000_000_000)
-            #expect(figures[2] != 0 && figures[3] != 0)
+            #expect(statistics[2] != 0 && statistics[3] != 0)
         case .crashed:
-            #expect(counters.crashes == 1 && figures[1] != 0)
+            #expect(counters.crashes == 1 && statistics[1] != 0)
         }
         // A core that recovers the client has the same counters.
         let registration = try #require(bench.core.registration(of: client))
-        var old = Legacy.Client(id: client, registration: registration, registeredAt: bench.now)
-        old.progress = (bench.core.progress(of: client), figures)
+        var old = RecoverySnapshot.Client(id: client, registration: registration, registeredAt: bench.now)
+        old.progress = (bench.core.progress(of: client), statistics)
         old.presence = .absent
         if case .suspended = life { (old.presence, old.execution) = (.registered, .stopped) }
-        var legacy = Legacy()
-        legacy.clients = [old]
+        var snapshot = RecoverySnapshot()
+        snapshot.clients = [old]
         bench.core = try Supervision(
-            settings: bench.core.settings, taking: legacy, at: bench.now, into: &bench.actions)
+            settings: bench.core.settings, taking: snapshot, at: bench.now, into: &bench.actions)
         var after = bench.counters(client)
         // The time asleep continues to increase.
         after.asleepNanoseconds = counters.asleepNanoseconds

@@ -10,7 +10,7 @@ import Testing
     }
 
     @Test func seventyThousandOneAfterTheOther() {
-        var book = PingBook(Settings())
+        var book = PingScheduler(Settings())
         let now = Instant(nanoseconds: 0)
         var wrong = 0
         book.add(0, at: now)
@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test func seventyThousandAtOnce() {
-        var book = PingBook(Settings())
+        var book = PingScheduler(Settings())
         let now = Instant(nanoseconds: 0)
         let slots = UInt32(0)..<70_000
         for slot in slots {

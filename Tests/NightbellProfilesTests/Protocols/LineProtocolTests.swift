@@ -51,27 +51,27 @@ struct IRCTests {
         ] {
             Expectation(pong, pong, .noise(length: pong.utf8.count, .answer)).check(desk)
         }
-        #expect(desk.judge("PONG :nb-1112131415161718\r\n").0 == .noise(length: 27, .answer))
-        #expect(desk.judge("PONG :nb-1112131415161718\r\n").0 == .noise(length: 27, .filler))
-        #expect(desk.judge("PONG :nb-1112131415161710\r\n").0 == .significant(.unexpectedAnswer))
+        #expect(desk.inspect("PONG :nb-1112131415161718\r\n").0 == .noise(length: 27, .answer))
+        #expect(desk.inspect("PONG :nb-1112131415161718\r\n").0 == .noise(length: 27, .filler))
+        #expect(desk.inspect("PONG :nb-1112131415161710\r\n").0 == .significant(.unexpectedAnswer))
     }
 
     @Test("A line that does not end is significant")
     func endless() throws {
         var desk = try desk()
-        #expect(desk.judge("PING :" + String(repeating: "x", count: 400)).0 == .needMore(limit: 576))
+        #expect(desk.inspect("PING :" + String(repeating: "x", count: 400)).0 == .needMore(limit: 576))
         #expect(
-            desk.judge("PING :" + String(repeating: "x", count: 501) + "\r\n").0 == .significant(.tooLong))
+            desk.inspect("PING :" + String(repeating: "x", count: 501) + "\r\n").0 == .significant(.tooLong))
         desk.profile.begin()
-        #expect(desk.judge(":" + String(repeating: "x", count: 1_000_000)).0 == .significant(.tooLong))
+        #expect(desk.inspect(":" + String(repeating: "x", count: 1_000_000)).0 == .significant(.tooLong))
     }
 }
 
 @Suite("imap")
 struct IMAPTests {
-    private let idle = Idle.Tag("a42").map { Lent.idle(Idle(tag: $0)) } ?? .nothing
+    private let idle = Idle.Tag("a42").map { DelegatedValues.idle(Idle(tag: $0)) } ?? .nothing
     private func desk(fillers: [String] = ["Still here"]) throws -> Desk {
-        try Desk(.imap(try IMAPSettings(fillers: fillers)), lending: idle)
+        try Desk(.imap(try IMAPSettings(fillers: fillers)), delegating: idle)
     }
 
     @Test("Untagged OKs of the list are absorbed, whatever their case")
@@ -108,13 +108,13 @@ struct IMAPTests {
             #expect(desk.ping().map(text) == "DONE\r\n")
             #expect(desk.profile.isAwaitingAnswer)
             #expect(desk.ping() == nil)
-            #expect(desk.judge("* OK Still here\r\n").0 == .noise(length: 17, .filler))
+            #expect(desk.inspect("* OK Still here\r\n").0 == .noise(length: 17, .filler))
             let done = "\(tag) OK Idle completed (0.001 + 0.000 secs).\r\n"
             Expectation(done, done, .noise(length: done.utf8.count, .step), reply: "\(next) IDLE\r\n").check(
                 desk)
-            #expect(desk.judge(done).reply == "\(next) IDLE\r\n")
+            #expect(desk.inspect(done).reply == "\(next) IDLE\r\n")
             Expectation("+", "+ idling\r\n", .noise(length: 10, .answer)).check(desk)
-            #expect(desk.judge("+ idling\r\n").0 == .noise(length: 10, .answer))
+            #expect(desk.inspect("+ idling\r\n").0 == .noise(length: 10, .answer))
             #expect(!desk.profile.isAwaitingAnswer)
         }
         #expect(desk.profile.end() == Idle.Tag("NB3").map { .idle(Idle(tag: $0)) })
@@ -127,22 +127,22 @@ struct IMAPTests {
             ("NB99999999999", "NB1"), ("XNB7", "NB1"),
         ])
     func numbering(tag: String, next: String) throws {
-        let lent = Lent.idle(Idle(tag: try #require(Idle.Tag(tag))))
-        var desk = try Desk(.imap(try IMAPSettings()), lending: lent)
+        let delegated = DelegatedValues.idle(Idle(tag: try #require(Idle.Tag(tag))))
+        var desk = try Desk(.imap(try IMAPSettings()), delegating: delegated)
         _ = desk.ping()
-        #expect(desk.judge("\(tag) OK done\r\n").reply == "\(next) IDLE\r\n")
+        #expect(desk.inspect("\(tag) OK done\r\n").reply == "\(next) IDLE\r\n")
     }
 
     @Test("An owner that is woken during a renewal gets its phase")
     func interrupted() throws {
         var desk = try desk()
         _ = desk.ping()
-        #expect(desk.judge("* 24 EXISTS\r\n").0 == .significant(.message))
+        #expect(desk.inspect("* 24 EXISTS\r\n").0 == .significant(.message))
         #expect(desk.profile.end() == Idle.Tag("a42").map { .idle(Idle(tag: $0, phase: .ending)) })
         desk = try self.desk()
         _ = desk.ping()
-        _ = desk.judge("a42 OK done\r\n")
-        #expect(desk.judge("NB1 BAD what?\r\n").0 == .significant(.message))
+        _ = desk.inspect("a42 OK done\r\n")
+        #expect(desk.inspect("NB1 BAD what?\r\n").0 == .significant(.message))
         #expect(desk.profile.end() == Idle.Tag("NB1").map { .idle(Idle(tag: $0, phase: .starting)) })
     }
 
@@ -166,7 +166,7 @@ struct IMAPTests {
         var desk = try Desk(.imap(try IMAPSettings()))
         #expect(desk.profile.pinging == nil)
         #expect(desk.ping() == nil)
-        #expect(desk.judge("* OK Still here\r\n").0 == .noise(length: 17, .filler))
+        #expect(desk.inspect("* OK Still here\r\n").0 == .noise(length: 17, .filler))
         #expect(desk.profile.end() == .nothing)
     }
 
@@ -219,20 +219,20 @@ struct PatternTests {
         Expectation("ping", [0, 1, 255], .noise(length: 3, .ping), reply: [9, 0]).check(desk)
         Expectation("other", [0, 2], .significant(.message)).check(desk)
         Expectation("answer", [8, 8], .significant(.unexpectedAnswer)).check(desk)
-        #expect(desk.judge([0]).0 == .needMore(limit: 3))
+        #expect(desk.inspect([0]).0 == .needMore(limit: 3))
         #expect(desk.ping() == [7])
         Expectation("answer", [8, 8], .noise(length: 2, .answer)).check(desk)
-        #expect(desk.judge([8, 8]).0 == .noise(length: 2, .answer))
+        #expect(desk.inspect([8, 8]).0 == .noise(length: 2, .answer))
     }
 
     @Test("A datagram has to be the whole pattern")
     func datagrams() throws {
         var desk = try Desk(.pattern(try .bytes([Exchange([1, 2], reply: [3])])), over: .datagram)
-        #expect(desk.judge([1, 2]) == (.noise(length: 2, .ping), [3]))
+        #expect(desk.inspect([1, 2]) == (.noise(length: 2, .ping), [3]))
         for bytes: [UInt8] in [[], [1], [1, 2, 3], [2]] {
-            #expect(desk.judge(bytes).0 == .significant(.message))
+            #expect(desk.inspect(bytes).0 == .significant(.message))
         }
-        #expect(desk.judge([1, 2]).0 == .noise(length: 2, .ping), "each is inspected by itself")
+        #expect(desk.inspect([1, 2]).0 == .noise(length: 2, .ping), "each is inspected by itself")
     }
 
     @Test("A ping without an answer expects none")
@@ -241,7 +241,7 @@ struct PatternTests {
         #expect(desk.profile.pinging?.answerWithin == nil)
         #expect(desk.ping() == [7])
         #expect(!desk.profile.isAwaitingAnswer)
-        #expect(desk.judge([7]).0 == .significant(.message))
+        #expect(desk.inspect([7]).0 == .significant(.message))
     }
 
     @Test("Ambiguous, empty, too long or too many patterns are refused")
@@ -284,19 +284,19 @@ struct LateAnswerTests {
             var desk = try Desk(settings)
             func wakes() -> Bool {
                 var desk = desk
-                return desk.judge(answer).0 == .significant(.unexpectedAnswer)
+                return desk.inspect(answer).0 == .significant(.unexpectedAnswer)
             }
             #expect(wakes(), "no ping was sent")
             _ = desk.ping()
-            #expect(desk.judge(answer).0 == .noise(length: answer.count, .answer))
+            #expect(desk.inspect(answer).0 == .noise(length: answer.count, .answer))
             #expect(wakes())
             _ = desk.ping()
             _ = desk.profile.end()
             desk.profile.begin()
             #expect(!desk.profile.isAwaitingAnswer)
             _ = desk.ping()
-            #expect(desk.judge(answer).0 == .noise(length: answer.count, .answer))
-            #expect(desk.judge(answer).0 == .noise(length: answer.count, .filler))
+            #expect(desk.inspect(answer).0 == .noise(length: answer.count, .answer))
+            #expect(desk.inspect(answer).0 == .noise(length: answer.count, .filler))
             #expect(wakes(), "no more than pings were sent")
         }
     }
@@ -338,10 +338,10 @@ struct TCPTests {
     }
 
     @Test("Every byte is for the owner")
-    func judgement() throws {
+    func inspection() throws {
         var desk = try Desk(.tcp(try TCPSettings()))
         #expect(desk.ping() == nil)
         #expect(desk.profile.pinging == nil)
-        #expect(desk.judge([0]).0 == .significant(.message))
+        #expect(desk.inspect([0]).0 == .significant(.message))
     }
 }

@@ -6,32 +6,32 @@ struct SIPLineEndTests {
     @Test("A double CRLF is answered by a CRLF, in one piece or in two")
     func lineEnds() throws {
         var desk = try Desk(SIPTests.settings())
-        for part in ["\r", "\r\n", "\r\n\r"] { #expect(desk.judge(part).0 == .needMore(limit: 4)) }
-        #expect(desk.judge("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"))
-        #expect(desk.judge("\r\n\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"))
+        for part in ["\r", "\r\n", "\r\n\r"] { #expect(desk.inspect(part).0 == .needMore(limit: 4)) }
+        #expect(desk.inspect("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"))
+        #expect(desk.inspect("\r\n\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"))
         for next in ["OPTIONS", "\n", "\r\r", " "] {
-            #expect(desk.judge("\r\n" + next) == (.noise(length: 2, .filler), ""))
+            #expect(desk.inspect("\r\n" + next) == (.noise(length: 2, .filler), ""))
         }
-        #expect(desk.judge("\r\r").0 == .significant(.malformed))
+        #expect(desk.inspect("\r\r").0 == .significant(.malformed))
     }
 
     @Test("A single CRLF wakes once")
     func singleLineEnds() throws {
         var desk = try Desk(SIPTests.settings())
-        #expect(desk.judge("\r\n\r\n").0 == .noise(length: 4, .ping))
+        #expect(desk.inspect("\r\n\r\n").0 == .noise(length: 4, .ping))
         desk.profile.begin()
-        #expect(desk.judge("\r\n").0 == .needMore(limit: 4), "pairs do not lead to singles")
+        #expect(desk.inspect("\r\n").0 == .needMore(limit: 4), "pairs do not lead to singles")
         for _ in 0..<3 {
             _ = desk.profile.end()
             desk.profile.begin()
-            #expect(desk.judge("\r").0 == .needMore(limit: 2))
-            #expect(desk.judge("\r\n") == (.noise(length: 2, .filler), ""))
-            #expect(desk.judge("\r\n\r\n") == (.noise(length: 2, .ping), "\r\n"))
-            #expect(desk.judge("\r\n") == (.noise(length: 2, .filler), ""))
+            #expect(desk.inspect("\r").0 == .needMore(limit: 2))
+            #expect(desk.inspect("\r\n") == (.noise(length: 2, .filler), ""))
+            #expect(desk.inspect("\r\n\r\n") == (.noise(length: 2, .ping), "\r\n"))
+            #expect(desk.inspect("\r\n") == (.noise(length: 2, .filler), ""))
             #expect(
-                desk.judge(lines(SIPTests.keepAlive)).0
+                desk.inspect(lines(SIPTests.keepAlive)).0
                     == .noise(length: lines(SIPTests.keepAlive).count, .ping))
-            #expect(desk.judge("\r\n") == (.noise(length: 2, .filler), ""), "a message came between")
+            #expect(desk.inspect("\r\n") == (.noise(length: 2, .filler), ""), "a message came between")
         }
     }
 
@@ -45,15 +45,15 @@ struct SIPLineEndTests {
         var stream = Array((wasRead ? "\r\n\r\n" : "\r\n\r\n\r\n").utf8)
         var replies: [UInt8] = []
         while !stream.isEmpty {
-            let (verdict, reply) = desk.judge(stream)
+            let (verdict, reply) = desk.inspect(stream)
             guard case .noise(let length, _) = verdict else { return #expect(Bool(false), "\(verdict)") }
             stream.removeFirst(length)
             replies += reply
         }
-        #expect(text(replies) == "\r\n" && desk.judge("").0 == .needMore(limit: 4_096))
+        #expect(text(replies) == "\r\n" && desk.inspect("").0 == .needMore(limit: 4_096))
         _ = desk.profile.end()
         desk.profile.begin()
-        #expect(desk.judge("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"), "that was for one sleep")
+        #expect(desk.inspect("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"), "that was for one sleep")
     }
 
     @Test("A peer without ping support gets no pings, but is answered", arguments: Transport.allCases)
@@ -62,7 +62,7 @@ struct SIPLineEndTests {
         var desk = try Desk(settings, over: transport)
         #expect(desk.profile.pinging == nil && desk.ping() == nil && !desk.profile.isAwaitingAnswer)
         guard transport == .stream else { return }
-        #expect(desk.judge("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"))
+        #expect(desk.inspect("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"))
     }
 
     @Test("Our double CRLF is answered by the next CRLF")
@@ -75,10 +75,10 @@ struct SIPLineEndTests {
         #expect(desk.profile.isAwaitingAnswer)
         #expect(desk.ping() == nil, "no other while one is under way")
         #expect(desk.ping(again: true) == nil, "a stream loses nothing")
-        #expect(desk.judge("\r").0 == .needMore(limit: 2))
+        #expect(desk.inspect("\r").0 == .needMore(limit: 2))
         // With the peer's own ping directly before or behind it.
-        #expect(desk.judge("\r\n\r\n\r\n") == (.noise(length: 2, .answer), ""))
+        #expect(desk.inspect("\r\n\r\n\r\n") == (.noise(length: 2, .answer), ""))
         #expect(!desk.profile.isAwaitingAnswer)
-        #expect(desk.judge("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"))
+        #expect(desk.inspect("\r\n\r\n") == (.noise(length: 4, .ping), "\r\n"))
     }
 }

@@ -47,7 +47,7 @@ struct SIPTests {
     @Test("A registrar's OPTIONS on a stream is answered as required by RFC 3261 §8.2.6 and §11.2")
     func answersKeepAlive() throws {
         var desk = try desk()
-        let (verdict, reply) = desk.judge(lines(Self.keepAlive))
+        let (verdict, reply) = desk.inspect(lines(Self.keepAlive))
         #expect(verdict == .noise(length: lines(Self.keepAlive).count, .ping))
         let answer = text(reply).split(separator: "\r\n", omittingEmptySubsequences: false)
         #expect(answer.first == "SIP/2.0 200 OK")
@@ -68,14 +68,14 @@ struct SIPTests {
     @Test("A repetition gets the same tag, another request and another machine another one")
     func tags() throws {
         var desk = try desk()
-        let first = desk.judge(lines(Self.keepAlive)).reply
-        #expect(desk.judge(lines(Self.keepAlive)).reply == first)
+        let first = desk.inspect(lines(Self.keepAlive)).reply
+        #expect(desk.inspect(lines(Self.keepAlive)).reply == first)
         // SipHash-2-4 of Via, From, Call-ID and CSeq, each with a zero behind it, computed elsewhere.
         #expect(tag(first) == "d199aa735dc8f994")
         let other = Self.keepAlive.replacing("3bba-2.1", with: "3bba-2.2")
-        #expect(tag(desk.judge(lines(other)).reply) != tag(first))
+        #expect(tag(desk.inspect(lines(other)).reply) != tag(first))
         var stranger = try Desk(.sip(try SIPSettings(tagKey: 1)))
-        #expect(tag(stranger.judge(lines(Self.keepAlive)).reply) != tag(first))
+        #expect(tag(stranger.inspect(lines(Self.keepAlive)).reply) != tag(first))
     }
 
     private func tag(_ reply: [UInt8]) -> Substring? {
@@ -85,7 +85,7 @@ struct SIPTests {
     @Test("A PBX that asks for rport gets its source port")
     func answersQualify() throws {
         var desk = try desk()
-        let (verdict, reply) = desk.judge(lines(Self.qualify))
+        let (verdict, reply) = desk.inspect(lines(Self.qualify))
         #expect(verdict == .noise(length: lines(Self.qualify).count, .ping))
         let via =
             "Via: SIP/2.0/TCP pbx.example.org:5060;rport=5060;branch=z9hG4bK1;alias;received=192.0.2.1\r\n"
@@ -105,7 +105,7 @@ struct SIPTests {
                 Via:SIP/2.0/TLS [2001:db8::1]:5061;branch=3
                 vIA : SIP/2.0/UDP last;branch=4;received=192.0.2.3
                 """)
-        let reply = text(desk.judge(lines(request)).reply)
+        let reply = text(desk.inspect(lines(request)).reply)
         let expected = lines(
             """
             SIP/2.0 200 OK
@@ -127,7 +127,7 @@ struct SIPTests {
         var desk = try desk()
         let request = Self.keepAlive.replacing("192.0.2.1:5060;branch=z9hG4bKx.2.1.0", with: host)
         let peer = Endpoint(v6: 0x2001_0DB8_0000_0000, 1, port: 9)
-        let reply = text(desk.judge(lines(request), from: peer).reply)
+        let reply = text(desk.inspect(lines(request), from: peer).reply)
         #expect(reply.contains("Via: SIP/2.0/TCP \(host)\(received)\r\n"))
     }
 
@@ -146,7 +146,7 @@ struct SIPTests {
 
 
             """
-        let (verdict, reply) = desk.judge(lines(request))
+        let (verdict, reply) = desk.inspect(lines(request))
         #expect(verdict == .noise(length: lines(request).count, .ping))
         #expect(text(reply).contains("To: sip:bob@192.0.2.7:34181;transport=tcp;tag="))
         #expect(text(reply).contains("From: sip:pinger@example.org\r\n"))
@@ -161,7 +161,7 @@ struct SIPTests {
         capabilities.contact = "<sip:bob@192.0.2.7>"
         capabilities.userAgent = "Phone"
         var desk = try Desk(.sip(try SIPSettings(capabilities: capabilities, tagKey: tagKey)))
-        let reply = text(desk.judge(lines(Self.keepAlive)).reply)
+        let reply = text(desk.inspect(lines(Self.keepAlive)).reply)
         for line in [
             "Allow: INVITE, OPTIONS", "Supported: outbound, path", "Contact: <sip:bob@192.0.2.7>",
             "User-Agent: Phone",
@@ -257,7 +257,7 @@ struct SIPTests {
     func maxForwards() throws {
         var desk = try desk()
         let request = lines(Self.keepAlive.replacing("CSeq", with: "Max-Forwards: 0\nCSeq"))
-        #expect(desk.judge(request).0 == .noise(length: request.count, .ping))
+        #expect(desk.inspect(request).0 == .noise(length: request.count, .ping))
     }
 
     @Test("Requests for other users are not answered if the settings name the owner's")
@@ -268,22 +268,22 @@ struct SIPTests {
             (["alice"], .significant(.notForUs)), (["bo"], .significant(.notForUs)),
         ] {
             var desk = try Desk(try Self.settings(users: users))
-            #expect(desk.judge(lines(Self.keepAlive)).0 == verdict)
+            #expect(desk.inspect(lines(Self.keepAlive)).0 == verdict)
         }
         var desk = try Desk(try Self.settings(users: ["bob"]))
         let anonymous = Self.keepAlive.replacing("bob@192", with: "192")
-        #expect(desk.judge(lines(anonymous)).0 == .significant(.notForUs))
+        #expect(desk.inspect(lines(anonymous)).0 == .significant(.notForUs))
         let password = Self.keepAlive.replacing("bob@192", with: "bob:secret@192")
         desk = try Desk(try Self.settings(users: ["bob"]))
-        #expect(desk.judge(lines(password)).0 == .noise(length: lines(password).count, .ping))
+        #expect(desk.inspect(lines(password)).0 == .noise(length: lines(password).count, .ping))
     }
 
     @Test("Only the first message is inspected")
     func pipelined() throws {
         var desk = try desk()
         let both = lines(Self.keepAlive) + lines("INVITE sip:bob@192.0.2.7 SIP/2.0\n")
-        #expect(desk.judge(both).0 == .noise(length: lines(Self.keepAlive).count, .ping))
-        #expect(desk.judge(Array(both.dropFirst(lines(Self.keepAlive).count))).0 == .significant(.message))
+        #expect(desk.inspect(both).0 == .noise(length: lines(Self.keepAlive).count, .ping))
+        #expect(desk.inspect(Array(both.dropFirst(lines(Self.keepAlive).count))).0 == .significant(.message))
     }
 
     @Test("A message that never ends is significant")
@@ -291,15 +291,15 @@ struct SIPTests {
         var desk = try desk()
         let start = lines("OPTIONS sip:bob@192.0.2.7 SIP/2.0\nX: ")
         let padding = [UInt8](repeating: UInt8(ascii: "x"), count: 4_095 - start.count)
-        #expect(desk.judge(start + padding).0 == .needMore(limit: 4_096))
-        #expect(desk.judge(start + padding + [120]).0 == .significant(.tooLong))
+        #expect(desk.inspect(start + padding).0 == .needMore(limit: 4_096))
+        #expect(desk.inspect(start + padding + [120]).0 == .significant(.tooLong))
         // Whole, but too long, so its completeness makes no difference.
         let long = Self.keepAlive.replacing("CSeq", with: "X: \(String(repeating: "y", count: 4_000))\nCSeq")
         Expectation("long", lines(long), .significant(.tooLong)).check(try self.desk())
         desk = try self.desk()
         let headers = String(repeating: "X: y\n", count: 60)
         #expect(
-            desk.judge(lines(Self.keepAlive.replacing("CSeq", with: headers + "CSeq"))).0
+            desk.inspect(lines(Self.keepAlive.replacing("CSeq", with: headers + "CSeq"))).0
                 == .significant(.tooLong))
     }
 
@@ -309,10 +309,10 @@ struct SIPTests {
     func fillers() throws {
         var desk = try desk(.datagram)
         for bytes in [[], lines("\n"), lines("\n\n"), [0, 0, 0, 0]] {
-            #expect(desk.judge(bytes) == (.noise(length: bytes.count, .filler), []))
+            #expect(desk.inspect(bytes) == (.noise(length: bytes.count, .filler), []))
         }
         for bytes: [UInt8] in [[0], [0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 1], lines("\n\n\n"), [0x0D]] {
-            guard case .significant = desk.judge(bytes).0 else {
+            guard case .significant = desk.inspect(bytes).0 else {
                 #expect(Bool(false), "\(bytes)")
                 continue
             }
@@ -343,17 +343,17 @@ struct SIPTests {
 
 
             """)
-        let (verdict, reply) = desk.judge(request)
+        let (verdict, reply) = desk.inspect(request)
         if let answer {
             #expect(verdict == .noise(length: request.count, .ping))
             #expect(text(reply).contains("Via: \(answer)\r\n"))
         } else {
             #expect(verdict == .significant(.unusual))
         }
-        #expect(desk.judge(request, from: nil).0 == .significant(.unusual), "the source is unknown")
-        #expect(desk.judge(request + [0]).0 == .significant(.unusual), "bytes behind it")
-        #expect(desk.judge(request.dropLast(1) + []).0 == .significant(.malformed))
-        #expect(desk.judge(lines("\n") + request).0 == .significant(.message))
+        #expect(desk.inspect(request, from: nil).0 == .significant(.unusual), "the source is unknown")
+        #expect(desk.inspect(request + [0]).0 == .significant(.unusual), "bytes behind it")
+        #expect(desk.inspect(request.dropLast(1) + []).0 == .significant(.malformed))
+        #expect(desk.inspect(lines("\n") + request).0 == .significant(.message))
     }
 
     @Test("STUN on the same flow")
@@ -363,11 +363,11 @@ struct SIPTests {
         let ping = try desk.sentPing()
         #expect(ping == hex("0001 0000 2112A442 05060708 1112131415161718"))
         #expect(desk.ping(again: true) == ping)
-        #expect(desk.judge(lines(Self.keepAlive)).0 == .significant(.unusual), "of a stream")
+        #expect(desk.inspect(lines(Self.keepAlive)).0 == .significant(.unusual), "of a stream")
         let answer = STUNTests.success(ping, address: "0001 C5D8 E312 0663")
-        #expect(desk.judge(answer).0 == .noise(length: answer.count, .answer))
-        #expect(desk.judge(answer).0 == .noise(length: answer.count, .filler), "to the repetition")
-        #expect(desk.judge(hex("0011 0000 2112A442 05060708 1112131415161718")).0 == .significant(.message))
-        #expect(desk.judge(ping).0 == .significant(.message), "a request")
+        #expect(desk.inspect(answer).0 == .noise(length: answer.count, .answer))
+        #expect(desk.inspect(answer).0 == .noise(length: answer.count, .filler), "to the repetition")
+        #expect(desk.inspect(hex("0011 0000 2112A442 05060708 1112131415161718")).0 == .significant(.message))
+        #expect(desk.inspect(ping).0 == .significant(.message), "a request")
     }
 }

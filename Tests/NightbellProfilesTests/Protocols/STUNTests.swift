@@ -39,10 +39,10 @@ struct STUNTests {
         desk.random = 99
         #expect(desk.ping(again: true) == ping)
         let answer = Self.success(ping, address: Self.address)
-        #expect(desk.judge(answer).0 == .noise(length: 32, .answer))
+        #expect(desk.inspect(answer).0 == .noise(length: 32, .answer))
         #expect(desk.ping(again: true) == nil)
         #expect(desk.ping() == hex("0001 0000 2112A442 00000000 0000000000000063"))
-        #expect(desk.judge(answer).0 == .significant(.unexpectedAnswer), "to the one before")
+        #expect(desk.inspect(answer).0 == .significant(.unexpectedAnswer), "to the one before")
     }
 
     @Test("Indications are sent and absorbed, and get no answer")
@@ -52,15 +52,15 @@ struct STUNTests {
         let ping = try desk.sentPing()
         #expect(ping == hex("0011 0000 2112A442 05060708 1112131415161718"))
         #expect(!desk.profile.isAwaitingAnswer)
-        #expect(desk.judge(ping).0 == .noise(length: 20, .filler))
-        #expect(desk.judge(Self.success(ping, address: Self.address)).0 == .significant(.unexpectedAnswer))
+        #expect(desk.inspect(ping).0 == .noise(length: 20, .filler))
+        #expect(desk.inspect(Self.success(ping, address: Self.address)).0 == .significant(.unexpectedAnswer))
     }
 
     @Test("There is no answer before a request")
     func unasked() throws {
         var desk = try desk()
         let zeros = hex("0001 0000 2112A442") + [UInt8](repeating: 0, count: 12)
-        #expect(desk.judge(Self.success(zeros, address: Self.address)).0 == .significant(.unexpectedAnswer))
+        #expect(desk.inspect(Self.success(zeros, address: Self.address)).0 == .significant(.unexpectedAnswer))
     }
 
     @Test("A fingerprint is sent, and checked if there is one")
@@ -71,18 +71,18 @@ struct STUNTests {
         #expect(ping.count == 28)
         #expect(Array(ping[20..<24]) == hex("8028 0004"))
         // The profile of another owner sees an intact request.
-        #expect(desk.judge(ping).0 == .significant(.message))
+        #expect(desk.inspect(ping).0 == .significant(.message))
         var damaged = ping
         damaged[27] ^= 1
-        #expect(desk.judge(damaged).0 == .significant(.malformed))
+        #expect(desk.inspect(damaged).0 == .significant(.malformed))
         var indication = try self.desk(.indication, withFingerprint: true)
         var bytes = try indication.sentPing()
-        #expect(indication.judge(bytes).0 == .noise(length: 28, .filler))
+        #expect(indication.inspect(bytes).0 == .noise(length: 28, .filler))
         bytes[10] ^= 0x40
-        #expect(indication.judge(bytes).0 == .significant(.malformed))
+        #expect(indication.inspect(bytes).0 == .significant(.malformed))
         // Something behind the fingerprint.
         let more = hex("0011 000C") + bytes[4..<20] + bytes[20...] + hex("8022 0000")
-        #expect(indication.judge(more).0 == .significant(.malformed))
+        #expect(indication.inspect(more).0 == .significant(.malformed))
     }
 
     @Test("The test vector of RFC 5769 §2.2: an IPv4 response with a fingerprint")
@@ -96,13 +96,13 @@ struct STUNTests {
         var desk = try desk()
         desk.random = UInt128(0xb7e7_a701) << 64 | 0xbc34_d686_fa87_dfae
         _ = desk.ping()
-        #expect(desk.judge(bytes).0 == .significant(.unusual), "integrity must be understood")
+        #expect(desk.inspect(bytes).0 == .significant(.unusual), "integrity must be understood")
         // Without it, with a fingerprint of its own.
         let plain = hex(
             "01010018 2112a442 b7e7a701 bc34d686 fa87dfae 8022000b 74657374 20766563 746f7220 00200008 0001a147 e112a643"
         )
         let stripped = hex("0101001c") + plain[4...]
-        #expect(desk.judge(stripped).0 == .noise(length: 48, .answer))
+        #expect(desk.inspect(stripped).0 == .noise(length: 48, .answer))
     }
 
     @Test("An address that changes wakes the owner, once")
@@ -118,7 +118,7 @@ struct STUNTests {
             desk.random += 1
             desk.profile.begin()
             let ping = try desk.sentPing()
-            #expect(desk.judge(Self.success(ping, address: address)).0 == verdict)
+            #expect(desk.inspect(Self.success(ping, address: address)).0 == verdict)
         }
     }
 
@@ -151,11 +151,12 @@ struct STUNTests {
             ("one byte", [1], .malformed),
         ]
         for (name, bytes, reason) in cases {
-            #expect(desk.judge(bytes).0 == .significant(reason), "\(name)")
+            #expect(desk.inspect(bytes).0 == .significant(reason), "\(name)")
         }
         let plain = Self.success(
             ping, address: Self.address, more: "802B 0001 00000000 0001 0008 0001000000000000")
-        #expect(desk.judge(plain).0 == .noise(length: plain.count, .answer), "attributes that may be ignored")
+        #expect(
+            desk.inspect(plain).0 == .noise(length: plain.count, .answer), "attributes that may be ignored")
     }
 
     @Test("Over a stream, messages are separated by their length")
@@ -165,10 +166,10 @@ struct STUNTests {
         let ping = try desk.sentPing()
         let answer = Self.success(ping, address: Self.address)
         Expectation("answer", answer, .noise(length: 32, .answer)).check(desk)
-        #expect(desk.judge(answer + answer).0 == .noise(length: 32, .answer))
-        #expect(desk.judge(answer).0 == .noise(length: 32, .filler))
-        #expect(desk.judge([0]).0 == .needMore(limit: 548))
-        #expect(desk.judge([0x40]).0 == .significant(.message), "from the first byte")
+        #expect(desk.inspect(answer + answer).0 == .noise(length: 32, .answer))
+        #expect(desk.inspect(answer).0 == .noise(length: 32, .filler))
+        #expect(desk.inspect([0]).0 == .needMore(limit: 548))
+        #expect(desk.inspect([0x40]).0 == .significant(.message), "from the first byte")
         Expectation("foreign", hex("0101 000C 4212A442"), .significant(.message)).check(
             try self.desk(over: .stream))
     }

@@ -37,7 +37,7 @@ struct WebSocketTests {
     func example() throws {
         var desk = try desk()
         desk.random = 0x37fa_213d
-        let (verdict, reply) = desk.judge(hex("89 05 48 65 6c 6c 6f"))
+        let (verdict, reply) = desk.inspect(hex("89 05 48 65 6c 6c 6f"))
         #expect(verdict == .noise(length: 7, .ping))
         #expect(reply == hex("8a 85 37 fa 21 3d 7f 9f 4d 51 58"))
     }
@@ -47,19 +47,19 @@ struct WebSocketTests {
         var desk = try desk()
         let payload = hex("0102030405060708")
         #expect(desk.ping() == frame(0x89, payload, mask: mask))
-        #expect(desk.judge(frame(0x8A, hello)).0 == .noise(length: 7, .filler), "unsolicited")
+        #expect(desk.inspect(frame(0x8A, hello)).0 == .noise(length: 7, .filler), "unsolicited")
         #expect(desk.profile.isAwaitingAnswer)
-        #expect(desk.judge(frame(0x8A, payload)).0 == .noise(length: 10, .answer))
+        #expect(desk.inspect(frame(0x8A, payload)).0 == .noise(length: 10, .answer))
         #expect(!desk.profile.isAwaitingAnswer)
-        #expect(desk.judge(frame(0x8A, payload)).0 == .noise(length: 10, .filler))
+        #expect(desk.inspect(frame(0x8A, payload)).0 == .noise(length: 10, .filler))
         var server = try self.desk(.server)
         #expect(server.ping() == frame(0x89, payload))
         let answer = frame(0x8A, payload, mask: [9, 9, 9, 9])
-        #expect(server.judge(answer).0 == .noise(length: 14, .answer))
+        #expect(server.inspect(answer).0 == .noise(length: 14, .answer))
         var strict = try self.desk(absorbsOtherPongs: false)
         _ = strict.ping()
-        #expect(strict.judge(frame(0x8A, payload)).0 == .noise(length: 10, .answer))
-        #expect(strict.judge(frame(0x8A, payload)).0 == .significant(.unexpectedAnswer))
+        #expect(strict.inspect(frame(0x8A, payload)).0 == .noise(length: 10, .answer))
+        #expect(strict.inspect(frame(0x8A, payload)).0 == .significant(.unexpectedAnswer))
     }
 
     @Test("Anything but a plain control frame wakes the owner")
@@ -90,14 +90,14 @@ struct WebSocketTests {
     @Test("Half a frame is waited for, up to the limit of a control frame")
     func parts() throws {
         var desk = try desk()
-        #expect(desk.judge([0x89]).0 == .needMore(limit: 131))
-        #expect(desk.judge([0x89, 125] + [UInt8](repeating: 0, count: 124)).0 == .needMore(limit: 131))
+        #expect(desk.inspect([0x89]).0 == .needMore(limit: 131))
+        #expect(desk.inspect([0x89, 125] + [UInt8](repeating: 0, count: 124)).0 == .needMore(limit: 131))
         var server = try self.desk(.server)
         #expect(
-            server.judge([0x89, 0xFD, 0, 0, 0, 0] + [UInt8](repeating: 0, count: 124)).0
+            server.inspect([0x89, 0xFD, 0, 0, 0, 0] + [UInt8](repeating: 0, count: 124)).0
                 == .needMore(limit: 131))
         #expect(
-            server.judge([0x89, 0xFD, 0, 0, 0, 0] + [UInt8](repeating: 0, count: 125)).0
+            server.inspect([0x89, 0xFD, 0, 0, 0, 0] + [UInt8](repeating: 0, count: 125)).0
                 == .noise(length: 131, .ping))
     }
 
@@ -106,9 +106,9 @@ struct WebSocketTests {
         var desk = try desk()
         // The owner read the first part of a message, and sleeps.
         let stream = frame(0x89, hello) + frame(0x8A, []) + frame(0x80, hello)
-        #expect(desk.judge(stream).0 == .noise(length: 7, .ping))
-        #expect(desk.judge(Array(stream[7...])).0 == .noise(length: 2, .filler))
-        #expect(desk.judge(Array(stream[9...])).0 == .significant(.message))
+        #expect(desk.inspect(stream).0 == .noise(length: 7, .ping))
+        #expect(desk.inspect(Array(stream[7...])).0 == .noise(length: 2, .filler))
+        #expect(desk.inspect(Array(stream[9...])).0 == .significant(.message))
     }
 }
 
@@ -125,10 +125,10 @@ struct MQTTTests {
         #expect(desk.profile.pinging?.answerWithin == .seconds(10))
         #expect(desk.ping() == [0xC0, 0])
         Expectation("answer", [0xD0, 0], .noise(length: 2, .answer)).check(desk)
-        #expect(desk.judge([0xD0, 0, 0x30]).0 == .noise(length: 2, .answer))
-        #expect(desk.judge([0x30, 3]).0 == .significant(.message))
+        #expect(desk.inspect([0xD0, 0, 0x30]).0 == .noise(length: 2, .answer))
+        #expect(desk.inspect([0x30, 3]).0 == .significant(.message))
         desk.profile.begin()
-        #expect(desk.judge([0xD0, 0]).0 == .significant(.unexpectedAnswer))
+        #expect(desk.inspect([0xD0, 0]).0 == .significant(.unexpectedAnswer))
         desk.profile.begin()
         _ = desk.ping()
         _ = desk.profile.end()
@@ -144,7 +144,7 @@ struct MQTTTests {
     func refusals(bytes: [UInt8]) throws {
         var desk = try desk()
         _ = desk.ping()
-        guard case .significant = desk.judge(bytes).0 else {
+        guard case .significant = desk.inspect(bytes).0 else {
             #expect(Bool(false), "\(bytes)")
             return
         }

@@ -5,13 +5,13 @@ import Testing
 struct XMPPTests {
     private func desk(
         _ ping: XMPPSettings.Ping = .query, server: String? = nil, address: String? = nil,
-        counters: Lent? = nil
+        counters: DelegatedValues? = nil
     ) throws -> Desk {
         try Desk(
             .xmpp(
                 try XMPPSettings(
                     ping: ping, server: server, address: address, usesStreamManagement: counters != nil)),
-            lending: counters ?? .nothing)
+            delegating: counters ?? .nothing)
     }
 
     private static func noise(_ text: String, _ noise: Noise = .ping) -> Verdict {
@@ -109,7 +109,7 @@ struct XMPPTests {
         ("<iqtype='get'>", .message), ("<iq type='get'id='1'>", .message), ("<iq / >", .malformed),
         ("<iq type='result' id='nb-0000000000000000'/>", .unexpectedAnswer),
         ("<iq type='error' id='1'/>", .message),
-        ("<r xmlns='urn:xmpp:sm:3'/>", .notLent), ("<r/>", .unusual),
+        ("<r xmlns='urn:xmpp:sm:3'/>", .notDelegated), ("<r/>", .unusual),
         ("<r xmlns='urn:xmpp:sm:2'/>", .unusual),
         ("<a xmlns='urn:xmpp:sm:3' h='1'/>", .message),
     ]
@@ -138,14 +138,14 @@ struct XMPPTests {
     @Test("White space is absorbed, in front of a stanza as well")
     func whiteSpace() throws {
         var desk = try desk(.whiteSpace)
-        #expect(desk.judge(" ") == (.noise(length: 1, .filler), ""))
-        #expect(desk.judge("\r\n \t<message>") == (.noise(length: 4, .filler), ""))
-        #expect(desk.judge("<message>").0 == .significant(.message))
+        #expect(desk.inspect(" ") == (.noise(length: 1, .filler), ""))
+        #expect(desk.inspect("\r\n \t<message>") == (.noise(length: 4, .filler), ""))
+        #expect(desk.inspect("<message>").0 == .significant(.message))
         #expect(desk.profile.pinging == nil || desk.profile.pinging?.answerWithin == nil)
         desk.profile.begin()
         #expect(desk.ping() == [0x20])
         #expect(!desk.profile.isAwaitingAnswer)
-        #expect(desk.judge(String(repeating: " ", count: 10_000)).0 == .noise(length: 2_048, .filler))
+        #expect(desk.inspect(String(repeating: " ", count: 10_000)).0 == .noise(length: 2_048, .filler))
     }
 
     @Test("Our ping, its result, and one that is late")
@@ -155,7 +155,7 @@ struct XMPPTests {
         let ping = try desk.sentPing()
         #expect(text(ping) == "<iq type='get' id='nb-1112131415161718'><ping xmlns='urn:xmpp:ping'/></iq>")
         #expect(
-            desk.judge("<iq type='result' id='nb-1112131415161719'/>").0 == .significant(.unexpectedAnswer))
+            desk.inspect("<iq type='result' id='nb-1112131415161719'/>").0 == .significant(.unexpectedAnswer))
         for result in [
             "<iq type='result' id='nb-1112131415161718' to='a@b/c' from='a@b'/>",
             "<iq id=\"nb-1112131415161718\" type=\"result\"></iq>",
@@ -164,9 +164,9 @@ struct XMPPTests {
             desk.profile.begin()
             _ = desk.profile.end()
             desk.profile.begin()
-            #expect(desk.judge(result).0 == Self.noise(result, .filler), "the owner was awake in between")
+            #expect(desk.inspect(result).0 == Self.noise(result, .filler), "the owner was awake in between")
             _ = desk.ping()
-            #expect(desk.judge(result).0 == Self.noise(result, .answer))
+            #expect(desk.inspect(result).0 == Self.noise(result, .answer))
             #expect(!desk.profile.isAwaitingAnswer)
         }
     }
@@ -175,7 +175,8 @@ struct XMPPTests {
     func errors() throws {
         var desk = try desk()
         #expect(
-            desk.judge("<iq type='error' id='nb-1112131415161718'/>").0 == .significant(.message), "to what?")
+            desk.inspect("<iq type='error' id='nb-1112131415161718'/>").0 == .significant(.message),
+            "to what?")
         desk.profile.begin()
         _ = desk.ping()
         for error in [
@@ -187,7 +188,7 @@ struct XMPPTests {
             Expectation(error, error, Self.noise(error, .answer)).check(desk)
             var desk = desk
             desk.profile.begin()
-            #expect(desk.judge(error + "<message/>").0 == Self.noise(error, .filler), "late")
+            #expect(desk.inspect(error + "<message/>").0 == Self.noise(error, .filler), "late")
         }
         for (content, reason) in [
             ("<!-- --></iq>", .unusual), ("<![CDATA[</iq>]]></iq>", .unusual),
@@ -206,7 +207,7 @@ struct XMPPTests {
         #expect(text(try desk.sentPing()).contains(" to='example.org'>"))
         let ping =
             "<iq type='get' id='1' from='example.org' to='me@example.org/x'><ping xmlns='urn:xmpp:ping'/></iq>"
-        Expectation("to us", ping, Self.noise(ping), reply: desk.judge(ping).reply).check(desk)
+        Expectation("to us", ping, Self.noise(ping), reply: desk.inspect(ping).reply).check(desk)
         for other in [
             ("from='example.org'", "from='example.net'"), ("to='me@example.org/x'", "to='me@example.org/y'"),
         ] {
@@ -222,14 +223,14 @@ struct XMPPTests {
     func streamManagement() throws {
         var desk = try desk(counters: .stanzaCounters(received: 4_294_967_295, sent: 7))
         #expect(
-            desk.judge("<r xmlns='urn:xmpp:sm:3'/>")
+            desk.inspect("<r xmlns='urn:xmpp:sm:3'/>")
                 == (.noise(length: 26, .ping), "<a xmlns='urn:xmpp:sm:3' h='4294967295'/>"))
         let ping = "<iq type='get' id='1'><ping xmlns='urn:xmpp:ping'/></iq>"
-        #expect(desk.judge(ping).0 == Self.noise(ping))
-        #expect(desk.judge("<r xmlns=\"urn:xmpp:sm:3\"></r>").reply == "<a xmlns='urn:xmpp:sm:3' h='0'/>")
+        #expect(desk.inspect(ping).0 == Self.noise(ping))
+        #expect(desk.inspect("<r xmlns=\"urn:xmpp:sm:3\"></r>").reply == "<a xmlns='urn:xmpp:sm:3' h='0'/>")
         _ = desk.ping()
         let result = "<iq type='result' id='nb-1112131415161718'/>"
-        #expect(desk.judge(result).0 == Self.noise(result, .answer))
+        #expect(desk.inspect(result).0 == Self.noise(result, .answer))
         #expect(desk.profile.end() == .stanzaCounters(received: 1, sent: 9))
     }
 
@@ -239,9 +240,9 @@ struct XMPPTests {
         var desk = try Desk(settings)
         #expect(desk.profile.pinging == nil)
         #expect(desk.ping() == nil)
-        #expect(desk.judge(" ").0 == .noise(length: 1, .filler))
-        Expectation("r", "<r xmlns='urn:xmpp:sm:3'/>", .significant(.notLent)).check(desk)
-        Expectation("ping", Self.answered[3].0, .significant(.notLent)).check(desk)
+        #expect(desk.inspect(" ").0 == .noise(length: 1, .filler))
+        Expectation("r", "<r xmlns='urn:xmpp:sm:3'/>", .significant(.notDelegated)).check(desk)
+        Expectation("ping", Self.answered[3].0, .significant(.notDelegated)).check(desk)
     }
 
     @Test("A stanza that does not end is significant")
@@ -249,19 +250,19 @@ struct XMPPTests {
         var desk = try desk()
         let start = "<iq type='get' id='"
         let padding = String(repeating: "x", count: 2_047 - start.utf8.count)
-        #expect(desk.judge(start + padding).0 == .needMore(limit: 2_048))
-        #expect(desk.judge(start + padding + "x").0 == .significant(.tooLong))
+        #expect(desk.inspect(start + padding).0 == .needMore(limit: 2_048))
+        #expect(desk.inspect(start + padding + "x").0 == .significant(.tooLong))
         desk.profile.begin()
         let whole = start + padding + "'><ping xmlns='urn:xmpp:ping'/></iq>"
-        #expect(desk.judge(whole).0 == .significant(.tooLong), "all there, and still too long")
+        #expect(desk.inspect(whole).0 == .significant(.tooLong), "all there, and still too long")
         desk.profile.begin()
-        #expect(desk.judge("<iq" + String(repeating: " ", count: 5_000)).0 == .significant(.tooLong))
+        #expect(desk.inspect("<iq" + String(repeating: " ", count: 5_000)).0 == .significant(.tooLong))
     }
 }
 
 extension Desk {
     fileprivate func answers(_ ping: String) -> Bool {
         var desk = self
-        return desk.judge(ping).0.isNoise
+        return desk.inspect(ping).0.isNoise
     }
 }

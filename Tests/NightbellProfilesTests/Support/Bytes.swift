@@ -23,11 +23,14 @@ struct Desk {
     var replies: [UInt8] = []
     var random: UInt128 = 0x0102_0304_0506_0708_1112_1314_1516_1718
 
-    init(_ settings: ProfileSettings, over transport: Transport = .stream, lending lent: Lent = .nothing)
+    init(
+        _ settings: ProfileSettings, over transport: Transport = .stream,
+        delegating delegated: DelegatedValues = .nothing
+    )
         throws
     {
         profile = try Profile(settings, over: transport)
-        profile.begin(lending: lent)
+        profile.begin(delegating: delegated)
     }
 
     init(_ profile: Profile) {
@@ -36,20 +39,21 @@ struct Desk {
     }
 
     /// Inspects the bytes; returns the reply alone.
-    mutating func judge(_ bytes: [UInt8], from peer: Endpoint? = peer) -> (Verdict, reply: [UInt8]) {
+    mutating func inspect(_ bytes: [UInt8], from peer: Endpoint? = peer) -> (Verdict, reply: [UInt8]) {
         var replies: [UInt8] = []
-        let verdict = profile.judge(bytes.span, Circumstances(random: random, peer: peer), replies: &replies)
+        let verdict = profile.inspect(
+            bytes.span, ProfileContext(random: random, peer: peer), replies: &replies)
         return (verdict, replies)
     }
 
-    mutating func judge(_ text: String) -> (Verdict, reply: String) {
-        let (verdict, reply) = judge(Array(text.utf8))
+    mutating func inspect(_ text: String) -> (Verdict, reply: String) {
+        let (verdict, reply) = inspect(Array(text.utf8))
         return (verdict, NightbellProfilesTests.text(reply))
     }
 
     mutating func ping(again: Bool = false) -> [UInt8]? {
         var output: [UInt8] = []
-        let isSent = profile.ping(again: again, Circumstances(random: random, peer: peer), into: &output)
+        let isSent = profile.ping(again: again, ProfileContext(random: random, peer: peer), into: &output)
         return isSent ? output : nil
     }
 
@@ -77,12 +81,12 @@ struct Expectation: CustomTestStringConvertible, Sendable {
     /// The same for a stream and each of its prefixes: an incomplete message must not get another verdict.
     func check(_ desk: Desk) {
         var whole = desk
-        let (verdict, reply) = whole.judge(bytes)
+        let (verdict, reply) = whole.inspect(bytes)
         #expect(verdict == self.verdict, "\(testDescription)")
         #expect(text(reply) == text(self.reply), "\(testDescription)")
         for count in 1..<max(1, bytes.count) {
             var partial = desk
-            let (early, reply) = partial.judge(Array(bytes[..<count]))
+            let (early, reply) = partial.inspect(Array(bytes[..<count]))
             switch (early, verdict) {
             case (.needMore(let limit), _):
                 #expect(limit > count && reply.isEmpty)

@@ -10,7 +10,7 @@ import NightbellProfiles
 /// | 2 | the longest piece that arrives at once, less one |
 struct FuzzedInput {
     private let profile: Profile
-    private let lent: Lent
+    private let delegated: DelegatedValues
     private let isAfterPing: Bool
     private let longestPiece: Int
     private let traffic: [UInt8]
@@ -21,7 +21,7 @@ struct FuzzedInput {
         let variant = Int(bytes[1] & 3)
         let isDatagram = bytes[0] & 1 == 1 && name.transports.contains(.datagram)
         let settings: ProfileSettings
-        (settings, lent) = try Self.settings(name, variant)
+        (settings, delegated) = try Self.settings(name, variant)
         profile = try Profile(settings, over: isDatagram ? .datagram : .stream)
         isAfterPing = bytes[0] & 2 == 2
         longestPiece = 1 + Int(bytes[2] & 15)
@@ -30,7 +30,7 @@ struct FuzzedInput {
 
     private static func settings(
         _ name: ProfileName, _ variant: Int
-    ) throws(SettingsError) -> (ProfileSettings, Lent) {
+    ) throws(SettingsError) -> (ProfileSettings, DelegatedValues) {
         switch name {
         case .sip:
             return (.sip(try SIPSettings(users: variant == 1 ? ["bob", "alice"] : [], tagKey: 1)), .nothing)
@@ -79,18 +79,20 @@ struct FuzzedInput {
     }
 
     /// Replays it, in one piece and in many; throws if an invariant is violated.
-    func play() throws(Rehearsal.Broken) {
+    func play() throws(ProfileFixture.Broken) {
         switch profile.transport {
         case .stream:
             let whole = try rehearse(pieces: .max)
             let cut = try rehearse(pieces: longestPiece)
-            guard whole == cut else { throw Rehearsal.Broken(description: "whole: \(whole)\ncut: \(cut)") }
-        case .datagram: try judgeDatagram()
+            guard whole == cut else {
+                throw ProfileFixture.Broken(description: "whole: \(whole)\ncut: \(cut)")
+            }
+        case .datagram: try inspectDatagram()
         }
     }
 
-    private func rehearse(pieces longest: Int) throws(Rehearsal.Broken) -> Rehearsal.Outcome {
-        var rehearsal = Rehearsal(profile, lending: lent)
+    private func rehearse(pieces longest: Int) throws(ProfileFixture.Broken) -> ProfileFixture.Outcome {
+        var rehearsal = ProfileFixture(profile, delegating: delegated)
         if isAfterPing { _ = rehearsal.ping() }
         // The owner knows of boundaries here and there.
         let boundaries = Array(stride(from: 5, to: traffic.count, by: 11))
@@ -98,19 +100,19 @@ struct FuzzedInput {
         return try rehearsal.finish()
     }
 
-    private func judgeDatagram() throws(Rehearsal.Broken) {
+    private func inspectDatagram() throws(ProfileFixture.Broken) {
         var profile = profile
-        profile.begin(lending: lent)
-        let circumstances = Circumstances(random: 0, peer: Endpoint(v6: 0x2001_0DB8 << 32, 1, port: 5_060))
+        profile.begin(delegating: delegated)
+        let profileContext = ProfileContext(random: 0, peer: Endpoint(v6: 0x2001_0DB8 << 32, 1, port: 5_060))
         var replies: [UInt8] = []
-        if isAfterPing { _ = profile.ping(circumstances, into: &replies) }
+        if isAfterPing { _ = profile.ping(profileContext, into: &replies) }
         for _ in 0..<2 {
             replies.removeAll()
-            switch profile.judge(traffic.span, circumstances, replies: &replies) {
+            switch profile.inspect(traffic.span, profileContext, replies: &replies) {
             case .noise(let length, _) where length == traffic.count && replies.count <= length + 8_192: break
             case .significant where replies.isEmpty: break
             case let verdict:
-                throw Rehearsal.Broken(description: "\(verdict) and \(replies.count) bytes of reply")
+                throw ProfileFixture.Broken(description: "\(verdict) and \(replies.count) bytes of reply")
             }
         }
     }

@@ -7,13 +7,13 @@ struct Shape: Sendable {
 
     let name: String
     let settings: ProfileSettings
-    var lent: Lent = .nothing
+    var delegated: DelegatedValues = .nothing
     /// Each must be absorbed where a message may begin.
     let noise: [Maker]
     /// No part of these may be absorbed.
     let significant: [Maker]
     /// The messages that answer a ping, given the delegated state at the time.
-    var answers: @Sendable ([UInt8], Lent) -> [[UInt8]] = { _, _ in [] }
+    var answers: @Sendable ([UInt8], DelegatedValues) -> [[UInt8]] = { _, _ in [] }
 
     func profile(over transport: Transport = .stream) throws -> Profile {
         try Profile(settings, over: transport)

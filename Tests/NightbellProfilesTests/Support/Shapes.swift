@@ -93,9 +93,11 @@ extension Shape {
 
     private static let ping = "<ping xmlns='urn:xmpp:ping'/>"
 
-    private static func xmpp(_ name: String, _ settings: XMPPSettings, _ lent: Lent, more: [Maker]) -> Shape {
+    private static func xmpp(
+        _ name: String, _ settings: XMPPSettings, _ delegated: DelegatedValues, more: [Maker]
+    ) -> Shape {
         Shape(
-            name: name, settings: .xmpp(settings), lent: lent,
+            name: name, settings: .xmpp(settings), delegated: delegated,
             noise: [
                 { _ in [32] }, { $0.once(in: 2) ? [10] : [32, 13, 10, 9] },
                 maker { query(&$0, from: "from='example.org'", child: ping) },
@@ -222,14 +224,14 @@ extension Shape {
         get throws {
             Shape(
                 name: "imap", settings: .imap(try IMAPSettings()),
-                lent: Idle.Tag("a1").map { .idle(Idle(tag: $0)) } ?? .nothing,
+                delegated: Idle.Tag("a1").map { .idle(Idle(tag: $0)) } ?? .nothing,
                 noise: [maker { _ in "* OK Still here\n" }, maker { _ in "* ok still HERE\n" }],
                 significant: [
                     maker { "* \($0.below(100)) EXISTS\n" }, maker { "* OK [ALERT] \($0.word())\n" },
                     maker { "* OK \($0.word())\n" }, maker { _ in "* BYE\n" }, maker { _ in "x OK y\n" },
                 ],
-                answers: { _, lent in
-                    guard case .idle(let idle) = lent else { return [] }
+                answers: { _, delegated in
+                    guard case .idle(let idle) = delegated else { return [] }
                     return [lines("\(idle.tag) OK Idle completed.\n"), lines("+ idling\n")]
                 })
         }

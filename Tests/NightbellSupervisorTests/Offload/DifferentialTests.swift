@@ -29,7 +29,7 @@ import Testing
         scene.pair.sendAtOnce()
         var random = SeededGenerator(state: 0x6e62 + UInt64(shape.hashValueOfName))
         var (sent, absorbed, pieces, wakes) = (0, 0, 0, 0)
-        try scene.client.goToSleep(lending: shape.lent(scene.token))
+        try scene.client.goToSleep(delegating: shape.delegated(scene.token))
         while sent < Self.bytes {
             let batch = (0..<Int.random(in: 1...12, using: &random)).map { _ in shape.message(&random) }
             let stream = batch.flatMap(\.bytes)
@@ -61,7 +61,7 @@ import Testing
             }
             absorbed += noise
             try scene.client.finish(wake)
-            try scene.client.ready(try scene.client.prepare(), lending: shape.lent(scene.token))
+            try scene.client.ready(try scene.client.prepare(), delegating: shape.delegated(scene.token))
         }
         let info = try Self.info(scene)
         #expect(info.counters.wakes == UInt64(wakes))
@@ -132,7 +132,7 @@ enum Shape: String, CaseIterable {
         }
     }
 
-    func lent(_ token: UInt64) -> [WireLent] { [] }
+    func delegated(_ token: UInt64) -> [WireDelegatedState] { [] }
 
     private func text(_ random: inout SeededGenerator, _ longest: Int = 40) -> String {
         let letters = Array("abcdefghijklmnopqrstuvwxyz 0123456789")
@@ -221,9 +221,9 @@ struct SeededGenerator: RandomNumberGenerator {
 }
 
 extension WireClient {
-    fileprivate func goToSleep(lending lent: [WireLent]) throws {
+    fileprivate func goToSleep(delegating delegated: [WireDelegatedState]) throws {
         try enterBackground()
-        try ready(try prepare(), lending: lent)
+        try ready(try prepare(), delegating: delegated)
     }
 }
 

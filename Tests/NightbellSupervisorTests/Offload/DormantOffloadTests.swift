@@ -25,7 +25,7 @@ import Testing
 
     @Test func aHibernatedClientIsNotLaunchedByPings() throws {
         let supervisor = try TestSupervisor(suspension: .none)
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         var process = try actor.start()
         let peer = try process.park("flow", "survives profile=lines")
         defer { close(peer) }
@@ -49,7 +49,7 @@ import Testing
             try process.command("read flow")
             #expect(try process.event("read").hasPrefix("read flow 5 "))
             // It knows the profile that the previous process chose, and so that this profile takes no tags.
-            try process.say("lend flow idle a1")
+            try process.say("delegate flow idle a1")
             #expect(try process.event("error").contains("tags are delegated for the profile imap"))
             try process.say("hibernate")
         }
@@ -59,7 +59,7 @@ import Testing
     /// Together they are longer than a packet may be.
     @Test func longProfilesOfManySocketsDoNotPreventARelaunch() throws {
         let supervisor = try TestSupervisor(suspension: .none)
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peers = try (0..<45).map { try first.park("flow\($0)", "survives profile=lines padding=3000") }
         defer { for peer in peers { close(peer) } }
@@ -82,7 +82,7 @@ import Testing
 
     @Test func aSilentPeerLaunchesAProcess() throws {
         let supervisor = try TestSupervisor(suspension: .none)
-        let actor = try Actor(name, of: supervisor)
+        let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peer = try first.park("flow", "survives profile=lines interval=1000 within=300")
         defer { close(peer) }

@@ -32,7 +32,7 @@ struct FuzzedProfile {
         switch selector {
         case 4: try playProfile(over: .stream)
         case 5: try playProfile(over: .datagram)
-        default: try playLent()
+        default: try playDelegated()
         }
     }
 
@@ -60,14 +60,15 @@ struct FuzzedProfile {
             try expect(pinging.answerWithin.map { $0 > .zero } ?? true, "answers within nothing")
         }
         try expect(profile.longestNoise <= 16_384, "noise of \(profile.longestNoise) bytes")
-        let circumstances = Circumstances(random: 7, peer: nil)
+        let profileContext = ProfileContext(random: 7, peer: nil)
         var output: [UInt8] = []
-        let isSent = profile.ping(again: false, circumstances, into: &output)
+        let isSent = profile.ping(again: false, profileContext, into: &output)
         try expect(isSent || output.isEmpty, "what is not sent is written")
         try expect(output.count <= 16_384, "a ping of \(output.count) bytes")
         for length in [0, 1, 64, packet.count] where length <= packet.count {
             output.removeAll()
-            let verdict = profile.judge(packet.span.extracting(0..<length), circumstances, replies: &output)
+            let verdict = profile.inspect(
+                packet.span.extracting(0..<length), profileContext, replies: &output)
             switch verdict {
             case .noise(let taken, _):
                 try expect(taken <= length, "\(taken) of \(length) bytes")
@@ -79,11 +80,15 @@ struct FuzzedProfile {
     }
 
     /// Delegated state comes back as it was.
-    private func playLent() throws {
-        guard let wire = try? WireLent(serializedBytes: packet), let lent = Lent(wire) else { return }
-        let again = lent.wire(token: wire.token)
+    private func playDelegated() throws {
+        guard let wire = try? WireDelegatedState(serializedBytes: packet),
+            let delegated = DelegatedValues(wire)
+        else { return }
+        let again = delegated.wire(token: wire.token)
         try expect(again?.token == wire.token, "another token")
-        try expect(again.flatMap { Lent($0) } == lent, "\(lent) became \(String(describing: again))")
+        try expect(
+            again.flatMap { DelegatedValues($0) } == delegated,
+            "\(delegated) became \(String(describing: again))")
     }
 
     private func expect(_ condition: Bool, _ what: String) throws {

@@ -43,7 +43,7 @@ import Testing
     ]
 
     /// A sleeper that reads after each wake, and the process that watches its connection.
-    private struct Scene {
+    private struct SupervisedClient {
         let daemon: DaemonProcess
         let puppet: PuppetProcess
         let peer: Int32
@@ -112,7 +112,7 @@ import Testing
     }
 
     @Test(arguments: attacks) func messageOfAMillionBytesWakes(_ attack: Attack) throws {
-        let scene = try Scene(attack.profile, "--set offload.partialTimeout=1s")
+        let scene = try SupervisedClient(attack.profile, "--set offload.partialTimeout=1s")
         defer { close(scene.peer) }
         try scene.peer.sayAll(attack.bytes(Self.million))
         try scene.puppet.event("wake")
@@ -123,7 +123,7 @@ import Testing
     }
 
     @Test func everyByteBelongsToTheOwner() throws {
-        let scene = try Scene("sip", "--set offload.partialTimeout=1s")
+        let scene = try SupervisedClient("sip", "--set offload.partialTimeout=1s")
         defer { close(scene.peer) }
         try scene.peer.sayAll(Attack("sip", "OPTIONS sip:").bytes(Self.million))
         try scene.reads(Self.million)
@@ -133,7 +133,7 @@ import Testing
 
     /// Byte by byte, slowly enough that the supervisor sees each one alone.
     @Test func aSlowPingHasATimeLimit() throws {
-        let scene = try Scene("sip", "--set offload.partialTimeout=1s")
+        let scene = try SupervisedClient("sip", "--set offload.partialTimeout=1s")
         defer { close(scene.peer) }
         var isOn: CInt = 1
         setsockopt(scene.peer, Int32(IPPROTO_TCP), TCP_NODELAY, &isOn, socklen_t(MemoryLayout<CInt>.size))
@@ -152,7 +152,7 @@ import Testing
 
     @Test(arguments: [("sip", "\r\n\r\n"), ("lines", "nop\n"), ("irc", "PING :a\r\n"), ("xmpp", " ")])
     func floodOfPingsWakes(profile: String, ping: String) throws {
-        let scene = try Scene(profile, "--set offload.noiseInterval=10s")
+        let scene = try SupervisedClient(profile, "--set offload.noiseInterval=10s")
         defer { close(scene.peer) }
         // The answers stay unread.
         try scene.peer.sayAll(Array(String(repeating: ping, count: Self.million / ping.utf8.count).utf8))

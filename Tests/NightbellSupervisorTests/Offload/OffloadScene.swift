@@ -31,9 +31,9 @@ final class OffloadScene {
     }
 
     /// Falls asleep again after a wake.
-    func sleepAgain(after wake: WireWake, lending lent: [WireLent] = []) throws {
+    func sleepAgain(after wake: WireWake, delegating delegated: [WireDelegatedState] = []) throws {
         try client.finish(wake)
-        try client.ready(try client.prepare(), lending: lent)
+        try client.ready(try client.prepare(), delegating: delegated)
         try observer.wait(for: Self.name, toBe: .suspended, supervisor)
     }
 
@@ -142,10 +142,10 @@ extension WireClient {
         }
     }
 
-    func ready(_ epoch: UInt64, lending lent: [WireLent]) throws {
+    func ready(_ epoch: UInt64, delegating delegated: [WireDelegatedState]) throws {
         var message = WireReadyToSuspend()
         message.epoch = epoch
-        message.lent = lent
+        message.delegated = delegated
         try send(.readyToSuspend(message))
     }
 }

@@ -118,7 +118,7 @@ import Testing
         let daemon = try DaemonProcess(suspension: "cgroup")
         let (puppet, peer) = try parked(daemon, "profile=imap interval=60000")
         defer { close(peer) }
-        try puppet.command("lend flow idle a12")
+        try puppet.command("delegate flow idle a12")
         try puppet.enterBackground()
         try suspended(daemon)
         try daemon.killWorker()
@@ -126,7 +126,7 @@ import Testing
         #expect(try eventually { try info(daemon).offload.absorbed == 1 })
         try peer.say("* 2 EXISTS\r\n")
         _ = try puppet.event("read")
-        #expect(try puppet.command("loan flow") == "idle a12 idling")
+        #expect(try puppet.command("delegatedState flow") == "idle a12 idling")
     }
 
     @Test func aReturningSupervisorIsToldTheProfile() throws {

@@ -174,19 +174,19 @@ import Testing
 
     // MARK: Delegated state
 
-    private func lent(_ scene: OffloadScene, _ tag: String) -> [WireLent] {
-        var lent = WireLent()
-        lent.token = scene.token
-        var idle = WireLent.Idle()
+    private func delegated(_ scene: OffloadScene, _ tag: String) -> [WireDelegatedState] {
+        var delegated = WireDelegatedState()
+        delegated.token = scene.token
+        var idle = WireDelegatedState.Idle()
         idle.tag = tag
-        lent.idle = idle
-        return [lent]
+        delegated.idle = idle
+        return [delegated]
     }
 
     @Test func delegatedStateIsReturnedAsItHasBecome() throws {
         let scene = try OffloadScene(try .tcp(), .make(.imap(.init()), interval: .seconds(60)))
         try scene.client.enterBackground()
-        try scene.client.ready(try scene.client.prepare(), lending: lent(scene, "a7"))
+        try scene.client.ready(try scene.client.prepare(), delegating: delegated(scene, "a7"))
         try scene.observer.wait(for: OffloadScene.name, toBe: .suspended, scene.supervisor)
         try scene.pair.send("* OK Still here\r\n* 1 EXISTS\r\n")
         let wake = try scene.client.wake()
@@ -207,9 +207,9 @@ import Testing
         let scene = try OffloadScene(try .tcp(), .make(.imap(.init()), interval: .seconds(60)))
         try scene.client.enterBackground()
         let epoch = try scene.client.prepare()
-        try scene.client.ready(epoch, lending: lent(scene, tag))
+        try scene.client.ready(epoch, delegating: delegated(scene, tag))
         #expect(try refusal(scene).code == .invalidArgument)
-        try scene.client.ready(epoch, lending: lent(scene, "fifteen-letters"))
+        try scene.client.ready(epoch, delegating: delegated(scene, "fifteen-letters"))
         try scene.observer.wait(for: OffloadScene.name, toBe: .suspended, scene.supervisor)
         try scene.stop()
     }
@@ -218,18 +218,18 @@ import Testing
         let scene = try OffloadScene(try .tcp(), .make(.xmpp(.init())))
         try scene.client.enterBackground()
         let epoch = try scene.client.prepare()
-        var counters = WireLent()
+        var counters = WireDelegatedState()
         counters.token = scene.token
-        counters.stanzaCounters = WireLent.StanzaCounters()
+        counters.stanzaCounters = WireDelegatedState.StanzaCounters()
         var lost = counters
         lost.lost = true
-        for wrong in [counters, lost, lent(scene, "a7")[0]] {
-            try scene.client.ready(epoch, lending: [wrong])
+        for wrong in [counters, lost, delegated(scene, "a7")[0]] {
+            try scene.client.ready(epoch, delegating: [wrong])
             #expect(try refusal(scene).code == .invalidArgument)
         }
         // State for an unknown socket is ignored.
         counters.token += 1
-        try scene.client.ready(epoch, lending: [counters])
+        try scene.client.ready(epoch, delegating: [counters])
         try scene.observer.wait(for: OffloadScene.name, toBe: .suspended, scene.supervisor)
         try scene.stop()
     }
@@ -238,10 +238,10 @@ import Testing
     @Test func anAnswerToTheOwnersRequestMayBeMissing() throws {
         let scene = try OffloadScene(
             try .tcp(), .make(.imap(.init()), interval: .seconds(60), answerWithin: .milliseconds(300)))
-        var lent = self.lent(scene, "a7")
-        lent[0].idle.phase = .ending
+        var delegated = self.delegated(scene, "a7")
+        delegated[0].idle.phase = .ending
         try scene.client.enterBackground()
-        try scene.client.ready(try scene.client.prepare(), lending: lent)
+        try scene.client.ready(try scene.client.prepare(), delegating: delegated)
         let wake = try scene.client.wake()
         #expect(wake.reasons == [.unanswered] && wake.returned.first?.idle.phase == .ending)
         #expect(try scene.counters().sent == 0)
@@ -254,13 +254,13 @@ import Testing
         xmpp.streamManagement = true
         xmpp.server = "example.org"
         let scene = try OffloadScene(try .tcp(), .make(.xmpp(xmpp)))
-        var lent = WireLent()
-        lent.token = scene.token
-        var counters = WireLent.StanzaCounters()
+        var delegated = WireDelegatedState()
+        delegated.token = scene.token
+        var counters = WireDelegatedState.StanzaCounters()
         (counters.received, counters.sent) = (41, 7)
-        lent.stanzaCounters = counters
+        delegated.stanzaCounters = counters
         try scene.client.enterBackground()
-        try scene.client.ready(try scene.client.prepare(), lending: [lent])
+        try scene.client.ready(try scene.client.prepare(), delegating: [delegated])
         try scene.observer.wait(for: OffloadScene.name, toBe: .suspended, scene.supervisor)
         try scene.pair.send(
             "<iq from='example.org' to='a@example.org/x' id='p1' type='get'><ping xmlns='urn:xmpp:ping'/></iq>"

@@ -69,9 +69,9 @@ final class ServerScene {
     // MARK: Asleep
 
     /// Falls asleep, with a profile if one is given.
-    func sleep(_ profile: String?, _ lend: String? = nil) throws {
+    func sleep(_ profile: String?, _ delegate: String? = nil) throws {
         try puppet.command("handover flow voip " + (profile.map { "profile=\($0)" } ?? ""))
-        if let lend { try puppet.command("lend flow \(lend)") }
+        if let delegate { try puppet.command("delegate flow \(delegate)") }
         try puppet.command("auto-read hex")
         try puppet.enterBackground()
         try suspended()

@@ -211,8 +211,8 @@ import Testing
         #expect(read == "* 1 EXISTS\r\n* 1 RECENT\r\n")
         // Each renewal has a tag of its own; before the first one it is still the client's.
         let sent = try scene.info().offload.sent
-        let loan = try scene.puppet.command("loan flow")
-        #expect(loan == "idle \(sent == 0 ? "a3" : "NB\(sent)") idling", "\(loan)")
+        let delegatedState = try scene.puppet.command("delegatedState flow")
+        #expect(delegatedState == "idle \(sent == 0 ? "a3" : "NB\(sent)") idling", "\(delegatedState)")
         print("dovecot: \(seconds) s asleep, \(words(counters)), wakes 0, then 1")
     }
 

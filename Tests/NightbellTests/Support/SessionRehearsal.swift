@@ -6,7 +6,7 @@ import Testing
 let second: Int64 = 1_000_000_000
 
 /// Drives the pure state without a socket or a clock.
-struct SessionRehearsal {
+struct SessionFixture {
     var state: SessionState
     /// The last message sent.
     var sent: [WireClientMessage] = []
@@ -20,8 +20,8 @@ struct SessionRehearsal {
     }
 
     /// Registered, at this time.
-    static func connected(at now: Int64 = 0, reconnects: Bool = true) -> SessionRehearsal {
-        var rehearsal = SessionRehearsal(reconnects: reconnects)
+    static func connected(at now: Int64 = 0, reconnects: Bool = true) -> SessionFixture {
+        var rehearsal = SessionFixture(reconnects: reconnects)
         rehearsal.perform(rehearsal.state.connectionMade(at: now))
         rehearsal.answer(.welcome(.init()), at: now)
         return rehearsal

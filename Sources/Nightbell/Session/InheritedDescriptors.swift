@@ -4,7 +4,7 @@ import Glibc
 import NightbellWire
 
 /// Descriptors that a process launched by the supervisor inherits.
-enum Inheritance {
+enum InheritedDescriptors {
     /// Socket activation's first descriptor.
     private static let firstDescriptor: CInt = 3
 
@@ -37,17 +37,17 @@ enum Inheritance {
 extension Link {
     /// The sockets of the last process that came with the Welcome just received: a descriptor and the
     /// supervisor's token for each. nil: this Welcome is not the first and has nothing new.
-    func takeSockets(_ legacy: WireLegacy) -> [(token: UInt64, socket: NewSocket)]? {
+    func takeSockets(_ previousProcess: WirePreviousProcess) -> [(token: UInt64, socket: NewSocket)]? {
         guard !hasTakenSockets else { return nil }
         hasTakenSockets = true
         let descriptors: [CInt]
-        if legacy.areInherited {
-            descriptors = Inheritance.sockets(legacy.sockets.count) ?? []
+        if previousProcess.areInherited {
+            descriptors = InheritedDescriptors.sockets(previousProcess.sockets.count) ?? []
         } else {
-            descriptors = legacy.sockets.indices.compactMap { _ in takeDescriptor()?.take() }
+            descriptors = previousProcess.sockets.indices.compactMap { _ in takeDescriptor()?.take() }
         }
-        guard descriptors.count == legacy.sockets.count else { return [] }
-        return zip(legacy.sockets, descriptors).compactMap { socket, descriptor in
+        guard descriptors.count == previousProcess.sockets.count else { return [] }
+        return zip(previousProcess.sockets, descriptors).compactMap { socket, descriptor in
             guard let tag = SocketTag(socket.tag), let file = try? FileIdentity(of: descriptor) else {
                 return nil
             }
@@ -59,7 +59,7 @@ extension Link {
     }
 }
 
-extension WireLegacy {
+extension WirePreviousProcess {
     /// Whether the process has had the sockets' descriptors open since it began; otherwise they come with
     /// Welcome.
     var areInherited: Bool { launched && !descriptorsAttached }

@@ -1,4 +1,4 @@
-extension Legacy {
+extension RecoverySnapshot {
     /// The keep-alive state of a socket with a profile, as the previous supervisor recorded it.
     public struct Offload: Sendable, Equatable {
         /// The record as words for the ledger. Each word can be read without the others.
@@ -47,31 +47,31 @@ extension Legacy {
 
 extension Supervision {
     /// The record that another supervisor needs to continue a socket's pings.
-    public func offloadLegacy(of token: SocketToken) -> Legacy.Offload? {
+    public func offloadSnapshot(of token: SocketToken) -> RecoverySnapshot.Offload? {
         guard hasProfile(token) else { return nil }
         let offload = pings[token.slot]
-        var legacy = Legacy.Offload(at: offload.lastPing)
-        legacy.wasActive = offload.isActive
-        legacy.wasAwaitingAnswer = pings.isAwaitingAnswer(token.slot)
-        legacy.counters = offload.counters
+        var snapshot = RecoverySnapshot.Offload(at: offload.lastPing)
+        snapshot.wasActive = offload.isActive
+        snapshot.wasAwaitingAnswer = pings.isAwaitingAnswer(token.slot)
+        snapshot.counters = offload.counters
         if let finding = findings[token.slot] {
-            (legacy.found, legacy.foundInWake) = (finding.conditions, finding.wake)
+            (snapshot.found, snapshot.foundInWake) = (finding.conditions, finding.wake)
         }
-        return legacy
+        return snapshot
     }
 
     /// Passes on every socket with pings that have changed since the last call.
-    public mutating func takeChangedOffloads(_ body: (SocketToken, Legacy.Offload) -> Void) {
+    public mutating func takeChangedOffloads(_ body: (SocketToken, RecoverySnapshot.Offload) -> Void) {
         guard !touchedOffloads.isEmpty else { return }
         for token in touchedOffloads {
-            if let legacy = offloadLegacy(of: token) { body(token, legacy) }
+            if let snapshot = offloadSnapshot(of: token) { body(token, snapshot) }
         }
         touchedOffloads.removeAll(keepingCapacity: true)
     }
 
     // MARK: Taking over
 
-    mutating func take(_ old: Legacy.Offload, _ token: SocketToken, of client: ClientID) {
+    mutating func take(_ old: RecoverySnapshot.Offload, _ token: SocketToken, of client: ClientID) {
         addOffload(token, client, elapsed: old.lastPing)
         pings[token.slot].isActive = old.wasActive && !mutated(.restoresWithoutPings)
         pings[token.slot].counters = old.counters
@@ -92,7 +92,7 @@ extension Supervision {
 
     /// Call after the client's state is restored: its pings continue if it sleeps or has no process, and otherwise end
     /// before it runs.
-    mutating func goOnOffloading(
+    mutating func resumeOffloading(
         _ client: ClientID, isThawed: Bool, from start: Int, into actions: inout ActionBuffer
     ) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }

@@ -13,7 +13,7 @@ import Glibc
 /// A page takes memory once something in it is read or written. So a record's numbers that are mostly zero lie apart,
 /// and are not touched while they are.
 @safe
-package final class Ledger {
+package final class SharedStateTable {
     /// The values that change together.
     package typealias Words = InlineArray<16, UInt64>
 
@@ -27,7 +27,7 @@ package final class Ledger {
             self.marks = marks
         }
 
-        var byteCount: Int { (wordCount + marks * Ledger.wideCount) * 8 + marks * 4 }
+        var byteCount: Int { (wordCount + marks * SharedStateTable.wideCount) * 8 + marks * 4 }
 
         var wordCount: Int { headerWords + records * (nearWords + farCount) }
     }
@@ -61,7 +61,7 @@ package final class Ledger {
 
     /// An empty ledger.
     package static func create(_ shape: Shape) throws(SystemError) -> OwnedDescriptor {
-        let file = try MemoryFile.create("nightbell-ledger", length: shape.byteCount)
+        let file = try MemoryFile.create("nightbell-shared-state", length: shape.byteCount)
         let header = [magic, UInt64(shape.records), UInt64(shape.marks)]
         let rawValue = file.rawValue
         _ = try systemCall("pwrite") { unsafe pwrite(rawValue, header, header.count * 8, 0) }
@@ -79,11 +79,11 @@ package final class Ledger {
         let shape = Shape(records: Int(clamping: header[1]), marks: Int(clamping: header[2]))
         guard read != 24 || header[0] >> 8 != Self.magic >> 8 || header[0] == Self.magic else {
             let versions = "version \(header[0] & 0xFF) (this program knows \(Self.magic & 0xFF))"
-            throw SystemError(code: EPROTO, call: "read a ledger of \(versions)")
+            throw SystemError(code: EPROTO, call: "read shared state of \(versions)")
         }
         guard read == 24, header[0] == Self.magic, max(shape.records, shape.marks) < 1 << 32,
             status.st_size == off_t(shape.byteCount)
-        else { throw SystemError(code: EPROTO, call: "ledger") }
+        else { throw SystemError(code: EPROTO, call: "shared state") }
         let memory = unsafe mmap(nil, shape.byteCount, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
         guard let memory = unsafe memory, unsafe memory != MAP_FAILED else { throw SystemError("mmap") }
         self.shape = shape

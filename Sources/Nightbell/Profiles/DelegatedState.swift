@@ -2,7 +2,7 @@ package import NightbellWire
 import SwiftProtobuf
 
 /// State of a protocol that only the client knows, delegated to the supervisor for a sleep.
-public enum Loan: Sendable, Hashable {
+public enum DelegatedState: Sendable, Hashable {
     /// XEP-0198: stanzas received, and stanzas sent.
     case stanzaCounters(received: UInt32, sent: UInt32)
     /// The tag of the IMAP command IDLE that is under way, and the phase of its renewal. A tag that can be
@@ -28,13 +28,15 @@ extension Client {
     ///   ``NightbellError/Code/invalidArgument`` if its profile takes no such state (counters are for XMPP
     ///   with stream management, tags for IMAP), or if a tag cannot be delegated. The earlier state is not
     ///   changed then.
-    public func lend(_ loan: Loan?, for socket: ParkedSocket) throws(NightbellError) {
+    public func delegate(_ delegatedState: DelegatedState?, for socket: ParkedSocket) throws(NightbellError) {
         let refusal = session.core.withLock { core -> NightbellError? in
             guard let parked = core.state.holdings.parked(socket), let profile = parked.profile else {
                 return NightbellError(.invalidToken, "no socket with a profile")
             }
-            if let reason = loan?.problem(with: profile) { return NightbellError(.invalidArgument, reason) }
-            core.state.holdings.noteLoan(loan, socket.id)
+            if let reason = delegatedState?.problem(with: profile) {
+                return NightbellError(.invalidArgument, reason)
+            }
+            core.state.holdings.noteDelegated(delegatedState, socket.id)
             return nil
         }
         if let refusal { throw refusal }
@@ -43,18 +45,18 @@ extension Client {
     /// Returns the delegated state of a socket as it is now: pings that were sent and answered have changed
     /// it. Call it in the handler of a wake, before reading from the socket.
     ///
-    /// - Throws: ``NightbellError/Code/loanLost`` if the state is lost because the supervisor's worker died
+    /// - Throws: ``NightbellError/Code/delegatedStateLost`` if the state is lost because the supervisor's worker died
     ///   while it changed: connect anew. ``NightbellError/Code/invalidToken`` as above.
-    public func loan(for socket: ParkedSocket) throws(NightbellError) -> Loan? {
+    public func delegatedState(for socket: ParkedSocket) throws(NightbellError) -> DelegatedState? {
         guard let parked = session.core.withLock({ $0.state.holdings.parked(socket) }) else {
             throw NightbellError(.invalidToken, "no socket with a profile")
         }
-        if parked.isLoanLost { throw NightbellError(.loanLost, "") }
-        return parked.loan
+        if parked.isDelegatedStateLost { throw NightbellError(.delegatedStateLost, "") }
+        return parked.delegatedState
     }
 }
 
-extension Loan {
+extension DelegatedState {
     private static let longestTag = 15
 
     /// Why it cannot be delegated for a socket with this profile, in words.
@@ -83,13 +85,13 @@ extension Holdings {
     }
 
     /// The delegated states that accompany `ReadyToSuspend`.
-    package var lent: [WireLent] {
+    package var delegated: [WireDelegatedState] {
         guard hasProfiles else { return [] }
         return sockets.values.compactMap { parked in
-            guard let token = parked.token, let loan = parked.loan else { return nil }
-            return WireLent.with {
+            guard let token = parked.token, let delegatedState = parked.delegatedState else { return nil }
+            return WireDelegatedState.with {
                 $0.token = token
-                switch loan {
+                switch delegatedState {
                 case .stanzaCounters(let received, let sent):
                     $0.stanzaCounters = .with { ($0.received, $0.sent) = (received, sent) }
                 case .idle(let tag, let phase):
@@ -99,16 +101,16 @@ extension Holdings {
         }
     }
 
-    package mutating func take(returned: [WireLent]) {
+    package mutating func take(returned: [WireDelegatedState]) {
         for wire in returned {
             guard let socket = socket(of: wire.token) else { continue }
             switch wire.value {
             case .stanzaCounters(let counters):
-                noteLoan(.stanzaCounters(received: counters.received, sent: counters.sent), socket.id)
+                noteDelegated(.stanzaCounters(received: counters.received, sent: counters.sent), socket.id)
             case .idle(let idle):
-                noteLoan(.idle(tag: idle.tag, Loan.IdlePhase(idle.phase)), socket.id)
+                noteDelegated(.idle(tag: idle.tag, DelegatedState.IdlePhase(idle.phase)), socket.id)
             case .lost:
-                noteLoan(nil, socket.id, isLost: true)
+                noteDelegated(nil, socket.id, isLost: true)
             case nil:
                 break
             }
@@ -116,8 +118,8 @@ extension Holdings {
     }
 }
 
-extension Loan.IdlePhase {
-    fileprivate var wire: WireLent.Idle.Phase {
+extension DelegatedState.IdlePhase {
+    fileprivate var wire: WireDelegatedState.Idle.Phase {
         switch self {
         case .idling: .idling
         case .ending: .ending
@@ -125,7 +127,7 @@ extension Loan.IdlePhase {
         }
     }
 
-    fileprivate init(_ wire: WireLent.Idle.Phase) {
+    fileprivate init(_ wire: WireDelegatedState.Idle.Phase) {
         switch wire {
         case .idling, .UNRECOGNIZED: self = .idling
         case .ending: self = .ending

@@ -7,7 +7,7 @@ import Glibc
 /// close(2) may block on a peer or on a file system's server for as long as those like. A process that ends does not
 /// linger for a peer, and if it blocks on a server, no process waits for it. So the last reference is left to a child
 /// that ends. (Threads, as `ForeignDescriptor` has, would not survive `fork`.)
-struct Disposal {
+struct BackgroundCloser {
     private var children: [pid_t] = []
 
     mutating func close(_ descriptor: consuming OwnedDescriptor) {

@@ -4,7 +4,7 @@ import Nightbell
 import Testing
 
 /// The events reported by handlers, in order.
-final class Diary: Sendable {
+final class EventLog: Sendable {
     private let entries = Monitor<[String]>([])
 
     func note(_ entry: String) {

@@ -1,7 +1,7 @@
 extension Client {
     /// The state of a client that has been active. It is allocated at the first change, because there may be thousands of
     /// clients that were ended before their first wake and need none of it.
-    struct Doings: Sendable, Equatable {
+    struct ActivityState: Sendable, Equatable {
         fileprivate struct Value: Sendable, Equatable {
             var assertions = Assertions()
             var keepAlive: KeepAlive?
@@ -27,38 +27,38 @@ extension Client {
             if value == Value() { values = [] }
         }
 
-        static func == (one: Doings, other: Doings) -> Bool { one.value == other.value }
+        static func == (one: ActivityState, other: ActivityState) -> Bool { one.value == other.value }
     }
 
     var assertions: Assertions {
-        get { doings.value.assertions }
-        _modify { yield &doings.value.assertions }
+        get { activity.value.assertions }
+        _modify { yield &activity.value.assertions }
     }
 
     var keepAlive: KeepAlive? {
-        get { doings.value.keepAlive }
-        _modify { yield &doings.value.keepAlive }
+        get { activity.value.keepAlive }
+        _modify { yield &activity.value.keepAlive }
     }
 
     var limiter: WakeLimiter {
-        get { doings.value.limiter }
-        _modify { yield &doings.value.limiter }
+        get { activity.value.limiter }
+        _modify { yield &activity.value.limiter }
     }
 
     var backoff: Backoff {
-        get { doings.value.backoff }
-        _modify { yield &doings.value.backoff }
+        get { activity.value.backoff }
+        _modify { yield &activity.value.backoff }
     }
 
     /// How long the client had slept when its latest wake was decided.
     var lastAsleepFor: Duration {
-        get { doings.value.lastAsleepFor }
-        _modify { yield &doings.value.lastAsleepFor }
+        get { activity.value.lastAsleepFor }
+        _modify { yield &activity.value.lastAsleepFor }
     }
 
     /// The sockets of `pendingWake`; kept apart so that their memory is reused.
     var fired: [FiredSocket] {
-        get { doings.value.fired }
-        _modify { yield &doings.value.fired }
+        get { activity.value.fired }
+        _modify { yield &activity.value.fired }
     }
 }

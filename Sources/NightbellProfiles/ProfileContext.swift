@@ -1,5 +1,5 @@
 /// Inputs of a profile beyond the bytes, so that it uses no random number generator and no system call.
-package struct Circumstances: Sendable, Equatable {
+package struct ProfileContext: Sendable, Equatable {
     /// Fresh for every call, and unpredictable to the peer: transaction identifiers and masks are made of it.
     package var random: UInt128
     /// The source of the bytes.

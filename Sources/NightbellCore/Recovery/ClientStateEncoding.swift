@@ -1,9 +1,9 @@
 /// The frequently changing state of a client, as words of the ledger that outlives the supervisor.
-public enum Progress {
+public enum ClientStateEncoding {
     /// The state; these words are only valid together.
     public typealias Words = InlineArray<16, UInt64>
     /// Independent numbers: counters and the latest wakes.
-    public typealias Figures = InlineArray<30, UInt64>
+    public typealias Statistics = InlineArray<30, UInt64>
     public typealias CounterWords = InlineArray<14, UInt64>
 
     /// The version of the layout below.
@@ -12,7 +12,7 @@ public enum Progress {
     static let counterWords = 14
     /// The number of figures that are nonzero for a client that went to sleep or became dormant and was never woken.
     /// Its other figures are zero.
-    public static let usualFigures = 4
+    public static let usualStatistics = 4
 
     /// Stands for a missing instant.
     static let never = UInt64(bitPattern: .min)
@@ -46,30 +46,32 @@ public enum Progress {
 
 extension Supervision {
     /// The state that another supervisor needs to recover a client.
-    public func progress(of id: ClientID) -> Progress.Words { clients[id.id].progress(id) }
+    public func progress(of id: ClientID) -> ClientStateEncoding.Words { clients[id.id].progress(id) }
 
     /// The counters and latest wakes of a client.
-    public func figures(of id: ClientID) -> Progress.Figures { clients[id.id].figures }
+    public func statistics(of id: ClientID) -> ClientStateEncoding.Statistics { clients[id.id].statistics }
 
     /// The number of the last wake decided.
     public func wakeID(of client: ClientID) -> UInt64 { clients[client.id].lastWakeID }
 
     /// The background tasks that a client holds.
-    public func tasks(of client: ClientID) -> [Legacy.Task] {
-        clients[client.id].assertions.tasks.map { Legacy.Task(id: $0.id, request: $0.request, name: $0.name) }
+    public func tasks(of client: ClientID) -> [RecoverySnapshot.Task] {
+        clients[client.id].assertions.tasks.map {
+            RecoverySnapshot.Task(id: $0.id, request: $0.request, name: $0.name)
+        }
     }
 
     /// The record that another supervisor needs to recover an ownership.
-    public func owner(of identifier: ClientIdentifier) -> Legacy.Owner? {
+    public func owner(of identifier: ClientIdentifier) -> RecoverySnapshot.Owner? {
         owners[identifier].map {
-            Legacy.Owner(
+            RecoverySnapshot.Owner(
                 identifier: identifier, user: $0.user, number: $0.number, givenUp: $0.givenUp,
                 isQuit: $0.isQuit)
         }
     }
 
     /// The sum of the counters of clients that are gone.
-    public var figuresOfGone: Progress.CounterWords { goneCounters.words }
+    public var statisticsOfGone: ClientStateEncoding.CounterWords { goneCounters.words }
 
     /// The number of the last wake delivered, provided that all wakes decided before this turn were.
     public func toldWakeID(of client: ClientID) -> UInt64 {
@@ -78,11 +80,11 @@ extension Supervision {
 }
 
 extension Client {
-    fileprivate func progress(_ id: ClientID) -> Progress.Words {
+    fileprivate func progress(_ id: ClientID) -> ClientStateEncoding.Words {
         let (state, details) = lifecycle.words
-        var head = Progress.version | UInt64(state) << 8
+        var head = ClientStateEncoding.version | UInt64(state) << 8
         head |= UInt64(min(backoff.failures, 63)) << 16
-        head |= Progress.bits(of: lastWakeReasons, at: 24, last: 14)
+        head |= ClientStateEncoding.bits(of: lastWakeReasons, at: 24, last: 14)
         head |= UInt64(min(limiter.excessWakes, 255)) << 40
         let timeUntil: Instant?
         switch assertions.time {
@@ -95,61 +97,63 @@ extension Client {
         head |= launches.headBits | (hibernates ? 1 << 53 : 0)
         let names = UInt64(id.id.generation) << 32 | UInt64(UInt32(clamping: assertions.nextTask))
         return [
-            head, names, lastEpoch, lastWakeID, Progress.word(lastAsleepFor), Progress.word(enteredStateAt),
-            Progress.word(backgroundSince), details[0], details[1], details[2], details[3],
-            Progress.word(keepAlive?.timeout ?? .zero), Progress.word(keepAlive?.base),
-            Progress.word(assertions.mediaUntil), Progress.word(timeUntil), lastRequest,
+            head, names, lastEpoch, lastWakeID, ClientStateEncoding.word(lastAsleepFor),
+            ClientStateEncoding.word(enteredStateAt),
+            ClientStateEncoding.word(backgroundSince), details[0], details[1], details[2], details[3],
+            ClientStateEncoding.word(keepAlive?.timeout ?? .zero), ClientStateEncoding.word(keepAlive?.base),
+            ClientStateEncoding.word(assertions.mediaUntil), ClientStateEncoding.word(timeUntil), lastRequest,
         ]
     }
 
-    fileprivate var figures: Progress.Figures {
-        var figures = Progress.Figures(repeating: 0)
+    fileprivate var statistics: ClientStateEncoding.Statistics {
+        var statistics = ClientStateEncoding.Statistics(repeating: 0)
         let words = counterWords
-        for index in words.indices { figures[index] = words[index] }
+        for index in words.indices { statistics[index] = words[index] }
         // Stored plus one, because zero stands for none.
-        limiter.forEachLatest(Progress.wakeCount) { index, wake in
-            figures[Progress.counterWords + index] = UInt64(bitPattern: wake.nanoseconds &+ 1)
+        limiter.forEachLatest(ClientStateEncoding.wakeCount) { index, wake in
+            statistics[ClientStateEncoding.counterWords + index] = UInt64(bitPattern: wake.nanoseconds &+ 1)
         }
-        return figures
+        return statistics
     }
 
-    /// Restores the values of `progress` and `figures`. False: they cannot be decoded.
+    /// Restores the values of `progress` and `statistics`. False: they cannot be decoded.
     mutating func take(
-        _ words: Progress.Words, _ figures: Progress.Figures, tasks: [Assertions.Task],
+        _ words: ClientStateEncoding.Words, _ statistics: ClientStateEncoding.Statistics,
+        tasks: [Assertions.Task],
         _ settings: Settings.Wakes
     ) -> Bool {
         let head = words[0]
-        guard head & 0xFF == Progress.version,
+        guard head & 0xFF == ClientStateEncoding.version,
             let lifecycle = Lifecycle(
                 UInt8(head >> 8 & 0x3F), [words[7], words[8], words[9], words[10]])
         else { return false }
         self.lifecycle = lifecycle
         backoff = Backoff(failures: Int(head >> 16 & 0x3F))
-        lastWakeReasons = Progress.reasons(in: head, at: 24, last: 14)
+        lastWakeReasons = ClientStateEncoding.reasons(in: head, at: 24, last: 14)
         launches.take(head)
         hibernates = head & 1 << 53 != 0
         lastEpoch = words[2]
         lastWakeID = words[3]
-        lastAsleepFor = Progress.duration(words[4])
-        enteredStateAt = Progress.instant(words[5]) ?? enteredStateAt
-        backgroundSince = Progress.instant(words[6]) ?? backgroundSince
+        lastAsleepFor = ClientStateEncoding.duration(words[4])
+        enteredStateAt = ClientStateEncoding.instant(words[5]) ?? enteredStateAt
+        backgroundSince = ClientStateEncoding.instant(words[6]) ?? backgroundSince
         keepAlive = nil
-        if head & 1 << 49 != 0, let base = Progress.instant(words[12]) {
-            keepAlive = KeepAlive(timeout: Progress.duration(words[11]), base: base)
+        if head & 1 << 49 != 0, let base = ClientStateEncoding.instant(words[12]) {
+            keepAlive = KeepAlive(timeout: ClientStateEncoding.duration(words[11]), base: base)
         }
-        let time = Progress.instant(words[14]).map { until in
+        let time = ClientStateEncoding.instant(words[14]).map { until in
             Assertions.Time.running(until: until, notified: head & 1 << 48 != 0)
         }
         assertions = Assertions(
             tasks: tasks, nextTask: max(words[1] & 0xFFFF_FFFF, (tasks.map(\.id).max() ?? 0) + 1),
-            mediaUntil: Progress.instant(words[13]), time: time ?? .full)
+            mediaUntil: ClientStateEncoding.instant(words[13]), time: time ?? .full)
         lastRequest = words[15]
-        counters = Counters(words: figures)
-        let wakes = (Progress.counterWords..<figures.count).compactMap { index -> Instant? in
-            figures[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: figures[index]) &- 1)
+        counters = Counters(words: statistics)
+        let wakes = (ClientStateEncoding.counterWords..<statistics.count).compactMap { index -> Instant? in
+            statistics[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: statistics[index]) &- 1)
         }
         limiter = WakeLimiter(recent: wakes, excess: Int(head >> 40 & 0xFF), settings)
-        doings.tidy()
+        activity.tidy()
         return true
     }
 }
@@ -157,7 +161,7 @@ extension Client {
 extension Client.Launches {
     /// The bits that belong to the first word of the state.
     fileprivate var headBits: UInt64 {
-        var bits = Progress.bits(of: reasons, at: 32, last: 15)
+        var bits = ClientStateEncoding.bits(of: reasons, at: 32, last: 15)
         if isInBackground { bits |= 1 << 23 }
         if neverSpoke { bits |= 1 << 22 }
         if isRejoined { bits |= 1 << 50 }
@@ -167,7 +171,7 @@ extension Client.Launches {
     }
 
     fileprivate mutating func take(_ head: UInt64) {
-        reasons = Progress.reasons(in: head, at: 32, last: 15)
+        reasons = ClientStateEncoding.reasons(in: head, at: 32, last: 15)
         isInBackground = head & 1 << 23 != 0
         neverSpoke = head & 1 << 22 != 0
         isRejoined = head & 1 << 50 != 0
@@ -184,34 +188,34 @@ extension Lifecycle {
 
     /// The state's number and its details.
     fileprivate var words: (UInt8, InlineArray<4, UInt64>) {
-        var details = InlineArray<4, UInt64>(repeating: Progress.never)
+        var details = InlineArray<4, UInt64>(repeating: ClientStateEncoding.never)
         switch self {
         case .notRunning: return (0, details)
         case .inactive: return (1, details)
         case .active: return (2, details)
         case .background(let background):
-            details[0] = Progress.word(background.enteringUntil)
-            details[1] = Progress.word(background.wake?.until)
+            details[0] = ClientStateEncoding.word(background.enteringUntil)
+            details[1] = ClientStateEncoding.word(background.wake?.until)
             details[2] = background.wake?.wakeID ?? 0
-            details[3] = Progress.word(background.holdUntil)
+            details[3] = ClientStateEncoding.word(background.holdUntil)
             return (3, details)
         case .suspending(let suspending):
             details[2] = suspending.epoch
             switch suspending.phase {
             case .preparing(let until):
-                details[0] = Progress.word(until)
+                details[0] = ClientStateEncoding.word(until)
                 return (4, details)
             case .freezing(let until, let lookAt, let pause):
-                details[0] = Progress.word(until)
-                details[1] = Progress.word(lookAt)
-                details[3] = Progress.word(pause)
+                details[0] = ClientStateEncoding.word(until)
+                details[1] = ClientStateEncoding.word(lookAt)
+                details[3] = ClientStateEncoding.word(pause)
                 return (5, details)
             }
         case .suspended(let since):
-            details[0] = Progress.word(since)
+            details[0] = ClientStateEncoding.word(since)
             return (6, details)
         case .terminating(.noticed(let until, let reason)):
-            details[0] = Progress.word(until)
+            details[0] = ClientStateEncoding.word(until)
             details[1] = reason.number
             return (7, details)
         case .terminating(.killed(let reason)):
@@ -219,18 +223,18 @@ extension Lifecycle {
             return (8, details)
         case .dormant(.resting): return (9, details)
         case .dormant(.waiting(let until)):
-            details[0] = Progress.word(until)
+            details[0] = ClientStateEncoding.word(until)
             return (10, details)
         case .dormant(.queued): return (11, details)
         case .launching(let until):
-            details[0] = Progress.word(until)
+            details[0] = ClientStateEncoding.word(until)
             return (12, details)
         }
     }
 
     fileprivate init?(_ state: UInt8, _ details: InlineArray<4, UInt64>) {
-        let first = Progress.instant(details[0])
-        let second = Progress.instant(details[1])
+        let first = ClientStateEncoding.instant(details[0])
+        let second = ClientStateEncoding.instant(details[1])
         switch (state, first) {
         case (0, _): self = .notRunning
         case (1, _): self = .inactive
@@ -238,12 +242,13 @@ extension Lifecycle {
         case (3, _):
             let wake = second.map { Background.OpenWake(wakeID: details[2], until: $0) }
             self = .background(
-                Background(enteringUntil: first, wake: wake, holdUntil: Progress.instant(details[3])))
+                Background(
+                    enteringUntil: first, wake: wake, holdUntil: ClientStateEncoding.instant(details[3])))
         case (4, let until?):
             self = .suspending(Suspending(epoch: details[2], phase: .preparing(until: until)))
         case (5, let until?):
             guard let second else { return nil }
-            let pause = Progress.duration(details[3])
+            let pause = ClientStateEncoding.duration(details[3])
             self = .suspending(
                 Suspending(
                     epoch: details[2], phase: .freezing(until: until, lookAt: second, pause: pause)))
@@ -298,8 +303,8 @@ struct PackedCounters: Sendable, Equatable {
 
     init() {}
 
-    var words: Progress.CounterWords {
-        Progress.CounterWords { index in
+    var words: ClientStateEncoding.CounterWords {
+        ClientStateEncoding.CounterWords { index in
             if index < usual.count { return usual[index] }
             return others.isEmpty ? 0 : others[index - usual.count]
         }
@@ -325,9 +330,9 @@ struct PackedCounters: Sendable, Equatable {
 }
 
 extension Counters {
-    /// Two saturating counters per word; one word is nanoseconds. The first `usualFigures` are the counters that also a
+    /// Two saturating counters per word; one word is nanoseconds. The first `usualStatistics` are the counters that also a
     /// client has that was suspended or ended and never woken.
-    fileprivate var words: Progress.CounterWords {
+    fileprivate var words: ClientStateEncoding.CounterWords {
         [
             Self.pack(suspensions, socketsAdopted), Self.pack(launches, crashes),
             Self.pack(hibernations, endedUnderPressure), asleepNanoseconds,
@@ -354,11 +359,11 @@ extension Counters {
         UInt64(UInt32(clamping: high)) << 32 | UInt64(UInt32(clamping: low))
     }
 
-    fileprivate init(words: Progress.Figures) {
+    fileprivate init(words: ClientStateEncoding.Statistics) {
         self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[3])
     }
 
-    init(words: Progress.CounterWords) {
+    init(words: ClientStateEncoding.CounterWords) {
         self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[3])
     }
 

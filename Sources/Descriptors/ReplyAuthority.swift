@@ -2,17 +2,17 @@ import CLinux
 import Glibc
 
 /// Whether a process other than the owner can send and receive on a socket without a visible difference.
-package enum SpokenFor: Sendable, Hashable {
+package enum ReplyAuthority: Sendable, Hashable {
     /// TCP, multipath TCP and UDP: a peer does not learn which process sends, and the kernel permits every
     /// process.
-    case anybody
+    case anyProcess
     /// Connected Unix sockets: the kernel tells the sender's credentials to a peer that asks, and checks
     /// permissions by them.
     case sameUser
     /// It would be visible.
-    case nobody(Obstacle)
+    case refused(ReplyRefusal)
 
-    package enum Obstacle: Sendable, Hashable, CustomStringConvertible {
+    package enum ReplyRefusal: Sendable, Hashable, CustomStringConvertible {
         /// For example netlink, where the kernel acts with the sender's permissions.
         case kind
         /// By the time of the answer the source name of a datagram may belong to another socket, and one that
@@ -39,18 +39,18 @@ package enum SpokenFor: Sendable, Hashable {
     package init(_ socket: CInt) {
         let kind = SocketFacts.socketKind(of: socket)
         switch kind {
-        case .tcp, .udp: self = .anybody
+        case .tcp, .udp: self = .anyProcess
         case .unixStream, .unixSeqPacket: self = .sameUser
-        case .unixDatagram: self = SocketAddressText.hasPeer(socket) ? .sameUser : .nobody(.notConnected)
-        case .otherSocket, .pipe, .device, .anonymous, .regularFile, .directory: self = .nobody(.kind)
+        case .unixDatagram: self = SocketAddressText.hasPeer(socket) ? .sameUser : .refused(.notConnected)
+        case .otherSocket, .pipe, .device, .anonymous, .regularFile, .directory: self = .refused(.kind)
         }
-        if case .nobody = self { return }
+        if case .refused = self { return }
         if let offset = SocketOption.peekOffset.value(of: socket), offset >= 0 {
-            self = .nobody(.peekOffset)
+            self = .refused(.peekOffset)
         } else if kind == .udp, SocketOption.joinsDatagrams.value(of: socket) == 1 {
-            self = .nobody(.joinedDatagrams)
+            self = .refused(.joinedDatagrams)
         } else if let mark = SocketOption.lowWaterMark.value(of: socket), mark > 1 {
-            self = .nobody(.lowWaterMark)
+            self = .refused(.lowWaterMark)
         }
     }
 }

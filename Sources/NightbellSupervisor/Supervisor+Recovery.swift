@@ -8,7 +8,7 @@ import NightbellWire
 import SwiftProtobuf
 
 /// The result of recovering the previous worker's clients.
-struct Heirs {
+struct RecoveryResult {
     var clients: Set<ClientID> = []
     /// Clients with processes that ended while no worker ran.
     var ended: [(ClientID, Ending)] = []
@@ -17,7 +17,8 @@ struct Heirs {
 /// Recovers one client after the other: with its connection, without a process, or while it is being launched.
 extension Supervisor {
     func take(
-        _ client: ClientID, _ record: ClientRecordBytes, _ store: inout RecordStore, _ heirs: inout Heirs
+        _ client: ClientID, _ record: ClientRecordBytes, _ store: inout RecordStore,
+        _ result: inout RecoveryResult
     ) {
         let descriptor = store.take(.client(client))?.takeDescriptor()
         let process = store.take(.process(client))?.takeDescriptor()
@@ -36,18 +37,18 @@ extension Supervisor {
         }
         switch record.presence {
         case .absent:
-            heirs.clients.insert(client)
+            result.clients.insert(client)
         case .launched, .welcomed:
-            heirs.clients.insert(client)
-            takeLaunched(client, record, descriptor, process, &heirs)
+            result.clients.insert(client)
+            takeLaunched(client, record, descriptor, process, &result)
         case .registered:
-            takeRegistered(client, record, descriptor, process, &heirs)
+            takeRegistered(client, record, descriptor, process, &result)
         }
     }
 
     private func takeRegistered(
         _ client: ClientID, _ record: ClientRecordBytes, _ descriptor: consuming OwnedDescriptor?,
-        _ made: consuming OwnedDescriptor?, _ heirs: inout Heirs
+        _ made: consuming OwnedDescriptor?, _ result: inout RecoveryResult
     ) {
         var ending = Ending.failed
         do {
@@ -69,11 +70,11 @@ extension Supervisor {
             let known = try ClientRecord(
                 id: client, identifier: record.registration.identifier.description, process: process,
                 launch: launch, wantsWakeWord: record.wantsWakeWord, connection: connection.key, loop: loop)
-            known.bequest = record.bequest
+            known.previous = record.previous
             connections.insert(connection)
             connection.role = .client(known)
             note(connection, of: client, known)
-            heirs.clients.insert(client)
+            result.clients.insert(client)
         } catch {
             logger.debug("\(record.registration.identifier) is gone: \(error)")
             guard record.recipe != nil else {
@@ -81,14 +82,14 @@ extension Supervisor {
                 journal?.forgetRecords(of: client)
                 return
             }
-            heirs.clients.insert(client)
-            heirs.ended.append((client, ending))
+            result.clients.insert(client)
+            result.ended.append((client, ending))
         }
     }
 
     private func takeLaunched(
         _ client: ClientID, _ record: ClientRecordBytes, _ descriptor: consuming OwnedDescriptor?,
-        _ made: consuming OwnedDescriptor?, _ heirs: inout Heirs
+        _ made: consuming OwnedDescriptor?, _ result: inout RecoveryResult
     ) {
         do {
             guard let descriptor, let made else { throw SystemError(code: EBADF, call: "connection") }
@@ -105,14 +106,14 @@ extension Supervisor {
                 record.presence == .welcomed
                 ? .init(registration: record.registration, wantsWakeWord: record.wantsWakeWord) : nil
             let attempt = try LaunchAttempt(
-                process, client: client, connection: connection.key, sockets: record.bequest?.sockets ?? [],
+                process, client: client, connection: connection.key, sockets: record.previous?.sockets ?? [],
                 introduction, loop: loop)
             launches.note(attempt, of: client)
         } catch {
             log(
                 .launches, .error, of: record.registration.user,
                 "cannot go on launching \(record.registration.identifier): \(error)")
-            heirs.ended.append((client, .failed))
+            result.ended.append((client, .failed))
         }
     }
 
@@ -147,7 +148,7 @@ extension Supervisor {
     }
 
     /// Reports what happened while no worker ran.
-    func tellOfEnds(_ heirs: Heirs) {
-        for (client, ending) in heirs.ended { feed(.ended(client, ending)) }
+    func reportEnds(_ result: RecoveryResult) {
+        for (client, ending) in result.ended { feed(.ended(client, ending)) }
     }
 }

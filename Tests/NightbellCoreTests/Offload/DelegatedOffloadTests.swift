@@ -2,7 +2,7 @@ import NightbellCore
 import Testing
 
 /// Session state delegated with a ping under way, and pings that the edge omits.
-@Suite struct LentOffloadTests {
+@Suite struct DelegatedOffloadTests {
     private typealias Sleeper = OffloadTests.Sleeper
 
     /// The owner was waiting for an answer when it delegated the session; the answer gets its full time.
@@ -20,7 +20,7 @@ import Testing
         var sleeper = try Sleeper()
         sleeper.sleep(isAwaitingAnswer: true)
         sleeper.bench.now = sleeper.bench.now + .seconds(5)
-        #expect(sleeper.judge { $0.confirmed = 1 }.isEmpty)
+        #expect(sleeper.inspect { $0.confirmed = 1 }.isEmpty)
         #expect(sleeper.bench.pass(.seconds(25)) == [.ping(sleeper.token, again: false)])
     }
 
@@ -37,14 +37,14 @@ import Testing
     }
 
     /// Nothing was sent, and nothing is taken back.
-    @Test func loanThatIsLostWakesAndCountsNothing() throws {
+    @Test func lostDelegatedStateWakesAndCountsNothing() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()
         _ = sleeper.bench.pass(.seconds(30))
-        _ = sleeper.judge { $0.confirmed = 1 }
+        _ = sleeper.inspect { $0.confirmed = 1 }
         let before = try #require(sleeper.view?.counters)
         #expect(before.sent == 1)
-        let wake = try #require(sleeper.bench.turn(.loanLost(sleeper.token)).wakes.first)
+        let wake = try #require(sleeper.bench.turn(.delegatedStateLost(sleeper.token)).wakes.first)
         #expect(wake.reasons == .socket && sleeper.view?.counters == before)
         #expect(sleeper.bench.actions.firedSockets.map(\.conditions) == [.unanswerable])
     }

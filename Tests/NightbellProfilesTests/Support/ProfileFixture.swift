@@ -5,7 +5,7 @@ import NightbellProfiles
 ///
 /// Everything is a function of positions in the stream, so that two rehearsals of the same stream must have
 /// the same result, however it is cut.
-struct Rehearsal {
+struct ProfileFixture {
     /// The result of a rehearsal.
     struct Outcome: Equatable {
         /// The ranges of the stream that the profile absorbed, neighbours merged.
@@ -16,7 +16,7 @@ struct Rehearsal {
         var wakes: [Int] = []
         var replies: [UInt8] = []
         var pings: [[UInt8]] = []
-        var lent: Lent = .nothing
+        var delegated: DelegatedValues = .nothing
     }
 
     /// A violated invariant.
@@ -26,7 +26,7 @@ struct Rehearsal {
 
     private(set) var outcome = Outcome()
     private var profile: Profile
-    private let lent: Lent
+    private let delegated: DelegatedValues
     private var stream: [UInt8] = []
     /// The number of bytes that have arrived.
     private var arrived = 0
@@ -35,14 +35,14 @@ struct Rehearsal {
     /// The owner is awake and reads up to here.
     private var readingUpTo: Int?
 
-    init(_ profile: Profile, lending lent: Lent = .nothing) {
+    init(_ profile: Profile, delegating delegated: DelegatedValues = .nothing) {
         self.profile = profile
-        self.lent = lent
-        self.profile.begin(lending: lent)
+        self.delegated = delegated
+        self.profile.begin(delegating: delegated)
     }
 
     /// The delegated state, as it is now.
-    var lentNow: Lent {
+    var delegatedNow: DelegatedValues {
         var profile = profile
         return profile.end()
     }
@@ -50,8 +50,8 @@ struct Rehearsal {
     /// Sends a ping, if there is one to send now.
     mutating func ping() -> [UInt8]? {
         var output: [UInt8] = []
-        let circumstances = circumstances
-        guard profile.ping(circumstances, into: &output) else { return nil }
+        let profileContext = profileContext
+        guard profile.ping(profileContext, into: &output) else { return nil }
         outcome.pings.append(output)
         return output
     }
@@ -81,7 +81,7 @@ struct Rehearsal {
 
     /// Ends it.
     mutating func finish() throws(Broken) -> Outcome {
-        outcome.lent = profile.end()
+        outcome.delegated = profile.end()
         try expect(head == stream.count, "only \(head) of \(stream.count) bytes are accounted for")
         let ranges = (outcome.absorbed + outcome.read).sorted { $0.lowerBound < $1.lowerBound }
         var next = 0
@@ -94,9 +94,9 @@ struct Rehearsal {
         return outcome
     }
 
-    private var circumstances: Circumstances {
+    private var profileContext: ProfileContext {
         let random = UInt128(UInt64(head) &* 0x9E37_79B9_7F4A_7C15) << 64 | UInt128(head)
-        return Circumstances(random: random, peer: Endpoint(v4: 0xC000_0201, port: 5060))
+        return ProfileContext(random: random, peer: Endpoint(v4: 0xC000_0201, port: 5060))
     }
 
     // MARK: New input
@@ -108,7 +108,7 @@ struct Rehearsal {
                 if readingUpTo != nil { return }
                 continue
             }
-            switch try judge() {
+            switch try inspect() {
             case .noise(let length, _):
                 Self.append(head..<(head + length), to: &outcome.absorbed)
                 head += length
@@ -133,15 +133,15 @@ struct Rehearsal {
         head = stop
         guard head == end else { return }
         readingUpTo = nil
-        profile.begin(lending: lent)
+        profile.begin(delegating: delegated)
     }
 
-    private mutating func judge() throws(Broken) -> Verdict {
+    private mutating func inspect() throws(Broken) -> Verdict {
         // Copies, because nothing else may be touched while the bytes are borrowed.
-        let (stream, circumstances) = (stream, circumstances)
+        let (stream, profileContext) = (stream, profileContext)
         let bytes = stream.span.extracting(head..<arrived)
         do {
-            return try profile.judgeChecked(bytes, circumstances, &outcome.replies)
+            return try profile.inspectChecked(bytes, profileContext, &outcome.replies)
         } catch {
             throw Broken(description: "at \(head): \(error)")
         }
@@ -162,22 +162,22 @@ struct Rehearsal {
 
 extension Profile {
     /// Inspects, and checks the invariants of every verdict.
-    fileprivate mutating func judgeChecked(
-        _ bytes: Span<UInt8>, _ circumstances: Circumstances, _ replies: inout [UInt8]
-    ) throws(Rehearsal.Broken) -> Verdict {
-        func expect(_ condition: Bool, _ text: @autoclosure () -> String) throws(Rehearsal.Broken) {
-            if !condition { throw Rehearsal.Broken(description: text()) }
+    fileprivate mutating func inspectChecked(
+        _ bytes: Span<UInt8>, _ profileContext: ProfileContext, _ replies: inout [UInt8]
+    ) throws(ProfileFixture.Broken) -> Verdict {
+        func expect(_ condition: Bool, _ text: @autoclosure () -> String) throws(ProfileFixture.Broken) {
+            if !condition { throw ProfileFixture.Broken(description: text()) }
         }
-        func judgeAgain(
+        func inspectAgain(
             _ profile: Profile, _ bytes: Span<UInt8>, expecting expected: Verdict
-        ) throws(Rehearsal.Broken) {
+        ) throws(ProfileFixture.Broken) {
             var profile = profile
             var ignored: [UInt8] = []
-            let verdict = profile.judge(bytes, circumstances, replies: &ignored)
+            let verdict = profile.inspect(bytes, profileContext, replies: &ignored)
             try expect(verdict == expected, "\(verdict) instead of \(expected)")
         }
         let (before, start) = (self, replies.count)
-        let verdict = judge(bytes, circumstances, replies: &replies)
+        let verdict = inspect(bytes, profileContext, replies: &replies)
         let reply = replies.count - start
         switch verdict {
         case .noise(let length, let noise):
@@ -188,14 +188,14 @@ extension Profile {
             try expect(reply <= length + 8_192, "a reply of \(reply) bytes")
         case .significant:
             try expect(reply == 0, "a reply to something significant")
-            try judgeAgain(self, bytes, expecting: .significant(.unsettled))
+            try inspectAgain(self, bytes, expecting: .significant(.unsettled))
         case .needMore(let limit):
             try expect(reply == 0, "a reply to something that is not whole")
             try expect(limit > bytes.count, "needs \(limit) bytes while there are \(bytes.count)")
             try expect(limit <= longestNoise, "needs more than the longest noise")
         }
         if bytes.count > longestNoise, longestNoise > 0 {
-            try judgeAgain(before, bytes.extracting(first: longestNoise), expecting: verdict)
+            try inspectAgain(before, bytes.extracting(first: longestNoise), expecting: verdict)
         }
         return verdict
     }

@@ -10,9 +10,9 @@ extension World {
         mustBeTold.removeAll()
         isTakingOver = true
         isRestoring = true
-        do throws(LegacyError) {
+        do throws(RecoverySnapshotError) {
             core = try Supervision(
-                settings: settings, taking: legacy, mutation: mutation, at: now, into: &actions)
+                settings: settings, taking: snapshot, mutation: mutation, at: now, into: &actions)
         } catch {
             return violate(.restart, "the recovered state is not understood: \(error)")
         }
@@ -65,27 +65,27 @@ extension World {
     }
 
     /// The state that the edge recovers, in a fixed order.
-    package var legacy: Legacy {
-        var legacy = Legacy()
-        legacy.clients = held.clients.values.sorted { $0.id.rawValue < $1.id.rawValue }
-        for index in legacy.clients.indices {
-            switch client(legacy.clients[index].id)?.execution {
-            case .running, .absent, nil: legacy.clients[index].execution = .running
-            case .stopping: legacy.clients[index].execution = .stopping
-            case .stopped: legacy.clients[index].execution = .stopped
+    package var snapshot: RecoverySnapshot {
+        var snapshot = RecoverySnapshot()
+        snapshot.clients = held.clients.values.sorted { $0.id.rawValue < $1.id.rawValue }
+        for index in snapshot.clients.indices {
+            switch client(snapshot.clients[index].id)?.execution {
+            case .running, .absent, nil: snapshot.clients[index].execution = .running
+            case .stopping: snapshot.clients[index].execution = .stopping
+            case .stopped: snapshot.clients[index].execution = .stopped
             }
         }
-        legacy.sockets = held.sockets.values.sorted { $0.token.rawValue < $1.token.rawValue }
-        for index in legacy.sockets.indices {
-            legacy.sockets[index].conditions = socket(legacy.sockets[index].token)?.conditions ?? []
-            legacy.sockets[index].offload = held.offloads[legacy.sockets[index].token]
+        snapshot.sockets = held.sockets.values.sorted { $0.token.rawValue < $1.token.rawValue }
+        for index in snapshot.sockets.indices {
+            snapshot.sockets[index].conditions = socket(snapshot.sockets[index].token)?.conditions ?? []
+            snapshot.sockets[index].offload = held.offloads[snapshot.sockets[index].token]
         }
-        legacy.owners = held.owners.values.sorted { $0.number < $1.number }
-        legacy.gone = held.gone
-        legacy.machineSlept = slept
-        legacy.clientGeneration = held.clientGeneration
-        legacy.socketGeneration = held.socketGeneration
-        return legacy
+        snapshot.owners = held.owners.values.sorted { $0.number < $1.number }
+        snapshot.gone = held.gone
+        snapshot.machineSlept = slept
+        snapshot.clientGeneration = held.clientGeneration
+        snapshot.socketGeneration = held.socketGeneration
+        return snapshot
     }
 
     /// From here on the rules continue from the next supervisor's state.
@@ -112,7 +112,7 @@ extension World {
         for socket in client.sockets where socket.hasProfile {
             socket.expectedOffload = core.offload(of: socket.token, at: now)?.counters ?? OffloadCounters()
             let mark = SocketToken.mark(of: core.wakeID(of: client.id) + 1)
-            let known = core.offloadLegacy(of: socket.token)
+            let known = core.offloadSnapshot(of: socket.token)
             socket.found = known?.foundInWake == mark ? known?.found ?? [] : []
             let isOwed = state == .dormant || state == .launching
             if isOwed, !socket.found.isEmpty { client.owed.append(socket.token) }
@@ -120,10 +120,10 @@ extension World {
             let wasActive = held.offloads[socket.token]?.wasActive ?? false
             require(
                 .restart, !socket.isDealtWith || wasActive,
-                "no supervisor continues to offload \(Wording.name(socket.token))")
+                "no supervisor continues to offload \(TraceFormat.name(socket.token))")
         }
         let excess = Int(progress.words[0] >> 40 & 0xFF)
-        client.traffic = TrafficLimit(progress.figures, excess: excess, settings.wakes)
+        client.traffic = TrafficLimit(progress.statistics, excess: excess, settings.wakes)
         believeTime(client, state, since: died)
         client.expected = view.counters
         if let since = client.asleepSince {
@@ -189,7 +189,7 @@ extension World {
     /// No count of a complete turn is lost.
     private mutating func checkCounters() {
         guard !core.counters.isAtLeast(held.counted) else { return }
-        violate(.restart, "lost: " + Wording.difference(core.counters, held.counted, of: "all"))
+        violate(.restart, "lost: " + TraceFormat.difference(core.counters, held.counted, of: "all"))
     }
 
     /// A thaw that the supervisor that died had decided, or that cancels a suspension that it had begun.

@@ -12,7 +12,7 @@ let canFreeze = MachineFacts.gather()["freezer"]?.status == .ok
 private let counter = Atomic<Int>(0)
 
 /// An instance of a test's own.
-final class Stage: Sendable {
+final class Fixture: Sendable {
     let directory: TemporaryDirectory
     let instance: InstancePaths
 

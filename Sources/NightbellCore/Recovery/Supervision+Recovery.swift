@@ -2,7 +2,7 @@
 extension Client {
     /// Reconciles the stored state with the actions that were carried out before the previous supervisor ended.
     mutating func settle(
-        _ old: Legacy.Client, at now: Instant, elapsed: Instant, _ settings: Settings.Launches
+        _ old: RecoverySnapshot.Client, at now: Instant, elapsed: Instant, _ settings: Settings.Launches
     ) {
         guard old.progress != nil else {
             // It was only declared.
@@ -35,7 +35,7 @@ extension Client {
     /// A process started by its user has identified itself but was not welcomed. It will identify itself again: it has
     /// time for that before another process is launched. The pause also is the back-off after the last failure.
     private mutating func settleUnwelcomed(
-        _ old: Legacy.Client, at now: Instant, _ settings: Settings.Launches
+        _ old: RecoverySnapshot.Client, at now: Instant, _ settings: Settings.Launches
     ) {
         if lastWakeID > old.toldWakeID {
             lastWakeID = old.toldWakeID
@@ -51,7 +51,7 @@ extension Client {
 
 extension Supervision {
     /// It is queued again, or its launch continues; its sockets are watched as before.
-    mutating func goOnWithoutProcess(_ client: ClientID, into actions: inout ActionBuffer) {
+    mutating func continueWithoutProcess(_ client: ClientID, into actions: inout ActionBuffer) {
         // The previous supervisor may have parked it without closing the sockets that do not survive.
         let stale = clients[client.id].sockets.filter {
             !sockets[$0.id].survives && !mutated(.restoresAllSockets)

@@ -4,7 +4,7 @@ import NightbellWire
 
 /// The usual beginning of tests of real sleep: a supervisor, a phone with one parked connection, the far end of that,
 /// and an observer.
-final class Scene {
+final class SupervisedClient {
     static let name = "org.example.phone"
 
     let supervisor: TestSupervisor

@@ -1,5 +1,5 @@
 /// A worker's inputs.
-package struct Inheritance: ~Copyable, Sendable {
+package struct WorkerStartup: ~Copyable, Sendable {
     /// Everything that the workers before it have written through.
     package var store: RecordStore
     package let link: KeeperLink

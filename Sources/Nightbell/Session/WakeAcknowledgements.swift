@@ -1,6 +1,6 @@
 /// Decides when a wake is done: when the handlers have returned and the consumer of the sequence, if there is
 /// one, has asked for the next. Pure.
-package struct WakeLedger {
+package struct WakeAcknowledgements {
     /// The actions to take now.
     package struct Outcome: Equatable {
         /// Acknowledge to the supervisor that this wake and all before it are done.

@@ -8,8 +8,8 @@ extension World {
         switch action {
         case .declared(let id):
             guard let client = client(id) else { return }
-            var kept = Legacy.Client(id: id, registration: client.registration, registeredAt: now)
-            kept.progress = (core.progress(of: id), core.figures(of: id))
+            var kept = RecoverySnapshot.Client(id: id, registration: client.registration, registeredAt: now)
+            kept.progress = (core.progress(of: id), core.statistics(of: id))
             kept.presence = .absent
             kept.ownership = core.owner(of: client.registration.identifier)?.number ?? 0
             held.clients[id] = kept
@@ -99,7 +99,7 @@ extension World {
             client.execution = .running
             // The timeout at the time of the death holds until it is admitted.
             client.timeout = view.keepAliveTimeout
-            client.setWindow(climate)
+            client.setWindow(parameters)
             let wasLaunching = client.launchUntil != nil
             let until = view.launches.until ?? .distantFuture
             let isLeftAlone = view.launches.until == nil && client.neverSpoke

@@ -1,11 +1,11 @@
 /// The records of the previous supervisor, decoded for recovery.
-public struct Legacy: Sendable {
+public struct RecoverySnapshot: Sendable {
     public struct Client: Sendable {
         public var id: ClientID
         public var registration: Registration
         public var registeredAt: Instant
         /// nil: it had registered, and nothing else was recorded.
-        public var progress: (words: Progress.Words, figures: Progress.Figures)?
+        public var progress: (words: ClientStateEncoding.Words, statistics: ClientStateEncoding.Statistics)?
         public var tasks: [Task] = []
         /// Wakes up to this number are known to have been delivered; later ones may have been decided only.
         public var toldWakeID: UInt64 = 0
@@ -134,8 +134,8 @@ public struct Legacy: Sendable {
     public var owners: [Owner] = []
     /// How long the machine has slept by now, since it was started.
     public var machineSlept = Duration.zero
-    /// `Supervision.figuresOfGone`.
-    public var gone = Progress.CounterWords(repeating: 0)
+    /// `Supervision.statisticsOfGone`.
+    public var gone = ClientStateEncoding.CounterWords(repeating: 0)
     /// The highest generations of all names given so far.
     public var clientGeneration: UInt32 = 0
     public var socketGeneration: UInt32 = 0
@@ -144,7 +144,7 @@ public struct Legacy: Sendable {
 }
 
 /// Why a legacy cannot be taken over: it was left by another version.
-public enum LegacyError: Error, Sendable, Hashable {
+public enum RecoverySnapshotError: Error, Sendable, Hashable {
     case unintelligible(ClientID)
     /// The socket's client is not in the records.
     case withoutOwner(SocketToken)
@@ -155,41 +155,46 @@ extension Supervision {
     /// names, and operations under way are finished or cancelled. Feed `actions` to the edge, and then `endTurn`.
     /// Changes are noted from the start.
     public init(
-        settings: Settings, taking legacy: Legacy, at now: Instant, into actions: inout ActionBuffer
-    ) throws(LegacyError) {
-        try self.init(settings: settings, taking: legacy, mutation: nil, at: now, into: &actions)
+        settings: Settings, taking snapshot: RecoverySnapshot, at now: Instant,
+        into actions: inout ActionBuffer
+    ) throws(RecoverySnapshotError) {
+        try self.init(settings: settings, taking: snapshot, mutation: nil, at: now, into: &actions)
     }
 
     package init(
-        settings: Settings, taking legacy: Legacy, mutation: Mutation?, at now: Instant,
+        settings: Settings, taking snapshot: RecoverySnapshot, mutation: Mutation?, at now: Instant,
         into actions: inout ActionBuffer
-    ) throws(LegacyError) {
+    ) throws(RecoverySnapshotError) {
         self.init(settings: settings, mutation: mutation)
         notesChanges = true
-        machineSlept = legacy.machineSlept
-        takeOwners(legacy.owners)
-        goneCounters = Counters(words: legacy.gone)
+        machineSlept = snapshot.machineSlept
+        takeOwners(snapshot.owners)
+        goneCounters = Counters(words: snapshot.gone)
         counters = goneCounters
         let forgetsNames = mutated(.restoresNames)
         clients = SlotMap(
-            try legacy.clients.map { (old) throws(LegacyError) in (old.id.id, try restored(old, at: now)) },
-            after: forgetsNames ? 0 : legacy.clientGeneration)
-        for old in legacy.clients { lastOwnership = max(lastOwnership, old.ownership) }
-        for old in legacy.clients { take(old) }
+            try snapshot.clients.map { (old) throws(RecoverySnapshotError) in
+                (old.id.id, try restored(old, at: now))
+            },
+            after: forgetsNames ? 0 : snapshot.clientGeneration)
+        for old in snapshot.clients { lastOwnership = max(lastOwnership, old.ownership) }
+        for old in snapshot.clients { take(old) }
         sockets = SlotMap(
-            try legacy.sockets.map { (old) throws(LegacyError) in (old.token.id, try restored(old)) },
-            after: forgetsNames ? 0 : legacy.socketGeneration)
-        for (socket, client) in legacy.sockets.map({ ($0, $0.owner) }) { take(socket, of: client) }
-        var waiting: [ClientID: [Legacy.Socket]] = [:]
-        for socket in legacy.sockets where !socket.conditions.isEmpty {
+            try snapshot.sockets.map { (old) throws(RecoverySnapshotError) in
+                (old.token.id, try restored(old))
+            },
+            after: forgetsNames ? 0 : snapshot.socketGeneration)
+        for (socket, client) in snapshot.sockets.map({ ($0, $0.owner) }) { take(socket, of: client) }
+        var waiting: [ClientID: [RecoverySnapshot.Socket]] = [:]
+        for socket in snapshot.sockets where !socket.conditions.isEmpty {
             waiting[socket.owner, default: []].append(socket)
         }
-        for old in legacy.clients.sorted(by: { $0.id.slot < $1.id.slot }) {
+        for old in snapshot.clients.sorted(by: { $0.id.slot < $1.id.slot }) {
             goOn(old, waiting[old.id] ?? [], at: now, into: &actions)
         }
     }
 
-    private mutating func takeOwners(_ old: [Legacy.Owner]) {
+    private mutating func takeOwners(_ old: [RecoverySnapshot.Owner]) {
         for owner in old.sorted(by: { $0.givenUp < $1.givenUp }) {
             // An identifier in use is given up here, and taken back when its client is restored.
             let givenUp = max(owner.givenUp, 1)
@@ -204,7 +209,9 @@ extension Supervision {
         }
     }
 
-    private func restored(_ old: Legacy.Client, at now: Instant) throws(LegacyError) -> Client {
+    private func restored(_ old: RecoverySnapshot.Client, at now: Instant) throws(RecoverySnapshotError)
+        -> Client
+    {
         // Its identifier has no index yet.
         var client = Client(
             old.registration, owner: .max, at: old.registeredAt, elapsed: elapsed(at: old.registeredAt))
@@ -212,7 +219,7 @@ extension Supervision {
         if let progress = old.progress {
             let known = mutated(.restoresWithoutTasks) ? [] : old.tasks
             let tasks = known.map { Assertions.Task(id: $0.id, request: $0.request, name: $0.name) }
-            guard client.take(progress.words, progress.figures, tasks: tasks, settings.wakes) else {
+            guard client.take(progress.words, progress.statistics, tasks: tasks, settings.wakes) else {
                 throw .unintelligible(old.id)
             }
         }
@@ -224,7 +231,7 @@ extension Supervision {
         return client
     }
 
-    private mutating func take(_ old: Legacy.Client) {
+    private mutating func take(_ old: RecoverySnapshot.Client) {
         let identifier = old.registration.identifier
         if owners[identifier] == nil {
             let number = old.ownership == 0 ? lastOwnership + 1 : old.ownership
@@ -241,7 +248,7 @@ extension Supervision {
         inherited[old.id] = InheritedRequests(last: clients[old.id.id].lastRequest)
     }
 
-    private func restored(_ old: Legacy.Socket) throws(LegacyError) -> ParkedSocket {
+    private func restored(_ old: RecoverySnapshot.Socket) throws(RecoverySnapshotError) -> ParkedSocket {
         guard clients.contains(old.owner.id) else { throw .withoutOwner(old.token) }
         // A new process has not been told that the socket ended.
         let isEnded = old.endedInWake != 0 && clients[old.owner.id].launches.isRejoined
@@ -250,7 +257,7 @@ extension Supervision {
             condition: isEnded ? .ended : .held, index: 0)
     }
 
-    private mutating func take(_ old: Legacy.Socket, of client: ClientID) {
+    private mutating func take(_ old: RecoverySnapshot.Socket, of client: ClientID) {
         sockets[old.token.id].index = Int32(clients[client.id].sockets.count)
         clients[client.id].sockets.append(old.token)
         clients[client.id].unarmed.append(old.token)
@@ -262,7 +269,8 @@ extension Supervision {
     // MARK: Going on
 
     private mutating func goOn(
-        _ old: Legacy.Client, _ waiting: [Legacy.Socket], at now: Instant, into actions: inout ActionBuffer
+        _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], at now: Instant,
+        into actions: inout ActionBuffer
     ) {
         let client = old.id
         let start = actions.actions.count
@@ -279,7 +287,7 @@ extension Supervision {
         case .suspending(let suspending):
             goOn(suspending, old, at: now, into: &actions)
         case .suspended:
-            goOnSleeping(old, waiting, at: now, into: &actions)
+            continueSleeping(old, waiting, at: now, into: &actions)
         case .terminating(.noticed(let until, let reason)):
             forgetUntoldWake(old)
             let budget = max(.zero, until.since(now))
@@ -288,7 +296,7 @@ extension Supervision {
             forgetUntoldWake(old)
             actions.append(.kill(client, reason))
         case .dormant, .launching:
-            goOnWithoutProcess(client, into: &actions)
+            continueWithoutProcess(client, into: &actions)
         }
         // Once it runs it learns of the new supervisor, and repeats its messages.
         if old.mayHaveSpoken { callBack(client, at: now, into: &actions) }
@@ -297,7 +305,7 @@ extension Supervision {
         actions.removeThaws(of: client, from: start)
         let isThawed = old.execution != .running && !mayStay
         if isThawed { actions.actions.insert(.thaw(client), at: start) }
-        goOnOffloading(client, isThawed: isThawed, from: start, into: &actions)
+        resumeOffloading(client, isThawed: isThawed, from: start, into: &actions)
         // At once, because a later event of this turn is a separate wake, which the client must not skip as a repetition.
         if clients[client.id].pendingWake == .repeated { tellWake(client, into: &actions) }
         scheduleKeepAlive(client)
@@ -305,12 +313,12 @@ extension Supervision {
     }
 
     /// The wake is not delivered any more. If the client comes back, its wake numbers continue without a gap.
-    private mutating func forgetUntoldWake(_ old: Legacy.Client) {
+    private mutating func forgetUntoldWake(_ old: RecoverySnapshot.Client) {
         clients[old.id.id].lastWakeID = min(clients[old.id.id].lastWakeID, old.toldWakeID)
     }
 
     private mutating func goOn(
-        _ suspending: Lifecycle.Suspending, _ old: Legacy.Client, at now: Instant,
+        _ suspending: Lifecycle.Suspending, _ old: RecoverySnapshot.Client, at now: Instant,
         into actions: inout ActionBuffer
     ) {
         let client = old.id
@@ -325,8 +333,9 @@ extension Supervision {
         }
     }
 
-    private mutating func goOnSleeping(
-        _ old: Legacy.Client, _ waiting: [Legacy.Socket], at now: Instant, into actions: inout ActionBuffer
+    private mutating func continueSleeping(
+        _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], at now: Instant,
+        into actions: inout ActionBuffer
     ) {
         let client = old.id
         if old.execution != .running {
@@ -349,7 +358,9 @@ extension Supervision {
     }
 
     /// Repeats a wake that was decided and perhaps not delivered, under its old number.
-    private mutating func tellAgain(_ old: Legacy.Client, _ waiting: [Legacy.Socket], at now: Instant) {
+    private mutating func tellAgain(
+        _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], at now: Instant
+    ) {
         let client = old.id
         let wakeID = clients[client.id].lastWakeID
         guard wakeID != old.toldWakeID, wakeID != 0, !mutated(.restoresWithoutWake) else { return }

@@ -2,7 +2,7 @@
 ///
 /// A socket is only a slot here. Its user knows the owners, their states and how to wake them: `Supervision` for sockets
 /// of other processes, `Parking` for sockets of its own process.
-struct PingBook: Sendable, Equatable {
+struct PingScheduler: Sendable, Equatable {
     private var offloads = SideTable<Offload>()
     /// By slot. Never iterated, because a dictionary's order is not deterministic.
     private var pending: [UInt32: Offload.Pending] = [:]
@@ -101,18 +101,18 @@ struct PingBook: Sendable, Equatable {
     /// Records and counts the result of inspecting a sleeping client's socket.
     ///
     /// - Returns: the conditions to wake the owner for; nil: call `settle`.
-    mutating func take(_ judgement: Judgement, _ slot: UInt32, at now: Instant) -> Conditions? {
-        count(judgement, slot, at: now)
-        switch judgement.rest {
+    mutating func take(_ inspection: InspectionResult, _ slot: UInt32, at now: Instant) -> Conditions? {
+        count(inspection, slot, at: now)
+        switch inspection.rest {
         case .nothing:
             setPartial(slot, until: nil)
-            if judgement.noise > 0 { offloads[slot].counters.wakesAvoided += 1 }
+            if inspection.noise > 0 { offloads[slot].counters.wakesAvoided += 1 }
         case .partial:
             // A new incomplete message gets its own time limit.
-            if judgement.noise > 0 || pending[slot]?.partialUntil == nil {
+            if inspection.noise > 0 || pending[slot]?.partialUntil == nil {
                 setPartial(slot, until: now + settings.offload.partialTimeout)
             }
-            if judgement.noise > 0 { offloads[slot].counters.wakesAvoided += 1 }
+            if inspection.noise > 0 { offloads[slot].counters.wakesAvoided += 1 }
         case .significant(let conditions):
             return conditions
         case .noise:
@@ -132,14 +132,14 @@ struct PingBook: Sendable, Equatable {
         }
     }
 
-    private mutating func count(_ judgement: Judgement, _ slot: UInt32, at now: Instant) {
-        offloads[slot].use(judgement.noise, at: now, settings.offload)
+    private mutating func count(_ inspection: InspectionResult, _ slot: UInt32, at now: Instant) {
+        offloads[slot].use(inspection.noise, at: now, settings.offload)
         var counters = offloads[slot].counters
-        counters.answered += UInt64(judgement.answered)
-        counters.confirmed += UInt64(judgement.confirmed)
-        counters.absorbed += UInt64(judgement.confirmed + judgement.absorbed)
+        counters.answered += UInt64(inspection.answered)
+        counters.confirmed += UInt64(inspection.confirmed)
+        counters.absorbed += UInt64(inspection.confirmed + inspection.absorbed)
         offloads[slot].counters = counters
-        if !judgement.isAwaitingAnswer { setAwaited(slot, nil) }
+        if !inspection.isAwaitingAnswer { setAwaited(slot, nil) }
     }
 
     // MARK: Pings

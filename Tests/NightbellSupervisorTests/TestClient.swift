@@ -6,7 +6,7 @@ import SwiftProtobuf
 
 /// One client that several processes play in turn: test clients, each of which connects to the test when it starts,
 /// whether the test or the supervisor has started it.
-final class Actor {
+final class TestClient {
     let identifier: String
     let socketPath: String
     private let directory: TemporaryDirectory
@@ -66,7 +66,7 @@ final class Actor {
     func start(
         _ words: String = "voip", as user: uid_t? = nil, startedBy starter: uid_t? = nil,
         isRecorded: Bool = true, isConfined: Bool = false
-    ) throws -> Performance {
+    ) throws -> TestClientProcess {
         var environment = environment
         if isRecorded {
             environment["NIGHTBELL_LAUNCH"] = Data(try specification.serializedBytes() as [UInt8])
@@ -94,7 +94,7 @@ final class Actor {
     /// or without any.
     func run(
         _ arguments: [String], saying path: String = "/dev/null", terminal: String? = nil
-    ) throws -> Performance {
+    ) throws -> TestClientProcess {
         let recorded = environment.keys.sorted().flatMap { ["--env", $0] }
         let words =
             ["run", "--socket", socketPath] + recorded + arguments + ["--", PuppetProcess.program("puppet")]
@@ -107,17 +107,17 @@ final class Actor {
     }
 
     /// Waits for the next process.
-    func appears() throws -> Performance {
+    func appears() throws -> TestClientProcess {
         guard !Poll.wait(listener, for: .readable, timeoutMilliseconds: 20_000).isEmpty else {
             throw TestFailure("no process appears as \(identifier)")
         }
         let connection = accept(listener, nil, nil)
         guard connection >= 0 else { throw Pair.failure("accept") }
-        return try Performance(OwnedDescriptor(adopting: connection))
+        return try TestClientProcess(OwnedDescriptor(adopting: connection))
     }
 
     /// Waits for a process that the supervisor has launched, and has it say Hello.
-    func returns(_ words: String = "voip") throws -> Performance {
+    func returns(_ words: String = "voip") throws -> TestClientProcess {
         let performance = try appears()
         launched?.note(performance.pid)
         try performance.command("hello \(identifier) \(words)")
@@ -131,7 +131,7 @@ final class Actor {
 }
 
 /// One process of an actor.
-final class Performance {
+final class TestClientProcess {
     let channel: OwnedDescriptor
     private(set) var pid: pid_t = 0
     private var pending = ""

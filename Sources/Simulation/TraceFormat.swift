@@ -1,7 +1,7 @@
 package import NightbellCore
 
 /// The texts of events and actions in a trace.
-package enum Wording {
+package enum TraceFormat {
     package static func name(_ client: ClientID) -> String {
         "client \(client.slot)#\(client.rawValue >> 32)"
     }
@@ -49,13 +49,13 @@ package enum Wording {
         case .message(let message, let client, _): "\(name(client)) says \(words(message))"
         case .command(let command, let client, _): "an administrator asks to \(command) \(name(client))"
         case .fired(let token, let conditions): "\(name(token)) fired: \(words(conditions))"
-        case .judged(let token, let judgement):
-            "\(name(token)) was inspected: \(judgement.noise) pieces of noise, then \(judgement.rest)"
+        case .inspected(let token, let inspection):
+            "\(name(token)) was inspected: \(inspection.noise) pieces of noise, then \(inspection.rest)"
         case .offloadBegan(let token, let terms, let isAwaitingAnswer):
             "\(name(token)) is offloaded" + (terms.map { ", pings every \(words($0.latest))" } ?? "")
                 + (isAwaitingAnswer ? ", an answer is pending" : "")
         case .pingFailed(let token): "no ping could be sent on \(name(token))"
-        case .loanLost(let token): "the delegated state of \(name(token)) is lost"
+        case .delegatedStateLost(let token): "the delegated state of \(name(token)) is lost"
         case .pingOmitted(let token): "no ping was due on \(name(token))"
         case .answerLookedFor(let token): "\(name(token)) was checked for an answer"
         case .frozen(let client, let epoch): "\(name(client)) is frozen, epoch \(epoch)"

@@ -1,0 +1,1 @@
+../../../Tests/NightbellProfilesTests/Support/ProfileFixture.swift

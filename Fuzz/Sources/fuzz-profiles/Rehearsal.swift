@@ -1,1 +1,0 @@
-../../../Tests/NightbellProfilesTests/Support/Rehearsal.swift
