@@ -79,7 +79,7 @@ package final class Keeper {
 
     var isStopping: Bool { stopDeadline != nil }
 
-    /// - Parameter store: contains the listener, the lock, the ledger and the place record.
+    /// - Parameter store: contains the listener, the lock, the shared state and the place record.
     package init(
         _ store: consuming RecordStore, policy: RestartPolicy, program: Program, hooks: Hooks
     ) throws(SystemError) {

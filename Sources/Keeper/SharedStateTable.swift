@@ -38,7 +38,7 @@ package final class SharedStateTable {
     package static let nearCount = 5
     /// Single numbers for each thing with a mark, for the few that need more than the mark.
     package static let wideCount = 11
-    /// Single numbers of the ledger as a whole.
+    /// Single numbers of the table as a whole.
     package static let generalCount = 40
 
     private static let farCount = 26
@@ -59,7 +59,7 @@ package final class SharedStateTable {
     private let marks: UnsafeMutablePointer<UInt32>
     private let wide: UnsafeMutablePointer<UInt64>
 
-    /// An empty ledger.
+    /// An empty table.
     package static func create(_ shape: Shape) throws(SystemError) -> OwnedDescriptor {
         let file = try MemoryFile.create("nightbell-shared-state", length: shape.byteCount)
         let header = [magic, UInt64(shape.records), UInt64(shape.marks)]
@@ -68,9 +68,9 @@ package final class SharedStateTable {
         return file
     }
 
-    /// Maps the ledger in this file, which may be closed afterwards.
+    /// Maps the table in this file, which may be closed afterwards.
     ///
-    /// - Throws: `EPROTO` if another version of the program has made it, or it is no ledger.
+    /// - Throws: `EPROTO` if another version of the program has made it, or it is no such table.
     package init(mapping descriptor: CInt) throws(SystemError) {
         var header: [UInt64] = [0, 0, 0]
         let read = try systemCall("pread") { unsafe pread(descriptor, &header, header.count * 8, 0) }

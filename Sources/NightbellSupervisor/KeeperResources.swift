@@ -4,7 +4,7 @@ package import Keeper
 
 /// The resources that a keeper holds from its start.
 package enum KeeperResources {
-    /// Locks the runtime directory, listens, and makes the ledger.
+    /// Locks the runtime directory, listens, and makes the shared state.
     ///
     /// - Throws: `EADDRINUSE` while another supervisor uses the directory or the socket.
     package static func make(_ configuration: SupervisorConfiguration) throws(SupervisorError) -> RecordStore

@@ -26,11 +26,11 @@ struct ChaosEndTests {
         if end != .byItself {
             try wait(for: "clients to be launched again", atMost: .seconds(120)) {
                 try #require(harness.isRunning)
-                return heirs(of: harness).count > 1
+                return startedClients(of: harness).count > 1
             }
         }
         let cgroups = noted()
-        for heir in heirs(of: harness) { if end != .byItself { kill(heir, SIGSTOP) } }
+        for client in startedClients(of: harness) { if end != .byItself { kill(client, SIGSTOP) } }
         switch end {
         case .byItself: break
         case .terminated: kill(harness.processIdentifier, SIGTERM)
@@ -86,7 +86,7 @@ struct ChaosEndTests {
     }
 
     /// Clients that have started: an unknown one cannot be stopped.
-    private func heirs(of harness: Process) -> [pid_t] {
+    private func startedClients(of harness: Process) -> [pid_t] {
         let sharedMemory = "/proc/\(harness.processIdentifier)/fd/"
         return all {
             $0.contains(ProcessRole.relaunchedChaosClient.rawValue)

@@ -1,4 +1,4 @@
-/// The frequently changing state of a client, as words of the ledger that outlives the supervisor.
+/// The frequently changing state of a client, as words of the shared state that outlives the supervisor.
 public enum ClientStateEncoding {
     /// The state; these words are only valid together.
     public typealias Words = InlineArray<16, UInt64>

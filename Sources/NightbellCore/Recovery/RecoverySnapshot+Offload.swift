@@ -1,7 +1,7 @@
 extension RecoverySnapshot {
     /// The keep-alive state of a socket with a profile, as the previous supervisor recorded it.
     public struct Offload: Sendable, Equatable {
-        /// The record as words for the ledger. Each word can be read without the others.
+        /// The record as words for the shared state. Each word can be read without the others.
         public typealias Words = InlineArray<5, UInt64>
 
         /// The owner slept, and had confirmed that the socket may be used.

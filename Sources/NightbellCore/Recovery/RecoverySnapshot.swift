@@ -143,7 +143,7 @@ public struct RecoverySnapshot: Sendable {
     public init() {}
 }
 
-/// Why a legacy cannot be taken over: it was left by another version.
+/// Why a recovery snapshot cannot be taken over: it was left by another version.
 public enum RecoverySnapshotError: Error, Sendable, Hashable {
     case unintelligible(ClientID)
     /// The socket's client is not in the records.

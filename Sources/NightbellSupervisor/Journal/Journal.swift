@@ -4,9 +4,9 @@ import NightbellCore
 
 /// Everything that must outlive this process is written through here before it is acted upon or acknowledged.
 ///
-/// Small values that change often are stored in the ledger, which costs no system call; descriptors and texts
+/// Small values that change often are stored in the shared state, which costs no system call; descriptors and texts
 /// go to the keeper in packets, one for a whole turn unless an answer must not wait. Nothing here is ever
-/// awaited. The order is always the same: the ledger, the keeper, the action; so after a death between two of
+/// awaited. The order is always the same: the shared state, the keeper, the action; so after a death between two of
 /// them the action is at worst repeated. Confined to the loop's thread.
 final class Journal {
     let link: KeeperLink
@@ -15,10 +15,10 @@ final class Journal {
     let restarts: UInt64
     /// The number of this worker's program, counted from the first; 0: the first did not count.
     let programNumber: UInt64
-    /// Slots with a mark in the ledger; it is not read for the others, because most have none.
+    /// Slots with a mark in the shared state; it is not read for the others, because most have none.
     private var marked: Set<Int>
 
-    /// The ledger's words that concern all clients.
+    /// The words of the shared state that concern all clients.
     private enum General {
         static let restarts = 0
         static let startedAt = 1
@@ -169,7 +169,7 @@ final class Journal {
     func forget(_ token: SocketToken) { link.remove(.socket(token)) }
 
     /// Whether a worker had begun to forget the client of this record, and died before it had told the keeper.
-    /// The ledger is cleared before the record is removed, and written before it is made; so a record without
+    /// The shared state is cleared before the record is removed, and written before it is made; so a record without
     /// words was to be removed.
     func wasForgotten(_ client: ClientID) -> Bool {
         guard client.slot < sharedState.shape.records else { return false }

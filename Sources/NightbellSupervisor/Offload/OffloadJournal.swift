@@ -46,7 +46,7 @@ enum FormerOptionsBytes {
     }
 }
 
-/// State that changes with every ping is in the ledger, by the slot of the socket.
+/// State that changes with every ping is in the shared state, by the slot of the socket.
 extension Journal {
     private enum Wide {
         static let token = 0

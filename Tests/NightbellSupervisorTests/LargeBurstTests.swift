@@ -6,7 +6,7 @@ import NightbellWire
 import Testing
 
 /// More sockets fire at once than one turn reports to the core: some clients then run that it takes for asleep.
-@Suite(.serialized) struct LargeCrowdTests {
+@Suite(.serialized) struct LargeBurstTests {
     private static let phone = "org.example.phone"
 
     /// Puts many clients to sleep that share a socket with a phone. Its own event comes last.
