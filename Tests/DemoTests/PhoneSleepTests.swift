@@ -24,6 +24,14 @@ import Testing
         configuration.declarations = [try phone(server, directory.path)]
         let supervisor = try Supervisor(
             configuration, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        // A zombie that is not reaped would be the only child that swift-testing's monitor of exit tests ever sees.
+        var process: pid_t = 0
+        defer {
+            if process > 0 {
+                kill(process, SIGKILL)
+                waitpid(process, nil, 0)
+            }
+        }
         let thread = OwnThread { try supervisor.run() }
         defer { try? thread.join() }
         defer { supervisor.stop() }
@@ -31,7 +39,7 @@ import Testing
 
         #expect(server.run(atMost: 60) { server.isRegistered("alice") })
         try #require(sleeps(server, &administration))
-        let process = try administration.show(identifier).processID
+        process = try administration.show(identifier).processID
 
         // Long enough for its keep-alive, and for every budget.
         let registrations = server.registrations
