@@ -125,7 +125,8 @@ public final class Client: Sendable {
     /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
     ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected``,
     ///   ``NightbellError/Code/tooManySockets`` or ``NightbellError/Code/invalidProfile``;
-    ///   ``NightbellError/Code/disconnected`` while no supervisor is there.
+    ///   ``NightbellError/Code/disconnected`` while no supervisor is there, unless the client can do without
+    ///   one (``Configuration/requiresSupervisor``).
     public func handOver(
         _ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false,
         profile: Profile? = nil, isEncrypted: Bool = false, receiveBuffer: Int = 0
