@@ -162,11 +162,7 @@ extension Supervisor {
                 return protocolViolation(
                     connection, WireError(.helloRequired, "say Hello first"), request: request)
             }
-            if request == 0, body.isQuestion {
-                let error = WireError(
-                    .invalidArgument, "this needs a request number other than 0 for its answer")
-                return answer(connection, request, .error(error))
-            }
+            if request == 0, body.isQuestion { return answer(connection, request, .error(.needsRequest)) }
             let key = RequestKey(
                 connection: connection.key, request: request, isRepeated: whole.isRepeated)
             if case .readyToSuspend(let ready) = body,
@@ -285,6 +281,10 @@ extension Supervisor {
             return protocolViolation(
                 connection, WireError(.helloRequired, "say Hello first"), request: request)
         }
+        guard request != 0 else {
+            packet.discardDescriptors()
+            return answer(connection, request, .error(.needsRequest))
+        }
         guard !controlTruncated else {
             // Find the reason before those that did arrive are closed.
             let error = truncationError()
@@ -374,6 +374,12 @@ extension WireClientMessage.OneOf_Body {
         case .beginBackgroundTask, .backgroundTimeRemaining: true
         default: false
         }
+    }
+}
+
+extension WireError {
+    fileprivate static var needsRequest: WireError {
+        WireError(.invalidArgument, "this needs a request number other than 0 for its answer")
     }
 }
 

@@ -52,6 +52,22 @@ import Testing
         try supervisor.stop()
     }
 
+    /// The tokens of the sockets would be unknown.
+    @Test func aHandOverWithoutANumberIsRefused() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let event = try EventDescriptor()
+        var message = WireHandOver()
+        message.sockets = [.with { $0.tag = .device }]
+        try client.send(.handOver(message), descriptors: [event.rawValue])
+        let code = try client.notice { body -> WireErrorCode? in
+            if case .error(let error) = body { error.code } else { nil }
+        }
+        #expect(code == .invalidArgument)
+        #expect(try client.show("org.example.phone").sockets.isEmpty)
+        try supervisor.stop()
+    }
+
     @Test func everyNumberedRequestIsAnswered() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")
