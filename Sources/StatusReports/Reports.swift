@@ -87,10 +87,7 @@ package enum Report {
     package static func show(_ client: ClientInfo, width: Int?, paint: Paint = .none) -> [String] {
         var facts = [
             ("client", client.identifier),
-            (
-                "process",
-                "\(client.processID) of uid \(client.uid), connected for \(Human.duration(client.connected))"
-            ),
+            ("process", processSentence(client)),
             (
                 "state",
                 joined(client.state.name + " for " + Human.duration(client.inState), client.stateDetail)
@@ -99,7 +96,9 @@ package enum Report {
                 "modes",
                 client.modes.isEmpty ? "none" : client.modes.map(\.rawValue).sorted().joined(separator: ", ")
             ),
-            ("suspension", client.suspension),
+        ]
+        if !client.suspension.isEmpty { facts.append(("suspension", client.suspension)) }
+        facts += [
             ("asleep", "\(percent(client.shareAsleep)), \(Human.duration(client.counters.asleep)) in all"),
             ("keep-alive", keepAliveSentence(client)),
             (
@@ -214,6 +213,14 @@ package enum Report {
     private static func keepAlive(_ client: ClientInfo) -> String {
         if let due = client.keepAliveDueIn { return "in " + Human.duration(due) }
         return client.keepAliveTimeout == nil ? "-" : "set"
+    }
+
+    /// A client without a connection has never said Hello, or is dormant.
+    private static func processSentence(_ client: ClientInfo) -> String {
+        let process = client.processID > 0 ? "\(client.processID) of" : "none, of"
+        let connection =
+            client.suspension.isEmpty ? "not connected" : "connected for \(Human.duration(client.connected))"
+        return "\(process) uid \(client.uid), \(connection)"
     }
 
     private static func keepAliveSentence(_ client: ClientInfo) -> String {

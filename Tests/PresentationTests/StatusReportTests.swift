@@ -77,13 +77,27 @@ struct ReportTests {
     func show() {
         let text = Report.show(client(identifier: "alice"), width: nil).joined(separator: "\n")
         for part in [
-            "alice", "4711", "uid 1000", "suspended for 12m 5s", "voip", "every 10m, due within 9m 10s",
+            "alice", "4711 of uid 1000, connected for 16m 40s",
+            "suspended for 12m 5s", "voip", "every 10m, due within 9m 10s",
             "ring", "softphone --account alice", "/srv", "file locks held", "wakes socket",
             "0000000100000002",
             "tcp", "127.0.0.1:5060", "armed",
         ] {
             #expect(text.contains(part), "\(part)")
         }
+    }
+
+    @Test("A client without a connection has neither a time of it nor a method of suspension")
+    func showWithoutConnection() {
+        var wire = WireClientInfo()
+        wire.identifier = "alice"
+        wire.processID = 4_711
+        wire.state = .launching
+        let text = Report.show(ClientInfo(wire), width: nil).joined(separator: "\n")
+        #expect(text.contains("4711 of uid 0, not connected"))
+        #expect(!text.contains("suspension"))
+        wire.processID = 0
+        #expect(Report.show(ClientInfo(wire), width: nil).joined().contains("none, of uid 0, not connected"))
     }
 
     @Test("A line of JSON has the documented members")
@@ -153,6 +167,7 @@ struct ReportTests {
         wire.uid = 1_000
         wire.state = .suspended
         wire.inStateMs = 725_000
+        wire.suspension = "signal"
         wire.connectedMs = 1_000_000
         wire.modes = [.voip]
         wire.socketCount = 1
