@@ -51,6 +51,24 @@ struct DocumentationTests {
         #expect(page.contains("| `\(key.name)` | `\(value)` | \(key.summary) |"))
     }
 
+    @Test("Each step of a wake and a recovery is in the file, and the functions, that the page names")
+    func stepsOfAWake() throws {
+        let page = try Repository.text(
+            "Sources/NightbellSupervisor/NightbellSupervisor.docc/FollowingAWake.md")
+        let rows = page.split(separator: "\n").filter { $0.hasPrefix("| ") && $0.contains(".swift`") }
+        #expect(rows.count > 20)
+        for row in rows {
+            let cells = row.split(separator: "|").map {
+                $0.matches(of: /`([^`]+)`/).map { String($0.output.1) }
+            }
+            let text = try Repository.text("Sources/\(cells[1][0])")
+            for name in cells.count > 2 ? cells[2] : [] {
+                #expect(
+                    text.contains(name == "init" ? "init(" : "func \(name)("), "\(name) in \(cells[1][0])")
+            }
+        }
+    }
+
     @Test("The README has at most 150 lines, and its links lead to files")
     func readme() throws {
         let readme = try Repository.text("README.md")
