@@ -55,7 +55,7 @@ extension Supervisor {
             record.hasWarnedOfLocks = true
             return log(
                 .locks, .warning, of: supervision.user(of: client),
-                "\(record.identifier) sleeps with \(locks) file locks held")
+                "\(record.identifier) sleeps with \(locks) file lock\(locks == 1 ? "" : "s") held")
         }
     }
 }

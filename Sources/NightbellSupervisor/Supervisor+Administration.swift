@@ -264,7 +264,9 @@ extension Supervisor {
             info.launch = specification
         }
         let locks = record.flatMap { ProcFS.fileLocksHeld($0.process.pid) } ?? 0
-        if locks > 0 { info.warnings.append("holds \(locks) file locks, also while it sleeps") }
+        if locks > 0 {
+            info.warnings.append("holds \(locks) file lock\(locks == 1 ? "" : "s"), also while it sleeps")
+        }
         return info
     }
 

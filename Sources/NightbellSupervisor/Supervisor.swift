@@ -246,7 +246,7 @@ public actor Supervisor {
         guard announce(to: keeperLink) else { return }
         do {
             try loop.run(
-                early: { [earlyWaker] ready in unsafe earlyWaker.wake(ready) },
+                early: { [earlyWaker = unsafe earlyWaker] ready in earlyWaker.wake(ready) },
                 turn: { batch, isWhole in
                     assumeIsolated { isWhole ? $0.turn(batch) : $0.takePortion(batch) }
                 })

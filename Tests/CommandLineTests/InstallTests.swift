@@ -59,6 +59,7 @@ struct InstallTests {
         let unit = try text("etc/systemd/system/nightbelld.service")
         #expect(unit.contains("ExecReload=/opt/nightbell/bin/nightbell reload\n"))
         #expect(!unit.contains("/usr/local"))
+        #expect(unit.contains("\nOOMScoreAdjust=") && unit.contains("\nTasksMax="))
         // The administrator's changes stay.
         try Data("logLevel: debug\n".utf8).write(to: home.appendingPathComponent(files[0]))
         #expect(try run("install", [], variables).output.contains("nightbelld.yaml: left as it was"))

@@ -2,6 +2,7 @@ import Descriptors
 import EdgeTestSupport
 import Foundation
 import Launching
+import Logging
 import NightbellCore
 import NightbellSupervisor
 import NightbellWire
@@ -178,7 +179,10 @@ import Testing
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
         let actors = try [name, other].map { try TestClient($0, socketPath: directory + "/nightbell.sock") }
         let declarations = try actors.map { try $0.declaration() }
-        let supervisor = try TestSupervisor(directory: directory) {
+        let log = Log()
+        var logger = Logger(label: "test") { _ in log.handler }
+        logger.logLevel = .warning
+        let supervisor = try TestSupervisor(directory: directory, logger: logger) {
             $0.settings.launches.budget = .milliseconds(300)
             $0.settings.launches.concurrentInBackground = 1
             $0.declarations = declarations
@@ -192,6 +196,7 @@ import Testing
         let info = try #require(try supervisor.show(name))
         #expect(info.state == .launching && info.stateDetail.contains("does not speak to Nightbell"))
         #expect(info.processID == UInt32(silent.pid))
+        #expect(log.lines.count { $0.contains(name) && $0.contains("does not speak to Nightbell") } == 1)
         // It is neither ended nor launched again nor told that it is late.
         #expect(actors[0].staysAway(milliseconds: 1_500))
         try silent.command("hello \(name) voip")

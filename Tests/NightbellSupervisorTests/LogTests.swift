@@ -105,6 +105,24 @@ import Testing
         #expect(log.lines.contains("90 messages about violations of the protocol were held back"))
     }
 
+    /// Though it is checked for one client at a time.
+    @Test func eachSleeperWithALockIsNamed() throws {
+        let log = Log()
+        var logger = Logger(label: "test") { _ in log.handler }
+        logger.logLevel = .warning
+        let supervisor = try TestSupervisor(suspension: .signal, logger: logger)
+        let place = try TemporaryDirectory()
+        let names = ["org.example.one", "org.example.two", "org.example.three"]
+        let clients = try names.map { try PuppetProcess(supervisor, $0) }
+        for (name, client) in zip(names, clients) { try client.command("lock \(place.file(name))") }
+        for client in clients { try client.enterBackground() }
+        for name in names {
+            #expect(eventually { log.lines.contains("\(name) sleeps with 1 file lock held") }, "\(log.lines)")
+        }
+        try supervisor.stop()
+        withExtendedLifetime(clients) {}
+    }
+
     @Test func aDiskThatTakesNothing() throws {
         let state = try TemporaryDirectory()
         // In the place of the file that is written before it replaces the table.

@@ -1,5 +1,6 @@
 import EdgeTestSupport
 import Glibc
+import Logging
 import NightbellCore
 import NightbellSupervisor
 import NightbellWire
@@ -10,9 +11,11 @@ import Testing
     private let name = "org.example.phone"
 
     private func supervisor(
-        _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
+        _ log: Log = Log(), _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
     ) throws -> TestSupervisor {
-        try TestSupervisor(suspension: .signal) {
+        var logger = Logger(label: "test") { _ in log.handler }
+        logger.logLevel = .notice
+        return try TestSupervisor(suspension: .signal, logger: logger) {
             // On a busy machine, too, no client may be suspended by force.
             $0.settings.budgets.prepareToSuspend = .seconds(20)
             $0.settings.launches.retry = .milliseconds(20)
@@ -74,7 +77,8 @@ import Testing
     }
 
     @Test func aSleeperThatNothingCanWakeIsShown() throws {
-        let supervisor = try supervisor { $0.settings.launches.budget = .seconds(8) }
+        let log = Log()
+        let supervisor = try supervisor(log) { $0.settings.launches.budget = .seconds(8) }
         let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         kill(first.pid, SIGKILL)
@@ -82,6 +86,7 @@ import Testing
         try supervisor.reaches(.suspended, name)
         let (shown, listed) = try warnings(supervisor)
         #expect(shown.contains { $0.hasPrefix("out of reach") } && listed == shown)
+        #expect(log.lines.contains { $0.contains(name) && $0.contains("no socket and no keep-alive") })
         try supervisor.stop()
         withExtendedLifetime((first, second)) {}
     }

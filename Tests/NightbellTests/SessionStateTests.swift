@@ -144,6 +144,19 @@ private let gone = NightbellError(.connectionLost, "")
         #expect(rehearsal.state.holdings.socket(of: 509)?.name == "259")
     }
 
+    @Test func namesATaskThatTheNextSupervisorDoesNotGrant() throws {
+        var rehearsal = SessionFixture.connected()
+        _ = try rehearsal.ask(.beginTask(name: "upload") { _, _ in }, at: 0)
+        rehearsal.answer(.backgroundTask(.with { $0.taskID = 7 }), at: 0)
+        rehearsal.perform(rehearsal.state.lost(gone, at: 0))
+        _ = rehearsal.state.tick(at: second)
+        rehearsal.perform(rehearsal.state.connectionMade(at: second))
+        rehearsal.answer(.welcome(.init()), at: second)
+        rehearsal.answer(.backgroundTask(.init()), at: second)
+        #expect(rehearsal.notices == ["lost connectionLost", "task lost upload", "expiring", "reconnected"])
+        #expect(rehearsal.state.holdings.tasks.isEmpty)
+    }
+
     @Test func losesTheConnectionInTheMiddleOfRestoring() throws {
         var rehearsal = SessionFixture.connected()
         try rehearsal.done(.setKeepAlive(milliseconds: 600_000) {}, at: 0)
