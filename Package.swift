@@ -17,6 +17,7 @@ let package = Package(
     products: [
         .library(name: "Nightbell", targets: ["Nightbell"]),
         .library(name: "NightbellSupervisor", targets: ["NightbellSupervisor"]),
+        .library(name: "NightbellParking", targets: ["NightbellParking"]),
         .library(name: "NightbellNIO", targets: ["NightbellNIO"]),
         .executable(name: "nightbelld", targets: ["nightbelld"]),
         .executable(name: "nightbell", targets: ["nightbell"]),
@@ -57,7 +58,7 @@ let package = Package(
             exclude: ["nightbell.proto"],
             swiftSettings: settings),
 
-        .target(name: "Descriptors", dependencies: ["CLinux"], swiftSettings: strict),
+        .target(name: "Descriptors", dependencies: ["CLinux"], swiftSettings: faulty),
         .target(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
         .target(name: "Suspension", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
@@ -69,11 +70,17 @@ let package = Package(
         .target(name: "Keeper", dependencies: ["CLinux", "Descriptors"], swiftSettings: faulty),
 
         // Libraries for users.
+
+        // For servers that park their own idle sockets: without keeper, launching and protobuf.
+        .target(
+            name: "NightbellParking", dependencies: ["Descriptors", "NightbellCore", "NightbellProfiles"],
+            swiftSettings: faulty),
         .target(
             name: "NightbellSupervisor",
             dependencies: [
-                "CLinux", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "Durability",
-                "EventLoop", "Keeper", "Launching", "MemoryPressure", "Suspension",
+                "CLinux", "NightbellCore", "NightbellParking", "NightbellProfiles", "NightbellWire",
+                "Descriptors", "Durability", "EventLoop", "Keeper", "Launching", "MemoryPressure",
+                "Suspension",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -90,7 +97,7 @@ let package = Package(
         .target(
             name: "NightbellNIO",
             dependencies: [
-                "CLinux", "NightbellCore", "NightbellSupervisor",
+                "CLinux", "NightbellCore", "NightbellParking",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "NIOTLS", package: "swift-nio"),
@@ -199,7 +206,7 @@ let package = Package(
             name: "parrot", dependencies: ["Nightbell"], path: "Examples/Parrot", packageAccess: false,
             swiftSettings: settings),
         .executableTarget(
-            name: "echo-server", dependencies: ["NightbellSupervisor"], path: "Examples/EchoServer",
+            name: "echo-server", dependencies: ["NightbellParking"], path: "Examples/EchoServer",
             swiftSettings: settings),
         // Compiled like a program of another package: it sees only public declarations.
         .executableTarget(
@@ -306,15 +313,15 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(
-            name: "EmbeddedTests",
+            name: "ParkingTests",
             dependencies: [
-                "CTestSupport", "Descriptors", "EdgeTestSupport", "NightbellCore", "NightbellSupervisor",
+                "CTestSupport", "Descriptors", "EdgeTestSupport", "NightbellCore", "NightbellParking",
             ],
             swiftSettings: settings),
         .testTarget(
             name: "NIOTests",
             dependencies: [
-                "EdgeTestSupport", "NightbellCore", "NightbellNIO", "NightbellSupervisor",
+                "EdgeTestSupport", "NightbellCore", "NightbellNIO", "NightbellParking",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "NIOTLS", package: "swift-nio"),

@@ -1,5 +1,5 @@
 import Glibc
-import NightbellSupervisor
+import NightbellParking
 
 // Echoes its input, with the number of bytes so far. An idle connection costs fewer than 300 bytes,
 // and no thread, task or buffer. `echo-server 7007`, then `nc 127.0.0.1 7007`.

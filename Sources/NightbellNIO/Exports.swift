@@ -2,8 +2,8 @@
 @_exported public import struct NightbellCore.OffloadCounters
 @_exported public import struct NightbellCore.ParkingCounters
 @_exported public import struct NightbellCore.ParkingReasons
-@_exported public import struct NightbellSupervisor.EmbeddedCounters
-@_exported public import struct NightbellSupervisor.EmbeddedError
-@_exported public import class NightbellSupervisor.EmbeddedSupervisor
-@_exported public import struct NightbellSupervisor.ParkingProfile
-@_exported public import struct NightbellSupervisor.ParkingToken
+@_exported public import struct NightbellParking.EmbeddedCounters
+@_exported public import struct NightbellParking.EmbeddedError
+@_exported public import class NightbellParking.EmbeddedSupervisor
+@_exported public import struct NightbellParking.ParkingProfile
+@_exported public import struct NightbellParking.ParkingToken

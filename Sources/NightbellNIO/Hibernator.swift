@@ -3,7 +3,7 @@ import Glibc
 public import NIOCore
 import NIOPosix
 public import NightbellCore
-public import NightbellSupervisor
+public import NightbellParking
 import Synchronization
 
 /// The handler of a pipeline that saves the state of its connection.

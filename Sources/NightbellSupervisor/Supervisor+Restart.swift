@@ -4,6 +4,7 @@ import Glibc
 import Keeper
 import Logging
 import NightbellCore
+import NightbellParking
 import NightbellWire
 import Suspension
 import SwiftProtobuf

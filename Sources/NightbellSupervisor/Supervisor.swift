@@ -6,6 +6,7 @@ package import Keeper
 public import Logging
 import MemoryPressure
 import NightbellCore
+import NightbellParking
 import NightbellWire
 import Suspension
 
@@ -487,13 +488,5 @@ public actor Supervisor {
         for connection in Array(connections.all) { closeConnection(connection) }
         directory = nil
         loop.stop()
-    }
-}
-
-extension Conditions {
-    init(_ readiness: Readiness) {
-        // The bits that both have are equal; testing them one by one shows in profiles.
-        self.init(rawValue: readiness.rawValue & 0xF)
-        if readiness.contains(.invalid) { insert(.error) }
     }
 }

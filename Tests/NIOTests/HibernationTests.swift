@@ -3,7 +3,7 @@ import Glibc
 import NIOCore
 import NightbellCore
 import NightbellNIO
-import NightbellSupervisor
+import NightbellParking
 import Testing
 
 /// Channels that are hibernated and woken.

@@ -4,7 +4,7 @@ import NIOCore
 import NIOPosix
 import NIOTLS
 import NightbellNIO
-import NightbellSupervisor
+import NightbellParking
 import Synchronization
 import Testing
 

@@ -1,6 +1,6 @@
 import Testing
 
-/// Arrows point down only: executables, then Supervisor or Nightbell, then the edge, then the pure core.
+/// Arrows point down only: executables, then Supervisor, Parking or Nightbell, then the edge, then the pure core.
 @Suite("What each target may import")
 struct ImportRulesTests {
     private static let pure: Set = ["DequeModule", "HeapModule", "OrderedCollections"]
@@ -19,12 +19,14 @@ struct ImportRulesTests {
         "Durability": edge.union(["Descriptors"]),
         "MemoryPressure": edge.union(["Descriptors"]),
         "Manifests": ["CYaml", "Descriptors", "Glibc", "Launching", "NightbellCore", "Yams"],
+        "NightbellParking": edge.union(["NightbellCore", "NightbellProfiles", "Descriptors"]),
         "NightbellSupervisor": edge.union([
-            "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors", "Durability", "EventLoop",
-            "Keeper", "Launching", "MemoryPressure", "Suspension", "Logging", "SwiftProtobuf",
+            "NightbellCore", "NightbellParking", "NightbellProfiles", "NightbellWire", "Descriptors",
+            "Durability", "EventLoop", "Keeper", "Launching", "MemoryPressure", "Suspension", "Logging",
+            "SwiftProtobuf",
         ]),
         "NightbellNIO": edge.union([
-            "NightbellCore", "NightbellSupervisor", "NIOCore", "NIOPosix", "NIOTLS",
+            "NightbellCore", "NightbellParking", "NIOCore", "NIOPosix", "NIOTLS",
         ]),
         "Nightbell": edge.union(["NightbellWire", "Descriptors", "SwiftProtobuf", "DequeModule"]),
         "DaemonConfiguration": [

@@ -1,6 +1,7 @@
 import Descriptors
 import Glibc
 import NightbellCore
+import NightbellParking
 import NightbellProfiles
 import NightbellWire
 

@@ -114,38 +114,6 @@ extension ProfileSettings {
         case .UNRECOGNIZED: throw .outOfRange("line end")
         }
     }
-
-    /// Whether messages are read or written at all.
-    var needsPlainText: Bool {
-        switch self {
-        case .sip, .stun, .xmpp, .webSocket, .mqtt, .irc, .imap, .pattern: true
-        case .tcp: false
-        }
-    }
-
-    /// Whether its profile can use this delegated state.
-    package func takes(_ delegated: DelegatedValues) -> Bool {
-        switch (delegated, self) {
-        case (.nothing, _), (.idle, .imap): true
-        case (.stanzaCounters, .xmpp(let settings)): settings.usesStreamManagement
-        case (.stanzaCounters, _), (.idle, _): false
-        }
-    }
-
-    /// The usual name of the protocol.
-    var name: String {
-        switch self {
-        case .sip: "sip"
-        case .stun: "stun"
-        case .xmpp: "xmpp"
-        case .webSocket: "websocket"
-        case .mqtt: "mqtt"
-        case .irc: "irc"
-        case .imap: "imap"
-        case .pattern: "bytes"
-        case .tcp: "tcp"
-        }
-    }
 }
 
 extension DelegatedValues {

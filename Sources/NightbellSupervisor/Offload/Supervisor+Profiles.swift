@@ -2,6 +2,7 @@ import Descriptors
 import Glibc
 import Logging
 import NightbellCore
+import NightbellParking
 import NightbellProfiles
 import NightbellWire
 import SwiftProtobuf

@@ -1,6 +1,6 @@
 import Glibc
 import NightbellCore
-import NightbellSupervisor
+import NightbellParking
 import Testing
 
 /// Parked sockets as seen by their host.

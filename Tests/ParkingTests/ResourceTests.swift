@@ -1,7 +1,7 @@
 import CTestSupport
 import EdgeTestSupport
 import Glibc
-import NightbellSupervisor
+import NightbellParking
 import Testing
 
 /// The cost of parked sockets, and the behaviour without free descriptors or memory.

@@ -1,15 +1,14 @@
-import Descriptors
+package import Descriptors
 import Glibc
-import Keeper
-import NightbellCore
-import NightbellProfiles
+package import NightbellCore
+package import NightbellProfiles
 
 /// Handles noise on sockets of sleeping owners, and sends their pings: peeks, inspects with a profile, answers,
 /// consumes. The core decides when, and what follows.
 ///
 /// No reply is ever incomplete between two calls: it is sent at once and whole, or not at all. So a socket can
 /// be handed back at any moment.
-struct OffloadEngine: ~Copyable {
+package struct OffloadEngine: ~Copyable {
     private var random = RandomNumbers()
     /// For peeking at input; reused. Longer than any noise.
     private var buffer: [UInt8] = []
@@ -20,10 +19,12 @@ struct OffloadEngine: ~Copyable {
     /// Replies must fit into a small send buffer.
     private static let mostReplies = 4_096
 
-    mutating func nextRandom() -> UInt128 { random.next() }
+    package init() {}
+
+    package mutating func nextRandom() -> UInt128 { random.next() }
 
     /// No socket has a profile any more.
-    mutating func giveMemoryBack() {
+    package mutating func giveMemoryBack() {
         buffer = []
     }
 
@@ -35,7 +36,7 @@ struct OffloadEngine: ~Copyable {
     ///   - peer: the other end, if the socket is connected and the peer has an address.
     ///   - isLocal: whether it `mayCarryDescriptors`. Data that comes with descriptors is for the owner.
     ///   - allowance: how many pieces of noise are handled at most.
-    mutating func look(
+    package mutating func look(
         _ descriptor: CInt, _ profile: inout Profile, peer: Endpoint?, isLocal: Bool, allowance: Int
     ) -> InspectionResult {
         if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.bufferLength) }
@@ -253,7 +254,7 @@ struct OffloadEngine: ~Copyable {
     // MARK: Pings
 
     /// Makes a ping, or repeats the last one from its random number. False: there is none to be sent.
-    mutating func makePing(
+    package mutating func makePing(
         _ profile: inout Profile, peer: Endpoint?, random: UInt128, again: Bool
     ) -> Bool {
         output.removeAll(keepingCapacity: true)
@@ -263,7 +264,7 @@ struct OffloadEngine: ~Copyable {
 
     /// Sends the ping that `makePing` has made. False: it could not be sent, and the profile must be restored
     /// to its former value.
-    func sendPing(on descriptor: CInt, _ transport: Transport, again: Bool) -> Bool {
+    package func sendPing(on descriptor: CInt, _ transport: Transport, again: Bool) -> Bool {
         FaultInjection.point("offload: before a ping")
         let sent = sendOutput(on: descriptor, isStream: transport == .stream)
         FaultInjection.point("offload: after a ping")
@@ -280,7 +281,7 @@ struct OffloadEngine: ~Copyable {
     }
 
     /// A peer that cannot be reached without an address is sent no pings.
-    static func terms(of profile: Profile, _ descriptor: CInt) -> PingTerms? {
+    package static func terms(of profile: Profile, _ descriptor: CInt) -> PingTerms? {
         guard let pinging = profile.pinging else { return nil }
         if profile.transport == .datagram, SocketAddress(peerOf: descriptor) == nil { return nil }
         return PingTerms(
@@ -291,7 +292,7 @@ struct OffloadEngine: ~Copyable {
 
 extension TCPKeepAlive {
     /// From a profile's settings.
-    init(_ settings: TCPSettings) {
+    package init(_ settings: TCPSettings) {
         self.init(
             isOn: true, idleSeconds: settings.idleSeconds, intervalSeconds: settings.intervalSeconds,
             probes: settings.probes,
@@ -310,10 +311,12 @@ extension InspectionResult {
 }
 
 /// Unpredictable numbers, fetched from the kernel in bulk: pings and masks are made of them.
-struct RandomNumbers: Sendable {
+package struct RandomNumbers: Sendable {
     private var pool: [UInt128] = []
 
-    mutating func next() -> UInt128 {
+    package init() {}
+
+    package mutating func next() -> UInt128 {
         if pool.isEmpty { fill() }
         return pool.removeLast()
     }
@@ -330,11 +333,19 @@ struct RandomNumbers: Sendable {
 }
 
 extension Endpoint {
-    init?(_ address: SocketAddress) {
+    package init?(_ address: SocketAddress) {
         switch address.internet {
         case .v4(let address, let port): self.init(v4: address, port: port)
         case .v6(let high, let low, let port): self.init(v6: high, low, port: port)
         case nil: return nil
         }
+    }
+}
+
+extension Conditions {
+    package init(_ readiness: Readiness) {
+        // The bits that both have are equal; testing them one by one shows in profiles.
+        self.init(rawValue: readiness.rawValue & 0xF)
+        if readiness.contains(.invalid) { insert(.error) }
     }
 }

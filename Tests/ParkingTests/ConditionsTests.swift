@@ -1,8 +1,7 @@
 import Descriptors
 import NightbellCore
+import NightbellParking
 import Testing
-
-@testable import NightbellSupervisor
 
 @Suite("The kernel's conditions, as the core's")
 struct ConditionsTests {

@@ -2,7 +2,7 @@ import Descriptors
 import EdgeTestSupport
 import Glibc
 import NightbellCore
-import NightbellSupervisor
+import NightbellParking
 import Testing
 
 /// Data that looks like noise to a profile and is not, or is more than that.

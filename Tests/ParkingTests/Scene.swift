@@ -1,6 +1,6 @@
 import EdgeTestSupport
 import Glibc
-import NightbellSupervisor
+import NightbellParking
 import Testing
 
 /// Two connected sockets: `near` is parked, `far` the peer's.

@@ -1,6 +1,6 @@
 import Glibc
 import NightbellCore
-import NightbellSupervisor
+import NightbellParking
 import Testing
 
 /// Pings of parked sockets, handled without an event for the host.

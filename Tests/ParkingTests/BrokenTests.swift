@@ -1,7 +1,7 @@
 import EdgeTestSupport
 import Glibc
 import NightbellCore
-import NightbellSupervisor
+import NightbellParking
 import Testing
 
 /// Hosts that misuse the supervisor.
