@@ -316,6 +316,7 @@ let package = Package(
             name: "ParkingTests",
             dependencies: [
                 "CTestSupport", "Descriptors", "EdgeTestSupport", "NightbellCore", "NightbellParking",
+                "NightbellProfiles",
             ],
             swiftSettings: settings),
         .testTarget(

@@ -132,15 +132,18 @@ public final class EmbeddedSupervisor: Sendable {
     ///     caller's.
     ///   - profile: the traffic that need not be reported, and the pings that are sent meanwhile. Without one,
     ///     any traffic is reported.
+    ///   - idleTag: the tag of the command IDLE, to which the server has answered `+`; for the profile `imap`,
+    ///     which renews it. ``ClaimedSocket/idle`` is the one that is under way later. nil: IDLE is not renewed.
     ///   - keepAlive: `keepAliveDue` is reported within this time, once, for a session that the host itself has
     ///     to refresh. nil: never.
     ///   - state: bytes that `claim` returns.
     /// - Throws: ``EmbeddedError``: `notWatchable`, `alreadyParked`, `profile`, `stateTooLarge`,
     ///   `tooManySockets`, `closed`.
     public func park(
-        _ socket: Int32, profile: ParkingProfile? = nil, keepAlive: Duration? = nil, state: [UInt8] = []
+        _ socket: Int32, profile: ParkingProfile? = nil, idleTag: String? = nil, keepAlive: Duration? = nil,
+        state: [UInt8] = []
     ) throws(EmbeddedError) -> ParkingToken {
-        ParkingToken(try loop.park(socket, profile, keepAlive, state))
+        ParkingToken(try loop.park(socket, profile, idleTag, keepAlive, state))
     }
 
     /// Takes a socket back, whether there was an event or not. Only whole pings have been read from it; any

@@ -51,16 +51,19 @@ struct HeldSockets {
     /// Restores the socket's options and returns what was held.
     ///
     /// - Parameter isOurs: the descriptor is still that of the socket.
-    mutating func remove(_ slot: UInt32, isOurs: Bool) -> (descriptor: CInt, state: [UInt8]) {
+    mutating func remove(_ slot: UInt32, isOurs: Bool) -> (
+        descriptor: CInt, state: [UInt8], delegated: DelegatedValues
+    ) {
         let (chunk, index) = position(of: slot)
         let held = chunks[chunk][index]
         chunks[chunk][index] = .none
+        let delegated = profiles.contains(slot) ? profiles[slot].end() : .nothing
         if profiles.contains(slot) { profiles.remove(slot) }
         locals.remove(slot)
         let former = formerKeepAlives.removeValue(forKey: slot)
         if isOurs { former?.apply(to: held.descriptor) }
         pingRandoms[slot] = nil
-        return (held.descriptor, states.remove(held.statePlace, length: Int(held.stateLength)))
+        return (held.descriptor, states.remove(held.statePlace, length: Int(held.stateLength)), delegated)
     }
 
     func descriptor(_ slot: UInt32) -> CInt {

@@ -1,4 +1,5 @@
 public import NightbellCore
+import NightbellProfiles
 
 /// Names a parked socket. Never reused for another one.
 public struct ParkingToken: Sendable, Hashable {
@@ -34,6 +35,34 @@ public struct ClaimedSocket: Sendable {
     /// ``EmbeddedSupervisor/send(_:to:)`` has written only the beginning of a message; its caller has the rest,
     /// which must be written before anything else.
     public let isInsideMessage: Bool
+    /// The command IDLE that is under way now, if `park` was given the tag of one.
+    public let idle: IMAPIdle?
+}
+
+/// The command IDLE of IMAP on a socket that was parked with its tag. A renewal changes both.
+public struct IMAPIdle: Sendable, Hashable {
+    public enum Phase: Sendable, Hashable {
+        /// The server has sent `+`.
+        case idling
+        /// DONE was sent; its tagged response has not arrived yet.
+        case ending
+        /// IDLE was sent again; the server has not sent `+` yet.
+        case starting
+    }
+
+    public let tag: String
+    public let phase: Phase
+
+    init?(_ values: DelegatedValues) {
+        guard case .idle(let idle) = values else { return nil }
+        tag = idle.tag.text
+        phase =
+            switch idle.phase {
+            case .idling: .idling
+            case .ending: .ending
+            case .starting: .starting
+            }
+    }
 }
 
 /// The bytes that the kernel did not take when sending to a parked socket.

@@ -70,13 +70,17 @@ final class ParkingLoop: @unchecked Sendable {
     // MARK: The host's calls
 
     func park(
-        _ socket: CInt, _ profile: ParkingProfile?, _ keepAlive: Duration?, _ state: [UInt8]
+        _ socket: CInt, _ profile: ParkingProfile?, _ idleTag: String?, _ keepAlive: Duration?,
+        _ state: [UInt8]
     ) throws(EmbeddedError) -> SocketToken {
         guard state.count <= configuration.stateLimit else {
             throw EmbeddedError(
                 .stateTooLarge, "\(state.count) bytes of state, but the limit is \(configuration.stateLimit)")
         }
-        let conversation = try profile.map { profile throws(EmbeddedError) in try begin(profile, socket) }
+        let delegated = try Self.delegated(idleTag, profile)
+        let conversation = try profile.map { profile throws(EmbeddedError) in
+            try begin(profile, delegated, socket)
+        }
         lock.lock()
         defer { lock.unlock() }
         guard !isClosed else { throw .closed }
@@ -99,7 +103,25 @@ final class ParkingLoop: @unchecked Sendable {
         return token
     }
 
-    private func begin(_ profile: ParkingProfile, _ socket: CInt) throws(EmbeddedError) -> Profile {
+    private static func delegated(
+        _ idleTag: String?, _ profile: ParkingProfile?
+    ) throws(EmbeddedError) -> DelegatedValues {
+        guard let idleTag else { return .nothing }
+        guard let tag = Idle.Tag(idleTag) else {
+            throw EmbeddedError(
+                .profile, "an IMAP tag has 1 to \(Idle.Tag.longest) of the characters that RFC 9051 §9 allows"
+            )
+        }
+        let delegated = DelegatedValues.idle(Idle(tag: tag, phase: .idling))
+        guard profile?.settings.takes(delegated) == true else {
+            throw EmbeddedError(.profile, "an IMAP tag is for the profile imap")
+        }
+        return delegated
+    }
+
+    private func begin(
+        _ profile: ParkingProfile, _ delegated: DelegatedValues, _ socket: CInt
+    ) throws(EmbeddedError) -> Profile {
         do {
             guard let facts = try SocketFacts.Brief.inspect([socket])[0] else {
                 throw EmbeddedError(.notWatchable, "its properties cannot be read")
@@ -114,7 +136,7 @@ final class ParkingLoop: @unchecked Sendable {
                 throw EmbeddedError(.profile, "the profile tcp: not a TCP connection")
             }
             var conversation = try Profile(profile.settings, over: facts.isStream ? .stream : .datagram)
-            conversation.begin()
+            conversation.begin(delegating: delegated)
             return conversation
         } catch let error as SystemError {
             throw EmbeddedError(.notWatchable, error)
@@ -212,10 +234,10 @@ final class ParkingLoop: @unchecked Sendable {
             _ = held.remove(token.slot, isOurs: false)
             throw .broken(error)
         }
-        let (descriptor, state) = held.remove(token.slot, isOurs: true)
+        let taken = held.remove(token.slot, isOurs: true)
         return ClaimedSocket(
-            descriptor: descriptor, state: state, token: ParkingToken(token), isInsideMessage: isInsideMessage
-        )
+            descriptor: taken.descriptor, state: taken.state, token: ParkingToken(token),
+            isInsideMessage: isInsideMessage, idle: IMAPIdle(taken.delegated))
     }
 
     /// Leaves out sockets that other code has closed.

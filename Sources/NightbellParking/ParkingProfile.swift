@@ -1,4 +1,4 @@
-import NightbellProfiles
+package import NightbellProfiles
 
 /// Describes the keep-alives of a protocol, so that they can be answered, sent and checked while a socket is
 /// parked, and only other traffic is reported. Make one and use it for all sockets with the same settings: they
@@ -8,7 +8,7 @@ import NightbellProfiles
 /// `profile`. A host that parks a socket with a profile guarantees that it has read and written whole messages
 /// only, and, if the profile sends pings, that no ping of the host's own is unanswered.
 public struct ParkingProfile: Sendable {
-    let settings: ProfileSettings
+    package let settings: ProfileSettings
 
     private init(_ make: () throws(SettingsError) -> ProfileSettings) throws(EmbeddedError) {
         do {
@@ -36,8 +36,7 @@ public struct ParkingProfile: Sendable {
             .webSocket(
                 try WebSocketSettings(
                     role: isServer ? .server : .client,
-                    interval: interval ?? WebSocketSettings.interval.standard,
-                    answerWithin: answerWithin ?? .seconds(10), absorbsOtherPongs: absorbsOtherPongs))
+                    interval: interval, answerWithin: answerWithin, absorbsOtherPongs: absorbsOtherPongs))
         }
     }
 
@@ -50,8 +49,8 @@ public struct ParkingProfile: Sendable {
         try ParkingProfile { () throws(SettingsError) in
             .mqtt(
                 try MQTTSettings(
-                    role: .client(keepAlive: keepAlive ?? MQTTSettings.keepAlive.standard),
-                    answerWithin: answerWithin ?? .seconds(10)))
+                    role: MQTTSettings.Role(isServer: false, keepAlive: keepAlive),
+                    answerWithin: answerWithin))
         }
     }
 
@@ -65,10 +64,25 @@ public struct ParkingProfile: Sendable {
         interval: Duration? = nil, answerWithin: Duration? = nil
     ) throws(EmbeddedError) -> ParkingProfile {
         try ParkingProfile { () throws(SettingsError) in
-            .irc(
-                try IRCSettings(
-                    interval: interval ?? IRCSettings.interval.standard,
-                    answerWithin: answerWithin ?? .seconds(30)))
+            .irc(try IRCSettings(interval: interval, answerWithin: answerWithin))
+        }
+    }
+
+    /// IMAP while the command IDLE is under way: absorbs the messages with which a server keeps the connection
+    /// up, and renews IDLE, if its tag was passed to `park`.
+    ///
+    /// - Parameters:
+    ///   - interval: between renewals; nil: 28 minutes.
+    ///   - fillers: the texts of untagged OKs that are noise; none: `Still here`.
+    ///   - tagPrefix: of the tags that renewals use, which the host must not use itself; empty: `NB`.
+    public static func imap(
+        interval: Duration? = nil, answerWithin: Duration? = nil, fillers: [String] = [],
+        tagPrefix: String = ""
+    ) throws(EmbeddedError) -> ParkingProfile {
+        try ParkingProfile { () throws(SettingsError) in
+            .imap(
+                try IMAPSettings(
+                    interval: interval, answerWithin: answerWithin, fillers: fillers, tagPrefix: tagPrefix))
         }
     }
 
@@ -87,8 +101,7 @@ public struct ParkingProfile: Sendable {
             .xmpp(
                 try XMPPSettings(
                     ping: whiteSpacePings ? .whiteSpace : .query,
-                    interval: interval ?? XMPPSettings.interval.standard,
-                    answerWithin: answerWithin ?? .seconds(30), server: server, address: address))
+                    interval: interval, answerWithin: answerWithin, server: server, address: address))
         }
     }
 
@@ -107,8 +120,7 @@ public struct ParkingProfile: Sendable {
             .sip(
                 try SIPSettings(
                     users: users, sendsPings: sendsPings, tagKey: tagKey,
-                    streamInterval: interval ?? SIPSettings.streamInterval.standard,
-                    datagramInterval: interval ?? SIPSettings.datagramInterval.standard))
+                    streamInterval: interval, datagramInterval: interval))
         }
     }
 
@@ -120,7 +132,7 @@ public struct ParkingProfile: Sendable {
             .stun(
                 try STUNSettings(
                     ping: indications ? .indication : .request,
-                    interval: interval ?? STUNSettings.interval.standard, withFingerprint: fingerprint))
+                    interval: interval, withFingerprint: fingerprint))
         }
     }
 
@@ -167,8 +179,7 @@ public struct ParkingProfile: Sendable {
                     ping: ping.map { ping in
                         PatternSettings.Ping(
                             ping.payload, answer: ping.answer.isEmpty ? nil : ping.answer,
-                            interval: ping.interval ?? PatternSettings.interval.standard,
-                            answerWithin: ping.answerWithin ?? .seconds(10))
+                            interval: ping.interval, answerWithin: ping.answerWithin)
                     }))
         }
     }
@@ -184,10 +195,7 @@ public struct ParkingProfile: Sendable {
         idle: Duration? = nil, interval: Duration? = nil, probes: Int? = nil
     ) throws(EmbeddedError) -> ParkingProfile {
         try ParkingProfile { () throws(SettingsError) in
-            .tcp(
-                try TCPSettings(
-                    idle: idle ?? TCPSettings.idle.standard, interval: interval ?? .seconds(30),
-                    probes: probes ?? 4))
+            .tcp(try TCPSettings(idle: idle, interval: interval, probes: probes))
         }
     }
 }

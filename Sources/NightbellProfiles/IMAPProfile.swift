@@ -194,15 +194,15 @@ package final class IMAPSettings: Sendable {
     package let tagPrefix: String
 
     /// - Parameters:
-    ///   - answerWithin: from DONE to `+`; no standard.
-    ///   - fillers: the texts of untagged OKs that are noise, whatever their case; the default is Dovecot's.
-    ///   - tagPrefix: tags of renewals are this and a number; the owner must not use such tags itself.
+    ///   - answerWithin: from DONE to `+`; nil: 30 s, no standard.
+    ///   - fillers: the texts of untagged OKs that are noise, whatever their case; none: Dovecot's.
+    ///   - tagPrefix: tags of renewals are this and a number; empty: `NB`. The owner must not use such tags itself.
     package init(
-        interval: Duration = IMAPSettings.interval.standard, answerWithin: Duration = .seconds(30),
-        fillers: [String] = ["Still here"], tagPrefix: String = "NB"
+        interval: Duration? = nil, answerWithin: Duration? = nil, fillers: [String] = [],
+        tagPrefix: String = ""
     ) throws(SettingsError) {
-        try Self.interval.check(interval)
-        try answerWithin.checkAsAnswerTime()
+        let fillers = fillers.isEmpty ? ["Still here"] : fillers
+        let tagPrefix = tagPrefix.isEmpty ? "NB" : tagPrefix
         guard fillers.count <= 16 else { throw .tooMany("fillers", limit: 16) }
         for text in fillers {
             guard !text.isEmpty, text.utf8.allSatisfy({ $0.isText && $0 < 0x80 }) else {
@@ -214,8 +214,8 @@ package final class IMAPSettings: Sendable {
             throw .tooLong("tagPrefix", limit: Self.longestTagPrefix)
         }
         guard Idle.Tag(tagPrefix) != nil else { throw .illegalText("tagPrefix") }
-        self.interval = interval
-        self.answerWithin = answerWithin
+        self.interval = try Self.interval.checked(interval)
+        self.answerWithin = try .answerTime(answerWithin, standard: .seconds(30))
         self.fillers = fillers.map { String(decoding: $0.utf8.map(\.lowercased), as: UTF8.self) }
         self.tagPrefix = tagPrefix
     }

@@ -144,12 +144,9 @@ package final class IRCSettings: Sendable {
     package let interval: Duration
     package let answerWithin: Duration
 
-    package init(
-        interval: Duration = IRCSettings.interval.standard, answerWithin: Duration = .seconds(30)
-    ) throws(SettingsError) {
-        try Self.interval.check(interval)
-        try answerWithin.checkAsAnswerTime()
-        self.interval = interval
-        self.answerWithin = answerWithin
+    /// - Parameter answerWithin: nil: 30 s.
+    package init(interval: Duration? = nil, answerWithin: Duration? = nil) throws(SettingsError) {
+        self.interval = try Self.interval.checked(interval)
+        self.answerWithin = try .answerTime(answerWithin, standard: .seconds(30))
     }
 }

@@ -86,6 +86,11 @@ package final class MQTTSettings: Sendable {
         /// `keepAlive`: as sent in CONNECT, or as the server set it in CONNACK. Pings are sent within it.
         case client(keepAlive: Duration)
         case server
+
+        /// - Parameter keepAlive: of a client; nil: the default.
+        package init(isServer: Bool, keepAlive: Duration?) {
+            self = isServer ? .server : .client(keepAlive: keepAlive ?? MQTTSettings.keepAlive.standard)
+        }
     }
 
     /// 65,535 s is the limit of the protocol's two bytes; the default is that of many clients.
@@ -95,14 +100,12 @@ package final class MQTTSettings: Sendable {
     package let role: Role
     package let answerWithin: Duration
 
-    /// - Parameter answerWithin: the protocol gives no number.
+    /// - Parameter answerWithin: nil: 10 s; the protocol gives no number.
     package init(
-        role: Role = .client(keepAlive: MQTTSettings.keepAlive.standard),
-        answerWithin: Duration = .seconds(10)
+        role: Role = Role(isServer: false, keepAlive: nil), answerWithin: Duration? = nil
     ) throws(SettingsError) {
-        if case .client(let keepAlive) = role { try Self.keepAlive.check(keepAlive) }
-        try answerWithin.checkAsAnswerTime()
+        if case .client(let keepAlive) = role { _ = try Self.keepAlive.checked(keepAlive) }
         self.role = role
-        self.answerWithin = answerWithin
+        self.answerWithin = try .answerTime(answerWithin, standard: .seconds(10))
     }
 }

@@ -18,11 +18,7 @@ package struct PatternProfile: ProtocolProfile {
 
     var longestNoise: Int { settings.longest }
 
-    var pinging: Pinging? {
-        settings.ping.map { ping in
-            Pinging(latest: ping.interval, answerWithin: ping.answer == nil ? nil : ping.answerWithin)
-        }
-    }
+    var pinging: Pinging? { settings.pinging }
 
     mutating func begin(delegating delegated: DelegatedValues) {
         if isAwaitingAnswer { mayBeLate = true }
@@ -93,12 +89,14 @@ package final class PatternSettings: Sendable {
         /// The peer's answer. An answer without a ping from here is significant; one that may be late,
         /// because the owner was woken while it was awaited, is absorbed, once.
         package var answer: [UInt8]?
-        package var interval: Duration
-        package var answerWithin: Duration
+        /// nil: the standard.
+        package var interval: Duration?
+        /// nil: 10 s.
+        package var answerWithin: Duration?
 
         package init(
-            _ payload: [UInt8], answer: [UInt8]? = nil,
-            interval: Duration = PatternSettings.interval.standard, answerWithin: Duration = .seconds(10)
+            _ payload: [UInt8], answer: [UInt8]? = nil, interval: Duration? = nil,
+            answerWithin: Duration? = nil
         ) {
             self.payload = payload
             self.answer = answer
@@ -114,6 +112,7 @@ package final class PatternSettings: Sendable {
 
     package let exchanges: [Exchange]
     package let ping: Ping?
+    let pinging: Pinging?
     let longest: Int
 
     private init(_ exchanges: [Exchange], _ ping: Ping?) throws(SettingsError) {
@@ -134,9 +133,11 @@ package final class PatternSettings: Sendable {
                 throw .ambiguousPatterns
             }
         }
-        if let ping {
-            try Self.interval.check(ping.interval)
-            try ping.answerWithin.checkAsAnswerTime()
+        pinging = try ping.map { ping throws(SettingsError) in
+            let answerWithin = try Duration.answerTime(ping.answerWithin, standard: .seconds(10))
+            return Pinging(
+                latest: try Self.interval.checked(ping.interval),
+                answerWithin: ping.answer == nil ? nil : answerWithin)
         }
         self.exchanges = exchanges
         self.ping = ping

@@ -33,15 +33,21 @@ package struct IntervalLimits: Sendable, Hashable {
     package var standard: Duration
     package var longest: Duration
 
-    func check(_ interval: Duration) throws(SettingsError) {
+    /// The interval, or the standard one for nil.
+    func checked(_ interval: Duration?) throws(SettingsError) -> Duration {
+        let interval = interval ?? standard
         guard (shortest...longest).contains(interval) else { throw .intervalOutOfRange(interval, self) }
+        return interval
     }
 }
 
 extension Duration {
-    /// An answer is awaited for an hour at most, because no other ping is sent until then.
-    func checkAsAnswerTime() throws(SettingsError) {
-        guard self > .zero, self <= .minutes(60) else { throw .outOfRange("answerWithin") }
+    /// The time for an answer, or the standard one for nil. An answer is awaited for an hour at most, because no
+    /// other ping is sent until then.
+    static func answerTime(_ time: Duration?, standard: Duration) throws(SettingsError) -> Duration {
+        let time = time ?? standard
+        guard time > .zero, time <= .minutes(60) else { throw .outOfRange("answerWithin") }
+        return time
     }
 
     static func minutes(_ minutes: Int) -> Duration { .seconds(60 * minutes) }

@@ -54,10 +54,14 @@ package final class TCPSettings: Sendable {
         .seconds(Int64(idleSeconds)) + .seconds(Int64(intervalSeconds) * Int64(probes))
     }
 
+    /// - Parameters:
+    ///   - interval: nil: 30 s.
+    ///   - probes: nil: 4.
     package init(
-        idle: Duration = TCPSettings.idle.standard, interval: Duration = .seconds(30), probes: Int = 4
+        idle: Duration? = nil, interval: Duration? = nil, probes: Int? = nil
     ) throws(SettingsError) {
-        try Self.idle.check(idle)
+        let (interval, probes) = (interval ?? .seconds(30), probes ?? 4)
+        let idle = try Self.idle.checked(idle)
         // The kernel's own limits: 32,767 s and 127 probes.
         guard (.seconds(1)...(.seconds(32_767))).contains(interval) else { throw .outOfRange("interval") }
         guard (1...127).contains(probes) else { throw .outOfRange("probes") }

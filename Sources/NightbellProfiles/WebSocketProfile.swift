@@ -161,19 +161,17 @@ package final class WebSocketSettings: Sendable {
     package let absorbsOtherPongs: Bool
 
     /// - Parameters:
-    ///   - answerWithin: "as soon as is practical", says RFC 6455 §5.5.2.
+    ///   - answerWithin: nil: 10 s; "as soon as is practical", says RFC 6455 §5.5.2.
     ///   - absorbsOtherPongs: whether pongs that answer no ping sent from here are noise. RFC 6455 §5.5.3 has
     ///     them as heartbeats that want no answer. An owner that falls asleep while a ping of its own is
     ///     under way does not hear of the answer.
     package init(
-        role: Role = .client, interval: Duration = WebSocketSettings.interval.standard,
-        answerWithin: Duration = .seconds(10), absorbsOtherPongs: Bool = true
+        role: Role = .client, interval: Duration? = nil, answerWithin: Duration? = nil,
+        absorbsOtherPongs: Bool = true
     ) throws(SettingsError) {
-        try Self.interval.check(interval)
-        try answerWithin.checkAsAnswerTime()
         self.role = role
-        self.interval = interval
-        self.answerWithin = answerWithin
+        self.interval = try Self.interval.checked(interval)
+        self.answerWithin = try .answerTime(answerWithin, standard: .seconds(10))
         self.absorbsOtherPongs = absorbsOtherPongs
     }
 }

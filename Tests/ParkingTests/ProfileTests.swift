@@ -1,6 +1,7 @@
 import Glibc
 import NightbellCore
 import NightbellParking
+import NightbellProfiles
 import Testing
 
 /// Pings of parked sockets, handled without an event for the host.
@@ -98,6 +99,80 @@ import Testing
         shutdown(pair.far, CInt(SHUT_WR))
         let event = try #require(try host.next().first)
         #expect(event.token == token && event.reasons.contains(.peerClosed))
+    }
+
+    @Test func anIdleIsKeptAndHandedBack() throws {
+        let host = try Hosted()
+        let pair = try Pair.tcp()
+        let token = try host.supervisor.park(pair.near, profile: .imap(), idleTag: "a17")
+        try pair.say("* OK Still here\r\n")
+        #expect(host.isQuiet())
+        #expect(host.supervisor.counters.parking.told == 0)
+        try pair.say("* OK Still here\r\n* 4 EXISTS\r\n")
+        #expect(try host.next() == [ParkedEvent(token, .readable)])
+        let claimed = try host.supervisor.claim(token)
+        defer { close(claimed.descriptor) }
+        #expect(claimed.idle?.tag == "a17" && claimed.idle?.phase == .idling)
+        let rest = Array("* 4 EXISTS\r\n".utf8)
+        #expect(try read(rest.count, from: claimed.descriptor) == rest)
+    }
+
+    @Test func anIdleIsRenewed() throws {
+        // The shortest interval is a minute: the profile itself is asked, as the loop would do it.
+        let profile = try ParkingProfile.imap(tagPrefix: "X")
+        var conversation = try Profile(profile.settings, over: .stream)
+        conversation.begin(delegating: .idle(Idle(tag: try #require(Idle.Tag("a17")), phase: .idling)))
+        let context = ProfileContext(random: 1, peer: nil)
+        var output: [UInt8] = []
+        let isDue = conversation.ping(context, into: &output)
+        #expect(isDue && output == Array("DONE\r\n".utf8))
+        func inspect(_ text: String) -> (Verdict, String) {
+            var replies: [UInt8] = []
+            let bytes = Array(text.utf8)
+            let verdict = conversation.inspect(bytes.span, context, replies: &replies)
+            return (verdict, String(decoding: replies, as: UTF8.self))
+        }
+        let (ended, reply) = inspect("a17 OK done\r\n")
+        #expect(ended == .noise(length: 13, .step) && reply == "X1 IDLE\r\n")
+        #expect(inspect("+ idling\r\n").0 == .noise(length: 10, .answer))
+        guard case .idle(let idle) = conversation.end() else {
+            Issue.record("the IDLE is lost")
+            return
+        }
+        #expect(idle.tag.text == "X1" && idle.phase == .idling)
+    }
+
+    @Test func aTagIsForIMAPOnly() throws {
+        let host = try Hosted()
+        let pair = try Pair.tcp()
+        defer { close(pair.near) }
+        for (profile, tag) in [(try ParkingProfile.irc(), "a17"), (try .imap(), "a b"), (nil, "a17")] {
+            let error = #expect(throws: EmbeddedError.self) {
+                try host.supervisor.park(pair.near, profile: profile, idleTag: tag)
+            }
+            #expect(error?.code == .profile)
+        }
+    }
+
+    @Test func defaultsAreThoseOfTheProfilesThemselves() throws {
+        let profiles: [(ParkingProfile, ProfileName)] = [
+            (try .webSocket(isServer: false), .webSocket), (try .mqtt(), .mqtt), (try .irc(), .irc),
+            (try .imap(), .imap), (try .xmpp(), .xmpp), (try .sip(), .sip), (try .stun(), .stun),
+            (try .tcp(), .tcp),
+        ]
+        for (profile, name) in profiles {
+            #expect(profile.name == name.rawValue)
+            let standard = try #require(try ProfileSettings.standard(name, tagKey: 1))
+            let tag = try #require(Idle.Tag("a"))
+            let delegated: DelegatedValues = name == .imap ? .idle(Idle(tag: tag, phase: .idling)) : .nothing
+            var (own, usual) = (
+                try Profile(profile.settings, over: .stream), try Profile(standard, over: .stream)
+            )
+            own.begin(delegating: delegated)
+            usual.begin(delegating: delegated)
+            #expect(own.pinging == usual.pinging)
+            #expect((own.pinging == nil) == (name == .tcp))
+        }
     }
 
     @Test func theKernelsKeepAlivesAreSetAndPutBack() throws {

@@ -42,16 +42,12 @@ package final class SIPSettings: Sendable {
     ///   - tagKey: a random secret of the machine, from which tags are made.
     package init(
         capabilities: Capabilities = Capabilities(), users: [String] = [], sendsPings: Bool = true,
-        tagKey: UInt128,
-        streamInterval: Duration = SIPSettings.streamInterval.standard,
-        datagramInterval: Duration = SIPSettings.datagramInterval.standard
+        tagKey: UInt128, streamInterval: Duration? = nil, datagramInterval: Duration? = nil
     ) throws(SettingsError) {
-        try Self.streamInterval.check(streamInterval)
-        try Self.datagramInterval.check(datagramInterval)
         guard users.count <= Self.mostUsers else { throw .tooMany("users", limit: Self.mostUsers) }
         for user in users { try Self.check(user, "users") }
-        self.streamInterval = streamInterval
-        self.datagramInterval = datagramInterval
+        self.streamInterval = try Self.streamInterval.checked(streamInterval)
+        self.datagramInterval = try Self.datagramInterval.checked(datagramInterval)
         self.users = users
         self.sendsPings = sendsPings
         self.tagKey = tagKey

@@ -96,12 +96,10 @@ package final class STUNSettings: Sendable {
     /// - Parameter withFingerprint: whether pings carry the attribute that tells STUN from other protocols on
     ///   the same port (RFC 8489 §7); media servers ask for it.
     package init(
-        ping: Ping = .request, interval: Duration = STUNSettings.interval.standard,
-        withFingerprint: Bool = false
+        ping: Ping = .request, interval: Duration? = nil, withFingerprint: Bool = false
     ) throws(SettingsError) {
-        try Self.interval.check(interval)
         self.ping = ping
-        self.interval = interval
+        self.interval = try Self.interval.checked(interval)
         self.withFingerprint = withFingerprint
     }
 }

@@ -243,23 +243,21 @@ package final class XMPPSettings: Sendable {
     let speakers: [String]
 
     /// - Parameters:
+    ///   - answerWithin: nil: 30 s.
     ///   - server: the server's domain, as it writes it. None: that of the address; without an address, only
     ///     pings without `from` are the server's.
     ///   - address: the owner's full address. None: whatever arrives is for the owner.
     ///   - usesStreamManagement: whether XEP-0198 is enabled on the stream; then the owner delegates its
     ///     counters each time it sleeps.
     package init(
-        ping: Ping = .query, interval: Duration = XMPPSettings.interval.standard,
-        answerWithin: Duration = .seconds(30), server: String? = nil, address: String? = nil,
-        usesStreamManagement: Bool = false
+        ping: Ping = .query, interval: Duration? = nil, answerWithin: Duration? = nil,
+        server: String? = nil, address: String? = nil, usesStreamManagement: Bool = false
     ) throws(SettingsError) {
-        try Self.interval.check(interval)
-        try answerWithin.checkAsAnswerTime()
         try Self.check(server, "server")
         try Self.check(address, "address")
         self.ping = ping
-        self.interval = interval
-        self.answerWithin = answerWithin
+        self.interval = try Self.interval.checked(interval)
+        self.answerWithin = try .answerTime(answerWithin, standard: .seconds(30))
         self.server = server
         self.address = address
         self.usesStreamManagement = usesStreamManagement

@@ -20,61 +20,57 @@ extension ProfileSettings {
     private static func make(
         _ kind: WireProfile.OneOf_Kind, _ wire: WireProfile, _ transport: Transport, _ tagKey: UInt128
     ) throws(SettingsError) -> ProfileSettings {
-        func interval(_ limits: IntervalLimits) -> Duration {
-            wire.intervalMs == 0 ? limits.standard : Duration(wireMilliseconds: wire.intervalMs)
-        }
-        func answer(_ standard: Duration) -> Duration {
-            wire.answerWithinMs == 0 ? standard : Duration(wireMilliseconds: wire.answerWithinMs)
-        }
+        // 0: the profile's standard.
+        let interval = duration(wire.intervalMs)
+        let answerWithin = duration(wire.answerWithinMs)
         switch kind {
         case .sip(let sip):
-            return .sip(try settings(sip, wire, transport, tagKey))
+            return .sip(try settings(sip, interval, transport, tagKey))
         case .stun(let stun):
             return .stun(
                 try STUNSettings(
-                    ping: stun.indication ? .indication : .request, interval: interval(STUNSettings.interval),
+                    ping: stun.indication ? .indication : .request, interval: interval,
                     withFingerprint: stun.fingerprint))
         case .xmpp(let xmpp):
             return .xmpp(
                 try XMPPSettings(
-                    ping: xmpp.whiteSpace ? .whiteSpace : .query, interval: interval(XMPPSettings.interval),
-                    answerWithin: answer(.seconds(30)), server: xmpp.server.isEmpty ? nil : xmpp.server,
+                    ping: xmpp.whiteSpace ? .whiteSpace : .query, interval: interval,
+                    answerWithin: answerWithin, server: xmpp.server.isEmpty ? nil : xmpp.server,
                     address: xmpp.address.isEmpty ? nil : xmpp.address,
                     usesStreamManagement: xmpp.streamManagement))
         case .webSocket(let webSocket):
             return .webSocket(
                 try WebSocketSettings(
-                    role: webSocket.server ? .server : .client,
-                    interval: interval(WebSocketSettings.interval), answerWithin: answer(.seconds(10)),
-                    absorbsOtherPongs: !webSocket.wakesByOtherPongs))
+                    role: webSocket.server ? .server : .client, interval: interval,
+                    answerWithin: answerWithin, absorbsOtherPongs: !webSocket.wakesByOtherPongs))
         case .mqtt(let mqtt):
-            let role: MQTTSettings.Role =
-                mqtt.server ? .server : .client(keepAlive: interval(MQTTSettings.keepAlive))
-            return .mqtt(try MQTTSettings(role: role, answerWithin: answer(.seconds(10))))
+            return .mqtt(
+                try MQTTSettings(
+                    role: MQTTSettings.Role(isServer: mqtt.server, keepAlive: interval),
+                    answerWithin: answerWithin))
         case .irc:
-            return .irc(
-                try IRCSettings(interval: interval(IRCSettings.interval), answerWithin: answer(.seconds(30))))
+            return .irc(try IRCSettings(interval: interval, answerWithin: answerWithin))
         case .imap(let imap):
             return .imap(
                 try IMAPSettings(
-                    interval: interval(IMAPSettings.interval), answerWithin: answer(.seconds(30)),
-                    fillers: imap.fillers.isEmpty ? ["Still here"] : imap.fillers,
-                    tagPrefix: imap.tagPrefix.isEmpty ? "NB" : imap.tagPrefix))
+                    interval: interval, answerWithin: answerWithin, fillers: imap.fillers,
+                    tagPrefix: imap.tagPrefix))
         case .pattern(let pattern):
-            return .pattern(
-                try settings(pattern, interval(PatternSettings.interval), answer(.seconds(10))))
+            return .pattern(try settings(pattern, interval, answerWithin))
         case .tcp(let tcp):
-            let pause =
-                tcp.probeIntervalMs == 0 ? .seconds(30) : Duration(wireMilliseconds: tcp.probeIntervalMs)
             return .tcp(
                 try TCPSettings(
-                    idle: interval(TCPSettings.idle), interval: pause,
-                    probes: tcp.probes == 0 ? 4 : Int(tcp.probes)))
+                    idle: interval, interval: duration(tcp.probeIntervalMs),
+                    probes: tcp.probes == 0 ? nil : Int(tcp.probes)))
         }
     }
 
+    private static func duration(_ milliseconds: UInt64) -> Duration? {
+        milliseconds == 0 ? nil : Duration(wireMilliseconds: milliseconds)
+    }
+
     private static func settings(
-        _ sip: WireProfile.SIP, _ wire: WireProfile, _ transport: Transport, _ tagKey: UInt128
+        _ sip: WireProfile.SIP, _ interval: Duration?, _ transport: Transport, _ tagKey: UInt128
     ) throws(SettingsError) -> SIPSettings {
         var capabilities = SIPSettings.Capabilities()
         if !sip.allow.isEmpty { capabilities.allow = sip.allow }
@@ -84,16 +80,14 @@ extension ProfileSettings {
         capabilities.supported = sip.supported
         capabilities.contact = sip.contact
         capabilities.userAgent = sip.userAgent
-        let interval = wire.intervalMs == 0 ? nil : Duration(wireMilliseconds: wire.intervalMs)
         return try SIPSettings(
             capabilities: capabilities, users: sip.users, sendsPings: !sip.noPings, tagKey: tagKey,
-            streamInterval: (transport == .stream ? interval : nil) ?? SIPSettings.streamInterval.standard,
-            datagramInterval: (transport == .datagram ? interval : nil)
-                ?? SIPSettings.datagramInterval.standard)
+            streamInterval: transport == .stream ? interval : nil,
+            datagramInterval: transport == .datagram ? interval : nil)
     }
 
     private static func settings(
-        _ pattern: WireProfile.Pattern, _ interval: Duration, _ answerWithin: Duration
+        _ pattern: WireProfile.Pattern, _ interval: Duration?, _ answerWithin: Duration?
     ) throws(SettingsError) -> PatternSettings {
         let all = pattern.exchanges.flatMap { [$0.pattern, $0.reply] } + [pattern.ping, pattern.answer]
         guard all.allSatisfy({ $0.allSatisfy { $0 <= 255 } }) else { throw .outOfRange("byte") }

@@ -176,7 +176,7 @@ struct ExplainedProfile: ParsableArguments {
         case .mqtt:
             .mqtt(
                 try MQTTSettings(
-                    role: role == .server ? .server : .client(keepAlive: MQTTSettings.keepAlive.standard)))
+                    role: MQTTSettings.Role(isServer: role == .server, keepAlive: nil)))
         case .xmpp:
             .xmpp(
                 try XMPPSettings(
@@ -187,7 +187,7 @@ struct ExplainedProfile: ParsableArguments {
         case .sip: .sip(try SIPSettings(users: users, tagKey: 0))
         case .stun: .stun(try STUNSettings())
         case .irc: .irc(try IRCSettings())
-        case .imap: .imap(try fillers.isEmpty ? IMAPSettings() : IMAPSettings(fillers: fillers))
+        case .imap: .imap(try IMAPSettings(fillers: fillers))
         case .tcp: .tcp(try TCPSettings())
         }
     }
