@@ -126,7 +126,8 @@ struct DocumentationTests {
     func scripts() throws {
         for name in [
             "scripts/test", "scripts/simulate", "scripts/bench-core", "scripts/fuzz", "scripts/install",
-            "scripts/uninstall", "scripts/servers", "scripts/build-phone", ".ci/run",
+            "scripts/uninstall", "scripts/servers", "scripts/build-phone", "scripts/check-embedding",
+            ".ci/run",
         ] {
             #expect(try Repository.text(name).hasPrefix("#!/usr/bin/env bash\n"), "\(name)")
             #expect(Repository.isExecutable(name), "\(name)")
