@@ -63,8 +63,6 @@ let package = Package(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
         .target(name: "Suspension", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
         .target(name: "Launching", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
-        .target(name: "Durability", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
-        .target(name: "MemoryPressure", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
 
         // Holds the state that a supervisor must not lose, and replaces a worker that has died.
         .target(name: "Keeper", dependencies: ["CLinux", "Descriptors"], swiftSettings: faulty),
@@ -79,8 +77,7 @@ let package = Package(
             name: "NightbellSupervisor",
             dependencies: [
                 "CLinux", "NightbellCore", "NightbellParking", "NightbellProfiles", "NightbellWire",
-                "Descriptors", "Durability", "EventLoop", "Keeper", "Launching", "MemoryPressure",
-                "Suspension",
+                "Descriptors", "EventLoop", "Keeper", "Launching", "Suspension",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -304,10 +301,9 @@ let package = Package(
         .testTarget(
             name: "NightbellSupervisorTests",
             dependencies: [
-                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "Durability",
-                "EventLoop",
-                "Keeper", "Launching", "CTestSupport", "EdgeTestSupport", "nightbell", "nightbelld", "puppet",
-                "websocket-server",
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Keeper",
+                "Launching", "Suspension", "CTestSupport", "EdgeTestSupport", "nightbell", "nightbelld",
+                "puppet", "websocket-server",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -363,13 +359,6 @@ let package = Package(
         .testTarget(
             name: "ManifestTests",
             dependencies: ["EdgeTestSupport", "Launching", "Manifests", "NightbellCore"],
-            swiftSettings: settings),
-        .testTarget(
-            name: "DurabilityTests", dependencies: ["Descriptors", "Durability", "EdgeTestSupport"],
-            swiftSettings: settings),
-        .testTarget(
-            name: "MemoryPressureTests",
-            dependencies: ["Descriptors", "EdgeTestSupport", "MemoryPressure", "Suspension"],
             swiftSettings: settings),
         .testTarget(
             name: "LaunchingTests",

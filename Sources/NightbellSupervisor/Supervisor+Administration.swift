@@ -1,5 +1,4 @@
 import Descriptors
-import Durability
 import EventLoop
 import Glibc
 import Keeper

@@ -1,5 +1,4 @@
 import Descriptors
-import Durability
 import Glibc
 import Launching
 import Logging

@@ -1,5 +1,4 @@
 import Descriptors
-import Durability
 import Glibc
 import Logging
 import NightbellCore

@@ -1,10 +1,8 @@
 import Descriptors
-import Durability
 import EventLoop
 import Glibc
 package import Keeper
 public import Logging
-import MemoryPressure
 import NightbellCore
 import NightbellParking
 import NightbellWire

@@ -1,8 +1,8 @@
 import CTestSupport
 import Descriptors
-import Durability
 import EdgeTestSupport
 import Foundation
+import NightbellSupervisor
 import NightbellWire
 import SwiftProtobuf
 import Testing

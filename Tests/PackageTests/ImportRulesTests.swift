@@ -16,14 +16,11 @@ struct ImportRulesTests {
         "Suspension": edge.union(["Descriptors"]),
         "Keeper": edge.union(["Descriptors"]),
         "Launching": edge.union(["Descriptors"]),
-        "Durability": edge.union(["Descriptors"]),
-        "MemoryPressure": edge.union(["Descriptors"]),
         "Manifests": ["CYaml", "Descriptors", "Glibc", "Launching", "NightbellCore", "Yams"],
         "NightbellParking": edge.union(["NightbellCore", "NightbellProfiles", "Descriptors"]),
         "NightbellSupervisor": edge.union([
             "NightbellCore", "NightbellParking", "NightbellProfiles", "NightbellWire", "Descriptors",
-            "Durability", "EventLoop", "Keeper", "Launching", "MemoryPressure", "Suspension", "Logging",
-            "SwiftProtobuf",
+            "EventLoop", "Keeper", "Launching", "Suspension", "Logging", "SwiftProtobuf",
         ]),
         "NightbellNIO": edge.union([
             "NightbellCore", "NightbellParking", "NIOCore", "NIOPosix", "NIOTLS",

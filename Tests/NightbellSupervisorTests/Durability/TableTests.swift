@@ -1,4 +1,4 @@
-import Durability
+import NightbellSupervisor
 import Testing
 
 @Suite("The table of identifiers, as bytes")

@@ -1,7 +1,6 @@
 import Descriptors
 import EventLoop
 import Logging
-import MemoryPressure
 import NightbellCore
 import NightbellWire
 

@@ -1,7 +1,7 @@
 import Descriptors
 import EdgeTestSupport
 import Glibc
-import MemoryPressure
+import NightbellSupervisor
 import Testing
 
 @Suite("Writing sleepers to swap")

@@ -2,7 +2,7 @@ import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
-import MemoryPressure
+import NightbellSupervisor
 import Suspension
 import Testing
 

@@ -1,8 +1,8 @@
 import Descriptors
-import Durability
 import EdgeTestSupport
 import Foundation
 import Glibc
+import NightbellSupervisor
 import Testing
 
 @Suite("The table of identifiers, on disk")
