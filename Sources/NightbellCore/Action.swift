@@ -211,8 +211,6 @@ public struct ActionBuffer: Sendable {
     public var actions: [Action] = []
     public var firedSockets: [FiredSocket] = []
     public var adoptions: [Result<SocketToken, Refusal>] = []
-    /// Identifiers with a changed owner or quit state, which must be persisted.
-    public var changedOwnership: [ClientIdentifier] = []
 
     public init() {}
 
@@ -220,21 +218,10 @@ public struct ActionBuffer: Sendable {
         actions.removeAll(keepingCapacity: true)
         firedSockets.removeAll(keepingCapacity: true)
         adoptions.removeAll(keepingCapacity: true)
-        changedOwnership.removeAll(keepingCapacity: true)
     }
 
     mutating func append(_ action: Action) {
         actions.append(action)
-    }
-
-    /// In place: a separate slice would be a copy, with capacity for everything behind it.
-    mutating func removeThaws(of client: ClientID, from start: Int) {
-        var end = start
-        for index in start..<actions.count where actions[index] != .thaw(client) {
-            actions.swapAt(index, end)
-            end += 1
-        }
-        actions.removeLast(actions.count - end)
     }
 }
 

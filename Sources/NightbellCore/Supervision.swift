@@ -23,8 +23,6 @@ public struct Supervision: Sendable, Equatable {
     var offloaded: [UInt32: [SocketToken]] = [:]
     /// Results of inspecting sockets with a profile, by slot; only looked up, so that the order has no effect.
     var findings: [UInt32: Finding] = [:]
-    /// Sockets with changed state that is persisted.
-    var touchedOffloads: [SocketToken] = []
     /// Clients with a wake to be delivered at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
     /// Clients with a wake delivered before the end of the turn.
@@ -38,12 +36,12 @@ public struct Supervision: Sendable, Equatable {
     var lastOwnership: UInt64 = 0
     /// Whether changes are persisted.
     public var notesChanges = false
-    /// Clients with changed state that is persisted.
-    var touched: [ClientID] = []
+    /// The changes since the last call of `persistChanges`.
+    var changes = ChangeSet()
+    /// The client that is being recovered: it runs, or has been thawed already.
+    var recovering: ClientID?
     /// Requests from before a recovery that clients may repeat.
     var inherited: [ClientID: InheritedRequests] = [:]
-    /// The numbers of ended ownerships.
-    var endedOwnerships: [UInt64] = []
     /// The totals of the counters of clients that are gone.
     var goneCounters = Counters()
     #if NIGHTBELL_MUTATIONS
@@ -263,29 +261,5 @@ public struct Supervision: Sendable, Equatable {
         let own = clients[client.id].nextDeadline(settings.budgets)
         deadlines.set(client.slot, to: earlier(own, endOfSetUp(client, at: now)))
         touch(client)
-    }
-
-    /// Marks a client as changed.
-    mutating func touch(_ client: ClientID) {
-        guard notesChanges, !clients[client.id].isTouched else { return }
-        clients[client.id].isTouched = true
-        touched.append(client)
-    }
-
-    /// Returns the numbers of the ownerships that have ended since the last call.
-    public mutating func takeEndedOwnerships() -> [UInt64] {
-        if endedOwnerships.isEmpty { return [] }
-        defer { endedOwnerships.removeAll() }
-        return endedOwnerships
-    }
-
-    /// Calls `body` once for each client that has changed since the last call.
-    public mutating func takeChanged(_ body: (ClientID, borrowing Supervision) -> Void) {
-        guard !touched.isEmpty else { return }
-        for client in touched where clients.contains(client.id) {
-            clients[client.id].isTouched = false
-            body(client, self)
-        }
-        touched.removeAll(keepingCapacity: true)
     }
 }

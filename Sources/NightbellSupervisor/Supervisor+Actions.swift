@@ -9,13 +9,13 @@ import Suspension
 
 /// Carries out the actions that the core asks for.
 extension Supervisor {
-    /// Carries out the core's actions, in order. Their outcomes are fed in later, so that the core never hears
-    /// of an action's outcome before the actions after it are done.
-    func perform() {
+    /// Persists the core's changes, then carries out its actions in order. Their outcomes are fed in later, so that the
+    /// core never hears of an action's outcome before the actions after it are done.
+    func flush() {
+        persist()
         var work = ActionBuffer()
         swap(&work, &buffer)
         for action in work.actions { perform(action, work) }
-        rememberOwnership(work.changedOwnership)
         work.removeAll()
         swap(&work, &buffer)
     }
@@ -107,7 +107,10 @@ extension Supervisor {
                 isUsual
                 ? send(WakePacket.bytes(of: wake, work.firedSockets[wake.sockets]), to: connection)
                 : send(withDrops(WireSupervisorMessage(wake, work, returned)), to: connection)
-            if isSent { journal?.noteTold(client, wakeID: wake.wakeID) }
+            if isSent, let journal {
+                FaultInjection.point("before a wake counts as told")
+                journal.storeToldWake(wake.wakeID, of: client)
+            }
         } else {
             send(WireSupervisorMessage(notice, work, takeReturned(client)), to: connection)
         }

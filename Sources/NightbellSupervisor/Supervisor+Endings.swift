@@ -148,16 +148,21 @@ extension Supervisor {
         if let user = supervision.user(of: client) { unsafe earlyWaker.remove(client.slot, user: user) }
         if let journal, var bytes = recordBytes(of: client) {
             bytes.presence = .absent
-            journal.park(client, bytes, supervision)
+            journal.park(client, bytes)
         }
         if let connection = connection(of: client) { closeConnection(connection) }
     }
 
-    /// Persists what must outlive us: the owners of identifiers, and which clients were quit.
+    /// Persists the changes of the events just handled, before their actions are carried out.
+    func persist() {
+        let identifiers = supervision.changedOwnerships
+        if !identifiers.isEmpty { rememberOwnership(identifiers) }
+        guard var journal else { return supervision.dropChanges() }
+        supervision.persistChanges(in: &journal)
+    }
+
+    /// Writes down what outlives all supervisors: the owners of identifiers, and which clients were quit.
     func rememberOwnership(_ identifiers: [ClientIdentifier]) {
-        guard !identifiers.isEmpty else { return }
-        journal?.forgetEndedOwnerships(&supervision)
-        for identifier in identifiers { journal?.keepOwner(of: identifier, supervision) }
         let boot = boot
         identifierStore?.note(
             identifiers.map { identifier in

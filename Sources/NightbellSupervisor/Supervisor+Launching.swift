@@ -90,7 +90,7 @@ extension Supervisor {
             client, LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false))
         guard let journal, var bytes = recordBytes(of: client) else { return }
         bytes.presence = .absent
-        journal.keep(client, bytes, connection: nil, &supervision)
+        admit(client, bytes, connection: nil, journal)
     }
 
     // MARK: A launch

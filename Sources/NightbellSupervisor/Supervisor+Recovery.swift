@@ -22,7 +22,6 @@ extension Supervisor {
     ) {
         let descriptor = store.take(.client(client))?.takeDescriptor()
         let process = store.take(.process(client))?.takeDescriptor()
-        if let journal, journal.wasForgotten(client) { return journal.forgetRecords(of: client) }
         // It may still wait for the worker that made it to let it run.
         switch store.take(.gate(client))?.takeDescriptor() {
         case .some(let gate):
@@ -79,7 +78,8 @@ extension Supervisor {
             logger.debug("\(record.registration.identifier) is gone: \(error)")
             guard record.recipe != nil else {
                 // The core does not know yet how many there were of the clients that are gone.
-                journal?.forgetRecords(of: client)
+                journal?.clear(client)
+                journal?.removeRecords(of: client)
                 return
             }
             result.clients.insert(client)

@@ -107,7 +107,7 @@ extension Supervisor {
     private func begin(_ declaration: Declaration) -> String {
         let identifier = declaration.registration.identifier
         supervision.remember(identifier, of: declaration.registration.user, isQuit: false)
-        rememberOwnership([identifier])
+        persist()
         guard supervision.client(named: identifier) == nil else { return change(declaration) }
         guard declaration.startsWithSupervisor, declaration.registration.modes.contains(.voip),
             supervision.ownership(of: identifier)?.isQuit != true

@@ -59,7 +59,7 @@ extension Supervisor {
                 // gone.
                 var actions = ActionBuffer()
                 _ = try Supervision(
-                    settings: configuration.settings, taking: journal.snapshot(records), at: now,
+                    settings: configuration.settings, restoring: journal.snapshot(records), at: now,
                     into: &actions
                 )
             }
@@ -91,7 +91,7 @@ extension Supervisor {
 
     /// Continues where the previous worker stopped: with its clients and sockets, under their old names.
     func takeOver() {
-        guard let journal, let recovered = recovered.take() else { return }
+        guard var journal, let recovered = recovered.take() else { return }
         let records = recovered.records
         var store = recovered.takeStore()
         journal.begin()
@@ -100,7 +100,10 @@ extension Supervisor {
         snapshot.machineSlept = machineSlept
         var result = RecoveryResult()
         launches.settings.inherit(records.settings.values)
-        for (id, record) in records.clients { take(id, record, &store, &result) }
+        let forgotten = journal.finishForgetting(&snapshot)
+        for (id, record) in records.clients where !forgotten.contains(id) {
+            take(id, record, &store, &result)
+        }
         // Drop clients if their process or connection turned out to be gone, unless they can be launched again.
         snapshot.clients = snapshot.clients.compactMap { client in
             guard result.clients.contains(client.id) else { return nil }
@@ -127,24 +130,23 @@ extension Supervisor {
         }
         do {
             supervision = try Supervision(
-                settings: configuration.settings, taking: snapshot, at: now, into: &buffer)
+                settings: configuration.settings, restoring: snapshot, at: now, into: &buffer)
         } catch {
             preconditionFailure("what this very program has written can be read: \(error)")
         }
-        for client in snapshot.clients { journal.noteEnds(client.id, supervision) }
         for client in snapshot.clients where !receiveBuffers.isEmpty {
             // The transitions that follow do the rest.
             let state = supervision.state(of: client.id)
             adjustReceiveBuffers(client.id, state, state)
         }
-        journal.write(&supervision, after: nil)
+        persist()
         journal.noteHearing(nil)
         for client in snapshot.clients { welcomeBack(client) }
         hasTakenOver = true
         logger.notice(
             "took over \(snapshot.clients.count) clients with \(snapshot.sockets.count) sockets",
             metadata: ["restarts": "\(journal.restarts)"])
-        perform()
+        flush()
         reportEnds(result)
     }
 

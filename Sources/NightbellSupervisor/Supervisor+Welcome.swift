@@ -80,7 +80,7 @@ extension Supervisor {
     }
 
     func forget(_ client: ClientID, _ identifier: ClientIdentifier) {
-        journal?.forget(client, identifier, supervision)
+        if var journal { journal.forget(client, identifier, of: supervision) }
         if let attempt = launches.attempt(of: client) { end(attempt) }
         launches.remove(client)
     }
@@ -121,10 +121,15 @@ extension Supervisor {
             let sockets = supervision.sockets(of: client).compactMap { token in
                 ask { $0.snapshotSocket(token) }.map { ($0, parked.name(of: token)) }
             }
-            journal.forgetRequests(of: client, sockets)
+            journal.forgetRequests(of: sockets)
         }
-        journal.noteEnds(client, supervision)
-        journal.keep(client, bytes, connection: connection.socket.rawValue, &supervision)
+        admit(client, bytes, connection: connection.socket.rawValue, journal)
+    }
+
+    /// - Parameter connection: nil if it has no process.
+    func admit(_ client: ClientID, _ bytes: ClientRecordBytes, connection: CInt?, _ journal: Journal) {
+        var journal = journal
+        journal.admit(client, (bytes, connection), of: supervision)
     }
 
     /// The client is welcome and has its predecessor's state, or will: the message lies in its queue, even if

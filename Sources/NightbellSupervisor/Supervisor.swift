@@ -340,8 +340,7 @@ public actor Supervisor {
         for ready in batch { take(ready) }
         feedFollowUps()
         supervision.endPortion(into: &buffer)
-        journal?.write(&supervision, after: nil)
-        perform()
+        flush()
         parked.endTurn()
         suspender.settle()
         journal?.link.flush()
@@ -439,8 +438,7 @@ public actor Supervisor {
     /// Feeds one event to the core and carries out its actions.
     func feed(_ event: Event) {
         supervision.handle(event, at: now, into: &buffer)
-        journal?.write(&supervision, after: event)
-        perform()
+        flush()
     }
 
     /// Lets the core end the turn, and feeds in the outcomes of its actions until there are none.
@@ -448,8 +446,7 @@ public actor Supervisor {
         repeat {
             feedFollowUps()
             supervision.endTurn(at: now, into: &buffer)
-            journal?.write(&supervision, after: nil)
-            perform()
+            flush()
         } while !followUps.isEmpty
     }
 

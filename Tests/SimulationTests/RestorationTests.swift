@@ -16,7 +16,7 @@ struct RestorationTests {
             guard world.steps % 10 == 0, !isDue, !world.core.isStopping else { continue }
             var actions = ActionBuffer()
             let next = try Supervision(
-                settings: world.core.settings, taking: world.snapshot, at: world.now, into: &actions)
+                settings: world.core.settings, restoring: world.snapshot, at: world.now, into: &actions)
             #expect(next.clientIDs == world.core.clientIDs)
             #expect(next.socketCount == world.core.socketCount)
             // A client resumed by another process is found running.
@@ -65,7 +65,7 @@ struct RestorationTests {
         snapshot.clients[0].progress?.words[0] += 1
         let id = snapshot.clients[0].id
         #expect(throws: RecoverySnapshotError.unintelligible(id)) {
-            _ = try Supervision(settings: Settings(), taking: snapshot, at: world.now, into: &actions)
+            _ = try Supervision(settings: Settings(), restoring: snapshot, at: world.now, into: &actions)
         }
     }
 }

@@ -134,6 +134,7 @@ extension Supervision {
             case .ended: break
             case .armedPastEnd: clients[client.id].unarmed.append(token)
             }
+            noteEnd(token)
             sockets[token.id].condition = .held
         }
         clients[client.id].fired.removeAll()
@@ -145,11 +146,12 @@ extension Supervision {
         clients[client.id].launches.isRejoined = false
         clients[client.id].launches.isInBackground = false
         clients[client.id].launches.mayHaveBeenTold = false
-        clients[client.id].assertions = Assertions()
+        endTasks(client)
         clients[client.id].activity.tidy()
         noteEndOfSleep(client, at: now)
         enter(.dormant(dormant), client, at: now, into: &actions)
         scheduleKeepAlive(client)
+        noteBeginning(client)
         actions.append(.park(client))
         actions.append(.trace(client, .parked))
         resumeOffloading(client)

@@ -109,9 +109,10 @@ extension Supervision {
         }
         guard registration.isLaunchable else { return .cannotLaunch }
         if let refusal = refusal(of: registration) { return refusal }
-        let client = insert(registration, at: now, into: &actions)
+        let client = insert(registration, at: now)
         clients[client.id].launches.isRejoined = false
         clients[client.id].launches.neverSpoke = true
+        noteBeginning(client)
         actions.append(.declared(client))
         actions.append(.trace(client, .registered))
         enter(.dormant(.resting), client, at: now, into: &actions)
@@ -141,6 +142,7 @@ extension Supervision {
         at now: Instant, into actions: inout ActionBuffer
     ) {
         endOffloads(client, into: &actions)
+        endTasks(client)
         clients[client.id].takeOver(permitted(registration), at: now, elapsed: elapsed(at: now))
         let reasons = clients[client.id].launches.reasons
         clients[client.id].launches.reasons = []
@@ -150,7 +152,8 @@ extension Supervision {
         if clients[client.id].launches.mayHaveBeenTold {
             inherited[client] = InheritedRequests(last: 0, adoptions: adoptions)
         }
-        setQuit(false, registration.identifier, into: &actions)
+        setQuit(false, registration.identifier)
+        noteBeginning(client)
         actions.append(.rejoined(client, key))
         actions.append(.trace(client, .rejoined))
         enter(lifecycle, client, at: now, into: &actions)
@@ -161,6 +164,8 @@ extension Supervision {
             clients[client.id].pendingWake = .repeated
         }
         clients[client.id].launches.mayHaveBeenTold = false
+        // The process is told of the ends with this wake.
+        for token in clients[client.id].sockets where sockets[token.id].condition.isPastEnd { noteEnd(token) }
         scheduleKeepAlive(client)
     }
 

@@ -13,7 +13,7 @@ struct Client: Sendable, Equatable {
     var lifecycle = Lifecycle.notRunning
     /// It asked to be terminated instead of suspended.
     var hibernates = false
-    /// It is in `Supervision.touched`.
+    /// It is in `Supervision.changes`.
     var isTouched = false
     /// Some of its sockets have a keep-alive profile.
     var hasProfiles = false
@@ -116,7 +116,6 @@ struct Client: Sendable, Equatable {
         launches.neverSpoke = false
         registeredAt = now
         backgroundSince = elapsed
-        assertions = Assertions()
         keepAlive = registration.keepAliveTimeout.map { KeepAlive(timeout: $0, base: elapsed) }
         backoff.reset()
     }

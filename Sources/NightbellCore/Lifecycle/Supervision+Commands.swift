@@ -64,7 +64,7 @@ extension Supervision {
     private mutating func quit(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Refusal? {
-        setQuit(true, owners.identifier(at: clients[client.id].owner), into: &actions)
+        setQuit(true, owners.identifier(at: clients[client.id].owner))
         switch clients[client.id].lifecycle {
         case .inactive, .active, .background:
             notifyTermination(client, .quitByUser, at: now, into: &actions)

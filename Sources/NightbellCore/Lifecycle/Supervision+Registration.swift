@@ -16,8 +16,9 @@ extension Supervision {
         if let refusal = refusal(of: registration) {
             return actions.append(.refuseRegistration(refusal, key))
         }
-        let client = insert(registration, at: now, into: &actions)
+        let client = insert(registration, at: now)
         clients[client.id].lastRequest = key.request
+        noteBeginning(client)
         actions.append(.registered(client, key))
         actions.append(.trace(client, .registered))
         enter(.inactive, client, at: now, into: &actions)
@@ -39,14 +40,14 @@ extension Supervision {
 
     /// Adds a client that `refusal` permits.
     mutating func insert(
-        _ registration: Registration, at now: Instant, into actions: inout ActionBuffer
+        _ registration: Registration, at now: Instant
     ) -> ClientID {
         let known = owners[registration.identifier]
         if known == nil {
-            makeRoomForIdentifier(of: registration.user, into: &actions)
+            makeRoomForIdentifier(of: registration.user)
             users[registration.user, default: UserUsage()].identifiers += 1
         }
-        if known?.isQuit ?? true { actions.changedOwnership.append(registration.identifier) }
+        if known?.isQuit ?? true { changes.ownerships.append(registration.identifier) }
         let number = known?.number ?? nextOwnership()
         owners[registration.identifier] = Ownership(user: registration.user, number: number)
         let place = owners.place(of: registration.identifier) ?? 0
@@ -78,7 +79,7 @@ extension Supervision {
 
     /// A uid at its limit of identifiers loses the least recently used one. There always is an unused one: the limit of
     /// clients is lower than that of identifiers.
-    private mutating func makeRoomForIdentifier(of user: UserID, into actions: inout ActionBuffer) {
+    private mutating func makeRoomForIdentifier(of user: UserID) {
         let limit = settings.quotas.clientsPerUser.multipliedReportingOverflow(by: Self.identifiersPerClient)
         guard !limit.overflow, users[user]?.identifiers ?? 0 >= limit.partialValue,
             !mutated(.keepsIdentifiersForEver)
@@ -86,10 +87,10 @@ extension Supervision {
         while let oldest = users[user]?.givenUp.takeFirst() {
             guard let owner = owners[place: oldest.place], owner.givenUp == oldest.number else { continue }
             let identifier = owners.identifier(at: oldest.place)
-            if notesChanges { endedOwnerships.append(owner.number) }
+            noteEndOfOwnership(owner.number)
             owners[identifier] = nil
             users[user]?.identifiers -= 1
-            return actions.changedOwnership.append(identifier)
+            return changes.ownerships.append(identifier)
         }
     }
 
@@ -145,14 +146,13 @@ extension Supervision {
         owners[identifier] = Ownership(user: user, client: nil, isQuit: isQuit, number: nextOwnership())
         users[user, default: UserUsage()].identifiers += 1
         giveUp(identifier, user)
+        changes.ownerships.append(identifier)
     }
 
-    mutating func setQuit(
-        _ isQuit: Bool, _ identifier: ClientIdentifier, into actions: inout ActionBuffer
-    ) {
+    mutating func setQuit(_ isQuit: Bool, _ identifier: ClientIdentifier) {
         guard let owner = owners[identifier], owner.isQuit != isQuit else { return }
         owners[identifier]?.isQuit = isQuit
-        actions.changedOwnership.append(identifier)
+        changes.ownerships.append(identifier)
     }
 
     /// No client uses this identifier now, and none is launched under it until its user asks for it again.
@@ -160,7 +160,7 @@ extension Supervision {
         _ identifier: ClientIdentifier, _ key: RequestKey, into actions: inout ActionBuffer
     ) {
         let isPossible = owners[identifier].map { $0.client == nil } ?? false
-        if isPossible { setQuit(true, identifier, into: &actions) }
+        if isPossible { setQuit(true, identifier) }
         actions.append(.commandAnswer(isPossible ? nil : .noSuchClient, key))
     }
 
@@ -177,10 +177,10 @@ extension Supervision {
             }
             forget(client, at: now, into: &actions)
         }
-        if notesChanges { endedOwnerships.append(owner.number) }
+        noteEndOfOwnership(owner.number)
         owners[identifier] = nil
         users[owner.user]?.identifiers -= 1
-        actions.changedOwnership.append(identifier)
+        changes.ownerships.append(identifier)
         actions.append(.commandAnswer(nil, key))
     }
 }

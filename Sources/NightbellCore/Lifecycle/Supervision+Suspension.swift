@@ -115,7 +115,7 @@ extension Supervision {
     ) {
         if clients[client.id].lifecycle.mayBeFrozen, !mutated(.leavesFrozenOnCancel) {
             endOffloads(client, into: &actions)
-            actions.append(.thaw(client))
+            if client != recovering { actions.append(.thaw(client)) }
         }
         count(client) { $0.suspensionsCancelled += 1 }
         actions.append(.trace(client, .suspensionCancelled))

@@ -71,7 +71,7 @@ extension Supervision {
         case (true, .terminate):
             kill(client, .tooManyWakes, at: now, into: &actions)
         case (false, .terminate), (true, .linger), (false, .linger):
-            actions.append(.thaw(client))
+            if client != recovering { actions.append(.thaw(client)) }
         }
     }
 

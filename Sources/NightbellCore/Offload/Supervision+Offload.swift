@@ -238,10 +238,6 @@ extension Supervision {
         findings[token.slot] = found.isEmpty ? nil : Finding(conditions: found, wake: mark)
         touchOffload(token)
     }
-
-    private mutating func touchOffload(_ token: SocketToken) {
-        if notesChanges { touchedOffloads.append(token) }
-    }
 }
 
 extension Conditions {

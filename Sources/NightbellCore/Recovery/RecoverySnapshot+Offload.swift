@@ -60,15 +60,6 @@ extension Supervision {
         return snapshot
     }
 
-    /// Passes on every socket with pings that have changed since the last call.
-    public mutating func takeChangedOffloads(_ body: (SocketToken, RecoverySnapshot.Offload) -> Void) {
-        guard !touchedOffloads.isEmpty else { return }
-        for token in touchedOffloads {
-            if let snapshot = offloadSnapshot(of: token) { body(token, snapshot) }
-        }
-        touchedOffloads.removeAll(keepingCapacity: true)
-    }
-
     // MARK: Taking over
 
     mutating func take(_ old: RecoverySnapshot.Offload, _ token: SocketToken, of client: ClientID) {
@@ -88,29 +79,5 @@ extension Supervision {
             finding.wake == SocketToken.mark(of: wakeID)
         else { return [] }
         return finding.conditions
-    }
-
-    /// Call after the client's state is restored: its pings continue if it sleeps or has no process, and otherwise end
-    /// before it runs.
-    mutating func resumeOffloading(
-        _ client: ClientID, isThawed: Bool, from start: Int, into actions: inout ActionBuffer
-    ) {
-        guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
-        guard clients[client.id].lifecycle.permitsOffload, !isThawed else {
-            endOffloads(client, into: &actions)
-            return actions.moveEndsOfOffloads(to: start)
-        }
-        for token in tokens where pings[token.slot].isActive { actions.append(.beginOffload(token)) }
-    }
-}
-
-extension ActionBuffer {
-    fileprivate mutating func moveEndsOfOffloads(to start: Int) {
-        var end = start
-        for index in start..<actions.count {
-            guard case .endOffload = actions[index] else { continue }
-            actions.insert(actions.remove(at: index), at: end)
-            end += 1
-        }
     }
 }

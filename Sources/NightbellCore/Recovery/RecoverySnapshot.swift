@@ -4,7 +4,7 @@ public struct RecoverySnapshot: Sendable {
         public var id: ClientID
         public var registration: Registration
         public var registeredAt: Instant
-        /// nil: it had registered, and nothing else was recorded.
+        /// nil: the previous supervisor had begun to forget it.
         public var progress: (words: ClientStateEncoding.Words, statistics: ClientStateEncoding.Statistics)?
         public var tasks: [Task] = []
         /// Wakes up to this number are known to have been delivered; later ones may have been decided only.
@@ -155,14 +155,14 @@ extension Supervision {
     /// names, and operations under way are finished or cancelled. Feed `actions` to the edge, and then `endTurn`.
     /// Changes are noted from the start.
     public init(
-        settings: Settings, taking snapshot: RecoverySnapshot, at now: Instant,
+        settings: Settings, restoring snapshot: RecoverySnapshot, at now: Instant,
         into actions: inout ActionBuffer
     ) throws(RecoverySnapshotError) {
-        try self.init(settings: settings, taking: snapshot, mutation: nil, at: now, into: &actions)
+        try self.init(settings: settings, restoring: snapshot, mutation: nil, at: now, into: &actions)
     }
 
     package init(
-        settings: Settings, taking snapshot: RecoverySnapshot, mutation: Mutation?, at now: Instant,
+        settings: Settings, restoring snapshot: RecoverySnapshot, mutation: Mutation?, at now: Instant,
         into actions: inout ActionBuffer
     ) throws(RecoverySnapshotError) {
         self.init(settings: settings, mutation: mutation)
@@ -191,6 +191,11 @@ extension Supervision {
         }
         for old in snapshot.clients.sorted(by: { $0.id.slot < $1.id.slot }) {
             goOn(old, waiting[old.id] ?? [], at: now, into: &actions)
+        }
+        // A process that has not been told of an end yet is told when the socket fires again.
+        for old in snapshot.sockets where old.endedInWake != 0 {
+            let isPastEnd = condition(of: old.token)?.isPastEnd == true
+            if !isPastEnd { noteEnd(old.token) }
         }
     }
 
@@ -273,7 +278,15 @@ extension Supervision {
         into actions: inout ActionBuffer
     ) {
         let client = old.id
-        let start = actions.actions.count
+        // The kernel's view of stopped processes takes precedence over the records.
+        let sleepsOn = sleepsOn(old)
+        let lifecycle = clients[client.id].lifecycle
+        let isThawed = old.execution != .running && !sleepsOn
+        let isOffloaded = sleepsOn || !isThawed && !lifecycle.mayBeFrozen && lifecycle.permitsOffload
+        if !isOffloaded { endOffloads(client, into: &actions) }
+        if isThawed { actions.append(.thaw(client)) }
+        recovering = client
+        defer { recovering = nil }
         switch clients[client.id].lifecycle {
         case .notRunning, .inactive, .active:
             tellAgain(old, waiting, at: now)
@@ -300,16 +313,31 @@ extension Supervision {
         }
         // Once it runs it learns of the new supervisor, and repeats its messages.
         if old.mayHaveSpoken { callBack(client, at: now, into: &actions) }
-        // The kernel's view of stopped processes takes precedence over the records.
-        let mayStay = clients[client.id].lifecycle.mayBeFrozen
-        actions.removeThaws(of: client, from: start)
-        let isThawed = old.execution != .running && !mayStay
-        if isThawed { actions.actions.insert(.thaw(client), at: start) }
-        resumeOffloading(client, isThawed: isThawed, from: start, into: &actions)
+        if isOffloaded {
+            for token in offloadedSockets(of: client) where pings[token.slot].isActive {
+                actions.append(.beginOffload(token))
+            }
+        }
         // At once, because a later event of this turn is a separate wake, which the client must not skip as a repetition.
         if clients[client.id].pendingWake == .repeated { tellWake(client, into: &actions) }
         scheduleKeepAlive(client)
         settle(client, at: now, into: &actions)
+    }
+
+    /// Whether the process is stopped, or treated as such, and stays so.
+    private func sleepsOn(_ old: RecoverySnapshot.Client) -> Bool {
+        guard !old.mayHaveSpoken else { return false }
+        switch clients[old.id.id].lifecycle {
+        case .suspended:
+            return old.execution != .running
+        case .suspending(let suspending):
+            switch suspending.phase {
+            case .preparing: return false
+            case .freezing: return old.execution == .stopped || mutated(.restoresBelieving)
+            }
+        case .notRunning, .inactive, .active, .background, .terminating, .dormant, .launching:
+            return false
+        }
     }
 
     /// The wake is not delivered any more. If the client comes back, its wake numbers continue without a gap.

@@ -4,12 +4,6 @@ extension Client {
     mutating func settle(
         _ old: RecoverySnapshot.Client, at now: Instant, elapsed: Instant, _ settings: Settings.Launches
     ) {
-        guard old.progress != nil else {
-            // It was only declared.
-            guard old.presence != .registered else { return }
-            lifecycle = .dormant(.resting)
-            return launches.isRejoined = false
-        }
         // Not if that process has ended: the next one has been told of nothing.
         launches.mayHaveBeenTold = old.presence == .welcomed && !lifecycle.isDormant
         let isThere = old.presence == .launched || old.presence == .welcomed
@@ -60,7 +54,7 @@ extension Supervision {
             remove(token, client)
             actions.append(.close(token))
         }
-        clients[client.id].assertions = Assertions()
+        endTasks(client)
         _ = noteFound(again: client)
         let user = clients[client.id].user
         let kind = setKind(client, isUrgent: clients[client.id].launches.kind.isUrgent)

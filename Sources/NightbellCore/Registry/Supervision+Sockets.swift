@@ -144,5 +144,6 @@ extension Supervision {
         leaveToNextProcess(token, of: client, into: &actions)
         noteFired(token, conditions, of: client)
         wake(client, conditions.wakeReasons, at: now, into: &actions)
+        if isEnded || wasPastEnd { noteEnd(token) }
     }
 }

@@ -60,7 +60,7 @@ extension Journal {
         link.put(.offload(token), profile)
         let slot = Int(token.slot)
         for index in 0..<SharedStateTable.wideCount { sharedState.setWide(slot, index, to: 0) }
-        write(RecoverySnapshot.Offload(at: now), of: token)
+        store(RecoverySnapshot.Offload(at: now), of: token)
         sharedState.setWide(slot, Wide.token, to: token.rawValue)
     }
 
@@ -70,7 +70,7 @@ extension Journal {
         sharedState.setWide(Int(token.slot), Wide.token, to: 0)
     }
 
-    func write(_ offload: RecoverySnapshot.Offload, of token: SocketToken) {
+    func store(_ offload: RecoverySnapshot.Offload, of token: SocketToken) {
         let words = offload.words
         for index in words.indices {
             sharedState.setWide(Int(token.slot), Wide.progress + index, to: words[index])

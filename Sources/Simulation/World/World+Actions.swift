@@ -21,6 +21,8 @@ extension World {
         case .handedOver(let range, let id, let key):
             mix(4, id.rawValue)
             adopt(range, id, key)
+            if isLastMoment() { return }
+            log.flush()
             // It is stored by then, but no answer was sent.
             if !isLastMoment() { answered(key, id) }
         case .commandAnswer(let refusal, let key):
@@ -34,7 +36,7 @@ extension World {
             noteWelcome(id)
             if fault == .wakeLost, case .wake = notice, random.once(in: 16) { return }
             told(client, notice)
-            if case .wake(let wake) = notice, !isLastMoment() { held.clients[id]?.toldWakeID = wake.wakeID }
+            if case .wake(let wake) = notice, !isLastMoment() { log.storeToldWake(wake.wakeID, of: id) }
         case .arm(let token):
             mix(7, token.rawValue)
             arm(token)

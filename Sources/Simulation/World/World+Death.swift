@@ -1,15 +1,7 @@
 import NightbellCore
 
-/// The state that outlives a supervisor that dies: everything that it wrote before it acted.
+/// The simulator's own notes across the lives of supervisors.
 struct Held {
-    var clients: [ClientID: RecoverySnapshot.Client] = [:]
-    var sockets: [SocketToken: RecoverySnapshot.Socket] = [:]
-    var offloads: [SocketToken: RecoverySnapshot.Offload] = [:]
-    /// By their numbers.
-    var owners: [UInt64: RecoverySnapshot.Owner] = [:]
-    var gone = ClientStateEncoding.CounterWords(repeating: 0)
-    var clientGeneration: UInt32 = 0
-    var socketGeneration: UInt32 = 0
     /// Requests that had been carried out, and not answered, when the supervisor died.
     var carriedOut: Set<UInt64> = []
     /// Requests that the next supervisor reads for the first time, and then again.
@@ -39,45 +31,15 @@ extension World {
 
     // MARK: Persistence
 
-    /// Writes the changes before they are acted upon.
-    mutating func writeThrough(_ event: Event?) {
-        var held = Held()
-        swap(&held, &self.held)
-        core.takeChanged { id, core in
-            held.clients[id]?.progress = (core.progress(of: id), core.statistics(of: id))
-            held.clients[id]?.tasks = core.tasks(of: id)
-        }
-        core.takeChangedOffloads { token, offload in held.offloads[token] = offload }
-        switch event {
-        case .fired(let token, _), .inspected(let token, _): noteEnd(of: token, &held)
-        default: break
-        }
-        swap(&held, &self.held)
-    }
-
-    func noteEnd(of token: SocketToken, _ held: inout Held) {
-        guard let socket = held.sockets[token] else { return }
-        let isEnded = core.condition(of: token)?.isPastEnd == true
-        held.sockets[token]?.endedInWake = isEnded ? SocketToken.mark(of: core.wakeID(of: socket.owner)) : 0
-    }
-
+    /// Keeps the records that go with an action.
     mutating func keep(_ action: Action) {
         switch action {
         case .registered(let id, _):
-            guard let client = client(id) else { return }
-            var kept = RecoverySnapshot.Client(id: id, registration: client.registration, registeredAt: now)
-            kept.progress = (core.progress(of: id), core.statistics(of: id))
-            kept.ownership = core.owner(of: client.registration.identifier)?.number ?? 0
-            held.clients[id] = kept
-            held.clientGeneration = max(held.clientGeneration, UInt32(id.rawValue >> 32))
-            keepOwner(of: client.registration.identifier)
+            if let client = client(id) { log.admit(id, record(of: client), of: core) }
         case .close(let token):
-            held.sockets[token] = nil
-            held.offloads[token] = nil
+            log.remove(token)
         case .forget(let id, let identifier, _):
-            if held.clients[id] != nil { keepOwner(of: identifier) }
-            held.clients[id] = nil
-            held.gone = core.statisticsOfGone
+            log.forget(id, identifier, of: core)
         case .park, .launch, .rejoined, .declared, .keepState, .dropState:
             keepLaunch(action)
         case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .armPastEnd, .freeze,
@@ -87,20 +49,19 @@ extension World {
         }
     }
 
-    mutating func keepOwner(of identifier: ClientIdentifier) {
-        for number in core.takeEndedOwnerships() { held.owners[number] = nil }
-        guard let owner = core.owner(of: identifier) else { return }
-        // The record of its client implies it.
-        held.owners[owner.number] = owner.givenUp == 0 && !owner.isQuit ? nil : owner
+    func record(of client: SimulatedClient) -> SimulatedRecoveryLog.ClientRecord {
+        .init(
+            registration: client.registration, registeredAt: now,
+            ownership: core.owner(of: client.registration.identifier)?.number ?? 0)
     }
 
     mutating func keep(
         _ token: SocketToken, _ offer: SocketOffer, _ owner: ClientID, _ key: RequestKey, _ index: Int
     ) {
-        held.sockets[token] = RecoverySnapshot.Socket(
-            token: token, owner: owner, tag: offer.tag, isStream: offer.isStream, request: key.request,
-            index: UInt16(index), survives: offer.survives)
-        held.socketGeneration = max(held.socketGeneration, UInt32(token.rawValue >> 32))
+        log.put(
+            RecoverySnapshot.Socket(
+                token: token, owner: owner, tag: offer.tag, isStream: offer.isStream, request: key.request,
+                index: UInt16(index), survives: offer.survives))
     }
 
     // MARK: Death
@@ -110,6 +71,7 @@ extension World {
         coverage.deaths += 1
         momentsLeft = nil
         note("the supervisor dies")
+        for token in log.die() { lose(token) }
         noteUnanswered(before: index)
         // The watches are gone; a process that has ended stays ended.
         for client in clients {
@@ -120,7 +82,7 @@ extension World {
         }
         isGathering = false
         undisturbed = nil
-        for (token, offload) in held.offloads {
+        for (token, offload) in log.offloads {
             guard let socket = socket(token) else { continue }
             let wasActive = offload.wasActive
             if !wasActive { socket.stopDealing() }
@@ -154,6 +116,15 @@ extension World {
             for socket in client.sockets { socket.waitingSince = socket.waitingSince.map { $0 + outage } }
         }
         takeOver()
+    }
+
+    /// The supervisor has adopted this socket, and has neither recorded nor answered that.
+    private mutating func lose(_ token: SocketToken) {
+        guard let socket = socket(token) else { return }
+        socketsBySlot[Int(token.slot)] = nil
+        socket.owner.sockets.removeAll { $0 === socket }
+        socketCount -= 1
+        isUsageTouched = true
     }
 
     private mutating func noteUnanswered(before index: Int) {

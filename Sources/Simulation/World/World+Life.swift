@@ -26,6 +26,7 @@ extension World {
         core.handle(.machineSlept(total: slept), at: now, into: &actions)
         replay = core
         held = Held()
+        log = SimulatedRecoveryLog()
         adoptedFor.removeAll()
         expected = Counters()
         clientsBySlot.removeAll()

@@ -8,53 +8,33 @@ extension World {
         switch action {
         case .declared(let id):
             guard let client = client(id) else { return }
-            var kept = RecoverySnapshot.Client(id: id, registration: client.registration, registeredAt: now)
-            kept.progress = (core.progress(of: id), core.statistics(of: id))
-            kept.presence = .absent
-            kept.ownership = core.owner(of: client.registration.identifier)?.number ?? 0
-            held.clients[id] = kept
-            held.clientGeneration = max(held.clientGeneration, UInt32(id.rawValue >> 32))
-            keepOwner(of: client.registration.identifier)
+            var record = record(of: client)
+            record.presence = .absent
+            log.admit(id, record, of: core)
         case .park(let id):
-            held.clients[id]?.presence = .absent
-            held.clients[id]?.toldWakeID = core.toldWakeID(of: id)
-            noteEnds(id)
+            log.clients[id]?.presence = .absent
         case .launch(let id):
-            held.clients[id]?.presence = .launched
+            log.clients[id]?.presence = .launched
         case .rejoined(let id, _):
-            guard let client = client(id), let before = held.clients[id]?.presence else { return }
-            held.clients[id]?.presence = before == .launched || before == .welcomed ? .welcomed : .registered
-            held.clients[id]?.registration = client.registration
-            held.clients[id]?.registeredAt = now
-            held.clients[id]?.toldWakeID = core.toldWakeID(of: id)
-            for token in core.sockets(of: id) {
-                held.sockets[token]?.request = 0
-                held.sockets[token]?.index = 0
-            }
-            noteEnds(id)
+            guard let client = client(id), let before = log.clients[id] else { return }
+            var record = record(of: client)
+            record.stateBytes = before.stateBytes
+            if before.presence == .launched || before.presence == .welcomed { record.presence = .welcomed }
+            log.forgetRequests(of: core.sockets(of: id))
+            log.admit(id, record, of: core)
             welcomedInTurn.append(id)
         case .keepState(let id):
-            held.clients[id]?.stateBytes = saved
+            log.clients[id]?.stateBytes = saved
         case .dropState(let id):
-            held.clients[id]?.stateBytes = 0
+            log.clients[id]?.stateBytes = 0
         default:
             break
         }
     }
 
-    private mutating func noteEnds(_ id: ClientID) {
-        var held = Held()
-        swap(&held, &self.held)
-        for token in core.sockets(of: id) {
-            held.sockets[token]?.endedInWake = 0
-            noteEnd(of: token, &held)
-        }
-        swap(&held, &self.held)
-    }
-
     /// The welcome is in the queue of the client, and is recorded before the client is sent anything else.
     mutating func noteWelcome(_ id: ClientID) {
-        if held.clients[id]?.presence == .welcomed { held.clients[id]?.presence = .registered }
+        if log.clients[id]?.presence == .welcomed { log.clients[id]?.presence = .registered }
     }
 
     // MARK: Death
@@ -66,7 +46,7 @@ extension World {
             queue.append((.ended(id, ending), now))
         }
         // These clients may be told of everything again.
-        for (id, kept) in held.clients where kept.presence == .welcomed {
+        for (id, kept) in log.clients where kept.presence == .welcomed {
             for socket in client(id)?.sockets ?? [] { socket.isEnded = false }
         }
         for client in clients where client.fate == .parked {

@@ -11,18 +11,16 @@ extension World {
         isTakingOver = true
         isRestoring = true
         do throws(RecoverySnapshotError) {
+            var snapshot = snapshot
+            log.finishForgetting(&snapshot)
             core = try Supervision(
-                settings: settings, taking: snapshot, mutation: mutation, at: now, into: &actions)
+                settings: settings, restoring: snapshot, mutation: mutation, at: now, into: &actions)
         } catch {
             return violate(.restart, "the recovered state is not understood: \(error)")
         }
-        var held = Held()
-        swap(&held, &self.held)
-        for token in Array(held.sockets.keys) { noteEnd(of: token, &held) }
-        swap(&held, &self.held)
         traffic.removeAll()
         for client in clients { believeTasks(client) }
-        writeThrough(nil)
+        core.persistChanges(in: &log)
         events.removeAll()
         isGathering = true
         carryOutActions()
@@ -31,11 +29,14 @@ extension World {
         // The supervisor died before it recorded that this was given up.
         for (identifier, owner) in disowned where core.ownership(of: identifier) != nil {
             owners[identifier] = owner
+            guard core.client(named: identifier) == nil, owner.givenUp == nil else { continue }
+            identifiersGivenUp += 1
+            owners[identifier]?.givenUp = identifiersGivenUp
         }
         foresee(.timer)
         if let deadline = core.nextDeadline, deadline <= now {
             core.handle(.timer, at: now, into: &actions)
-            writeThrough(nil)
+            core.persistChanges(in: &log)
             carryOutActions()
         }
         takeInFollowUps()
@@ -43,8 +44,9 @@ extension World {
         keepUp(isTimer: true)
         isTraffic = false
         core.endTurn(at: now, into: &actions)
-        writeThrough(nil)
+        core.persistChanges(in: &log)
         carryOutActions()
+        log.flush()
         keepUp(isTimer: true)
         isRestoring = false
         hasThawed = false
@@ -59,15 +61,14 @@ extension World {
             let event = events.removeFirst()
             foresee(event)
             core.handle(event, at: now, into: &actions)
-            writeThrough(event)
+            core.persistChanges(in: &log)
             carryOutActions()
         }
     }
 
     /// The state that the edge recovers, in a fixed order.
     package var snapshot: RecoverySnapshot {
-        var snapshot = RecoverySnapshot()
-        snapshot.clients = held.clients.values.sorted { $0.id.rawValue < $1.id.rawValue }
+        var snapshot = log.snapshot
         for index in snapshot.clients.indices {
             switch client(snapshot.clients[index].id)?.execution {
             case .running, .absent, nil: snapshot.clients[index].execution = .running
@@ -75,16 +76,10 @@ extension World {
             case .stopped: snapshot.clients[index].execution = .stopped
             }
         }
-        snapshot.sockets = held.sockets.values.sorted { $0.token.rawValue < $1.token.rawValue }
         for index in snapshot.sockets.indices {
             snapshot.sockets[index].conditions = socket(snapshot.sockets[index].token)?.conditions ?? []
-            snapshot.sockets[index].offload = held.offloads[snapshot.sockets[index].token]
         }
-        snapshot.owners = held.owners.values.sorted { $0.number < $1.number }
-        snapshot.gone = held.gone
         snapshot.machineSlept = slept
-        snapshot.clientGeneration = held.clientGeneration
-        snapshot.socketGeneration = held.socketGeneration
         return snapshot
     }
 
@@ -96,7 +91,7 @@ extension World {
         client.untoldSince = nil
         client.wasBusy = true
         client.busyAt = now
-        guard let view = core.view(of: client.id, at: now), let progress = held.clients[client.id]?.progress
+        guard let view = core.view(of: client.id, at: now), let progress = log.state(of: client.id)
         else { return violate(.restart, "\(client.name) is lost") }
         believeLaunches(client, view)
         if client.execution == .running {
@@ -117,7 +112,7 @@ extension World {
             let isOwed = state == .dormant || state == .launching
             if isOwed, !socket.found.isEmpty { client.owed.append(socket.token) }
             guard client.execution != .running, !client.isKilled, state != .terminating else { continue }
-            let wasActive = held.offloads[socket.token]?.wasActive ?? false
+            let wasActive = log.offloads[socket.token]?.wasActive ?? false
             require(
                 .restart, !socket.isDealtWith || wasActive,
                 "no supervisor continues to offload \(TraceFormat.name(socket.token))")

@@ -103,6 +103,7 @@ package struct World: ~Copyable {
     /// Clients to which a welcome is on its way.
     var welcomedInTurn: [ClientID] = []
     /// The state that outlives the supervisor.
+    var log = SimulatedRecoveryLog()
     var held = Held()
     /// The number of moments that this turn has left before the supervisor dies.
     var momentsLeft: Int?
@@ -214,7 +215,7 @@ package struct World: ~Copyable {
             if fault == .senderMistaken { events[index] = mistaken(event) }
             core.handle(events[index], at: now, into: &actions)
             hear(event)
-            writeThrough(event)
+            core.persistChanges(in: &log)
             carryOutActions()
             if momentsLeft == 0 { return die(before: index + 1) }
             releasing = nil
@@ -228,9 +229,10 @@ package struct World: ~Copyable {
         undisturbed = nil
         isTraffic = false
         core.endTurn(at: now, into: &actions)
-        writeThrough(nil)
+        core.persistChanges(in: &log)
         carryOutActions()
         if momentsLeft != nil { return die(before: events.count) }
+        log.flush()
         for id in welcomedInTurn { noteWelcome(id) }
         for client in lateThaws where client.execution != .absent { client.execution = .running }
         lateThaws.removeAll()
@@ -254,7 +256,7 @@ package struct World: ~Copyable {
     private mutating func endPortion(after index: Int) {
         portionEnds.append(index)
         core.endPortion(into: &actions)
-        writeThrough(nil)
+        core.persistChanges(in: &log)
         isEndingPortion = true
         carryOutActions()
         isEndingPortion = false
@@ -272,20 +274,15 @@ package struct World: ~Copyable {
         for (index, event) in events.enumerated() {
             if fault == .replayIncomplete, index == 2 { continue }
             replay.handle(event, at: now, into: &replayed)
-            replay.takeChanged { _, _ in }
-            replay.takeChangedOffloads { _, _ in }
-            _ = replay.takeEndedOwnerships()
+            replay.dropChanges()
             if portionEnds.contains(index) { replay.endPortion(into: &replayed) }
         }
         replay.endTurn(at: now, into: &replayed)
-        replay.takeChanged { _, _ in }
-        replay.takeChangedOffloads { _, _ in }
+        replay.dropChanges()
         require(
             .replay,
             replayed.actions == actions.actions && replayed.adoptions == actions.adoptions
-                && replayed.firedSockets == actions.firedSockets
-                && replayed.changedOwnership == actions.changedOwnership, "the same events gave other actions"
-        )
+                && replayed.firedSockets == actions.firedSockets, "the same events gave other actions")
         require(.replay, replay.nextDeadline == core.nextDeadline, "the same events gave another deadline")
         if steps % 64 == 0 { require(.replay, replay == core, "the same events gave another state") }
     }
@@ -302,12 +299,16 @@ package struct World: ~Copyable {
         while interpreted < actions.actions.count {
             if isLastMoment() { return }
             let action = actions.actions[interpreted]
+            if action.isMessage, log.hasPending {
+                // The keeper has the records before the client is told.
+                log.flush()
+                if isLastMoment() { return }
+            }
             interpreted += 1
             if let narrator, let words = TraceFormat.words(action, in: actions) { narrator("  < " + words) }
             carryOut(action)
             keep(action)
         }
-        for identifier in actions.changedOwnership { keepOwner(of: identifier) }
     }
 }
 
@@ -379,6 +380,21 @@ package struct Digest: Sendable, Equatable {
 
     package mutating func mix(_ word: UInt64) {
         value = (value ^ word) &* 0x100_0000_01b3
+    }
+}
+
+extension Action {
+    /// Whether it sends a message, and nothing is recorded in between.
+    fileprivate var isMessage: Bool {
+        switch self {
+        case .refuseRegistration, .answer, .commandAnswer, .notify: true
+        case .registered, .handedOver, .arm, .armPastEnd, .beginOffload, .endOffload, .ping, .lookForAnswer,
+            .close,
+            .freeze, .checkFreeze, .thaw, .kill, .park, .launch, .rejoined, .declared, .keepState, .dropState,
+            .forget,
+            .trace:
+            false
+        }
     }
 }
 

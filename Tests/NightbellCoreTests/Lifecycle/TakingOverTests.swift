@@ -51,7 +51,7 @@ struct TakingOverTests {
     private mutating func takeOver(_ snapshot: RecoverySnapshot) throws -> [Action] {
         bench.actions.removeAll()
         bench.core = try Supervision(
-            settings: bench.core.settings, taking: snapshot, at: bench.now, into: &bench.actions)
+            settings: bench.core.settings, restoring: snapshot, at: bench.now, into: &bench.actions)
         bench.core.endTurn(at: bench.now, into: &bench.actions)
         return bench.actions.actions
     }

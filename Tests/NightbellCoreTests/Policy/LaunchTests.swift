@@ -231,20 +231,20 @@ struct LaunchTests {
         var bench = Bench()
         let identifier = try #require(ClientIdentifier("a.b"))
         let client = try bench.register("a.b", isLaunchable: true)
-        #expect(bench.actions.changedOwnership == [identifier])
+        #expect(bench.core.changedOwnerships == [identifier])
         bench.command(.quit, client)
-        #expect(bench.actions.changedOwnership == [identifier])
+        #expect(bench.core.changedOwnerships == [identifier])
         bench.turn(.ended(client, .succeeded))
         #expect(bench.core.ownership(of: identifier)?.isQuit == true)
         _ = try bench.register("a.b", isLaunchable: true)
-        #expect(bench.actions.changedOwnership == [identifier])
+        #expect(bench.core.changedOwnerships == [identifier])
         #expect(bench.core.ownership(of: identifier)?.isQuit == false)
 
         var later = Bench()
         later.core.remember(identifier, of: 7, isQuit: true)
         #expect(throws: Bench.Unexpected.self) { try later.register("a.b") }
         later.turn(.disown(identifier, Bench.key))
-        #expect(later.core.ownership(of: identifier) == nil && later.actions.changedOwnership == [identifier])
+        #expect(later.core.ownership(of: identifier) == nil && later.core.changedOwnerships == [identifier])
         _ = try later.register("a.b")
     }
 

@@ -39,7 +39,7 @@ struct UsualFiguresTests {
         var snapshot = RecoverySnapshot()
         snapshot.clients = [old]
         bench.core = try Supervision(
-            settings: bench.core.settings, taking: snapshot, at: bench.now, into: &bench.actions)
+            settings: bench.core.settings, restoring: snapshot, at: bench.now, into: &bench.actions)
         var after = bench.counters(client)
         // The time asleep continues to increase.
         after.asleepNanoseconds = counters.asleepNanoseconds

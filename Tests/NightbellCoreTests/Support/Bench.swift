@@ -22,6 +22,7 @@ struct Bench {
     @discardableResult
     mutating func turn(_ events: Event...) -> [Action] {
         actions.removeAll()
+        core.dropChanges()
         for event in events { core.handle(event, at: now, into: &actions) }
         core.endTurn(at: now, into: &actions)
         for case .notify(_, let notice) in actions.actions {

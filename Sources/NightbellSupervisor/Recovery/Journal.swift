@@ -72,50 +72,6 @@ final class Journal {
         set { sharedState.setGeneral(General.hasBegun, to: newValue ? 1 : 0) }
     }
 
-    // MARK: Frequent changes
-
-    /// Stores what has changed, after the core has handled an event and before its actions are carried out.
-    func write(_ supervision: inout Supervision, after event: Event?) {
-        supervision.takeChanged { client, supervision in store(client, supervision) }
-        supervision.takeChangedOffloads { token, offload in write(offload, of: token) }
-        switch event {
-        case .fired(let token, _), .inspected(let token, _):
-            noteEnd(of: token, supervision)
-        case .message(.beginBackgroundTask, from: let client, _),
-            .message(.endBackgroundTask, from: let client, _):
-            guard supervision.contains(client) else { return }
-            link.put(.tasks(client), TaskRecordBytes.bytes(of: supervision.tasks(of: client)))
-        default:
-            break
-        }
-    }
-
-    private func store(_ client: ClientID, _ supervision: borrowing Supervision) {
-        let slot = Int(client.slot)
-        let statistics = supervision.statistics(of: client)
-        for index in statistics.indices {
-            sharedState.setPlain(slot, Plain.statistics + index, to: statistics[index])
-        }
-        FaultInjection.point("before the state of a client is stored")
-        sharedState.write(slot, supervision.progress(of: client))
-        FaultInjection.point("after the state of a client is stored")
-    }
-
-    /// A socket's end is reported once, across workers, unless bytes have come after it.
-    func noteEnd(of token: SocketToken, _ supervision: borrowing Supervision) {
-        guard supervision.condition(of: token)?.isPastEnd == true, let owner = supervision.owner(of: token)
-        else { return unmark(token) }
-        marked.insert(Int(token.slot))
-        raise(General.marksEnd, to: UInt64(token.slot) + 1)
-        sharedState.setMark(Int(token.slot), to: SocketToken.mark(of: supervision.wakeID(of: owner)))
-    }
-
-    /// This wake has been sent to a client.
-    func noteTold(_ client: ClientID, wakeID: UInt64) {
-        FaultInjection.point("before a wake counts as told")
-        sharedState.setPlain(Int(client.slot), Plain.told, to: wakeID)
-    }
-
     /// A message of a sleeper is being read, which removes it from the queue that would survive us; nil: its
     /// consequences are recorded, or done.
     func noteHearing(_ sleeper: ClientID?) {
@@ -124,88 +80,27 @@ final class Journal {
 
     // MARK: Records
 
-    /// - Parameter connection: nil if it has no process.
-    func keep(
-        _ client: ClientID, _ record: ClientRecordBytes, connection: CInt?, _ supervision: inout Supervision
-    ) {
-        sharedState.setPlain(Int(client.slot), Plain.told, to: supervision.toldWakeID(of: client))
-        raise(General.clientGeneration, to: client.rawValue >> 32)
-        store(client, supervision)
-        forgetEndedOwnerships(&supervision)
-        link.put(.client(client), record.bytes, descriptor: connection)
-        keepOwner(of: record.registration.identifier, supervision)
-        link.flush()
-    }
-
     func update(_ client: ClientID, _ record: ClientRecordBytes) {
         link.update(.client(client), record.bytes)
     }
 
-    func forgetEndedOwnerships(_ supervision: inout Supervision) {
-        for number in supervision.takeEndedOwnerships() { link.remove(.owner(number)) }
-    }
-
-    /// Records the owner of an identifier, unless the record of its client names it.
-    func keepOwner(of identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
-        guard let owner = supervision.owner(of: identifier) else { return }
-        if owner.givenUp == 0, !owner.isQuit { return link.remove(.owner(owner.number)) }
-        link.put(.owner(owner.number), OwnerRecordBytes.bytes(of: owner))
-    }
-
     /// `flush` before the descriptor is given to another process.
     func keep(_ socket: RecoverySnapshot.Socket, name: String, descriptor: CInt) {
-        unmark(socket.token)
+        storeEnd(0, of: socket.token)
         raise(General.socketGeneration, to: socket.token.rawValue >> 32)
         let record = SocketRecordBytes(socket: socket, name: name)
         link.put(.socket(socket.token), record.bytes, descriptor: descriptor)
     }
 
-    private func unmark(_ token: SocketToken) {
-        if !marked.isEmpty, marked.remove(Int(token.slot)) != nil {
-            sharedState.setMark(Int(token.slot), to: 0)
-        }
-    }
-
     func forget(_ token: SocketToken) { link.remove(.socket(token)) }
-
-    /// Whether a worker had begun to forget the client of this record, and died before it had told the keeper.
-    /// The shared state is cleared before the record is removed, and written before it is made; so a record without
-    /// words was to be removed.
-    func wasForgotten(_ client: ClientID) -> Bool {
-        guard client.slot < sharedState.shape.records else { return false }
-        return
-            !(sharedState.read(Int(client.slot)).map { ClientStateEncoding.words($0, areAbout: client) }
-            ?? false)
-    }
-
-    func forget(_ client: ClientID, _ identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
-        let statistics = supervision.statisticsOfGone
-        for index in statistics.indices {
-            sharedState.setGeneral(General.gone + index, to: statistics[index])
-        }
-        forgetRecords(of: client) { keepOwner(of: identifier, supervision) }
-    }
-
-    func forgetRecords(of client: ClientID, _ noteOwner: () -> Void = {}) {
-        sharedState.clear(Int(client.slot))
-        noteOwner()
-        link.remove(.tasks(client))
-        link.remove(.process(client))
-        link.remove(.gate(client))
-        link.remove(.state(client))
-        link.remove(.client(client))
-    }
 
     // MARK: Clients without a process
 
     /// Its process is gone, and the client remains.
-    func park(_ client: ClientID, _ record: ClientRecordBytes, _ supervision: borrowing Supervision) {
-        sharedState.setPlain(Int(client.slot), Plain.told, to: supervision.toldWakeID(of: client))
-        link.remove(.tasks(client))
+    func park(_ client: ClientID, _ record: ClientRecordBytes) {
         link.put(.client(client), record.bytes)
         link.remove(.process(client))
         link.remove(.gate(client))
-        noteEnds(client, supervision)
     }
 
     /// Call it before a client with this setting is recorded.
@@ -234,10 +129,8 @@ final class Journal {
     /// Its process was not made by us.
     func forgetProcess(_ client: ClientID) { link.remove(.process(client)) }
 
-    /// The requests that handed its sockets over are not those of its new process. Nor are its tasks: a worker
-    /// that died after deciding to park the client has left their record.
-    func forgetRequests(of client: ClientID, _ sockets: [(socket: RecoverySnapshot.Socket, name: String)]) {
-        link.remove(.tasks(client))
+    /// The requests that handed its sockets over are not those of its new process.
+    func forgetRequests(of sockets: [(socket: RecoverySnapshot.Socket, name: String)]) {
         for (socket, name) in sockets {
             link.update(.socket(socket.token), SocketRecordBytes(socket: socket, name: name).bytes)
         }
@@ -246,14 +139,6 @@ final class Journal {
     func keepState(_ client: ClientID, _ state: [UInt8]) { link.put(.state(client), state) }
 
     func dropState(_ client: ClientID) { link.remove(.state(client)) }
-
-    /// Records the ends of sockets that its process has been told or is being told, and no others.
-    func noteEnds(_ client: ClientID, _ supervision: borrowing Supervision) {
-        for token in supervision.sockets(of: client) {
-            unmark(token)
-            noteEnd(of: token, supervision)
-        }
-    }
 
     private func raise(_ index: Int, to value: UInt64) {
         if value > sharedState.general(index) { sharedState.setGeneral(index, to: value) }
@@ -352,4 +237,68 @@ final class Journal {
             }
         }
     }
+}
+
+/// The core decides what is stored, and in which order.
+extension Journal: RecoveryLog {
+    typealias ClientRecord = (bytes: ClientRecordBytes, connection: CInt?)
+
+    func store(
+        _ words: ClientStateEncoding.Words, _ statistics: ClientStateEncoding.Statistics, of client: ClientID
+    ) {
+        let slot = Int(client.slot)
+        for index in statistics.indices {
+            sharedState.setPlain(slot, Plain.statistics + index, to: statistics[index])
+        }
+        FaultInjection.point("before the state of a client is stored")
+        sharedState.write(slot, words)
+        FaultInjection.point("after the state of a client is stored")
+    }
+
+    func storeToldWake(_ wakeID: UInt64, of client: ClientID) {
+        raise(General.clientGeneration, to: client.rawValue >> 32)
+        sharedState.setPlain(Int(client.slot), Plain.told, to: wakeID)
+    }
+
+    func storeEnd(_ mark: UInt32, of token: SocketToken) {
+        let slot = Int(token.slot)
+        if mark == 0 {
+            if !marked.isEmpty, marked.remove(slot) != nil { sharedState.setMark(slot, to: 0) }
+        } else {
+            marked.insert(slot)
+            raise(General.marksEnd, to: UInt64(slot) + 1)
+            sharedState.setMark(slot, to: mark)
+        }
+    }
+
+    func store(gone: ClientStateEncoding.CounterWords) {
+        for index in gone.indices { sharedState.setGeneral(General.gone + index, to: gone[index]) }
+    }
+
+    func clear(_ client: ClientID) { sharedState.clear(Int(client.slot)) }
+
+    func put(_ record: ClientRecord, of client: ClientID) {
+        link.put(.client(client), record.bytes.bytes, descriptor: record.connection)
+    }
+
+    func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID) {
+        if tasks.isEmpty { return link.remove(.tasks(client)) }
+        link.put(.tasks(client), TaskRecordBytes.bytes(of: tasks))
+    }
+
+    func put(_ owner: RecoverySnapshot.Owner) {
+        link.put(.owner(owner.number), OwnerRecordBytes.bytes(of: owner))
+    }
+
+    func removeOwner(_ number: UInt64) { link.remove(.owner(number)) }
+
+    func removeRecords(of client: ClientID) {
+        link.remove(.tasks(client))
+        link.remove(.process(client))
+        link.remove(.gate(client))
+        link.remove(.state(client))
+        link.remove(.client(client))
+    }
+
+    func flush() { link.flush() }
 }

@@ -1,0 +1,101 @@
+/// The changes that must be persisted before the actions of the same events are carried out.
+///
+/// It names what has changed, and a `RecoveryLog` reads the values from the core. The core reuses its memory, so that
+/// an event costs no allocation.
+struct ChangeSet: Sendable, Equatable {
+    /// Clients with a changed state.
+    var clients: [ClientID] = []
+    /// Clients that have registered, were declared, or have lost or changed their process: their earlier wakes need no
+    /// repetition.
+    var beginnings: [ClientID] = []
+    /// Clients with changed background tasks.
+    var tasks: [ClientID] = []
+    /// Sockets with an end that was reported in another wake than before, or has yet to be reported.
+    var ends: [SocketToken] = []
+    /// Sockets with changed pings.
+    var offloads: [SocketToken] = []
+    /// Identifiers with a changed owner or quit state.
+    var ownerships: [ClientIdentifier] = []
+    /// The numbers of ended ownerships.
+    var endedOwnerships: [UInt64] = []
+
+    var isEmpty: Bool {
+        clients.isEmpty && offloads.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty
+            && ownerships.isEmpty && endedOwnerships.isEmpty
+    }
+
+    mutating func removeAll() {
+        clients.removeAll(keepingCapacity: true)
+        beginnings.removeAll(keepingCapacity: true)
+        tasks.removeAll(keepingCapacity: true)
+        ends.removeAll(keepingCapacity: true)
+        offloads.removeAll(keepingCapacity: true)
+        ownerships.removeAll(keepingCapacity: true)
+        endedOwnerships.removeAll(keepingCapacity: true)
+    }
+}
+
+extension Supervision {
+    // MARK: Noting changes
+
+    /// Marks a client as changed.
+    mutating func touch(_ client: ClientID) {
+        guard notesChanges, !clients[client.id].isTouched else { return }
+        clients[client.id].isTouched = true
+        changes.clients.append(client)
+    }
+
+    mutating func noteBeginning(_ client: ClientID) {
+        if notesChanges { changes.beginnings.append(client) }
+    }
+
+    mutating func noteTasks(_ client: ClientID) {
+        if notesChanges { changes.tasks.append(client) }
+    }
+
+    /// Ends the background tasks of a client without the process that began them.
+    mutating func endTasks(_ client: ClientID) {
+        if clients[client.id].assertions.hasTasks { noteTasks(client) }
+        clients[client.id].assertions = Assertions()
+    }
+
+    mutating func noteEnd(_ token: SocketToken) {
+        if notesChanges { changes.ends.append(token) }
+    }
+
+    mutating func touchOffload(_ token: SocketToken) {
+        if notesChanges { changes.offloads.append(token) }
+    }
+
+    mutating func noteEndOfOwnership(_ number: UInt64) {
+        if notesChanges { changes.endedOwnerships.append(number) }
+    }
+
+    // MARK: Persisting
+
+    /// Identifiers with a changed owner or quit state. They are noted even if nothing else is.
+    public var changedOwnerships: [ClientIdentifier] { changes.ownerships }
+
+    /// Writes all changes since the last call to the log. Call it before the actions are carried out.
+    public mutating func persistChanges(in log: inout some RecoveryLog) {
+        guard !changes.isEmpty else { return }
+        var changes = ChangeSet()
+        swap(&changes, &self.changes)
+        untouch(changes)
+        log.apply(changes, of: self)
+        changes.removeAll()
+        swap(&changes, &self.changes)
+    }
+
+    /// As `persistChanges`, without a log.
+    public mutating func dropChanges() {
+        untouch(changes)
+        changes.removeAll()
+    }
+
+    private mutating func untouch(_ changes: ChangeSet) {
+        for client in changes.clients where clients.contains(client.id) {
+            clients[client.id].isTouched = false
+        }
+    }
+}

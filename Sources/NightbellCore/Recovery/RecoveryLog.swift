@@ -1,0 +1,108 @@
+/// Where a supervisor persists what the next one needs.
+///
+/// The policy is here, as extensions: which change writes what, and in which order. A log only stores. There are two: shared
+/// memory and the keeper's records, and the simulator's, which loses what a death can lose.
+public protocol RecoveryLog {
+    // MARK: Shared state, which outlives the supervisor at once
+
+    /// Stores the state of a client; all words together or none.
+    mutating func store(
+        _ words: ClientStateEncoding.Words, _ statistics: ClientStateEncoding.Statistics, of client: ClientID)
+    /// Wakes up to this number were delivered, or are not to be delivered any more.
+    mutating func storeToldWake(_ wakeID: UInt64, of client: ClientID)
+    /// Stores the mark of the wake that has reported the end of a socket; 0: none has.
+    mutating func storeEnd(_ mark: UInt32, of token: SocketToken)
+    mutating func store(_ offload: RecoverySnapshot.Offload, of token: SocketToken)
+    /// Stores the totals of the counters of clients that are gone.
+    mutating func store(gone: ClientStateEncoding.CounterWords)
+    /// Removes the state of a client.
+    mutating func clear(_ client: ClientID)
+
+    // MARK: Records, which outlive the supervisor once they are flushed, in this order
+
+    associatedtype ClientRecord
+    mutating func put(_ record: ClientRecord, of client: ClientID)
+    /// Replaces the record of a client's background tasks.
+    mutating func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID)
+    mutating func put(_ owner: RecoverySnapshot.Owner)
+    mutating func removeOwner(_ number: UInt64)
+    /// Removes all records of a client, except those of its sockets.
+    mutating func removeRecords(of client: ClientID)
+    mutating func flush()
+}
+
+extension RecoveryLog {
+    /// Writes the changes of the events just handled. If the supervisor dies before it has carried out their actions, the next
+    /// one finishes or repeats these.
+    mutating func apply(_ changes: ChangeSet, of supervision: borrowing Supervision) {
+        for client in changes.beginnings where supervision.contains(client) {
+            storeToldWake(supervision.toldWakeID(of: client), of: client)
+        }
+        for client in changes.clients where supervision.contains(client) {
+            store(supervision.progress(of: client), supervision.statistics(of: client), of: client)
+        }
+        for token in changes.offloads {
+            if let offload = supervision.offloadSnapshot(of: token) { store(offload, of: token) }
+        }
+        for token in changes.ends {
+            guard let owner = supervision.owner(of: token) else { continue }
+            let isTold = supervision.condition(of: token)?.isPastEnd == true
+            storeEnd(isTold ? SocketToken.mark(of: supervision.wakeID(of: owner)) : 0, of: token)
+        }
+        for client in changes.tasks where supervision.contains(client) {
+            put(supervision.tasks(of: client), of: client)
+        }
+        for number in changes.endedOwnerships { removeOwner(number) }
+        for identifier in changes.ownerships { putOwner(of: identifier, supervision) }
+    }
+
+    /// Records the owner of an identifier, unless the record of its client implies it.
+    private mutating func putOwner(of identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
+        let owner = supervision.owner(of: identifier)
+        if let owner, owner.givenUp != 0 || owner.isQuit { put(owner) }
+    }
+
+    /// Records a client before its process, if it has one, is welcomed.
+    public mutating func admit(
+        _ client: ClientID, _ record: ClientRecord, of supervision: borrowing Supervision
+    ) {
+        put(record, of: client)
+        // After the record that implies it.
+        let owner = supervision.identifier(of: client).flatMap { supervision.owner(of: $0) }
+        if let owner, owner.givenUp == 0, !owner.isQuit { removeOwner(owner.number) }
+        flush()
+    }
+
+    /// Forgets a client, after its process, if it has one, is thawed for good.
+    public mutating func forget(
+        _ client: ClientID, _ identifier: ClientIdentifier, of supervision: borrowing Supervision
+    ) {
+        store(gone: supervision.statisticsOfGone)
+        clear(client)
+        // Before the record that implies it is removed.
+        putOwner(of: identifier, supervision)
+        removeRecords(of: client)
+    }
+
+    /// Finishes `forget` for clients that have lost their state and not their record: the supervisor died in between.
+    ///
+    /// - Returns: these clients, which are in the snapshot no more.
+    @discardableResult
+    public mutating func finishForgetting(_ snapshot: inout RecoverySnapshot) -> Set<ClientID> {
+        let forgotten = snapshot.clients.filter { $0.progress == nil }
+        for client in forgotten {
+            let identifier = client.registration.identifier
+            if !snapshot.owners.contains(where: { $0.identifier == identifier }) {
+                let latest = snapshot.owners.map(\.givenUp).max() ?? 0
+                let owner = RecoverySnapshot.Owner(
+                    identifier: identifier, user: client.registration.user, number: client.ownership,
+                    givenUp: latest + 1, isQuit: false)
+                snapshot.owners.append(owner)
+                put(owner)
+            }
+            removeRecords(of: client.id)
+        }
+        snapshot.clients.removeAll { $0.progress == nil }
+        return Set(forgotten.map(\.id))
+    }
+}

@@ -1,0 +1,166 @@
+import NightbellCore
+
+/// Shared memory and a keeper, as dictionaries. Shared state outlives a death at once; a death loses the records that have
+/// not been flushed.
+struct SimulatedRecoveryLog {
+    /// The state of a client in shared memory.
+    private struct Row {
+        /// nil: it was cleared.
+        var state: State?
+        var toldWakeID: UInt64 = 0
+    }
+
+    typealias State = (words: ClientStateEncoding.Words, statistics: ClientStateEncoding.Statistics)
+
+    /// A client's record, and the size of its saved state.
+    struct ClientRecord {
+        var registration: Registration
+        var registeredAt: Instant
+        /// The number of its ownership of its identifier.
+        var ownership: UInt64
+        var presence = RecoverySnapshot.Presence.registered
+        var stateBytes = 0
+    }
+
+    private enum Item {
+        case client(ClientID, ClientRecord?)
+        case tasks(ClientID, [RecoverySnapshot.Task])
+        case socket(RecoverySnapshot.Socket)
+        case owner(UInt64, RecoverySnapshot.Owner?)
+    }
+
+    // Shared state.
+    private var rows: [ClientID: Row] = [:]
+    /// The marks of the wakes that have reported the ends of sockets, by slot.
+    private var ends: [UInt32: UInt32] = [:]
+    private(set) var offloads: [SocketToken: RecoverySnapshot.Offload] = [:]
+    private var gone = ClientStateEncoding.CounterWords(repeating: 0)
+    private var clientGeneration: UInt32 = 0
+    private var socketGeneration: UInt32 = 0
+
+    // Records.
+    var clients: [ClientID: ClientRecord] = [:]
+    private var tasks: [ClientID: [RecoverySnapshot.Task]] = [:]
+    private var sockets: [SocketToken: RecoverySnapshot.Socket] = [:]
+    private var owners: [UInt64: RecoverySnapshot.Owner] = [:]
+    /// Records that have not been flushed.
+    private var pending: [Item] = []
+
+    var hasPending: Bool { !pending.isEmpty }
+
+    func state(of client: ClientID) -> State? { rows[client]?.state }
+
+    // MARK: Sockets
+
+    mutating func put(_ socket: RecoverySnapshot.Socket) {
+        storeEnd(0, of: socket.token)
+        socketGeneration = max(socketGeneration, UInt32(socket.token.rawValue >> 32))
+        pending.append(.socket(socket))
+    }
+
+    mutating func remove(_ token: SocketToken) {
+        flush()
+        sockets[token] = nil
+        offloads[token] = nil
+    }
+
+    /// The requests that handed these sockets over are those of a process that is gone.
+    mutating func forgetRequests(of tokens: [SocketToken]) {
+        for token in tokens {
+            sockets[token]?.request = 0
+            sockets[token]?.index = 0
+        }
+    }
+
+    // MARK: Death and recovery
+
+    /// Loses what is pending.
+    ///
+    /// - Returns: the sockets that are lost.
+    mutating func die() -> [SocketToken] {
+        defer { pending.removeAll() }
+        return pending.compactMap { item in
+            guard case .socket(let socket) = item else { return nil }
+            offloads[socket.token] = nil
+            return socket.token
+        }
+    }
+
+    /// The previous supervisor's state, in a fixed order, without what only the kernel knows.
+    var snapshot: RecoverySnapshot {
+        var snapshot = RecoverySnapshot()
+        snapshot.clients = clients.sorted { $0.key.rawValue < $1.key.rawValue }.map { id, record in
+            var client = RecoverySnapshot.Client(
+                id: id, registration: record.registration, registeredAt: record.registeredAt)
+            client.progress = rows[id]?.state
+            client.toldWakeID = rows[id]?.toldWakeID ?? 0
+            client.tasks = tasks[id] ?? []
+            client.ownership = record.ownership
+            client.presence = record.presence
+            client.stateBytes = record.stateBytes
+            return client
+        }
+        snapshot.sockets = sockets.values.sorted { $0.token.rawValue < $1.token.rawValue }
+        for index in snapshot.sockets.indices {
+            let token = snapshot.sockets[index].token
+            snapshot.sockets[index].endedInWake = ends[token.slot] ?? 0
+            snapshot.sockets[index].offload = offloads[token]
+        }
+        snapshot.owners = owners.values.sorted { $0.number < $1.number }
+        snapshot.gone = gone
+        snapshot.clientGeneration = clientGeneration
+        snapshot.socketGeneration = socketGeneration
+        return snapshot
+    }
+}
+
+extension SimulatedRecoveryLog: RecoveryLog {
+    mutating func store(
+        _ words: ClientStateEncoding.Words, _ statistics: ClientStateEncoding.Statistics, of client: ClientID
+    ) {
+        rows[client, default: Row()].state = (words, statistics)
+    }
+
+    mutating func storeToldWake(_ wakeID: UInt64, of client: ClientID) {
+        clientGeneration = max(clientGeneration, UInt32(client.rawValue >> 32))
+        rows[client, default: Row()].toldWakeID = wakeID
+    }
+
+    mutating func storeEnd(_ mark: UInt32, of token: SocketToken) {
+        ends[token.slot] = mark == 0 ? nil : mark
+    }
+
+    mutating func store(_ offload: RecoverySnapshot.Offload, of token: SocketToken) {
+        offloads[token] = offload
+    }
+
+    mutating func store(gone: ClientStateEncoding.CounterWords) { self.gone = gone }
+
+    mutating func clear(_ client: ClientID) { rows[client] = nil }
+
+    mutating func put(_ record: ClientRecord, of client: ClientID) { pending.append(.client(client, record)) }
+
+    mutating func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID) {
+        pending.append(.tasks(client, tasks))
+    }
+
+    mutating func put(_ owner: RecoverySnapshot.Owner) { pending.append(.owner(owner.number, owner)) }
+
+    mutating func removeOwner(_ number: UInt64) { pending.append(.owner(number, nil)) }
+
+    mutating func removeRecords(of client: ClientID) { pending.append(.client(client, nil)) }
+
+    mutating func flush() {
+        for item in pending {
+            switch item {
+            case .client(let client, let record):
+                clients[client] = record
+                if record == nil { tasks[client] = nil }
+            case .tasks(let client, let held): tasks[client] = held.isEmpty ? nil : held
+            case .socket(let socket): sockets[socket.token] = socket
+            case .owner(let number, let owner): owners[number] = owner
+            }
+        }
+        pending.removeAll(keepingCapacity: true)
+    }
+}

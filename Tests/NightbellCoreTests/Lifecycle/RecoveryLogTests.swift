@@ -1,0 +1,144 @@
+import NightbellCore
+import Testing
+
+/// Tests what the core writes to a log, and in which order.
+@Suite("Recovery log")
+struct RecoveryLogTests {
+    /// A log that notes what it is told to store.
+    private struct Log: RecoveryLog {
+        enum Entry: Equatable {
+            case state(ClientID)
+            case told(UInt64)
+            case end(UInt32)
+            case offload
+            case gone
+            case cleared
+            case client(String)
+            case tasks(Int)
+            case owner(givenUp: Bool, isQuit: Bool)
+            case noOwner
+            case noRecords
+            case flush
+        }
+
+        typealias ClientRecord = String
+
+        var entries: [Entry] = []
+
+        mutating func store(
+            _ words: ClientStateEncoding.Words, _ statistics: ClientStateEncoding.Statistics,
+            of client: ClientID
+        ) { entries.append(.state(client)) }
+        mutating func storeToldWake(_ wakeID: UInt64, of client: ClientID) { entries.append(.told(wakeID)) }
+        mutating func storeEnd(_ mark: UInt32, of token: SocketToken) { entries.append(.end(mark)) }
+        mutating func store(_ offload: RecoverySnapshot.Offload, of token: SocketToken) {
+            entries.append(.offload)
+        }
+        mutating func store(gone: ClientStateEncoding.CounterWords) { entries.append(.gone) }
+        mutating func clear(_ client: ClientID) { entries.append(.cleared) }
+        mutating func put(_ record: String, of client: ClientID) { entries.append(.client(record)) }
+        mutating func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID) {
+            entries.append(.tasks(tasks.count))
+        }
+        mutating func put(_ owner: RecoverySnapshot.Owner) {
+            entries.append(.owner(givenUp: owner.givenUp > 0, isQuit: owner.isQuit))
+        }
+        mutating func removeOwner(_ number: UInt64) { entries.append(.noOwner) }
+        mutating func removeRecords(of client: ClientID) { entries.append(.noRecords) }
+        mutating func flush() { entries.append(.flush) }
+    }
+
+    private var bench = Bench()
+    private let client: ClientID
+    private let socket: SocketToken
+
+    init() throws {
+        bench.core.notesChanges = true
+        client = try bench.register("org.example.phone", isLaunchable: true)
+        var offer = SocketOffer(tag: .voip)
+        offer.survives = true
+        guard case .success(let token) = bench.handOver(offer, from: client) else {
+            throw Bench.Unexpected.notAdopted
+        }
+        socket = token
+    }
+
+    /// What is written since the last turn, without the state of the client.
+    private mutating func written() -> [Log.Entry] {
+        var log = Log()
+        bench.core.persistChanges(in: &log)
+        #expect(log.entries.contains(.state(client)))
+        return log.entries.filter { $0 != .state(client) }
+    }
+
+    @Test("An event that changes nothing writes nothing")
+    mutating func nothing() {
+        var log = Log()
+        bench.core.persistChanges(in: &log)
+        bench.core.persistChanges(in: &log)
+        let before = log.entries.count
+        bench.turn(.frozen(ClientID(rawValue: 7 << 32), epoch: 1))
+        bench.core.persistChanges(in: &log)
+        #expect(log.entries.count == before)
+    }
+
+    @Test("The end of a stream is written with the wake that reports it, however it was found out")
+    mutating func ends() {
+        bench.suspend(client)
+        bench.turn(.fired(socket, .readable))
+        #expect(written().isEmpty)
+        bench.say(.wakeDone(wakeID: 1), from: client)
+        bench.suspend(client)
+        var inspection = InspectionResult()
+        inspection.rest = .significant([.readable, .peerClosed])
+        bench.turn(.inspected(socket, inspection))
+        #expect(written() == [.end(2)])
+        // The next process has not been told of it.
+        bench.turn(.ended(client, .failed))
+        #expect(written() == [.told(2), .end(0)])
+    }
+
+    @Test("Background tasks are written if they have changed, and only then")
+    mutating func tasks() {
+        bench.say(.beginBackgroundTask(name: "a"), from: client)
+        #expect(written() == [.tasks(1)])
+        bench.say(.endBackgroundTask(99), from: client)
+        #expect(written().isEmpty)
+        bench.say(.endBackgroundTask(1), from: client)
+        #expect(written() == [.tasks(0)])
+        bench.say(.beginBackgroundTask(name: "b"), from: client)
+        bench.core.dropChanges()
+        bench.turn(.ended(client, .failed))
+        #expect(written() == [.told(0), .tasks(0)])
+    }
+
+    @Test("At no moment does an identifier without a client lack the record of its owner")
+    mutating func owners() throws {
+        let identifier = try #require(bench.core.identifier(of: client))
+        var log = Log()
+        log.admit(client, "phone", of: bench.core)
+        #expect(log.entries == [.client("phone"), .noOwner, .flush])
+        bench.turn(.gone(client))
+        log.entries = []
+        log.forget(client, identifier, of: bench.core)
+        #expect(log.entries == [.gone, .cleared, .owner(givenUp: true, isQuit: false), .noRecords])
+    }
+
+    @Test("A client that was being forgotten is forgotten, and its identifier keeps its owner")
+    mutating func finishesForgetting() throws {
+        let identifier = try #require(ClientIdentifier("org.example.phone"))
+        var snapshot = RecoverySnapshot()
+        snapshot.clients = [
+            RecoverySnapshot.Client(
+                id: client, registration: Registration(identifier: identifier, user: 7, modes: .voip),
+                registeredAt: bench.now)
+        ]
+        snapshot.clients[0].ownership = 5
+        var log = Log()
+        #expect(log.finishForgetting(&snapshot) == [client] && snapshot.clients.isEmpty)
+        #expect(log.entries == [.owner(givenUp: true, isQuit: false), .noRecords])
+        let next = try Supervision(
+            settings: Settings(), restoring: snapshot, at: bench.now, into: &bench.actions)
+        #expect(next.ownership(of: identifier)?.user == 7 && next.clientIDs.isEmpty)
+    }
+}
