@@ -50,7 +50,7 @@ extension Supervision {
     }
 
     mutating func noteTasks(_ client: ClientID) {
-        if notesChanges { changes.tasks.append(client) }
+        if notesChanges, !mutated(.persistsNoTasks) { changes.tasks.append(client) }
     }
 
     /// Ends the background tasks of a client without the process that began them.
@@ -60,7 +60,7 @@ extension Supervision {
     }
 
     mutating func noteEnd(_ token: SocketToken) {
-        if notesChanges { changes.ends.append(token) }
+        if notesChanges, !mutated(.persistsNoEnds) { changes.ends.append(token) }
     }
 
     mutating func touchOffload(_ token: SocketToken) {

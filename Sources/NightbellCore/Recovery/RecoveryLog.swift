@@ -59,7 +59,8 @@ extension RecoveryLog {
     /// Records the owner of an identifier, unless the record of its client implies it.
     private mutating func putOwner(of identifier: ClientIdentifier, _ supervision: borrowing Supervision) {
         let owner = supervision.owner(of: identifier)
-        if let owner, owner.givenUp != 0 || owner.isQuit { put(owner) }
+        guard let owner, !supervision.mutated(.persistsNoOwners) else { return }
+        if owner.givenUp != 0 || owner.isQuit { put(owner) }
     }
 
     /// Records a client before its process, if it has one, is welcomed.
