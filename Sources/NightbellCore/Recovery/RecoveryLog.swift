@@ -93,11 +93,17 @@ extension RecoveryLog {
         let forgotten = snapshot.clients.filter { $0.progress == nil }
         for client in forgotten {
             let identifier = client.registration.identifier
-            if !snapshot.owners.contains(where: { $0.identifier == identifier }) {
-                let latest = snapshot.owners.map(\.givenUp).max() ?? 0
-                let owner = RecoverySnapshot.Owner(
+            let latest = snapshot.owners.map(\.givenUp).max() ?? 0
+            var owner =
+                snapshot.owners.first { $0.identifier == identifier }
+                ?? RecoverySnapshot.Owner(
                     identifier: identifier, user: client.registration.user, number: client.ownership,
-                    givenUp: latest + 1, isQuit: false)
+                    givenUp: 0,
+                    isQuit: false)
+            // It is recorded as in use, if it was quit.
+            if owner.givenUp == 0 {
+                owner.givenUp = latest + 1
+                snapshot.owners.removeAll { $0.identifier == identifier }
                 snapshot.owners.append(owner)
                 put(owner)
             }
