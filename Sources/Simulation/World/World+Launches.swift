@@ -258,10 +258,18 @@ extension World {
     /// While a user's launch waits, each other user may have one launch before it.
     private mutating func checkTurns(_ client: SimulatedClient, _ room: LaunchRoom) {
         waiting[Waiting(user: client.user, room: room)] = nil
-        for turn in Array(waiting.keys) where turn.room == room {
+        for turn in Array(waiting.keys) where turn.room == room && isWaiting(turn.user, for: room) {
             let turns = (waiting[turn]?[client.user] ?? 0) + 1
             waiting[turn]?[client.user] = turns
             require(.launches, turns < 2, "\(client.name) is launched when it is another user's turn")
+        }
+    }
+
+    /// A request in the same turn may have made its launches urgent, which have a limit of their own.
+    private func isWaiting(_ user: UserID, for room: LaunchRoom) -> Bool {
+        clients.contains {
+            $0.user == user && $0.execution == .absent && !$0.launchReasons.isEmpty
+                && $0.wishedRoom(settings) == room
         }
     }
 
