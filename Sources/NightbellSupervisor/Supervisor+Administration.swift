@@ -87,6 +87,8 @@ extension Supervisor {
         }
         // It runs, and is about to reconnect.
         guard returning.processes[name] == nil else {
+            supervision.takeBackQuit(of: name)
+            persist()
             return answer(connection, request, .done(WireDone()))
         }
         declare(declaration, RequestKey(connection: connection.key, request: request), isRequested: true)

@@ -121,7 +121,7 @@ extension Supervisor {
         let identifier = declaration.registration.identifier
         guard let client = supervision.client(named: identifier),
             supervision.user(of: client) == declaration.registration.user, launches.contains(client)
-        else { return "has a changed declaration, which counts when it is launched or says Hello" }
+        else { return "has a changed declaration, which counts from its next launch or Hello" }
         guard launches.attempt(of: client) == nil else {
             return "is being launched as it was declared before: reload once more when it runs"
         }

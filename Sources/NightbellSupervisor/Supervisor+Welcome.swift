@@ -48,7 +48,7 @@ extension Supervisor {
         if said != record.identifier {
             record.saidIdentifier = said
             log(
-                .connections, .notice,
+                .connections, .notice, of: connection.credentials.uid,
                 "pid \(record.process.pid) says Hello as \(said), and is \(record.identifier): it was started as that"
             )
         }

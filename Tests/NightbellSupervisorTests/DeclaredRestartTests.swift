@@ -214,6 +214,29 @@ import Testing
         #expect(actor.staysAway(milliseconds: 1_000))
     }
 
+    @Test func aLaunchTakesBackTheQuitOfAClientThatIsAboutToReturn() throws {
+        let actor = try actor
+        try declare(actor)
+        let first = try start()
+        let process = try actor.returns("voip socket=\(first.socketPath)")
+        try stop(first)
+        kill(process.pid, SIGSTOP)
+        let second = try start()
+        let administrator = try WireClient(path: second.socketPath)
+        for request: WireClientMessage.OneOf_Body in [
+            .quitClient(.with { $0.identifier = name }), .launchClient(.with { $0.identifier = name }),
+        ] {
+            let answer = try administrator.ask(request)
+            guard case .done = answer else { throw TestFailure("\(answer)") }
+        }
+        kill(process.pid, SIGCONT)
+        #expect(
+            eventually(within: 20_000) {
+                (try? administrator.info(of: name))?.processID == UInt32(process.pid)
+            })
+        try second.end(process)
+    }
+
     @Test func aClientThatReturnsAfterItWasQuitIsToldToEnd() throws {
         let actor = try actor
         try declare(actor)

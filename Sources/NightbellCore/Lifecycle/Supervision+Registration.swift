@@ -164,6 +164,9 @@ extension Supervision {
         actions.append(.commandAnswer(isPossible ? nil : .noSuchClient, key))
     }
 
+    /// Takes a quit back: the process that uses this identifier is about to reconnect, and is wanted again.
+    public mutating func takeBackQuit(of identifier: ClientIdentifier) { setQuit(false, identifier) }
+
     mutating func disown(
         _ identifier: ClientIdentifier, _ key: RequestKey, at now: Instant, into actions: inout ActionBuffer
     ) {

@@ -63,7 +63,7 @@ struct RecoveryLogTests {
         socket = token
     }
 
-    /// What is written since the last turn, without the state of the client.
+    /// The entries written since the last turn, without the state of the client.
     private mutating func written() -> [Log.Entry] {
         var log = Log()
         bench.core.persistChanges(in: &log)
