@@ -98,8 +98,7 @@ extension RecoveryLog {
                 snapshot.owners.first { $0.identifier == identifier }
                 ?? RecoverySnapshot.Owner(
                     identifier: identifier, user: client.registration.user, number: client.ownership,
-                    givenUp: 0,
-                    isQuit: false)
+                    givenUp: 0, isQuit: false)
             // It is recorded as in use, if it was quit.
             if owner.givenUp == 0 {
                 owner.givenUp = latest + 1

@@ -124,8 +124,10 @@ struct RecoveryLogTests {
         #expect(log.entries == [.gone, .cleared, .owner(givenUp: true, isQuit: false), .noRecords])
     }
 
-    @Test("A client that was being forgotten is forgotten, and its identifier keeps its owner")
-    mutating func finishesForgetting() throws {
+    @Test(
+        "A client that was being forgotten is forgotten, and its identifier keeps its owner",
+        arguments: [false, true])
+    mutating func finishesForgetting(isQuit: Bool) throws {
         let identifier = try #require(ClientIdentifier("org.example.phone"))
         var snapshot = RecoverySnapshot()
         snapshot.clients = [
@@ -134,11 +136,20 @@ struct RecoveryLogTests {
                 registeredAt: bench.now)
         ]
         snapshot.clients[0].ownership = 5
+        if isQuit {
+            // Recorded when it was quit, and still as in use.
+            snapshot.owners = [
+                RecoverySnapshot.Owner(
+                    identifier: identifier, user: 7, number: 5, givenUp: 0, isQuit: true)
+            ]
+        }
         var log = Log()
         #expect(log.finishForgetting(&snapshot) == [client] && snapshot.clients.isEmpty)
-        #expect(log.entries == [.owner(givenUp: true, isQuit: false), .noRecords])
+        #expect(log.entries == [.owner(givenUp: true, isQuit: isQuit), .noRecords])
+        #expect(snapshot.owners.map(\.givenUp) == [1])
         let next = try Supervision(
             settings: Settings(), restoring: snapshot, at: bench.now, into: &bench.actions)
         #expect(next.ownership(of: identifier)?.user == 7 && next.clientIDs.isEmpty)
+        #expect(next.ownership(of: identifier)?.isQuit == isQuit)
     }
 }
