@@ -132,7 +132,8 @@ final class Demo {
         let supervisor = try SupervisorProcess(
             program: "\(programs)/nightbelld", directory: directory.path,
             settings: SupervisorProcess.Settings(
-                suspension: options.suspend, keepAliveMinimum: .seconds(options.keepAlive)))
+                suspension: options.suspend, keepAliveMinimum: .seconds(options.keepAlive),
+                others: options.settings))
         self.supervisor = supervisor
         try wait(for: "the supervisor", atMost: .seconds(10)) { supervisor.isReady }
         let status = try supervisor.snapshot().status

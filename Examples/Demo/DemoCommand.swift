@@ -45,6 +45,11 @@ struct DemoCommand: ParsableCommand {
             valueName: "what"))
     var disturb: [Disturbance] = []
 
+    @Option(
+        name: .customLong("set"),
+        help: ArgumentHelp("A setting of the supervisor, as for nightbelld.", valueName: "key=value"))
+    var settings: [String] = []
+
     @Flag(help: "Print one JSON object as the last line.")
     var json = false
 

@@ -7,6 +7,8 @@ final class SupervisorProcess {
     struct Settings {
         var suspension: SuspensionMethod
         var keepAliveMinimum: Duration
+        /// More of them, as `key=value`.
+        var others: [String] = []
     }
 
     let process: ChildProcess
@@ -40,7 +42,7 @@ final class SupervisorProcess {
             "--keep-alive-minimum-timeout", "\(settings.keepAliveMinimum.components.seconds)s",
             // The demo calls each phone more often in a minute than people do in an hour.
             "--set", "wakes.limit=10000",
-        ]
+        ] + settings.others.flatMap { ["--set", $0] }
     }
 
     /// Whether it answers.
