@@ -2,7 +2,10 @@ import Descriptors
 import Glibc
 import Presentation
 
-/// The machine of a run, and its load: figures mean nothing without them.
+/// The machine of a run, its load, and what a hypervisor took of it: figures mean nothing without them.
+///
+/// A virtual processor that does not run because its host runs another adds pauses of tens of milliseconds to
+/// any latency, which no program on it can avoid; a run of which much was stolen is repeated.
 struct Machine {
     let kernel: String
     let processors: Int
@@ -12,7 +15,11 @@ struct Machine {
     let loadBefore: Double
     private(set) var loadAfter = 0.0
     private(set) var seconds = 0.0
+    /// The share of the processor time wanted during the run that the hypervisor did not give, in percent
+    /// (`steal` of proc_stat(5)).
+    private(set) var stolenPercent = 0.0
     private let start = monotonicNow()
+    private let timesBefore = ProcessorTimes()
 
     /// A day and a time in UTC, such as `2026-03-01 14:05`.
     struct Date: CustomStringConvertible {
@@ -45,11 +52,32 @@ struct Machine {
     mutating func finish() {
         loadAfter = Self.load
         seconds = Double(monotonicNow() - start) / 1e9
+        let times = ProcessorTimes()
+        let stolen = times.stolen - timesBefore.stolen
+        let wanted = times.busy - timesBefore.busy + stolen
+        stolenPercent = wanted > 0 ? 100 * Double(stolen) / Double(wanted) : 0
+    }
+
+    /// Times of all processors since the machine's start, in clock ticks.
+    private struct ProcessorTimes {
+        private(set) var busy = 0
+        private(set) var stolen = 0
+
+        init() {
+            // cpu user nice system idle iowait irq softirq steal guest guest_nice
+            let fields = Machine.words(of: "/proc/stat").prefix(9).compactMap { Int($0) }
+            guard fields.count == 8 else { return }
+            busy = fields[0] + fields[1] + fields[2] + fields[5] + fields[6]
+            stolen = fields[7]
+        }
     }
 
     private static var load: Double {
-        let text = (try? SmallFile.readText("/proc/loadavg")) ?? ""
-        return text.split(separator: " ").first.flatMap { Double($0) } ?? 0
+        words(of: "/proc/loadavg").first.flatMap { Double($0) } ?? 0
+    }
+
+    private static func words(of path: String) -> [Substring] {
+        ((try? SmallFile.readText(path)) ?? "").split { $0 == " " || $0 == "\n" }
     }
 
     private static func value(of key: String, in path: String) -> String {
@@ -64,12 +92,13 @@ struct Machine {
             "date": .string(began.description), "kernel": .string(kernel), "processor": .string(processor),
             "processors": .integer(Int64(processors)), "memory_mib": .integer(Int64(memoryMebibytes)),
             "load_before": .number(loadBefore), "load_after": .number(loadAfter),
-            "seconds": .rounded(seconds, digits: 1),
+            "seconds": .rounded(seconds, digits: 1), "stolen_percent": .rounded(stolenPercent, digits: 1),
         ]
     }
 
     var line: String {
         "\(began) UTC, Linux \(kernel), \(processors) × \(processor), \(memoryMebibytes / 1_024) GiB, "
-            + "load \(loadBefore) → \(loadAfter), \(figure(seconds, digits: 1)) s"
+            + "load \(loadBefore) → \(loadAfter), \(figure(seconds, digits: 1)) s, "
+            + "\(figure(stolenPercent, digits: 1)) % stolen"
     }
 }
