@@ -158,6 +158,7 @@ extension Keeper {
         }
         worker = candidate
         candidate.say(.act)
+        if reloadsAfterUpgrade { beginReload() }
         hooks.log(.notice, "the new worker serves, pid \(candidate.process.pid)")
         becomeNewProgram(candidate)
     }
@@ -178,6 +179,7 @@ extension Keeper {
         }
         sayNoUpgrade(reason)
         if worker == nil, !isStopping, restartAt == nil { restartAt = RunningClock.now() }
+        if reloadsAfterUpgrade { beginReload() }
     }
 
     private func sayNoUpgrade(_ reason: String) {

@@ -68,6 +68,8 @@ package final class Keeper {
     var upgrades: UInt64 = 0
     /// An upgrade was requested before a worker served.
     var upgradesOnceServed = false
+    /// The configuration is to be read again once the upgrade in progress has succeeded or failed.
+    var reloadsAfterUpgrade = false
     /// A worker has served.
     var hasServed = false
     private var startedWorkers = 0
@@ -153,8 +155,11 @@ package final class Keeper {
     }
 
     /// The worker reads first, so that problems are reported once; between two workers the keeper reads.
-    private func beginReload() {
+    func beginReload() {
         guard !isStopping else { return }
+        // A worker that may be replaced stands still.
+        guard upgrade == nil else { return reloadsAfterUpgrade = true }
+        reloadsAfterUpgrade = false
         guard let worker else { return hooks.reload() }
         worker.say(.reload)
     }

@@ -264,10 +264,12 @@ extension Supervisor {
         guard let number = quiesceOrder.take(), let journal else { return }
         journal.link.flush()
         journal.link.say(.quiesced(number))
-        switch journal.link.waitAndHear() {
-        case .item(.goOn(let reason)): noUpgrade(reason)
-        case .item, .nothing: break
-        case .end: beginLameDuck()
+        while true {
+            switch journal.link.waitAndHear() {
+            case .item(.goOn(let reason)): return noUpgrade(reason)
+            case .item(.stop), .end: return beginLameDuck()
+            case .item, .nothing: break
+            }
         }
     }
 

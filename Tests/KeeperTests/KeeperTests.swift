@@ -138,4 +138,31 @@ struct KeeperTests {
         kill(program.child.pid, SIGTERM)
         #expect(try program.status() == 0)
     }
+
+    @Test("A reload requested during an upgrade waits for the worker that serves after it")
+    func reloadDuringUpgrade() throws {
+        let directory = try TemporaryDirectory()
+        let gate = directory.file("gate")
+        _ = try systemCall("mkfifo") { mkfifo(gate, 0o600) }
+        let program = try KeptProgram("KEPT_GATE='\(gate)'")
+        try program.worker("first")
+        kill(program.child.pid, SIGUSR2)
+        try program.said("quiesced")
+        // The new program waits at the gate, so this comes before it could serve.
+        kill(program.child.pid, SIGHUP)
+        close(try systemCall("open") { open(gate, O_WRONLY) })
+        let second = try program.worker()
+        try program.said("reload \(second)")
+        // Without another one it is the old worker, once it goes on.
+        try program.command("upgrade")
+        try program.said("quiesced")
+        kill(program.child.pid, SIGHUP)
+        let end = try systemCall("open") { open(gate, O_WRONLY) }
+        #expect(write(end, [0], 1) == 1)
+        close(end)
+        try program.said("goes on")
+        try program.said("reload \(second)")
+        kill(program.child.pid, SIGTERM)
+        #expect(try program.status() == 0)
+    }
 }

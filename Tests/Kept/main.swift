@@ -42,9 +42,12 @@ func obey(_ heard: KeeperLink.Heard, _ link: KeeperLink) {
         exit(0)
     case .item(.quiesce(let number)):
         link.say(.quiesced(number))
+        say("quiesced")
         obey(link.waitAndHear(), link)
     case .item(.goOn(let reason)):
         say("goes on: \(reason)")
+    case .item(.reload):
+        say("reload \(getpid())")
     case .item, .nothing:
         break
     }
@@ -166,6 +169,14 @@ let arguments = CommandLine.arguments
 let option = arguments.count > 2 ? arguments[arguments.count - 2] : ""
 let state = CInt(arguments.last ?? "") ?? -1
 if arguments.contains("--preflight") { exit(getenv("KEPT_UNFIT") == nil ? 0 : 1) }
+// A pipe of the test's: a worker of a new program begins when the test has opened and closed it, and fails if the test
+// writes to it.
+if option == "--worker-state", let gate = getenv("KEPT_GATE") {
+    let descriptor = open(gate, O_RDONLY)
+    var byte: UInt8 = 0
+    if read(descriptor, &byte, 1) == 1 { exit(9) }
+    close(descriptor)
+}
 if option == "--worker-state" { exit(work(try ProgramState(reading: state).startup())) }
 
 var policy = RestartPolicy()
