@@ -20,11 +20,8 @@ extension Supervisor {
         _ connection: Connection, atMost mostBytes: Int = .max, until deadline: Int64 = .max
     ) {
         var bytes = 0
-        let sleeper = connection.client.flatMap { record in
-            ask { $0.state(of: record.id) == .suspended } ? record.id : nil
-        }
-        if let sleeper { journal?.noteHearing(sleeper) }
-        defer { if sleeper != nil { journal?.noteHearing(nil) } }
+        var hearsSleeper = false
+        defer { if hearsSleeper { journal?.noteHearing(nil) } }
         for number in 0..<configuration.messagesPerTurn {
             if number > 0, bytes >= mostBytes || deadline != .max && BootClock.now() >= deadline { return }
             guard connections[connection.key] === connection, connection.listing == nil,
@@ -39,6 +36,11 @@ extension Supervisor {
                     .outOfDescriptors, "the supervisor has no descriptor left for this user")
                 return disconnect(connection, with: error)
             }
+            // A packet may begin the suspension that the next one was sent before.
+            if !hearsSleeper, let client = connection.client?.id, ask({ $0.mayBeFrozen(client) }) {
+                hearsSleeper = true
+                journal?.noteHearing(client)
+            }
             do {
                 switch try connection.socket.receive(into: &packet) {
                 case .wouldBlock:
@@ -47,7 +49,7 @@ extension Supervisor {
                     connection.hasEnded = true
                     return hungUp(connection)
                 case .packet(_, let truncated, let controlTruncated):
-                    if sleeper != nil { FaultInjection.point("after a sleeper was heard") }
+                    if hearsSleeper { FaultInjection.point("after a sleeper was heard") }
                     bytes += packet.count
                     takePacket(connection, truncated: truncated, controlTruncated: controlTruncated)
                 }

@@ -49,4 +49,28 @@ import Testing
         #expect(wake.reasons == [.socket])
         #expect(pair.received() == "INVITE")
     }
+
+    /// A frozen process cannot repeat a request that it sent after ReadyToSuspend and that died with the worker.
+    @Test func aRequestBehindReadyThatAWorkerTookWithItCallsItsSenderBack() throws {
+        let daemon = try DaemonProcess(
+            suspension: "none",
+            before: "export NIGHTBELL_FAULT=1 NIGHTBELL_FAULT_AT='after a sleeper was heard'")
+        let worker = try daemon.worker()
+        let name = "org.example.phone"
+        let client = try WireClient(path: daemon.socketPath)
+        try client.hello(name)
+        let pair = try Kind.unix.pair()
+        _ = try client.handOver(pair.near)
+        try client.enterBackground()
+        let epoch = try client.prepare()
+
+        kill(worker, SIGSTOP)
+        try #require(eventually { threads(of: worker, are: "T") })
+        try client.ready(epoch)
+        try client.send(.mediaActivity(WireMediaActivity()))
+        kill(worker, SIGCONT)
+
+        #expect(try client.wake().reasons == [.clientMessage])
+        #expect(try WireClient(path: daemon.socketPath).status().restarts == 1)
+    }
 }

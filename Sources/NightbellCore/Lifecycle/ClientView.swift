@@ -79,6 +79,11 @@ extension Supervision {
         clients.contains(client.id) ? clients[client.id].user : nil
     }
 
+    /// Whether the supervisor has requested that the client be frozen: it cannot repeat a message before it is thawed.
+    public func mayBeFrozen(_ client: ClientID) -> Bool {
+        clients.contains(client.id) && clients[client.id].lifecycle.mayBeFrozen
+    }
+
     /// Whether a client that may be frozen is certain to be thawed when one of its armed sockets fires, because it
     /// cannot be ended for being woken too often. The edge may thaw it before it tells the core what has happened.
     public func isCertainToWake(_ client: ClientID) -> Bool {

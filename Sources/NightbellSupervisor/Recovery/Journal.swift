@@ -72,8 +72,8 @@ final class Journal {
         set { sharedState.setGeneral(General.hasBegun, to: newValue ? 1 : 0) }
     }
 
-    /// A message of a sleeper is being read, which removes it from the queue that would survive us; nil: its
-    /// consequences are recorded, or done.
+    /// A message of a client that may be frozen is being read, which removes it from the queue that would outlive
+    /// this process; nil: what follows from it is recorded, or done. Such a client cannot repeat its message.
     func noteHearing(_ sleeper: ClientID?) {
         sharedState.setGeneral(General.heard, to: sleeper?.rawValue ?? 0)
     }
