@@ -9,7 +9,6 @@ import SwiftProtobuf
 
 /// The result of recovering the previous worker's clients.
 struct RecoveryResult {
-    var clients: Set<ClientID> = []
     /// Clients with processes that ended while no worker ran.
     var ended: [(ClientID, Ending)] = []
 }
@@ -36,9 +35,8 @@ extension Supervisor {
         }
         switch record.presence {
         case .absent:
-            result.clients.insert(client)
+            break
         case .launched, .welcomed:
-            result.clients.insert(client)
             takeLaunched(client, record, descriptor, process, &result)
         case .registered:
             takeRegistered(client, record, descriptor, process, &result)
@@ -73,16 +71,8 @@ extension Supervisor {
             connections.insert(connection)
             connection.role = .client(known)
             note(connection, of: client, known)
-            result.clients.insert(client)
         } catch {
             logger.debug("\(record.registration.identifier) is gone: \(error)")
-            guard record.recipe != nil else {
-                // The core does not know yet how many there were of the clients that are gone.
-                journal?.clear(client)
-                journal?.removeRecords(of: client)
-                return
-            }
-            result.clients.insert(client)
             result.ended.append((client, ending))
         }
     }

@@ -104,9 +104,8 @@ extension Supervisor {
         for (id, record) in records.clients where !forgotten.contains(id) {
             take(id, record, &store, &result)
         }
-        // Drop clients if their process or connection turned out to be gone, unless they can be launched again.
-        snapshot.clients = snapshot.clients.compactMap { client in
-            guard result.clients.contains(client.id) else { return nil }
+        // A client with a process that has ended is recovered too: the end is an event like any other.
+        snapshot.clients = snapshot.clients.map { client in
             guard let record = connection(of: client.id)?.client else { return client }
             var client = client
             client.execution = execution(of: client, record)
@@ -114,7 +113,7 @@ extension Supervisor {
         }
         let waiting = Set(snapshot.clients.filter(\.needsConditions).map(\.id))
         snapshot.sockets = zip(records.sockets, snapshot.sockets).compactMap { record, socket in
-            guard result.clients.contains(socket.owner) else {
+            guard !forgotten.contains(socket.owner) else {
                 journal.forget(socket.token)
                 if records.profiles[socket.token] != nil { journal.forgetOffload(socket.token) }
                 if records.receiveBuffers[socket.token] != nil { journal.forgetReceiveBuffer(socket.token) }

@@ -81,6 +81,32 @@ import Testing
         #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
     }
 
+    @Test func aClientThatEndedWhileNoWorkerServedIsCounted() throws {
+        let daemon = try DaemonProcess(suspension: "signal")
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        let peer = try puppet.park("flow")
+        defer { close(peer) }
+        try puppet.enterBackground()
+        try suspended(daemon, name)
+        try peer.say("call")
+        try puppet.event("read")
+        try suspended(daemon, name)
+        let worker = try daemon.worker()
+        kill(worker, SIGSTOP)
+        try #require(eventually { threads(of: worker, are: "T") })
+        let handle = try puppet.child.handle()
+        kill(puppet.pid, SIGKILL)
+        try #require(!Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
+        kill(worker, SIGKILL)
+        let observer = try WireClient(path: daemon.socketPath)
+        #expect(try eventually { try observer.status().sockets == 0 && observer.status().connections == 1 })
+        let status = try observer.status()
+        #expect(status.restarts == 1 && status.counters.wakes == 1)
+        #expect(throws: (any Error).self) { try observer.show(name) }
+        // The identifier is free again for the same user.
+        try PuppetProcess(path: daemon.socketPath, name).command("goodbye")
+    }
+
     @Test func runningClientNoticesNothing() throws {
         let daemon = try DaemonProcess(suspension: "cgroup")
         let puppet = try PuppetProcess(path: daemon.socketPath, name)
