@@ -70,11 +70,6 @@ extension Supervisor {
         journal?.keep(buffer, of: token)
     }
 
-    func forgetReceiveBuffer(_ token: SocketToken) {
-        receiveBuffers.remove(token)
-        journal?.forgetReceiveBuffer(token)
-    }
-
     func adjustReceiveBuffers(_ client: ClientID, _ from: ClientState?, _ to: ClientState) {
         let wasAsleep = from.map(Self.leavesSocketsAlone) ?? false
         let isAsleep = Self.leavesSocketsAlone(to)

@@ -52,9 +52,9 @@ extension Supervisor {
         case .close(let token):
             parked.remove(token)
             departures += 1
-            journal?.forget(token)
-            if offload.contains(token) { forgetOffload(token) }
-            if receiveBuffers.contains(token) { forgetReceiveBuffer(token) }
+            forgetRecords(of: token)
+            if offload.contains(token) { removeOffload(token) }
+            if receiveBuffers.contains(token) { receiveBuffers.remove(token) }
         case .freeze(let client, let epoch):
             freeze(client, epoch: epoch)
         case .checkFreeze(let client, let epoch):

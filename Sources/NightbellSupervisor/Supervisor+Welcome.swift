@@ -117,13 +117,26 @@ extension Supervisor {
     private func keep(_ client: ClientID, _ record: ClientRecord, _ connection: Connection) {
         guard let journal, let bytes = recordBytes(of: client, record, connection) else { return }
         if connection.launched == nil { journal.forgetProcess(client) }
-        if record.previous != nil {
-            let sockets = supervision.sockets(of: client).compactMap { token in
-                ask { $0.snapshotSocket(token) }.map { ($0, parked.name(of: token)) }
+        if let previous = record.previous {
+            let given = Set(previous.sockets)
+            for token in supervision.sockets(of: client) {
+                guard given.contains(token) else {
+                    // It is closed in a moment: with the record that says so, or the next worker would keep it.
+                    forgetRecords(of: token)
+                    continue
+                }
+                guard let socket = ask({ $0.snapshotSocket(token) }) else { continue }
+                journal.forgetRequest(of: socket, name: parked.name(of: token))
             }
-            journal.forgetRequests(of: sockets)
         }
         admit(client, bytes, connection: connection.socket.rawValue, journal)
+    }
+
+    /// The next worker is not to have this socket.
+    func forgetRecords(of token: SocketToken) {
+        journal?.forget(token)
+        if offload.contains(token) { journal?.forgetOffload(token) }
+        if receiveBuffers.contains(token) { journal?.forgetReceiveBuffer(token) }
     }
 
     /// - Parameter connection: nil if it has no process.

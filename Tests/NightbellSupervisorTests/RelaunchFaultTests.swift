@@ -75,6 +75,64 @@ import Testing
         return restarts > 0
     }
 
+    /// Sockets that the next process does not take back are closed, and no later worker has them again.
+    @Test func socketsThatAreNotTakenBackAreClosed() throws {
+        var step = 1
+        while try leaveSocket(dyingAt: step) || step == 1 { step += 1 }
+        #expect(step > 20, "only \(step) steps")
+    }
+
+    private func leaveSocket(dyingAt step: Int) throws -> Bool {
+        let flags = "--set launches.retry=5m --set launches.retryMaximum=5m"
+        let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        kill(first.pid, SIGKILL)
+        try waitUntil(.dormant, daemon)
+        let next = try rejoin(daemon)
+        #expect(Poll.wait(peer, for: .peerClosed, timeoutMilliseconds: 20_000) != [], "step \(step)")
+        let restarts = try ask(daemon) { try $0.status().restarts }
+        try killWorker(of: daemon)
+        let info = try ask(daemon) { try $0.show(self.name) }
+        #expect(info.sockets.isEmpty && info.processID == UInt32(getpid()), "step \(step)")
+        withExtendedLifetime(next) {}
+        return restarts > 0
+    }
+
+    /// This process becomes the client, and takes nothing back. Its Hello is repeated as the protocol asks.
+    private func rejoin(_ daemon: DaemonProcess) throws -> WireClient {
+        var message = WireClientMessage()
+        message.request = 1
+        message.hello = WireHello.with {
+            $0.version = 1
+            $0.identifier = name
+            $0.modes = [.voip]
+        }
+        for _ in 0..<3 {
+            do {
+                let client = try WireClient(path: daemon.socketPath)
+                message.isRepeated = false
+                try client.sendRaw(try message.serializedBytes())
+                while true {
+                    switch try client.receive().body {
+                    case .welcome: return client
+                    case .supervisorRestarted:
+                        message.isRepeated = true
+                        try client.sendRaw(try message.serializedBytes())
+                    case let other: throw TestFailure("no welcome: \(String(describing: other))")
+                    }
+                }
+            } catch is WireClient.EndOfConnection {
+                continue
+            } catch let error as SystemError where error.code == EPIPE || error.code == ECONNRESET {
+                continue
+            }
+        }
+        throw TestFailure("no worker answers")
+    }
+
     /// A life of four processes; returns whether the worker died in it.
     private func live(dyingAt step: Int) throws -> Bool {
         let directory = try TemporaryDirectory()

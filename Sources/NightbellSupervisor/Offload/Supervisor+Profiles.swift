@@ -81,10 +81,9 @@ extension Supervisor {
         journal?.keepOffload(token, profile.bytes, at: elapsedNow)
     }
 
-    func forgetOffload(_ token: SocketToken) {
+    func removeOffload(_ token: SocketToken) {
         offload.remove(token)
         if offload.isEmpty { engine.giveMemoryBack() }
-        journal?.forgetOffload(token)
     }
 
     // MARK: Status

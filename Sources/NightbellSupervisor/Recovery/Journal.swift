@@ -129,11 +129,9 @@ final class Journal {
     /// Its process was not made by us.
     func forgetProcess(_ client: ClientID) { link.remove(.process(client)) }
 
-    /// The requests that handed its sockets over are not those of its new process.
-    func forgetRequests(of sockets: [(socket: RecoverySnapshot.Socket, name: String)]) {
-        for (socket, name) in sockets {
-            link.update(.socket(socket.token), SocketRecordBytes(socket: socket, name: name).bytes)
-        }
+    /// The request that handed the socket over is not one of its owner's new process.
+    func forgetRequest(of socket: RecoverySnapshot.Socket, name: String) {
+        link.update(.socket(socket.token), SocketRecordBytes(socket: socket, name: name).bytes)
     }
 
     func keepState(_ client: ClientID, _ state: [UInt8]) { link.put(.state(client), state) }
