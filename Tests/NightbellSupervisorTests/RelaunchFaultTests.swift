@@ -101,6 +101,34 @@ import Testing
         return restarts > 0
     }
 
+    /// A process started by hand takes them back, at whichever step of that the worker dies.
+    @Test func aProcessStartedByHandHasTheSockets() throws {
+        var step = 1
+        while try startByHand(dyingAt: step) || step == 1 { step += 1 }
+        #expect(step > 20, "only \(step) steps")
+    }
+
+    private func startByHand(dyingAt step: Int) throws -> Bool {
+        let flags = "--set launches.retry=5m --set launches.retryMaximum=5m"
+        let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        kill(first.pid, SIGKILL)
+        try waitUntil(.dormant, daemon)
+        let second = try actor.start()
+        #expect(try second.event("restored").contains("sockets=registration:"), "step \(step)")
+        #expect(try second.event("wake").contains("relaunched"), "step \(step)")
+        try peer.say("call")
+        try second.command("read registration")
+        #expect(try second.event("read").hasPrefix("read registration 4"), "step \(step)")
+        let restarts = try ask(daemon) { try $0.status().restarts }
+        try second.say("exit 0")
+        #expect(try eventually { try ask(daemon) { try $0.status().clientsByState.isEmpty } })
+        return restarts > 0
+    }
+
     /// This process becomes the client, and takes nothing back. Its Hello is repeated as the protocol asks.
     private func rejoin(_ daemon: DaemonProcess) throws -> WireClient {
         var message = WireClientMessage()
@@ -121,6 +149,8 @@ import Testing
                     case .supervisorRestarted:
                         message.isRepeated = true
                         try client.sendRaw(try message.serializedBytes())
+                    // It was recorded, and is woken, before it is welcomed.
+                    case .wake: break
                     case let other: throw TestFailure("no welcome: \(String(describing: other))")
                     }
                 }
