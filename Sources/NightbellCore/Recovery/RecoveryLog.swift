@@ -53,7 +53,13 @@ extension RecoveryLog {
             put(supervision.tasks(of: client), of: client)
         }
         for number in changes.endedOwnerships { removeOwner(number) }
-        for identifier in changes.ownerships { putOwner(of: identifier, supervision) }
+        var isQuit = false
+        for identifier in changes.ownerships {
+            putOwner(of: identifier, supervision)
+            isQuit = isQuit || supervision.owner(of: identifier)?.isQuit == true
+        }
+        // Forgetting its client begins in the shared state: without this the quit could be lost on the way.
+        if isQuit { flush() }
     }
 
     /// Records the owner of an identifier, unless the record of its client implies it.

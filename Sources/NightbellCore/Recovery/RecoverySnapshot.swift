@@ -250,6 +250,12 @@ extension Supervision {
         users[old.registration.user, default: UserUsage()].clients += 1
         users[old.registration.user]?.stateBytes += old.stateBytes
         counters += clients[old.id.id].counters
+        // The previous supervisor may have ended before the record of the quit had left it.
+        if case .terminating(let terminating) = clients[old.id.id].lifecycle,
+            terminating.reason == .quitByUser
+        {
+            setQuit(true, identifier)
+        }
         inherited[old.id] = InheritedRequests(last: clients[old.id.id].lastRequest)
     }
 

@@ -187,4 +187,17 @@ struct TakingOverTests {
         #expect(wakes.map(\.wakeID) == [1] && wakes.map(\.isRepeated) == [true])
         #expect(bench.core.view(of: client, at: bench.now)?.holds.contains(.openWake) == true)
     }
+
+    /// The supervisor ended between storing the client's state and sending the record of its owner.
+    @Test mutating func aQuitThatOnlyTheStateTellsOfIsRemembered() throws {
+        let identifier = try #require(ClientIdentifier("org.example.phone"))
+        bench.suspend(client)
+        bench.command(.quit, client)
+        let old = try snapshot([[], []], told: 0)
+        #expect(old.owners.isEmpty)
+        _ = try takeOver(old)
+        #expect(bench.core.ownership(of: identifier)?.isQuit == true)
+        bench.turn(.ended(client, .failed))
+        #expect(bench.core.ownership(of: identifier)?.isQuit == true)
+    }
 }
