@@ -212,7 +212,7 @@ extension Supervisor {
     }
 
     /// Removes the attempt: the launch is over.
-    private func takeAttempt(_ client: ClientID) -> LaunchAttempt? {
+    func takeAttempt(_ client: ClientID) -> LaunchAttempt? {
         defer { launches.note(nil as LaunchAttempt?, of: client) }
         return launches.attempt(of: client)
     }

@@ -84,7 +84,7 @@ extension Supervisor {
         do {
             guard let descriptor, let made else { throw SystemError(code: EBADF, call: "connection") }
             let process = ProcessHandle(pidfd: made, pid: pid_t(record.madeProcess))
-            Launch.takeProtection(from: process)
+            if !process.hasExited { Launch.takeProtection(from: process) }
             let socket = SeqPacketSocket(adopting: descriptor)
             let credentials = try Self.credentials(of: socket, record)
             let connection = try Connection(

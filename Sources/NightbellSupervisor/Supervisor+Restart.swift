@@ -133,6 +133,7 @@ extension Supervisor {
         } catch {
             preconditionFailure("what this very program has written can be read: \(error)")
         }
+        parkAgain(records, &result)
         for client in snapshot.clients where !receiveBuffers.isEmpty {
             // The transitions that follow do the rest.
             let state = supervision.state(of: client.id)
@@ -147,6 +148,17 @@ extension Supervisor {
             metadata: ["restarts": "\(journal.restarts)"])
         flush()
         reportEnds(result)
+    }
+
+    /// The previous worker may have died before the keeper had heard that it had parked a client: its record still is
+    /// that of a process which has ended.
+    private func parkAgain(_ records: Journal.Records, _ result: inout RecoveryResult) {
+        for (client, record) in records.clients
+        where record.presence != .absent && supervision.state(of: client) == .dormant {
+            if let attempt = takeAttempt(client) { end(attempt) }
+            park(client)
+            result.ended.removeAll { $0.0 == client }
+        }
     }
 
     private func execution(of client: RecoverySnapshot.Client, _ record: ClientRecord)

@@ -101,6 +101,38 @@ import Testing
         return restarts > 0
     }
 
+    /// The keeper gives up the descriptors of a process that has ended, at whichever step the worker dies.
+    @Test func nothingOfAnEndedProcessIsKept() throws {
+        let usual = try keptAfterCrash(dyingAt: 1_000_000).descriptors
+        var step = 2
+        while true {
+            let (descriptors, hasDied) = try keptAfterCrash(dyingAt: step, usual)
+            #expect(descriptors == usual, "step \(step)")
+            guard hasDied else { break }
+            step += 1
+        }
+        #expect(step > 10, "only \(step) steps")
+    }
+
+    /// Returns how many descriptors the keeper has open once the next worker serves.
+    private func keptAfterCrash(
+        dyingAt step: Int, _ usual: Int? = nil
+    ) throws -> (descriptors: Int?, hasDied: Bool) {
+        let flags = "--set launches.retry=5m --set launches.retryMaximum=5m"
+        let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        kill(first.pid, SIGKILL)
+        try waitUntil(.dormant, daemon)
+        let restarts = try ask(daemon) { try $0.status().restarts }
+        try killWorker(of: daemon)
+        let keeper = daemon.child.pid
+        _ = eventually { usual == nil || ProcFS.openDescriptors(keeper) == usual }
+        return (ProcFS.openDescriptors(keeper), restarts > 0)
+    }
+
     /// A process started by hand takes them back, at whichever step of that the worker dies.
     @Test func aProcessStartedByHandHasTheSockets() throws {
         var step = 1
