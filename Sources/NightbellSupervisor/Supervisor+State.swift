@@ -84,9 +84,16 @@ extension Supervisor {
 
     /// Restores what an earlier supervisor knew and what is declared.
     func recallOwnership() {
+        // Later workers have it from the keeper, and the table may lag behind it.
+        let isKnown = journal?.hasBegun ?? false
+        var forgotten: [ClientIdentifier] = []
         do throws(IdentifierStore.Failure) {
             try identifierStore?.table().forEach { name, entry in
                 guard let identifier = ClientIdentifier(name) else { return }
+                guard !isKnown else {
+                    if supervision.ownership(of: identifier) == nil { forgotten.append(identifier) }
+                    return
+                }
                 // A quit holds until the machine is started, not until the supervisor is.
                 let isQuit = entry.isQuit && !entry.quitBoot.isEmpty && entry.quitBoot == boot
                 supervision.remember(identifier, of: entry.user, isQuit: isQuit)
@@ -99,6 +106,9 @@ extension Supervisor {
                 declaration.registration.identifier, of: declaration.registration.user, isQuit: false)
         }
         // The previous worker may have died before it wrote down what it knew.
-        rememberOwnership(supervision.identifiers)
+        rememberOwnership(supervision.identifiers + forgotten)
+        // Before this counts as known.
+        persist()
+        journal?.flush()
     }
 }

@@ -3,6 +3,7 @@ import Descriptors
 import EdgeTestSupport
 import Foundation
 import NightbellWire
+import SwiftProtobuf
 import Synchronization
 import Testing
 
@@ -105,6 +106,34 @@ import Testing
         #expect(throws: (any Error).self) { try observer.show(name) }
         // The identifier is free again for the same user.
         try PuppetProcess(path: daemon.socketPath, name).command("goodbye")
+    }
+
+    /// The worker dies before the table of identifiers is written again.
+    @Test func anIdentifierThatWasGivenUpIsNotRecalledFromTheTable() throws {
+        let directory = try TemporaryDirectory()
+        let daemon = try DaemonProcess(suspension: "none", "--set stateDirectory='\(directory.path)'")
+        let table = directory.file("identifiers")
+        func contains() -> Bool {
+            guard let bytes = try? Data(contentsOf: URL(fileURLWithPath: table)) else { return false }
+            return bytes.range(of: Data(name.utf8)) != nil
+        }
+        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        try puppet.command("goodbye")
+        #expect(eventually { contains() })
+        let before = try Data(contentsOf: URL(fileURLWithPath: table))
+        func forget() throws -> WireSupervisorMessage.OneOf_Body {
+            try WireClient(path: daemon.socketPath).ask(.forgetClient(.with { $0.identifier = name }))
+        }
+        guard case .done = try forget() else { throw TestFailure("not forgotten") }
+        let worker = try daemon.worker()
+        #expect(eventually { !contains() })
+        kill(worker, SIGSTOP)
+        try #require(eventually { threads(of: worker, are: "T") })
+        try before.write(to: URL(fileURLWithPath: table))
+        kill(worker, SIGKILL)
+        guard case .error(let error) = try forget() else { throw TestFailure("it was recalled") }
+        #expect(error.code == .noSuchClient)
+        #expect(eventually { !contains() })
     }
 
     @Test func runningClientNoticesNothing() throws {
