@@ -195,7 +195,7 @@ package enum Keys {
             "quotas.socketsPerUser", \.supervision.quotas.socketsPerUser, 1...1_000_000, "Sockets of one uid."
         ),
         .count(
-            "quotas.backgroundTasksPerClient", \.supervision.quotas.backgroundTasksPerClient, 1...1_000_000,
+            "quotas.backgroundTasksPerClient", \.supervision.quotas.backgroundTasksPerClient, 1...1_024,
             "Open background tasks of one client."),
         .count(
             "quotas.stateBytesPerClient", \.supervision.quotas.stateBytesPerClient, 0...122_880,

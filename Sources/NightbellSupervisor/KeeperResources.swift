@@ -14,8 +14,8 @@ package enum KeeperResources {
         let listener = try Acceptance.listen(configuration)
         do {
             let limit = Supervisor.currentDescriptorLimit()
-            // A client has at least three descriptors, a socket has one; unused rows take no memory.
-            let shape = SharedStateTable.Shape(records: min(limit, 1 << 18), marks: min(limit, 1 << 20))
+            // A socket has a descriptor; a client without a process has none. Unused rows take no memory.
+            let shape = SharedStateTable.Shape(records: 1 << 18, marks: min(limit, 1 << 20))
             let sharedState = try SharedStateTable.create(shape)
             put(.lock, directory.takeLock(), &store)
             put(.listener, listener.takeDescriptor(), &store)

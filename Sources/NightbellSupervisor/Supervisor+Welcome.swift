@@ -196,6 +196,10 @@ extension Supervisor {
 
     /// In a Welcome, which is one packet in which state, tokens and names come first.
     private static let roomForProfiles = 32_768
+    /// The bytes of a socket without its name and profile, at most.
+    private static let numbersOfSocket = 20
+    /// Everything else in a Welcome.
+    private static let roomForWelcome = 4_096
 
     private func previousProcess(_ previous: PreviousProcess, of client: ClientID) -> WirePreviousProcess {
         var previousProcess = WirePreviousProcess()
@@ -203,7 +207,10 @@ extension Supervisor {
         if !state.isEmpty { previousProcess.state = WireState(state) }
         previousProcess.launched = previous.wasLaunched
         previousProcess.descriptorsAttached = previous.wasLaunched && previous.isAttached
-        var room = Self.roomForProfiles
+        let left =
+            Self.maximumPacket - Self.roomForWelcome - state.count
+            - previous.sockets.reduce(0) { $0 + Self.numbersOfSocket + parked.name(of: $1).utf8.count }
+        var room = max(0, min(Self.roomForProfiles, left))
         previousProcess.sockets = previous.sockets.map { token in
             WirePreviousProcess.Socket.with {
                 $0.token = token.rawValue

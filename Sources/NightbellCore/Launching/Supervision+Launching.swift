@@ -176,9 +176,8 @@ extension Supervision {
         guard clients[client.id].isLaunchable else { return .refused(.cannotLaunch) }
         let user = clients[client.id].user
         let before = Int(clients[client.id].launches.stateBytes)
-        guard byteCount <= settings.quotas.stateBytesPerClient else {
-            return .refused(.stateTooLarge(limit: settings.quotas.stateBytesPerClient))
-        }
+        let limit = min(settings.quotas.stateBytesPerClient, roomForState(of: client))
+        guard byteCount <= limit else { return .refused(.stateTooLarge(limit: limit)) }
         let left = settings.quotas.stateBytesPerUser - (users[user]?.stateBytes ?? 0) + before
         guard byteCount <= left else { return .refused(.stateTooLarge(limit: max(0, left))) }
         setStateSize(byteCount, client)

@@ -110,6 +110,12 @@ public struct Settings: Sendable, Equatable {
         /// … and of what all clients of one uid may leave together.
         public var stateBytesPerUser: Int = 67_108_864
 
+        /// The state and the names of surviving sockets go to the next process in one packet, which has room for this many
+        /// bytes of them.
+        static let bytesForNextProcess = 122_880
+        /// The longest name of a socket, and the numbers beside it, in bytes.
+        static let bytesPerSurvivor = 84
+
         public init() {}
     }
 

@@ -30,7 +30,15 @@ extension Supervision {
         guard clients[client.id].sockets.count < settings.quotas.socketsPerClient || mutated(.exceedsQuota),
             users[clients[client.id].user, default: UserUsage()].sockets < settings.quotas.socketsPerUser
         else { return .tooManySockets }
+        let stateBytes = Int(clients[client.id].launches.stateBytes)
+        if offer.survives, roomForState(of: client, besides: 1) < stateBytes { return .tooManySockets }
         return nil
+    }
+
+    /// The size of the state that a client's next process can be given with the surviving sockets.
+    func roomForState(of client: ClientID, besides others: Int = 0) -> Int {
+        let survivors = clients[client.id].sockets.reduce(others) { $0 + (sockets[$1.id].survives ? 1 : 0) }
+        return Settings.Quotas.bytesForNextProcess - survivors * Settings.Quotas.bytesPerSurvivor
     }
 
     private mutating func adopt(

@@ -132,6 +132,26 @@ struct QuotaTests {
         #expect(bench.core.usage.allSatisfy { $0.usage.sockets == 0 && $0.usage.clients == 0 })
     }
 
+    /// One packet tells the next process of both.
+    @Test func stateAndSurvivingSocketsShareTheirRoom() throws {
+        var bench = Bench { $0.quotas.socketsPerClient = 10_000 }
+        let client = try bench.register(isLaunchable: true)
+        var offer = SocketOffer(tag: .voip)
+        offer.survives = true
+        let saved = bench.say(.saveState(byteCount: 40_000), from: client)
+        #expect(saved.contains(.keepState(client)))
+        bench.say(.handOver(Array(repeating: offer, count: 1_000)), from: client)
+        let adopted = bench.actions.adoptions.map { (try? $0.get()) != nil }
+        #expect(adopted.count { $0 } == (122_880 - 40_000) / 84 && adopted.last == false)
+        #expect(bench.actions.adoptions.last == .failure(.tooManySockets))
+        // Others share no room, and neither does a smaller state.
+        #expect(try bench.handOver(SocketOffer(tag: .voip), from: client)?.get() != nil)
+        #expect(bench.say(.saveState(byteCount: 40_000), from: client).contains(.keepState(client)))
+        #expect(!bench.say(.saveState(byteCount: 40_100), from: client).contains(.keepState(client)))
+        bench.say(.saveState(byteCount: 0), from: client)
+        #expect(try bench.handOver(offer, from: client)?.get() != nil)
+    }
+
     @Test func noClientCanReleaseTheSocketsOfOthers() throws {
         var bench = Bench()
         let owner = try bench.register(user: 1)
