@@ -2003,6 +2003,7 @@ package nonisolated struct WireWillTerminate: Sendable {
 /// Saves state for the next process, which gets it with Welcome. Replaces what was saved before; an empty
 /// value drops it. It is dropped when the user quits the client, and when it crashes twice in a row at its
 /// start. Does not keep the client awake. Answered with Done, or with Error STATE_TOO_LARGE or CANNOT_LAUNCH.
+/// State and 84 bytes for each surviving socket together have at most 122,880 bytes.
 package nonisolated struct WireSaveState: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

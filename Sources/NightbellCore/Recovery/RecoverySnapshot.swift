@@ -391,20 +391,23 @@ extension Supervision {
         actions.append(.notify(client, .suspendCancelled(epoch: clients[client.id].lastEpoch)))
     }
 
-    /// Repeats a wake that was decided and perhaps not delivered, under its old number.
+    /// Repeats a wake that was decided and perhaps not delivered, under its old number. There are several if the client
+    /// did not read what it was sent: then the last one also reports what the others did.
     private mutating func tellAgain(
         _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], at now: Instant
     ) {
         let client = old.id
         let wakeID = clients[client.id].lastWakeID
-        guard wakeID != old.toldWakeID, wakeID != 0, !mutated(.restoresWithoutWake) else { return }
+        guard wakeID > old.toldWakeID, !mutated(.restoresWithoutWake) else { return }
+        let count = wakeID - old.toldWakeID
+        func isUntold(_ mark: UInt32) -> Bool { UInt64(SocketToken.mark(of: wakeID) &- mark) < count }
         clients[client.id].pendingWake = .repeated
-        let isOfSockets = !clients[client.id].lastWakeReasons.isDisjoint(with: .ofSockets)
+        let isOfSockets = count > 1 || !clients[client.id].lastWakeReasons.isDisjoint(with: .ofSockets)
         for socket in waiting where isOfSockets {
             var conditions = socket.conditions
             switch sockets[socket.token.id].condition {
             case .ended, .armedPastEnd:
-                guard socket.endedInWake == SocketToken.mark(of: wakeID) else { continue }
+                guard isUntold(socket.endedInWake) else { continue }
             case .held, .armed:
                 // A client that knows this wake skips the repetition. So an end that came since is reported when it
                 // fires, not here.
@@ -414,8 +417,13 @@ extension Supervision {
             clients[client.id].fired.append(FiredSocket(token: socket.token, conditions: conditions))
         }
         for token in offloadedSockets(of: client) where isOfSockets {
-            let found = found(token, inWake: wakeID)
-            if !found.isEmpty { noteFired(token, found, of: client) }
+            guard let finding = findings[token.slot], isUntold(finding.wake) else { continue }
+            noteFired(token, finding.conditions, of: client)
+        }
+        if count > 1 {
+            for fired in clients[client.id].fired {
+                clients[client.id].lastWakeReasons.formUnion(fired.conditions.wakeReasons)
+            }
         }
         // The time limit of the wake starts again, because the client may not know of it yet.
         if case .background(var background) = clients[client.id].lifecycle, background.wake != nil {

@@ -200,4 +200,25 @@ struct TakingOverTests {
         bench.turn(.ended(client, .failed))
         #expect(bench.core.ownership(of: identifier)?.isQuit == true)
     }
+
+    /// They waited for a client that did not read what it was sent, and died with the supervisor.
+    @Test mutating func theLastOfSeveralUndeliveredWakesTellsOfAll() throws {
+        bench.suspend(client)
+        bench.turn(.offloadBegan(sockets[1], nil, isAwaitingAnswer: false))
+        bench.turn(.fired(sockets[0], [.readable, .peerClosed]))
+        var inspection = InspectionResult()
+        inspection.rest = .significant([.readable, .pathLost])
+        bench.turn(.inspected(sockets[1], inspection))
+        bench.command(.wake, client)
+        var old = try snapshot([[.readable, .peerClosed], [.readable]], told: 0)
+        old.sockets[0].endedInWake = SocketToken.mark(of: 1)
+        let wake = try #require(try takeOver(old).wakes.first)
+        #expect(wake.isRepeated && wake.wakeID == bench.core.wakeID(of: client) && wake.wakeID > 1)
+        #expect(wake.reasons.isSuperset(of: [.request, .socket]))
+        let fired = bench.actions.firedSockets[wake.sockets]
+        #expect(Set(fired.map(\.token)) == Set(sockets))
+        // What was told is not told again.
+        old.clients[0].toldWakeID = wake.wakeID
+        #expect(try takeOver(old).wakes.isEmpty)
+    }
 }
