@@ -72,6 +72,7 @@ extension Supervisor {
             connection.role = .client(known)
             note(connection, of: client, known)
         } catch {
+            exitIfOutOfResources(error)
             logger.debug("\(record.registration.identifier) is gone: \(error)")
             result.ended.append((client, ending))
         }
@@ -100,11 +101,22 @@ extension Supervisor {
                 introduction, loop: loop)
             launches.note(attempt, of: client)
         } catch {
+            exitIfOutOfResources(error)
             log(
                 .launches, .error, of: record.registration.user,
                 "cannot go on launching \(record.registration.identifier): \(error)")
             result.ended.append((client, .failed))
         }
+    }
+
+    /// A lack of descriptors or memory says nothing about a client. The keeper still has everything: another worker
+    /// tries again, later and later.
+    private func exitIfOutOfResources(_ error: any Error) {
+        guard let error = error as? SystemError,
+            [EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC].contains(error.code)
+        else { return }
+        logger.critical("cannot take over: \(error)")
+        exit(EX_OSERR)
     }
 
     /// The process that we made may not be the one that the connection came from.

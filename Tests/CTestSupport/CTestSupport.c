@@ -34,6 +34,13 @@ int ctest_mute_file_system(const char *directory, int *root) {
     return -1;
 }
 
+int ctest_limit_descriptors(pid_t pid, rlim_t limit) {
+    struct rlimit values;
+    if (prlimit(pid, RLIMIT_NOFILE, NULL, &values) != 0) return -1;
+    values.rlim_cur = limit;
+    return prlimit(pid, RLIMIT_NOFILE, &values, NULL);
+}
+
 int ctest_own_network(void) { return unshare(CLONE_NEWNET); }
 
 int ctest_set_loopback(int socket, int up) {

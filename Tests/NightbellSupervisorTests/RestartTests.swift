@@ -108,6 +108,53 @@ import Testing
         try PuppetProcess(path: daemon.socketPath, name).command("goodbye")
     }
 
+    /// While workers find too few descriptors, clients sleep on; when there are more, they can be woken.
+    @Test(arguments: ways) func clientsOutliveALackOfDescriptors(way: String) throws {
+        let daemon = try DaemonProcess(suspension: way)
+        // More of them than a worker needs descriptors to begin with.
+        var sleepers: [(puppet: PuppetProcess, peer: Int32)] = []
+        defer { for sleeper in sleepers { close(sleeper.peer) } }
+        for number in 0..<8 {
+            let puppet = try PuppetProcess(path: daemon.socketPath, "\(name).\(number)")
+            sleepers.append((puppet, try puppet.park("flow")))
+            try puppet.enterBackground()
+            try suspended(daemon, "\(name).\(number)")
+        }
+        let keeper = daemon.child.pid
+        func limit(_ count: rlim_t) throws {
+            _ = try systemCall("prlimit") { ctest_limit_descriptors(keeper, count) }
+        }
+        let used = rlim_t(try #require(ProcFS.openDescriptors(keeper)))
+        var starved = 0
+        for spare in stride(from: 6, to: 30, by: 2) as StrideTo<rlim_t> {
+            let worker = try daemon.worker()
+            try limit(used + spare)
+            kill(worker, SIGKILL)
+            let observer = try WireClient(path: daemon.socketPath)
+            try observer.send(.status(WireStatus()), request: 1)
+            let answer = try? observer.receiveIfAny(within: 200)
+            if answer == nil { starved += 1 }
+            try limit(1_024)
+            // One that has taken over nonetheless may have no descriptor left for connections.
+            for worker in children(of: keeper) { kill(worker, SIGKILL) }
+            let sleepOn = eventually {
+                (try? WireClient(path: daemon.socketPath).status().clientsByState) == ["suspended": 8]
+            }
+            try #require(sleepOn, "with \(spare) descriptors")
+        }
+        #expect(starved > 2 && starved < 12)
+        for (puppet, peer) in sleepers {
+            try peer.say("call")
+            #expect(try puppet.event("read").hasPrefix("read flow 4"))
+            #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
+        }
+    }
+
+    private func children(of pid: pid_t) -> [pid_t] {
+        let text = (try? SmallFile.readText("/proc/\(pid)/task/\(pid)/children")) ?? ""
+        return text.split(separator: " ").compactMap { pid_t($0) }
+    }
+
     /// The worker dies before the table of identifiers is written again.
     @Test func anIdentifierThatWasGivenUpIsNotRecalledFromTheTable() throws {
         let directory = try TemporaryDirectory()

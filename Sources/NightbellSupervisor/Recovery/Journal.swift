@@ -2,12 +2,12 @@ import Descriptors
 import Keeper
 import NightbellCore
 
-/// Everything that must outlive this process is written through here before it is acted upon or acknowledged.
+/// Everything that must outlive this process is written through here before it is acknowledged.
 ///
-/// Small values that change often are stored in the shared state, which costs no system call; descriptors and texts
-/// go to the keeper in packets, one for a whole turn unless an answer must not wait. Nothing here is ever
-/// awaited. The order is always the same: the shared state, the keeper, the action; so after a death between two of
-/// them the action is at worst repeated. Confined to the loop's thread.
+/// Small values that change often are stored in the shared state, at once and without a system call. Descriptors and texts
+/// are collected in packets for the keeper, which leave before the next message to a client, before a launched program
+/// may run, and at the end of a turn: a death can lose the last of them, and not those of the shared state. Nothing
+/// here is ever awaited. Confined to the loop's thread.
 final class Journal {
     let link: KeeperLink
     let sharedState: SharedStateTable

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 // ptrace(2) has variable arguments. 0, or -1 and errno. The tracer is the calling thread.
@@ -31,6 +32,9 @@ int ctest_own_network(void);
 
 // The bytes of the heap in use.
 size_t ctest_heap_in_use(void);
+
+// Sets how many descriptors a process may open; it keeps those that it has. 0, or -1 and errno.
+int ctest_limit_descriptors(pid_t pid, rlim_t limit);
 
 // Puts the loopback device of the network that a socket belongs to up or down. 0, or -1 and errno.
 int ctest_set_loopback(int socket, int up);
