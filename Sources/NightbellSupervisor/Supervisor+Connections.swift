@@ -189,7 +189,7 @@ extension Supervisor {
     func disconnect(_ connection: Connection, with error: WireError, request: UInt64 = 0) {
         log(
             .violations, .info, of: connection.credentials.uid,
-            "\(name(of: connection)) is expelled: \(error.message)")
+            "\(name(of: connection)) is disconnected: \(error.message)")
         send(WireSupervisorMessage(request: request, .error(error)), to: connection)
         drop(connection, error.message)
     }

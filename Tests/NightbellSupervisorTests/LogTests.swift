@@ -100,7 +100,7 @@ import Testing
             try stranger.sendRaw([0xff])
             #expect(try stranger.end()?.code == .malformedPacket)
         }
-        #expect(log.lines.count { $0.contains("is expelled") } == LogLimiter.perMinute)
+        #expect(log.lines.count { $0.contains("is disconnected") } == LogLimiter.perMinute)
         try supervisor.stop()
         #expect(log.lines.contains("90 messages about violations of the protocol were held back"))
     }
