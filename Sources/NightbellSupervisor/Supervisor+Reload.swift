@@ -109,16 +109,27 @@ extension Supervisor {
         supervision.remember(identifier, of: declaration.registration.user, isQuit: false)
         persist()
         guard supervision.client(named: identifier) == nil else { return change(declaration) }
-        guard declaration.startsWithSupervisor, declaration.registration.modes.contains(.voip),
-            supervision.ownership(of: identifier)?.isQuit != true
-        else { return "is declared" }
-        declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
-        return "is declared, and launched"
+        return launchAtStart(declaration) ? "is declared, and launched" : "is declared"
     }
 
-    /// A client that is already registered, as declared before or by its own Hello.
+    /// Launches a client that does not exist, as a start of the supervisor would. False: that would not launch it.
+    private func launchAtStart(_ declaration: Declaration) -> Bool {
+        let registration = declaration.registration
+        guard declaration.startsWithSupervisor, registration.modes.contains(.voip),
+            supervision.ownership(of: registration.identifier)?.isQuit != true
+        else { return false }
+        declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
+        return true
+    }
+
+    /// A client that was declared before, or has registered by its own Hello. One that was given up gets another chance.
     private func change(_ declaration: Declaration) -> String {
         let identifier = declaration.registration.identifier
+        if supervision.client(named: identifier) == nil, returning.processes[identifier] == nil,
+            launchAtStart(declaration)
+        {
+            return "has a changed declaration, and is launched"
+        }
         guard let client = supervision.client(named: identifier),
             supervision.user(of: client) == declaration.registration.user, launches.contains(client)
         else { return "has a changed declaration, which counts from its next launch or Hello" }

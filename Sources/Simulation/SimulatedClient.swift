@@ -141,6 +141,8 @@ final class SimulatedClient {
     /// The reasons of its launch, which it has to be told in this turn.
     var mustHear: WakeReasons = []
     var runsSince: Instant
+    /// In elapsed time.
+    var launchedAt = Instant(nanoseconds: .min)
     /// It was launched in the background, and has this long to set up something that could wake it.
     var setUpUntil = Instant(nanoseconds: .min)
     /// Its user or an administrator has set its state since it was launched.

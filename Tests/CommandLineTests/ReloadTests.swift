@@ -194,4 +194,38 @@ struct ReloadTests {
             #expect(eventually(within: 30_000) { (try? worker(stage)).map { $0 != before } ?? false })
         }
     }
+
+    @Test("A client that was given up is launched when its declaration has changed")
+    func another() throws {
+        let manifests = try TemporaryDirectory()
+        func declare(_ command: String) throws {
+            let path = manifests.file("phone.yaml")
+            let text = """
+                identifier: org.example.phone
+                command: [/bin/sh, -c, '\(command)']
+
+                """
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            chmod(path, 0o644)
+        }
+        try declare("exit 1")
+        let stage = try Fixture([
+            "--set", "manifestDirectory=\(manifests.path)", "--set", "launches.retry=10ms",
+            "--set", "launches.retryMaximum=10ms", "--set", "launches.relaunches=1",
+        ])
+        #expect(try eventually(within: 30_000) { try stage.nightbell("show", "org.example.phone").code == 4 })
+        #expect(try stage.nightbell("reload").output == "nothing has changed\n")
+        try declare("exec sleep 1000")
+        #expect(
+            try stage.nightbell("reload").output
+                == "changed: org.example.phone has a changed declaration, and is launched\n")
+        try stage.reaches("launching", "org.example.phone")
+        // A client that was quit is not.
+        #expect(try stage.nightbell("quit", "org.example.phone").code == 0)
+        #expect(try eventually(within: 30_000) { try stage.nightbell("show", "org.example.phone").code == 4 })
+        try declare("exec sleep 1001")
+        #expect(
+            try stage.nightbell("reload").output
+                == "changed: org.example.phone has a changed declaration, which counts from its next launch or Hello\n")
+    }
 }

@@ -271,6 +271,28 @@ import Testing
         try supervisor.stop()
     }
 
+    /// A survey takes several turns when there are many sleepers.
+    @Test func theLargestOfManySleepersIsFound() throws {
+        let supervisor = try supervisor(.signal) { $0.settings.memoryPressure.endsAtOnce = 1 }
+        let count = 20  // It looks at sixteen in a turn.
+        var clients: [(client: TestClient, process: TestClientProcess)] = []
+        for number in 0..<count {
+            let client = try TestClient("org.example.phone.\(number)", of: supervisor)
+            let process = try client.start()
+            _ = try process.park("s")
+            if number == count - 1 { try process.command("grow 64") }
+            try process.say("background")
+            clients.append((client, process))
+        }
+        for (client, _) in clients { try supervisor.reaches(.suspended, client.identifier) }
+        supervisor.pretendMemoryIsShort()
+        try supervisor.reaches(.dormant, clients[count - 1].client.identifier)
+        for (client, _) in clients.dropLast() {
+            #expect(try supervisor.show(client.identifier)?.state == .suspended)
+        }
+        try supervisor.stop()
+    }
+
     @Test func aClientThatExitsOnSuspendIsToldToEnd() throws {
         let supervisor = try supervisor()
         let actor = try TestClient(name, of: supervisor)

@@ -91,10 +91,13 @@ extension Supervision {
         park(client, .waiting(until: now + pause), at: now, into: &actions)
     }
 
-    /// Whether its process has identified itself and run long enough to count as launched successfully.
+    /// Whether its process has run long enough to count as launched successfully. It must have identified itself, unless
+    /// it is a program that never does.
     private func hasRunLongEnough(_ client: ClientID, at now: Instant) -> Bool {
         switch clients[client.id].lifecycle {
-        case .launching, .terminating(.killed(.launchOverran)), .terminating(.noticed(_, .launchOverran)):
+        case .launching(until: nil):
+            elapsed(at: now) >= clients[client.id].enteredStateAt + settings.launches.settled
+        case .launching(until: .some), .terminating(.killed(.launchOverran)), .terminating(.noticed(_, .launchOverran)):
             false
         case .notRunning, .inactive, .active, .background, .suspending, .suspended, .terminating, .dormant:
             now >= clients[client.id].registeredAt + settings.launches.settled

@@ -40,11 +40,19 @@ extension World {
         }
     }
 
+    /// Its program has not identified itself in time, and may be one that never does.
+    private func isLeftAlone(_ client: SimulatedClient) -> Bool {
+        client.launchUntil != nil && client.neverSpoke
+            && core.view(of: client.id, at: now)?.launches.until == nil
+    }
+
     private mutating func fateOfCrash(_ client: SimulatedClient) -> SimulatedClient.Fate {
         expect(client) { $0.crashes += 1 }
-        if client.hasSettled
-            || (client.launchUntil == nil && now >= client.runsSince + settings.launches.settled)
-        {
+        let hasRunLongEnough =
+            isLeftAlone(client)
+            ? elapsed >= client.launchedAt + settings.launches.settled
+            : client.launchUntil == nil && now >= client.runsSince + settings.launches.settled
+        if client.hasSettled || hasRunLongEnough {
             client.inRow = 0
             client.failuresAtStart = 0
         } else {
@@ -149,6 +157,7 @@ extension World {
         let room = client.wishedRoom(settings)
         client.launchRoom = room
         client.runsSince = now
+        client.launchedAt = elapsed
         client.hasSettled = false
         let underWay = underWay(in: room)
         require(

@@ -65,6 +65,7 @@ extension World {
         client.inRow = view.launches.inRow
         client.failuresAtStart = Int(core.progress(of: client.id)[0] >> 62)
         client.runsSince = view.state == .launching ? view.enteredStateAt - slept : view.registeredAt
+        client.launchedAt = view.enteredStateAt
         client.hasSettled = core.progress(of: client.id)[0] & 1 << 52 != 0
         client.neverSpoke = core.progress(of: client.id)[0] & 1 << 22 != 0
         if view.state != .terminating { client.ending = nil }

@@ -55,6 +55,23 @@ struct LaunchTests {
         }
     }
 
+    @Test("A program that never says Hello, and ends after a long time, has not crashed at its start")
+    func silent() throws {
+        var bench = Bench()
+        let identifier = try #require(ClientIdentifier("declared"))
+        var registration = Registration(identifier: identifier, user: 1_000, modes: .voip)
+        registration.isLaunchable = true
+        #expect(launched(bench.turn(.launch(registration, nil))).count == 1)
+        let client = try #require(bench.core.client(named: identifier))
+        for _ in 0..<20 {
+            bench.pass(bench.core.settings.launches.budget)
+            #expect(bench.core.view(of: client, at: bench.now)?.launches.until == nil)
+            bench.turn(.ended(client, .failed))
+            #expect(launched(bench.pass(.milliseconds(250))) == [client])
+        }
+        #expect(bench.core.counters.gaveUp == 0)
+    }
+
     @Test("Without the mode voip only traffic brings it back, and not before the pause is over")
     func trafficOnly() throws {
         var bench = Bench()
