@@ -58,26 +58,26 @@ let package = Package(
             exclude: ["nightbell.proto"],
             swiftSettings: settings),
 
-        .target(name: "Descriptors", dependencies: ["CLinux"], swiftSettings: faulty),
+        .target(name: "LinuxSystem", dependencies: ["CLinux"], swiftSettings: faulty),
         .target(
-            name: "EventLoop", dependencies: ["CLibevent", "CLinux", "Descriptors"], swiftSettings: strict),
-        .target(name: "Suspension", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
-        .target(name: "Launching", dependencies: ["CLinux", "Descriptors"], swiftSettings: strict),
+            name: "EventLoop", dependencies: ["CLibevent", "CLinux", "LinuxSystem"], swiftSettings: strict),
+        .target(name: "Suspension", dependencies: ["CLinux", "LinuxSystem"], swiftSettings: strict),
+        .target(name: "Launching", dependencies: ["CLinux", "LinuxSystem"], swiftSettings: strict),
 
         // Holds the state that a supervisor must not lose, and replaces a worker that has died.
-        .target(name: "Keeper", dependencies: ["CLinux", "Descriptors"], swiftSettings: faulty),
+        .target(name: "Keeper", dependencies: ["CLinux", "LinuxSystem"], swiftSettings: faulty),
 
         // Libraries for users.
 
         // For servers that park their own idle sockets: without keeper, launching and protobuf.
         .target(
-            name: "NightbellParking", dependencies: ["Descriptors", "NightbellCore", "NightbellProfiles"],
+            name: "NightbellParking", dependencies: ["LinuxSystem", "NightbellCore", "NightbellProfiles"],
             swiftSettings: faulty),
         .target(
             name: "NightbellSupervisor",
             dependencies: [
                 "CLinux", "NightbellCore", "NightbellParking", "NightbellProfiles", "NightbellWire",
-                "Descriptors", "EventLoop", "Keeper", "Launching", "Suspension",
+                "LinuxSystem", "EventLoop", "Keeper", "Launching", "Suspension",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -85,7 +85,7 @@ let package = Package(
         .target(
             name: "Nightbell",
             dependencies: [
-                "NightbellWire", "Descriptors",
+                "NightbellWire", "LinuxSystem",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
@@ -105,7 +105,7 @@ let package = Package(
         .target(
             name: "Manifests",
             dependencies: [
-                "Descriptors", "Launching", "NightbellCore", .product(name: "Yams", package: "Yams"),
+                "Launching", "LinuxSystem", "NightbellCore", .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: strict),
         .target(
@@ -118,13 +118,13 @@ let package = Package(
             ],
             swiftSettings: strict),
         // General formatting: text for users and JSON for programs.
-        .target(name: "Presentation", dependencies: ["Descriptors"], swiftSettings: strict),
+        .target(name: "Presentation", dependencies: ["LinuxSystem"], swiftSettings: strict),
         // The answers of the administration interface, as text and as JSON.
         .target(name: "StatusReports", dependencies: ["Nightbell", "Presentation"], swiftSettings: strict),
         .executableTarget(
             name: "nightbelld",
             dependencies: [
-                "CLinux", "DaemonConfiguration", "Descriptors", "Keeper", "Launching", "Manifests",
+                "CLinux", "DaemonConfiguration", "Keeper", "Launching", "LinuxSystem", "Manifests",
                 "NightbellCore",
                 "NightbellSupervisor",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -134,7 +134,7 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "Descriptors",
+                "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "LinuxSystem",
                 "Manifests",
                 "Presentation", "StatusReports",
                 "Suspension",
@@ -169,7 +169,7 @@ let package = Package(
         .target(
             name: "LoadTester",
             dependencies: [
-                "CChat", "CFloors", "CPhone", "Descriptors", "Nightbell", "NightbellCore", "NightbellWire",
+                "CChat", "CFloors", "CPhone", "LinuxSystem", "Nightbell", "NightbellCore", "NightbellWire",
                 "Presentation", "SIPKit", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
@@ -185,7 +185,7 @@ let package = Package(
         .testTarget(
             name: "LoadTests",
             dependencies: [
-                "CChat", "CFloors", "Descriptors", "LoadTester", "NightbellCore", "Presentation",
+                "CChat", "CFloors", "LinuxSystem", "LoadTester", "NightbellCore", "Presentation",
                 "Simulation", .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),
@@ -251,12 +251,12 @@ let package = Package(
         .executableTarget(name: "nightbell-threads", path: "Tests/Threads"),
         .target(
             name: "EdgeTestSupport",
-            dependencies: ["CLinux", "Descriptors"],
+            dependencies: ["CLinux", "LinuxSystem"],
             path: "Tests/EdgeTestSupport",
             swiftSettings: settings),
         .executableTarget(
             name: "puppet",
-            dependencies: ["Nightbell", "Descriptors"],
+            dependencies: ["Nightbell", "LinuxSystem"],
             path: "Tests/Puppet",
             swiftSettings: settings),
         .executableTarget(
@@ -278,30 +278,30 @@ let package = Package(
         .testTarget(
             name: "SimulationTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
         .testTarget(
-            name: "DescriptorsTests",
-            dependencies: ["CLinux", "Descriptors", "EdgeTestSupport"],
+            name: "LinuxSystemTests",
+            dependencies: ["CLinux", "EdgeTestSupport", "LinuxSystem"],
             swiftSettings: settings),
         .testTarget(
             name: "EventLoopTests",
-            dependencies: ["CLinux", "Descriptors", "EventLoop", "EdgeTestSupport"],
+            dependencies: ["CLinux", "LinuxSystem", "EventLoop", "EdgeTestSupport"],
             swiftSettings: settings),
         .testTarget(
             name: "SuspensionTests",
             dependencies: [
-                "CLinux", "CTestSupport", "Descriptors", "Suspension", "EdgeTestSupport", "nightbell-threads",
+                "CLinux", "CTestSupport", "LinuxSystem", "Suspension", "EdgeTestSupport", "nightbell-threads",
             ],
             swiftSettings: settings),
         .executableTarget(
-            name: "nightbell-kept", dependencies: ["CLinux", "Descriptors", "Keeper"], path: "Tests/Kept",
+            name: "nightbell-kept", dependencies: ["CLinux", "Keeper", "LinuxSystem"], path: "Tests/Kept",
             swiftSettings: settings),
         .testTarget(
             name: "KeeperTests",
-            dependencies: ["Descriptors", "Keeper", "EdgeTestSupport", "nightbell-kept"],
+            dependencies: ["LinuxSystem", "Keeper", "EdgeTestSupport", "nightbell-kept"],
             swiftSettings: settings),
         .testTarget(
             name: "NightbellSupervisorTests",
             dependencies: [
-                "NightbellSupervisor", "NightbellCore", "NightbellWire", "Descriptors", "EventLoop", "Keeper",
+                "NightbellSupervisor", "NightbellCore", "NightbellWire", "LinuxSystem", "EventLoop", "Keeper",
                 "Launching", "Suspension", "CTestSupport", "EdgeTestSupport", "nightbell", "nightbelld",
                 "puppet", "websocket-server",
                 .product(name: "Logging", package: "swift-log"),
@@ -311,7 +311,7 @@ let package = Package(
         .testTarget(
             name: "ParkingTests",
             dependencies: [
-                "CTestSupport", "Descriptors", "EdgeTestSupport", "NightbellCore", "NightbellParking",
+                "CTestSupport", "EdgeTestSupport", "LinuxSystem", "NightbellCore", "NightbellParking",
                 "NightbellProfiles",
             ],
             swiftSettings: settings),
@@ -327,7 +327,7 @@ let package = Package(
         .testTarget(
             name: "ChatTests",
             dependencies: [
-                "ChatService", "Descriptors", "EdgeTestSupport", "chat-server", "echo-server", "line-server",
+                "ChatService", "EdgeTestSupport", "LinuxSystem", "chat-server", "echo-server", "line-server",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOWebSocket", package: "swift-nio"),
             ],
@@ -335,21 +335,21 @@ let package = Package(
         .testTarget(
             name: "NightbellTests",
             dependencies: [
-                "Nightbell", "NightbellWire", "Descriptors",
+                "Nightbell", "NightbellWire", "LinuxSystem",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),
         .testTarget(
             name: "AdministrationTests",
             dependencies: [
-                "Descriptors", "Nightbell", "NightbellWire",
+                "LinuxSystem", "Nightbell", "NightbellWire",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),
         .testTarget(
             name: "CommandLineTests",
             dependencies: [
-                "Descriptors", "EdgeTestSupport", "nightbell", "nightbell-phone", "nightbelld", "parrot",
+                "EdgeTestSupport", "LinuxSystem", "nightbell", "nightbell-phone", "nightbelld", "parrot",
                 "puppet",
             ],
             swiftSettings: settings),
@@ -362,7 +362,7 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "LaunchingTests",
-            dependencies: ["CLinux", "CTestSupport", "Descriptors", "EdgeTestSupport", "Launching"],
+            dependencies: ["CLinux", "CTestSupport", "EdgeTestSupport", "Launching", "LinuxSystem"],
             swiftSettings: settings),
         .testTarget(
             name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell"], swiftSettings: settings),
@@ -374,7 +374,7 @@ let package = Package(
         .testTarget(
             name: "DemoTests",
             dependencies: [
-                "Descriptors", "EdgeTestSupport", "Launching", "Nightbell", "NightbellCore",
+                "EdgeTestSupport", "Launching", "LinuxSystem", "Nightbell", "NightbellCore",
                 "NightbellSupervisor", "SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld",
                 .product(name: "Logging", package: "swift-log"),
             ],

@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// A set of watched descriptors with all of its state in the kernel: an epoll set.
 ///

@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 
 /// Jobs queued for the loop, and the request to stop it. Used from all threads.
 final class Inbox: @unchecked Sendable {

@@ -1,4 +1,4 @@
-package import Descriptors
+package import LinuxSystem
 
 /// An operation of the event loop that failed.
 package struct LoopError: Error, Sendable, Hashable, CustomStringConvertible {

@@ -1,7 +1,7 @@
 import CLibevent
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 import Synchronization
 
 /// One libevent loop on one thread, which is also the serial executor of the actors that live there.

@@ -1,6 +1,6 @@
 import CLibevent
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// A libevent event, and what its callback needs.
 @unsafe

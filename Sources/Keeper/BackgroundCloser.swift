@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Closes descriptors handed over by clients, without a thread and without blocking.
 ///

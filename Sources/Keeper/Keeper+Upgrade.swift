@@ -1,6 +1,6 @@
 import CLinux
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// An upgrade in progress.
 struct Upgrade {

@@ -1,5 +1,5 @@
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// The process that must not die, and therefore does next to nothing: it holds descriptors and records, and starts
 /// another worker when one has died. It reads the records that workers write through, and nothing that a client wrote.

@@ -1,5 +1,5 @@
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// The worker's end of the channel: messages sent here survive the worker.
 ///

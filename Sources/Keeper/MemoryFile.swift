@@ -1,6 +1,6 @@
 import CLinux
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// Files that exist only in memory, for as long as a process has them open.
 package enum MemoryFile {

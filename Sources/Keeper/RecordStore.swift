@@ -1,4 +1,4 @@
-package import Descriptors
+package import LinuxSystem
 
 /// Records by key, some with a descriptor. Their contents are opaque here.
 package struct RecordStore: ~Copyable, Sendable {

@@ -1,6 +1,6 @@
 import CLinux
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// Shared memory that outlives the process that writes it: the keeper holds the file, the worker writes with plain
 /// stores and no system call.

@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The keeper's view of a worker.
 final class WorkerProcess {

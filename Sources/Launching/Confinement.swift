@@ -1,5 +1,5 @@
-import Descriptors
 package import Glibc
+import LinuxSystem
 
 /// Whether a process is more confined than we are. Its statement of how it was started must not be trusted: if we
 /// launched the program, it would run outside of its confinement.

@@ -1,6 +1,6 @@
 import CLinux
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// How a process has ended.
 package enum ExitStatus: Sendable, Hashable {

@@ -1,6 +1,6 @@
 import CLinux
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// Why a program could not be started: at which step, and the step's `errno`.
 package struct LaunchError: Error, Sendable, Hashable, CustomStringConvertible {

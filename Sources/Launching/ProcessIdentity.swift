@@ -1,5 +1,5 @@
-package import Descriptors
 package import Glibc
+package import LinuxSystem
 
 /// The user and groups of a program.
 package struct ProcessIdentity: Sendable, Hashable {

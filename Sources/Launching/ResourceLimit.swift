@@ -1,5 +1,5 @@
 import CLinux
-package import Descriptors
+package import LinuxSystem
 
 /// A limit of `setrlimit(2)`.
 package struct ResourceLimit: Sendable, Hashable {

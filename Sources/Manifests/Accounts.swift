@@ -1,6 +1,6 @@
-import Descriptors
 package import Glibc
 package import Launching
+import LinuxSystem
 
 /// Looks up users and groups.
 package protocol Accounts: Sendable {

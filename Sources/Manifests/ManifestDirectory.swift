@@ -1,5 +1,5 @@
-import Descriptors
 package import Glibc
+import LinuxSystem
 import NightbellCore
 
 /// All manifests of a directory: every `*.yaml` in it, in the order of their names.

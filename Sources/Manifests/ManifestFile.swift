@@ -1,5 +1,5 @@
-import Descriptors
 package import Glibc
+import LinuxSystem
 import NightbellCore
 import Yams
 

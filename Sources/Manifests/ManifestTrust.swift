@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Decides whether a manifest is trusted: a user that can change or replace one can have programs run.
 enum ManifestTrust {

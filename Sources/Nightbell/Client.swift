@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 
 /// A client of the Nightbell supervisor: a process that may be suspended while its connections stay alive.
 ///

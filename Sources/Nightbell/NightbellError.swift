@@ -1,4 +1,4 @@
-package import Descriptors
+package import LinuxSystem
 package import NightbellWire
 
 /// An error, as a code for programs and a sentence for people.

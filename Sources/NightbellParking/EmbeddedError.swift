@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Why an embedded supervisor could not do what was asked.
 public struct EmbeddedError: Error, Sendable, Hashable, CustomStringConvertible {

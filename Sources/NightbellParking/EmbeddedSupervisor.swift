@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 import NightbellCore
 
 /// A supervisor inside its host: it holds the host's idle sockets, deals with their pings, and reports when one

@@ -1,5 +1,5 @@
-package import Descriptors
 import Glibc
+package import LinuxSystem
 package import NightbellCore
 package import NightbellProfiles
 

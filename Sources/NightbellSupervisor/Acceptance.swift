@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The listening socket with one descriptor in reserve: when no other is left, a connection can still be
 /// accepted for long enough to be told why it is refused.

@@ -1,5 +1,5 @@
-import Descriptors
 import EventLoop
+import LinuxSystem
 
 /// Pending work, served round-robin by user.
 ///

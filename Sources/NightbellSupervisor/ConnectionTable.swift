@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 
 /// All connections, by slot, with a count for each uid. Keys are never reused.
 struct ConnectionTable: ~Copyable {

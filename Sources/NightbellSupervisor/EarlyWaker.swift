@@ -1,6 +1,6 @@
-import Descriptors
 import EventLoop
 import Keeper
+import LinuxSystem
 import Suspension
 
 /// The first step of a wake: thaws a sleeper when its socket fires, and tells it by its wake word that its

@@ -1,6 +1,6 @@
-package import Descriptors
 import Glibc
 package import Keeper
+package import LinuxSystem
 
 /// The resources that a keeper holds from its start.
 package enum KeeperResources {

@@ -1,6 +1,6 @@
-import Descriptors
 import Glibc
 import Launching
+import LinuxSystem
 import Logging
 import NightbellCore
 

@@ -1,7 +1,7 @@
-import Descriptors
 import EventLoop
 import Glibc
 import Launching
+import LinuxSystem
 import NightbellCore
 
 /// A launch in progress: from the making of the process until its Hello.

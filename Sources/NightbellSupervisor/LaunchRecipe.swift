@@ -1,6 +1,6 @@
-import Descriptors
 import Keeper
 import Launching
+import LinuxSystem
 import NightbellWire
 import SwiftProtobuf
 

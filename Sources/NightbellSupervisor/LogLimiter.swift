@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 package import Logging
 package import NightbellCore
 

@@ -1,5 +1,5 @@
-import Descriptors
 import EventLoop
+import LinuxSystem
 import NightbellCore
 
 /// The duplicates of adopted sockets, by the slot of their token.

@@ -1,6 +1,6 @@
-import Descriptors
 import Glibc
 import Keeper
+import LinuxSystem
 import NightbellCore
 import NightbellWire
 

@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The supervisor's own directory, locked for as long as this value lives: two supervisors that shared one
 /// would thaw each other's clients. The kernel releases the lock however the process ends.

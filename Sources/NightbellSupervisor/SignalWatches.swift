@@ -1,6 +1,6 @@
-import Descriptors
 import EventLoop
 import Glibc
+import LinuxSystem
 
 /// The watches for the supervisor's signals; they only have to exist.
 struct SignalWatches: ~Copyable {

@@ -1,6 +1,6 @@
-import Descriptors
 import EventLoop
 import Glibc
+import LinuxSystem
 import NightbellCore
 import NightbellWire
 

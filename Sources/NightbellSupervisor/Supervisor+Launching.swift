@@ -1,8 +1,8 @@
-import Descriptors
 import EventLoop
 import Glibc
 import Keeper
 import Launching
+import LinuxSystem
 import Logging
 import NightbellCore
 import NightbellWire

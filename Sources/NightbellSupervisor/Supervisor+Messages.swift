@@ -1,7 +1,7 @@
-import Descriptors
 import EventLoop
 import Glibc
 import Keeper
+import LinuxSystem
 import Logging
 import NightbellCore
 import NightbellWire

@@ -1,7 +1,7 @@
-import Descriptors
 import Glibc
 import Keeper
 import Launching
+import LinuxSystem
 import Logging
 import NightbellCore
 import NightbellWire

@@ -1,6 +1,6 @@
-import Descriptors
 import EventLoop
 import Glibc
+import LinuxSystem
 import Logging
 import NightbellCore
 import Suspension

@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 public import Logging
 import Suspension
 

@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 import Logging
 import NightbellCore
 import NightbellWire

@@ -1,7 +1,7 @@
-import Descriptors
 import EventLoop
 import Glibc
 package import Keeper
+import LinuxSystem
 public import Logging
 import NightbellCore
 import NightbellParking

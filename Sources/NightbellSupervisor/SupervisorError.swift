@@ -1,6 +1,6 @@
-import Descriptors
 import EventLoop
 import Glibc
+import LinuxSystem
 import Suspension
 
 /// Why a supervisor could not be set up, or had to stop.

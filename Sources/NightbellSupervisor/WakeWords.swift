@@ -1,4 +1,4 @@
-package import Descriptors
+package import LinuxSystem
 
 /// The wake words of all clients, in pages of shared memory. A page holds one uid's clients only, because every
 /// client with a word in it sees the whole page.

@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 
 /// A JSON value with objects that keep the order of their members.
 package enum JSON: Sendable, Equatable {

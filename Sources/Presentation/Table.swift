@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 
 /// A table for people: columns as wide as their longest cell, two spaces apart, a header line, no borders. If
 /// the terminal is too narrow, less important columns shrink or are left out.

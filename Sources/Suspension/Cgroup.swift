@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// One cgroup: a directory with the kernel's files.
 struct Cgroup: Hashable {

@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The kernel's freezer: a cgroup per client, `nightbell-NAME/client-SLOT`. The process and its parent do not
 /// notice, and a thaw takes effect in microseconds.

@@ -1,6 +1,6 @@
 package import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The mount point of the cgroup v2 hierarchy. On machines that still use v1 as well it is not at
 /// `/sys/fs/cgroup` but somewhere below.

@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Stops a child process of this one by both methods, to see whether they work.
 enum FreezerTrial {

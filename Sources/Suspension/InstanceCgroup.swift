@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The cgroup of an instance, for clients that cannot be frozen below their own.
 struct InstanceCgroup {

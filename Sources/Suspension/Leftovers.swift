@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Suspended processes of an earlier run of an instance, by either method: the next run may use the other
 /// one.

@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The capabilities of this machine for the calling user, found by trying.
 package struct MachineFacts: Sendable, Hashable {

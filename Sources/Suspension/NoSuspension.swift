@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 
 /// Stops no process: clients are treated as if they slept.
 final class NoSuspension: Suspender {

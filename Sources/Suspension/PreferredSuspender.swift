@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 
 /// The freezer, with signals as the fallback for clients that it cannot freeze: a supervisor without
 /// privileges may make cgroups but move only processes that already live in its part of the hierarchy.

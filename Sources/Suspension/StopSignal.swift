@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// `SIGSTOP` and `SIGCONT`: works everywhere and without privileges, but the process's parent sees it, and a
 /// `SIGCONT` from any process ends it.

@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The stopped processes, in a file that survives this one: 16 bytes per slot, the pid and the start time,
 /// zero for none.

@@ -1,6 +1,6 @@
 package import CLinux
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// The method of stopping clients.
 package enum SuspensionMethod: String, Sendable, Hashable, CaseIterable {

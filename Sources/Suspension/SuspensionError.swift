@@ -1,5 +1,5 @@
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// The reason why a client could not be stopped or thawed.
 package struct SuspensionError: Error, Sendable, Hashable, CustomStringConvertible {

@@ -1,6 +1,6 @@
 import ArgumentParser
-import Descriptors
 import Glibc
+import LinuxSystem
 import Manifests
 import Nightbell
 import Presentation

@@ -1,7 +1,7 @@
 import DaemonConfiguration
-import Descriptors
 import Glibc
 import Keeper
+import LinuxSystem
 import Logging
 import NightbellCore
 import NightbellSupervisor

@@ -1,8 +1,8 @@
 import ArgumentParser
 import DaemonConfiguration
-import Descriptors
 import Glibc
 import Keeper
+import LinuxSystem
 
 @main
 struct NightbelldCommand: ParsableCommand {

@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Settings of the daemon's own process.
 enum Process {

@@ -1,7 +1,7 @@
 import ChatService
-import Descriptors
 import EdgeTestSupport
 import Glibc
+import LinuxSystem
 import Synchronization
 import Testing
 

@@ -1,6 +1,6 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
+import LinuxSystem
 import Testing
 
 @Suite("nightbelld, as a process", .serialized)

@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
+import LinuxSystem
 
 /// A program of this package in a process of its own, with its output in files.
 final class Program {

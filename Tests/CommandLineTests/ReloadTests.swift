@@ -226,6 +226,7 @@ struct ReloadTests {
         try declare("exec sleep 1001")
         #expect(
             try stage.nightbell("reload").output
-                == "changed: org.example.phone has a changed declaration, which counts from its next launch or Hello\n")
+                == "changed: org.example.phone has a changed declaration, which counts from its next launch or Hello\n"
+        )
     }
 }

@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
+import LinuxSystem
 import Testing
 
 /// A supervisor of a test's own, started as users start it.

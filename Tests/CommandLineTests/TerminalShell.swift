@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
+import LinuxSystem
 
 /// A `bash` with a terminal of 80 columns, which gets commands through a pipe.
 final class TerminalShell {

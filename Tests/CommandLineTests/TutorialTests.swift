@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
+import LinuxSystem
 import Testing
 
 /// The steps of the tutorial: the commands, and their promised output.

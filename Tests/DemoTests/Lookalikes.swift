@@ -1,6 +1,6 @@
-import Descriptors
 import FoundationEssentials
 import Glibc
+import LinuxSystem
 
 /// Directories named like those of demos, each with a file in it.
 final class Lookalikes {

@@ -1,6 +1,6 @@
-import Descriptors
 import FoundationEssentials
 import Glibc
+import LinuxSystem
 
 /// The directory of the built programs: that of the test bundle, which is an argument of the test runner.
 func programDirectory() throws -> String {

@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The cgroups that a supervisor with this runtime directory has made and not removed.
 package func cgroupsLeft(by runtimeDirectory: String) -> [String] {

@@ -1,6 +1,6 @@
 package import CLinux
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// A child process with one end of a socket as its standard input and output. Killed and waited for when the
 /// test lets go of it.

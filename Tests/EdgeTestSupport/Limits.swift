@@ -1,5 +1,5 @@
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// Lowers the limit: no descriptor with this number or a higher one can be opened any more.
 package func limitDescriptors(to number: CInt) throws(SystemError) {

@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// A tmpfs of 256 KiB, for tests that fill it. Needs root.
 package final class SmallDisk {

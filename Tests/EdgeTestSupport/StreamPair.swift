@@ -1,5 +1,5 @@
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// A connected pair of streams; the far end is the peer.
 package final class StreamPair {

@@ -1,5 +1,5 @@
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// A directory of a test's own, removed with the files in it when the test lets go of it.
 package final class TemporaryDirectory: Sendable {

@@ -1,5 +1,5 @@
-import Descriptors
 package import Glibc
+import LinuxSystem
 
 /// Polls until the condition holds, and yields in between; false when the time is over.
 package func eventually(

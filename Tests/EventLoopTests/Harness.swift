@@ -1,6 +1,6 @@
-import Descriptors
 import EdgeTestSupport
 import EventLoop
+import LinuxSystem
 import Testing
 
 /// Token of the deadline that ends a test's loop when the expected event does not come.

@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import EventLoop
 import Glibc
+import LinuxSystem
 import Testing
 
 @Suite struct WatchTests {

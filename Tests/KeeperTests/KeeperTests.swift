@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Keeper
+import LinuxSystem
 import Testing
 
 @Suite("Keeper and workers", .timeLimit(.minutes(10)))

@@ -1,6 +1,6 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
+import LinuxSystem
 
 /// `nightbell-kept` in a process of its own.
 final class KeptProgram {

@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import Glibc
 import Keeper
+import LinuxSystem
 import Testing
 
 @Suite("The store's memory") struct RecordStoreTests {

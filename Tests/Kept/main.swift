@@ -1,7 +1,7 @@
 import CLinux
-import Descriptors
 import Glibc
 import Keeper
+import LinuxSystem
 
 /// A keeper with workers that carry out commands, one a line, from the standard input that they share.
 

@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import Glibc
 import Launching
+import LinuxSystem
 import Testing
 
 @Suite("Processes more confined than we are")

@@ -1,9 +1,9 @@
 import CTestSupport
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
 import Launching
+import LinuxSystem
 import Testing
 
 @Suite("Exit statuses")

@@ -1,8 +1,8 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
 import Launching
+import LinuxSystem
 import Testing
 
 @Suite("Launching programs")

@@ -1,8 +1,8 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
 import Launching
+import LinuxSystem
 
 /// A program that a test launches, with its output collected in a file.
 struct Launched {

@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Foundation
+import LinuxSystem
 import Synchronization
 import Testing
 

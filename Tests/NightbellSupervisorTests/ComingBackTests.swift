@@ -1,6 +1,6 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
+import LinuxSystem
 import NightbellCore
 import NightbellSupervisor
 import NightbellWire

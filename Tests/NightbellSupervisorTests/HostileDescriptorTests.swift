@@ -1,7 +1,7 @@
 import CTestSupport
-import Descriptors
 import EdgeTestSupport
 import Foundation
+import LinuxSystem
 import NightbellSupervisor
 import NightbellWire
 import Testing

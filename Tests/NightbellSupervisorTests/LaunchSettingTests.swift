@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Launching
+import LinuxSystem
 import NightbellSupervisor
 import NightbellWire
 import SwiftProtobuf

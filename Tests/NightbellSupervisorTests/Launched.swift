@@ -1,6 +1,6 @@
-import Descriptors
 import Foundation
 import Glibc
+import LinuxSystem
 import Synchronization
 
 /// The processes that a supervisor of the tests has launched and not reaped. They are children of the tests' process:

@@ -1,5 +1,5 @@
-import Descriptors
 import EdgeTestSupport
+import LinuxSystem
 import NightbellWire
 import Testing
 

@@ -1,5 +1,5 @@
-import Descriptors
 import Foundation
+import LinuxSystem
 import NightbellCore
 import NightbellSupervisor
 import NightbellWire

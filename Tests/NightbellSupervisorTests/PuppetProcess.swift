@@ -1,6 +1,6 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
+import LinuxSystem
 
 /// A real client process that carries out commands, and can really be frozen.
 final class PuppetProcess {

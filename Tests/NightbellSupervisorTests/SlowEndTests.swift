@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Launching
+import LinuxSystem
 import NightbellCore
 import NightbellSupervisor
 import NightbellWire

@@ -1,6 +1,6 @@
-import Descriptors
 import EdgeTestSupport
 import Glibc
+import LinuxSystem
 import NightbellCore
 import NightbellParking
 import Testing

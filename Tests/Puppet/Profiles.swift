@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 import Nightbell
 
 /// Profiles by words: `profile=sip interval=15000 within=5000`, and their delegated state.

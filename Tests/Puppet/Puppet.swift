@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 import Nightbell
 
 /// Why a command was not carried out.

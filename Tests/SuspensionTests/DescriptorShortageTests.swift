@@ -1,6 +1,6 @@
-import Descriptors
 import EdgeTestSupport
 import Glibc
+import LinuxSystem
 import Suspension
 import Testing
 

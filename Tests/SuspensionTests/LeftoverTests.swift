@@ -1,8 +1,8 @@
 import CLinux
 import CTestSupport
-import Descriptors
 import EdgeTestSupport
 import Glibc
+import LinuxSystem
 import Suspension
 import Testing
 

@@ -1,7 +1,7 @@
 import CTestSupport
-import Descriptors
 import EdgeTestSupport
 import Glibc
+import LinuxSystem
 import Suspension
 import Testing
 

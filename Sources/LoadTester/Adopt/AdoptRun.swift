@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 import Nightbell
 import NightbellWire
 import Presentation

@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Records of the clients of a chaos run for the harness, in memory that all processes map. Each word has one
 /// writer.

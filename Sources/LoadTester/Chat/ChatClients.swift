@@ -1,7 +1,7 @@
 import CChat
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// An order to a process of chat clients.
 struct ChatOrder {

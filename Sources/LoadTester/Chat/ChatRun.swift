@@ -1,7 +1,7 @@
 import CChat
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 import Simulation
 
 /// Compares chat servers: one with hibernation and one without keep as many connections, most of them quiet;

@@ -1,7 +1,7 @@
 import CChat
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// A `chat-server` of the run's own.
 final class ChatServer {

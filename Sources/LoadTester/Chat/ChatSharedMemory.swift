@@ -1,7 +1,7 @@
 import CChat
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Memory in which a process of chat clients reports. Only that process writes, and the harness reads after
 /// it has answered; the progress is read at any time.

@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 import Nightbell
 
 /// Sleeping clients own many sockets, and the supervisor sends and answers pings for them; then the floor

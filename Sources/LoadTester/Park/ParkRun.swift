@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 import Nightbell
 
 /// A few clients with many sockets fall asleep, and stay idle.

@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// A process that the harness started. It is ended by its ID, at the latest with this object, and by the
 /// kernel if the harness is killed.

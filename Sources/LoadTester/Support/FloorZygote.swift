@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The floor's waker and, forked from it, its sleepers: after this preparation only C runs.
 ///

@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Files and cgroups that a run makes, and that killed runs have left behind.
 enum Leftovers {

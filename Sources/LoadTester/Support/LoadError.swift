@@ -1,4 +1,4 @@
-package import Descriptors
+package import LinuxSystem
 import Nightbell
 
 /// The reason why a run could not be made or was given up.

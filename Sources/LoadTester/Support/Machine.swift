@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 import Presentation
 
 /// The machine of a run, its load, and what a hypervisor took of it: figures mean nothing without them.

@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// A request to a peer process; a packet holds an array of them.
 struct PeerRequest {

@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The main function of a process that holds peer sockets for the harness. Any failure ends it, which the
 /// harness notices.

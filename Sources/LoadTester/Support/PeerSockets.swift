@@ -1,7 +1,7 @@
 import CFloors
 import CPhone
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The peer sockets that callers send from, in the process that holds them.
 final class PeerSockets {

@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Sleepers of one kind: the supervisor's or the floor's.
 protocol Population: AnyObject {

@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Memory and work of one process, as the kernel reports them.
 struct ProcessFigures {

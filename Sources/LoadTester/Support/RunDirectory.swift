@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The working directory of a run, with its programs and child processes, all of which end with this object.
 final class RunDirectory {

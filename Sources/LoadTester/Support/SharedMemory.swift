@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// One sleeper's place in the shared memory. The sleeper writes, the harness reads.
 // @unchecked: the memory is mapped for the life of the process, and its fields are read and written atomically or

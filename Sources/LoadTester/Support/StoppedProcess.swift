@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Whether the kernel has stopped a process, read without asking the supervisor, which the request would
 /// disturb.

@@ -1,6 +1,6 @@
 import CFloors
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The transport of packets.
 package enum Transport: String, CaseIterable, Sendable {

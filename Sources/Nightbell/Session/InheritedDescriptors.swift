@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 import NightbellWire
 
 /// Descriptors that a process launched by the supervisor inherits.

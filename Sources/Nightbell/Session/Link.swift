@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 import NightbellWire
 import SwiftProtobuf
 
@@ -60,7 +60,7 @@ final class Link: @unchecked Sendable {
 
     /// Receives one packet if there is one. Throws when the connection is unusable.
     func receive() throws(NightbellError) -> Reception {
-        let reception: Descriptors.Reception
+        let reception: LinuxSystem.Reception
         do {
             reception = try socket.receive(into: &buffer)
         } catch {

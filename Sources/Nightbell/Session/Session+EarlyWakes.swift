@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 
 /// The supervisor's signal that a parked socket has woken this client.
 final class WakeWord: Sendable {

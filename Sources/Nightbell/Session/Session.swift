@@ -1,5 +1,5 @@
-import Descriptors
 import Glibc
+import LinuxSystem
 import NightbellWire
 
 /// Performs the decisions of `SessionState`: owns the connection, the lock and the right to read and to run

@@ -1,4 +1,4 @@
-import Descriptors
+import LinuxSystem
 
 /// One descriptor that is readable whenever the library has work: a poll set of the control socket, a timer
 /// and an eventfd. It stays the same when the connection changes.

@@ -97,7 +97,8 @@ extension Supervision {
         switch clients[client.id].lifecycle {
         case .launching(until: nil):
             elapsed(at: now) >= clients[client.id].enteredStateAt + settings.launches.settled
-        case .launching(until: .some), .terminating(.killed(.launchOverran)), .terminating(.noticed(_, .launchOverran)):
+        case .launching(until: .some), .terminating(.killed(.launchOverran)),
+            .terminating(.noticed(_, .launchOverran)):
             false
         case .notRunning, .inactive, .active, .background, .suspending, .suspended, .terminating, .dormant:
             now >= clients[client.id].registeredAt + settings.launches.settled

@@ -1,5 +1,5 @@
-package import Descriptors
 import Glibc
+package import LinuxSystem
 
 /// A small file that has either its old or its new content, whenever the machine stops.
 ///

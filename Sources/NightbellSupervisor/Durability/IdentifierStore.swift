@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// The table of identifiers on disk. A thread of its own changes and writes it, and exists only while there is
 /// something to write: a disk is slow, and so is a large table. Callers only report changes; the table is not kept in

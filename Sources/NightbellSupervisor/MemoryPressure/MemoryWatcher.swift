@@ -1,5 +1,5 @@
-import Descriptors
 import EventLoop
+import LinuxSystem
 import Logging
 import NightbellCore
 import NightbellWire

@@ -1,6 +1,6 @@
 package import CLinux
-package import Descriptors
 package import Glibc
+package import LinuxSystem
 
 /// Writes the memory of sleeping processes to swap (`process_madvise(2)`, `MADV_PAGEOUT`), on a thread of its own that
 /// exists only while there is something to write: it waits for the disk.

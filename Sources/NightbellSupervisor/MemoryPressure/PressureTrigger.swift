@@ -1,6 +1,6 @@
 import CLinux
-import Descriptors
 import Glibc
+import LinuxSystem
 
 /// Reports when processes had to wait for memory (pressure stall information, Linux 5.2): a kernel trigger, as a
 /// descriptor for an event loop.

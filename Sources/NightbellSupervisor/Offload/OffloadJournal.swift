@@ -1,5 +1,5 @@
-import Descriptors
 import Keeper
+import LinuxSystem
 import NightbellCore
 import NightbellProfiles
 import NightbellWire

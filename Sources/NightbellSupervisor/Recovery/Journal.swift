@@ -1,5 +1,5 @@
-import Descriptors
 import Keeper
+import LinuxSystem
 import NightbellCore
 
 /// Everything that must outlive this process is written through here before it is acknowledged.

@@ -1,5 +1,5 @@
-import Descriptors
 package import EventLoop
+import LinuxSystem
 
 /// Gathers the events of one turn of the loop, and thaws each wake's owner as soon as its event is known.
 ///

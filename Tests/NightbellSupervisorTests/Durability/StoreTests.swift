@@ -1,7 +1,7 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
 import Glibc
+import LinuxSystem
 import NightbellSupervisor
 import Testing
 

@@ -1,6 +1,6 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
+import LinuxSystem
 import NightbellWire
 import SwiftProtobuf
 import Testing

@@ -1,6 +1,6 @@
-import Descriptors
 import EdgeTestSupport
 import Foundation
+import LinuxSystem
 import NightbellWire
 
 /// A client that sleeps with a connection to a real server, without our code on the other side.

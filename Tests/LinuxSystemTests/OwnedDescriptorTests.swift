@@ -1,6 +1,6 @@
-import Descriptors
 import EdgeTestSupport
 import Glibc
+import LinuxSystem
 import Testing
 
 /// Whether the number is an open descriptor.

@@ -1,7 +1,7 @@
 import CLinux
-import Descriptors
 import EdgeTestSupport
 import Glibc
+import LinuxSystem
 import Testing
 
 @Suite struct ProcessTests {
