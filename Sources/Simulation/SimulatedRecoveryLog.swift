@@ -39,16 +39,25 @@ struct SimulatedRecoveryLog {
     private var socketGeneration: UInt32 = 0
 
     // Records.
-    var clients: [ClientID: ClientRecord] = [:]
+    private var clients: [ClientID: ClientRecord] = [:]
     private var tasks: [ClientID: [RecoverySnapshot.Task]] = [:]
     private var sockets: [SocketToken: RecoverySnapshot.Socket] = [:]
     private var owners: [UInt64: RecoverySnapshot.Owner] = [:]
     /// Records that have not been flushed.
     private var pending: [Item] = []
 
+    /// The records of clients as they were written last, flushed or not.
+    private(set) var written: [ClientID: ClientRecord] = [:]
+
     var hasPending: Bool { !pending.isEmpty }
 
     func state(of client: ClientID) -> State? { rows[client]?.state }
+
+    mutating func update(_ client: ClientID, _ change: (inout ClientRecord) -> Void) {
+        guard var record = written[client] else { return }
+        change(&record)
+        put(record, of: client)
+    }
 
     // MARK: Sockets
 
@@ -78,7 +87,10 @@ struct SimulatedRecoveryLog {
     ///
     /// - Returns: the sockets that are lost.
     mutating func die() -> [SocketToken] {
-        defer { pending.removeAll() }
+        defer {
+            pending.removeAll()
+            written = clients
+        }
         return pending.compactMap { item in
             guard case .socket(let socket) = item else { return nil }
             offloads[socket.token] = nil
@@ -138,7 +150,10 @@ extension SimulatedRecoveryLog: RecoveryLog {
 
     mutating func clear(_ client: ClientID) { rows[client] = nil }
 
-    mutating func put(_ record: ClientRecord, of client: ClientID) { pending.append(.client(client, record)) }
+    mutating func put(_ record: ClientRecord, of client: ClientID) {
+        written[client] = record
+        pending.append(.client(client, record))
+    }
 
     mutating func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID) {
         pending.append(.tasks(client, tasks))
@@ -148,7 +163,10 @@ extension SimulatedRecoveryLog: RecoveryLog {
 
     mutating func removeOwner(_ number: UInt64) { pending.append(.owner(number, nil)) }
 
-    mutating func removeRecords(of client: ClientID) { pending.append(.client(client, nil)) }
+    mutating func removeRecords(of client: ClientID) {
+        written[client] = nil
+        pending.append(.client(client, nil))
+    }
 
     mutating func flush() {
         for item in pending {

@@ -12,11 +12,13 @@ extension World {
             record.presence = .absent
             log.admit(id, record, of: core)
         case .park(let id):
-            log.clients[id]?.presence = .absent
+            log.update(id) { $0.presence = .absent }
         case .launch(let id):
-            log.clients[id]?.presence = .launched
+            log.update(id) { $0.presence = .launched }
+            // Before its program may run.
+            log.flush()
         case .rejoined(let id, _):
-            guard let client = client(id), let before = log.clients[id] else { return }
+            guard let client = client(id), let before = log.written[id] else { return }
             var record = record(of: client)
             record.stateBytes = before.stateBytes
             if before.presence == .launched || before.presence == .welcomed { record.presence = .welcomed }
@@ -24,9 +26,9 @@ extension World {
             log.admit(id, record, of: core)
             welcomedInTurn.append(id)
         case .keepState(let id):
-            log.clients[id]?.stateBytes = saved
+            log.update(id) { $0.stateBytes = saved }
         case .dropState(let id):
-            log.clients[id]?.stateBytes = 0
+            log.update(id) { $0.stateBytes = 0 }
         default:
             break
         }
@@ -34,7 +36,15 @@ extension World {
 
     /// The welcome is in the queue of the client, and is recorded before the client is sent anything else.
     mutating func noteWelcome(_ id: ClientID) {
-        if log.clients[id]?.presence == .welcomed { log.clients[id]?.presence = .registered }
+        guard log.written[id]?.presence == .welcomed else { return }
+        log.update(id) { $0.presence = .registered }
+    }
+
+    /// A client that the supervisor had parked as it died still has the record of its process.
+    mutating func parkAgain() {
+        for (id, record) in log.written where record.presence != .absent && core.state(of: id) == .dormant {
+            log.update(id) { $0.presence = .absent }
+        }
     }
 
     // MARK: Death
@@ -46,7 +56,7 @@ extension World {
             queue.append((.ended(id, ending), now))
         }
         // These clients may be told of everything again.
-        for (id, kept) in log.clients where kept.presence == .welcomed {
+        for (id, kept) in log.written where kept.presence == .welcomed {
             for socket in client(id)?.sockets ?? [] { socket.isEnded = false }
         }
         for client in clients where client.fate == .parked {

@@ -19,6 +19,7 @@ extension World {
             return violate(.restart, "the recovered state is not understood: \(error)")
         }
         traffic.removeAll()
+        parkAgain()
         for client in clients { believeTasks(client) }
         core.persistChanges(in: &log)
         events.removeAll()

@@ -232,8 +232,8 @@ package struct World: ~Copyable {
         core.persistChanges(in: &log)
         carryOutActions()
         if momentsLeft != nil { return die(before: events.count) }
-        log.flush()
         for id in welcomedInTurn { noteWelcome(id) }
+        log.flush()
         for client in lateThaws where client.execution != .absent { client.execution = .running }
         lateThaws.removeAll()
         keepUp(isTimer: false)
