@@ -217,7 +217,7 @@ struct TakingOverTests {
         #expect(wake.reasons.isSuperset(of: [.request, .socket]))
         let fired = bench.actions.firedSockets[wake.sockets]
         #expect(Set(fired.map(\.token)) == Set(sockets))
-        // What was told is not told again.
+        // A wake that was told is not told again.
         old.clients[0].toldWakeID = wake.wakeID
         #expect(try takeOver(old).wakes.isEmpty)
     }
