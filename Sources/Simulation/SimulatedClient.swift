@@ -156,6 +156,8 @@ final class SimulatedClient {
     /// It was admitted by a supervisor that died, and reports this to the next one.
     var isToRejoin = false
     var mayHearAgain = false
+    /// Its process ended before it could be told again: the next wake, of another process, may have the same number.
+    var mayReuseNumber = false
     /// It was told to drop its state in this turn, and must.
     var mustDropState = false
 

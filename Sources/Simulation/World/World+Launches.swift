@@ -116,6 +116,8 @@ extension World {
             .launches, client.sockets.allSatisfy { $0.survives },
             "\(client.name) keeps sockets of its process")
         coverage.parked += 1
+        if client.mayHearAgain { client.mayReuseNumber = true }
+        client.mayHearAgain = false
         endSleep(client, isEnd: true)
         client.fate = nil
         client.ending = nil

@@ -104,9 +104,11 @@ extension World {
         }
         let isNext = wake.wakeID == client.lastWakeID + 1
         let isSame = wake.wakeID == client.lastWakeID && wake.isRepeated && client.mayHearAgain
+        let isOfNextProcess = wake.wakeID == client.lastWakeID && client.mayReuseNumber
         client.mayHearAgain = false
+        client.mayReuseNumber = false
         require(
-            .budgets, isNext || isSame,
+            .budgets, isNext || isSame || isOfNextProcess,
             "wake \(wake.wakeID) of \(client.name) is out of order")
         require(.budgets, !wake.reasons.isEmpty, "\(client.name) is woken without a reason")
         require(

@@ -128,7 +128,10 @@ extension World {
         }
         if state != .terminating, state != .launching {
             let wakeID = core.wakeID(of: client.id)
-            require(.restart, client.lastWakeID == wakeID, "\(client.name) was not told of wake \(wakeID)")
+            let isReused = client.mayReuseNumber && client.lastWakeID == wakeID + 1
+            require(
+                .restart, client.lastWakeID == wakeID || isReused,
+                "\(client.name) was not told of wake \(wakeID)")
         }
     }
 
