@@ -2,7 +2,7 @@ import Glibc
 
 /// Writes events as lines of JSON, for other programs. Each line has `t` (nanoseconds since
 /// 1970), `phone` and `event`.
-struct Journal {
+struct EventLog {
     enum Value {
         case text(String)
         case list([String])
@@ -14,7 +14,7 @@ struct Journal {
     private let descriptor: CInt
 
     /// `target` is a file to append to, `-` for standard output, or `fd:N` for an open descriptor.
-    init(_ target: String?, phone: String) throws(JournalError) {
+    init(_ target: String?, phone: String) throws(EventLogError) {
         self.phone = phone
         switch target {
         case nil:
@@ -23,12 +23,12 @@ struct Journal {
             descriptor = STDOUT_FILENO
         case .some(let text) where text.hasPrefix("fd:"):
             guard let number = CInt(text.dropFirst(3)), fcntl(number, F_GETFD) >= 0 else {
-                throw JournalError(target: text, code: EBADF)
+                throw EventLogError(target: text, code: EBADF)
             }
             descriptor = number
         case .some(let path):
             descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644)
-            guard descriptor >= 0 else { throw JournalError(target: path, code: errno) }
+            guard descriptor >= 0 else { throw EventLogError(target: path, code: errno) }
         }
     }
 
@@ -64,7 +64,7 @@ struct Journal {
     }
 }
 
-struct JournalError: Error, CustomStringConvertible {
+struct EventLogError: Error, CustomStringConvertible {
     var target: String
     var code: CInt
 

@@ -9,7 +9,7 @@ import SIPKit
 @MainActor
 final class Phone {
     let account: UserAgent.Configuration
-    let journal: Journal
+    let eventLog: EventLog
     private let server: SIPAddress
     private let transport: SIPTransport
     private let stopSignals: StopSignals
@@ -40,12 +40,12 @@ final class Phone {
     }
 
     init(
-        account: UserAgent.Configuration, server: SIPAddress, transport: SIPTransport, journal: Journal
+        account: UserAgent.Configuration, server: SIPAddress, transport: SIPTransport, eventLog: EventLog
     ) throws {
         self.account = account
         self.server = server
         self.transport = transport
-        self.journal = journal
+        self.eventLog = eventLog
         stopSignals = try StopSignals()
     }
 
@@ -153,7 +153,7 @@ final class Phone {
     }
 
     private func connectionFailed(_ error: SIPSocketError) {
-        journal.write("connection_lost", ["reason": .text(error.description)])
+        eventLog.write("connection_lost", ["reason": .text(error.description)])
         release()
         socket = nil
         beginRepair()
@@ -169,7 +169,7 @@ final class Phone {
     }
 
     private func registered(for granted: Duration) {
-        journal.write("registered", ["expires_ms": .number(granted.milliseconds)])
+        eventLog.write("registered", ["expires_ms": .number(granted.milliseconds)])
         repair = nil
         if case .running = state {
             refreshAt = .now + granted / 2
@@ -180,7 +180,7 @@ final class Phone {
     }
 
     private func registrationFailed(_ failure: RegistrationFailure) {
-        journal.write("registration_failed", ["reason": .text(failure.description)])
+        eventLog.write("registration_failed", ["reason": .text(failure.description)])
         if case .refused(401...404, _) = failure, !sleep.isInBackground {
             complain("\(account.user) cannot register: \(failure)")
             return finish(succeeded: false)
@@ -219,7 +219,7 @@ final class Phone {
     func postponeRepair() {
         guard repair != nil else { return }
         repair = nil
-        journal.write("repair_postponed")
+        eventLog.write("repair_postponed")
         endRegistrationTask()
     }
 
@@ -233,12 +233,12 @@ final class Phone {
             case .registrationFailed(let failure): registrationFailed(failure)
             case .callStarted(let callID):
                 holdAwake(forCall: callID)
-                journal.write("call", ["call_id": .text(callID)])
+                eventLog.write("call", ["call_id": .text(callID)])
             case .callAnswered(let callID):
                 callAnswered(callID)
-                journal.write("answered", ["call_id": .text(callID)])
+                eventLog.write("answered", ["call_id": .text(callID)])
             case .callEnded(let callID, let end):
-                journal.write("ended", ["call_id": .text(callID), "by": .text(end.rawValue)])
+                eventLog.write("ended", ["call_id": .text(callID), "by": .text(end.rawValue)])
                 callEnded(callID)
             }
         }
@@ -269,7 +269,7 @@ final class Phone {
     }
 
     private func finish(succeeded: Bool) {
-        journal.write("stopped")
+        eventLog.write("stopped")
         release()
         sleep.client?.close()
         state = .stopped(succeeded: succeeded)

@@ -109,7 +109,7 @@ extension Phone {
         let isExplained =
             !wake.reasons.subtracting(.socket).isEmpty || bytes > 0
             || !conditions.isDisjoint(with: [.peerClosed, .hangUp, .error])
-        journal.write(
+        eventLog.write(
             "wake",
             [
                 "reasons": .list(wake.reasons.description.split(separator: "+").map(String.init)),
@@ -131,7 +131,7 @@ extension Phone {
         let now = ContinuousClock.now
         if let since = sleep.keepAliveSince, let timeout = sleep.keepAliveTimeout {
             let interval = now - since
-            journal.write(
+            eventLog.write(
                 "keep_alive",
                 [
                     "interval_ms": .number(interval.milliseconds),
@@ -144,19 +144,19 @@ extension Phone {
     }
 
     private func timeIsNearlyUp(_ remaining: Duration) {
-        journal.write("background_time_expiring", ["remaining_ms": .number(remaining.milliseconds)])
+        eventLog.write("background_time_expiring", ["remaining_ms": .number(remaining.milliseconds)])
         hangUp()
         postponeRepair()
         endRegistrationTask()
     }
 
     private func supervisorLost(_ error: NightbellError) {
-        journal.write("supervisor_lost", ["reason": .text(error.description)])
+        eventLog.write("supervisor_lost", ["reason": .text(error.description)])
         sleep.isSuspending = false
     }
 
     private func supervisorBack() {
-        journal.write("supervisor_back")
+        eventLog.write("supervisor_back")
         sleep.keepAliveSince = .now
     }
 
@@ -169,7 +169,7 @@ extension Phone {
     /// This phone would not be woken in time, so it must not sleep.
     private func stayAwake(because error: NightbellError) {
         complain("staying awake: \(error)")
-        journal.write("staying_awake", ["reason": .text(error.description)])
+        eventLog.write("staying_awake", ["reason": .text(error.description)])
         sleep.keepAliveTimeout = nil
         guard sleep.isInBackground else { return }
         sleep.isInBackground = false
@@ -200,7 +200,7 @@ extension Phone {
     func takeOverSocket(_ transport: SIPTransport) -> SIPSocket? {
         guard let left = sleep.client?.launchContext?.sockets.first else { return nil }
         sleep.parked = left
-        journal.write("taken_over")
+        eventLog.write("taken_over")
         return SIPSocket(adopting: left.descriptor, transport: transport)
     }
 

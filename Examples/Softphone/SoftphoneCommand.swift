@@ -62,13 +62,14 @@ struct SoftphoneCommand: ParsableCommand {
         // Launched, or started by `nightbell run`, it finds its name in the environment.
         let given = identifier ?? getenv("NIGHTBELL_IDENTIFIER").map { String(cString: $0) }
         let name = given ?? "org.nightbell.softphone.\(user)"
-        let journal = try Journal(report, phone: user)
+        let eventLog = try EventLog(report, phone: user)
         let transport = transport
         let socketPath = supervisorSocket
         // This is the main thread, and everything happens on it.
         let succeeded = try MainActor.assumeIsolated {
             let phone = try Phone(
-                account: account, server: server, transport: transport == .tcp ? .tcp : .udp, journal: journal
+                account: account, server: server, transport: transport == .tcp ? .tcp : .udp,
+                eventLog: eventLog
             )
             phone.connectToSupervisor(identifier: name, socketPath: socketPath)
             return phone.run()
