@@ -22,7 +22,7 @@ public struct Supervision: Sendable, Equatable {
     /// The offloaded sockets of each client that has any, by the client's slot.
     var offloaded: [UInt32: [SocketToken]] = [:]
     /// Results of inspecting sockets with a profile, by slot; only looked up, so that the order has no effect.
-    var findings: [UInt32: Finding] = [:]
+    var foundConditions: [UInt32: FoundConditions] = [:]
     /// Clients with a wake to be delivered at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
     /// Clients with a wake delivered before the end of the turn.

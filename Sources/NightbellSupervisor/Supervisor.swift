@@ -57,7 +57,7 @@ public actor Supervisor {
     /// The sockets in the HandOver that is being handled.
     var offered = Offered()
     /// The connection with the Hello that is being handled.
-    var candidate: Candidate?
+    var newcomer: Newcomer?
     /// The client that is being declared.
     var declaring: Declaration?
     /// The state that is being saved.

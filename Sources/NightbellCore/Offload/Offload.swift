@@ -78,7 +78,7 @@ public struct InspectionResult: Sendable, Equatable {
 }
 
 /// Conditions of the owner's last wake that the kernel does not report, and the mark of that wake.
-struct Finding: Sendable, Equatable {
+struct FoundConditions: Sendable, Equatable {
     var conditions: Conditions
     var wake: UInt32
 }

@@ -20,7 +20,7 @@ extension Supervision {
     mutating func removeOffload(_ token: SocketToken, of client: ClientID) {
         guard sockets[token.id].hasProfile else { return }
         pings.remove(token.slot)
-        findings[token.slot] = nil
+        foundConditions[token.slot] = nil
         offloaded[client.slot]?.removeAll { $0 == token }
         guard offloaded[client.slot]?.isEmpty ?? true else { return }
         offloaded[client.slot] = nil
@@ -234,8 +234,10 @@ extension Supervision {
     private mutating func noteFound(_ token: SocketToken, _ conditions: Conditions, of client: ClientID) {
         let mark = SocketToken.mark(of: nextWakeID(of: client))
         var found = conditions.intersection(.foundOut)
-        if let earlier = findings[token.slot], earlier.wake == mark { found.formUnion(earlier.conditions) }
-        findings[token.slot] = found.isEmpty ? nil : Finding(conditions: found, wake: mark)
+        if let earlier = foundConditions[token.slot], earlier.wake == mark {
+            found.formUnion(earlier.conditions)
+        }
+        foundConditions[token.slot] = found.isEmpty ? nil : FoundConditions(conditions: found, wake: mark)
         touchOffload(token)
     }
 }

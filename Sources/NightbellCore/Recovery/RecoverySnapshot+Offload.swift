@@ -54,7 +54,7 @@ extension Supervision {
         snapshot.wasActive = offload.isActive
         snapshot.wasAwaitingAnswer = pings.isAwaitingAnswer(token.slot)
         snapshot.counters = offload.counters
-        if let finding = findings[token.slot] {
+        if let finding = foundConditions[token.slot] {
             (snapshot.found, snapshot.foundInWake) = (finding.conditions, finding.wake)
         }
         return snapshot
@@ -67,7 +67,7 @@ extension Supervision {
         pings[token.slot].isActive = old.wasActive && !mutated(.restoresWithoutPings)
         pings[token.slot].counters = old.counters
         if !old.found.isEmpty {
-            findings[token.slot] = Finding(conditions: old.found, wake: old.foundInWake)
+            foundConditions[token.slot] = FoundConditions(conditions: old.found, wake: old.foundInWake)
         }
         // The answer has no time limit until the edge reports the terms.
         if old.wasAwaitingAnswer { pings.noteAwaited(token.slot) }
@@ -75,7 +75,7 @@ extension Supervision {
 
     /// Conditions of this wake, delivered or not, that the kernel does not report.
     func found(_ token: SocketToken, inWake wakeID: UInt64) -> Conditions {
-        guard hasProfile(token), let finding = findings[token.slot],
+        guard hasProfile(token), let finding = foundConditions[token.slot],
             finding.wake == SocketToken.mark(of: wakeID)
         else { return [] }
         return finding.conditions

@@ -45,7 +45,7 @@ public struct RecoverySnapshot: Sendable {
     }
 
     /// The recorded state of a client's process.
-    public enum Presence: Sendable, Hashable {
+    public enum Presence: UInt8, Sendable, Hashable {
         /// It has registered, and is served.
         case registered
         /// It was launched, and has not been welcomed.
@@ -417,7 +417,7 @@ extension Supervision {
             clients[client.id].fired.append(FiredSocket(token: socket.token, conditions: conditions))
         }
         for token in offloadedSockets(of: client) where isOfSockets {
-            guard let finding = findings[token.slot], isUntold(finding.wake) else { continue }
+            guard let finding = foundConditions[token.slot], isUntold(finding.wake) else { continue }
             noteFired(token, finding.conditions, of: client)
         }
         if count > 1 {

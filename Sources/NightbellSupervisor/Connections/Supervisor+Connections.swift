@@ -8,7 +8,7 @@ import NightbellWire
 import SwiftProtobuf
 
 /// A connection that has said Hello, while the core decides.
-struct Candidate: ~Copyable {
+struct Newcomer: ~Copyable {
     let process: ProcessHandle
     let identifier: String
     /// The identifier that it names itself.

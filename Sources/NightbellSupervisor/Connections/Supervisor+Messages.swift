@@ -207,7 +207,7 @@ extension Supervisor {
             let isKnown = launched != nil || !hello.hasLaunch && hasRecordedLaunch(registration)
             registration.isLaunchable = recipe != nil || isKnown
             do {
-                candidate = Candidate(
+                newcomer = Newcomer(
                     process: try process(of: connection), identifier: hello.identifier,
                     saidIdentifier: said.identifier,
                     launch: hello.hasLaunch && !registration.isLaunchable ? hello.launch : nil,
@@ -224,7 +224,7 @@ extension Supervisor {
             } else {
                 feed(.registration(registration, key))
             }
-            candidate = nil
+            newcomer = nil
             if wasQuit, let client = connection.client {
                 feed(.command(.quit, client.id, RequestKey(connection: 0, request: 0)))
             }

@@ -8,13 +8,13 @@ import SwiftProtobuf
 /// Registering connections as clients.
 extension Supervisor {
     func registered(_ client: ClientID, _ key: RequestKey) {
-        guard let connection = connections[key.connection], let candidate = candidate.take() else {
+        guard let connection = connections[key.connection], let newcomer = newcomer.take() else {
             preconditionFailure("a registration is answered while it is being handled")
         }
-        if let recipe = candidate.recipe {
+        if let recipe = newcomer.recipe {
             note(client, recipe)
         }
-        admit(client, candidate, connection, key, nil)
+        admit(client, newcomer, connection, key, nil)
     }
 
     /// Makes a connection a client's, and welcomes it.
@@ -22,17 +22,17 @@ extension Supervisor {
     /// - Returns: whether that was possible.
     @discardableResult
     func admit(
-        _ client: ClientID, _ candidate: consuming Candidate, _ connection: Connection, _ key: RequestKey,
+        _ client: ClientID, _ newcomer: consuming Newcomer, _ connection: Connection, _ key: RequestKey,
         _ previous: PreviousProcess?
     ) -> Bool {
-        let isWelcome = candidate.isWelcome
-        let said = candidate.saidIdentifier
-        if let identifier = ClientIdentifier(candidate.identifier) { returning.processes[identifier] = nil }
+        let isWelcome = newcomer.isWelcome
+        let said = newcomer.saidIdentifier
+        if let identifier = ClientIdentifier(newcomer.identifier) { returning.processes[identifier] = nil }
         let record: ClientRecord
         do {
             record = try ClientRecord(
-                id: client, identifier: candidate.identifier, process: candidate.process,
-                launch: candidate.launch, wantsWakeWord: candidate.wantsWakeWord,
+                id: client, identifier: newcomer.identifier, process: newcomer.process,
+                launch: newcomer.launch, wantsWakeWord: newcomer.wantsWakeWord,
                 connection: connection.key, loop: loop)
         } catch {
             log(

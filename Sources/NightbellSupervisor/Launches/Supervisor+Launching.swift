@@ -228,7 +228,7 @@ extension Supervisor {
 
     /// Why a newcomer is refused; if another process is being launched as this client, names its pid.
     func error(_ refusal: Refusal) -> WireError {
-        guard refusal == .identifierInUse, let name = candidate?.identifier,
+        guard refusal == .identifierInUse, let name = newcomer?.identifier,
             let client = ClientIdentifier(name).flatMap({ supervision.client(named: $0) }),
             let attempt = launches.attempt(of: client)
         else { return WireError(refusal) }
@@ -282,10 +282,10 @@ extension Supervisor {
 
     /// The client is back: it gets what its last process left.
     func rejoined(_ client: ClientID, _ key: RequestKey) {
-        guard let connection = connections[key.connection], let candidate = candidate.take(),
+        guard let connection = connections[key.connection], let newcomer = newcomer.take(),
             launches.contains(client)
         else { preconditionFailure("a registration is answered while it is being handled") }
-        let takesBack = candidate.takesSocketsBack
+        let takesBack = newcomer.takesSocketsBack
         let isWrapped = launch(of: connection).map { !$0.isItself } ?? false
         let attempt = takeAttempt(client)
         attempt?.end()
@@ -293,7 +293,7 @@ extension Supervisor {
             closeConnection(unused)
         }
         // A process that connects by itself may have been started in another way.
-        if let recipe = candidate.recipe, attempt == nil {
+        if let recipe = newcomer.recipe, attempt == nil {
             note(client, recipe, state: launches.state(of: client))
         }
         let sockets = attempt?.sockets ?? supervision.survivors(of: client).filter { parked.contains($0) }
@@ -301,7 +301,7 @@ extension Supervisor {
         let given = hasInherited ? sockets[...] : takesBack ? sockets.prefix(Self.socketsGivenBack) : []
         let previous = PreviousProcess(
             wasLaunched: attempt != nil, isAttached: !hasInherited, sockets: Array(given))
-        guard admit(client, candidate, connection, key, previous) else { return }
+        guard admit(client, newcomer, connection, key, previous) else { return }
         if isWrapped, let attempt { connection.client?.wrapper = attempt.pid }
         // It says that it is started in another way, which is not trusted: so it is no longer launchable.
         if ask({ $0.registration(of: client)?.isLaunchable }) == false { launches.remove(client) }
@@ -324,7 +324,7 @@ extension Supervisor {
             let introduction = launches.attempt(of: client)?.introduction
         else { return }
         do {
-            candidate = Candidate(
+            newcomer = Newcomer(
                 process: try process(of: connection),
                 identifier: introduction.registration.identifier.description,
                 saidIdentifier: introduction.registration.identifier.description, launch: nil, recipe: nil,
@@ -335,7 +335,7 @@ extension Supervisor {
                 connection, WireError(.processGone, "its process cannot be identified: \(error)"))
         }
         feed(.rejoined(client, introduction.registration, RequestKey(connection: connection.key, request: 0)))
-        candidate = nil
+        newcomer = nil
     }
 
     /// The client that has sent a message other than Hello.

@@ -13,22 +13,13 @@ struct ClientRecordBytes {
     var wantsWakeWord = false
     /// How it says it was started, if it would not be launched that way. Encoded as on the wire.
     var launch: [UInt8] = []
-    var presence = Presence.registered
+    var presence = RecoverySnapshot.Presence.registered
     /// nil: it cannot be launched.
     var recipe: LaunchRecipe?
     /// The process that we made for it; 0: it connected by itself.
     var madeProcess: UInt32 = 0
     /// The sockets and state left to its new process, until it is known to have received them.
     var previous: PreviousProcess?
-
-    /// The state of its process.
-    enum Presence: UInt8 {
-        case registered = 0
-        case absent = 1
-        case launched = 2
-        /// Launched, and has said Hello; it may not have received its Welcome.
-        case welcomed = 3
-    }
 
     init(registration: Registration, registeredAt: Instant, ownership: UInt64) {
         self.registration = registration
@@ -71,7 +62,7 @@ struct ClientRecordBytes {
         ownership = try reader.read()
         wantsWakeWord = try reader.read()
         launch = try reader.read()
-        guard let presence = Presence(rawValue: try reader.read()) else {
+        guard let presence = RecoverySnapshot.Presence(rawValue: try reader.read()) else {
             throw reader.problem("has no valid process state")
         }
         self.presence = presence

@@ -154,12 +154,7 @@ final class Journal {
             client.tasks = records.tasks[id] ?? []
             client.stateBytes = records.stateSizes[id] ?? 0
             client.mayHaveSpoken = sharedState.general(General.heard) == id.rawValue
-            switch record.presence {
-            case .registered: client.presence = .registered
-            case .absent: client.presence = .absent
-            case .launched: client.presence = .launched
-            case .welcomed: client.presence = .welcomed
-            }
+            client.presence = record.presence
             if let words = sharedState.read(Int(id.slot)), ClientStateEncoding.words(words, areAbout: id) {
                 var statistics = ClientStateEncoding.Statistics(repeating: 0)
                 for index in statistics.indices {
