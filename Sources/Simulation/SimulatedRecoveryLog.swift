@@ -35,6 +35,7 @@ struct SimulatedRecoveryLog {
     private var ends: [UInt32: UInt32] = [:]
     private(set) var offloads: [SocketToken: RecoverySnapshot.Offload] = [:]
     private var gone = ClientStateEncoding.CounterWords(repeating: 0)
+    private var pressedUntil: Instant?
     private var clientGeneration: UInt32 = 0
     private var socketGeneration: UInt32 = 0
 
@@ -120,6 +121,7 @@ struct SimulatedRecoveryLog {
         }
         snapshot.owners = owners.values.sorted { $0.number < $1.number }
         snapshot.gone = gone
+        snapshot.pressedUntil = pressedUntil
         snapshot.clientGeneration = clientGeneration
         snapshot.socketGeneration = socketGeneration
         return snapshot
@@ -147,6 +149,8 @@ extension SimulatedRecoveryLog: RecoveryLog {
     }
 
     mutating func store(gone: ClientStateEncoding.CounterWords) { self.gone = gone }
+
+    mutating func store(pressedUntil: Instant) { self.pressedUntil = pressedUntil }
 
     mutating func clear(_ client: ClientID) { rows[client] = nil }
 

@@ -206,6 +206,7 @@ extension Supervision {
     ) {
         guard !isStopping else { return }
         pressedUntil = now + settings.memoryPressure.pause
+        if notesChanges { changes.hasPressure = true }
         let candidates = sizes.filter { size in
             guard clients.contains(size.client.id), clients[size.client.id].isLaunchable,
                 case .suspended = clients[size.client.id].lifecycle

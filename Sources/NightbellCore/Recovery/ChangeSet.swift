@@ -18,10 +18,12 @@ struct ChangeSet: Sendable, Equatable {
     var ownerships: [ClientIdentifier] = []
     /// The numbers of ended ownerships.
     var endedOwnerships: [UInt64] = []
+    /// Memory is short for longer than it was known to be.
+    var hasPressure = false
 
     var isEmpty: Bool {
         clients.isEmpty && offloads.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty
-            && ownerships.isEmpty && endedOwnerships.isEmpty
+            && ownerships.isEmpty && endedOwnerships.isEmpty && !hasPressure
     }
 
     mutating func removeAll() {
@@ -32,6 +34,7 @@ struct ChangeSet: Sendable, Equatable {
         offloads.removeAll(keepingCapacity: true)
         ownerships.removeAll(keepingCapacity: true)
         endedOwnerships.removeAll(keepingCapacity: true)
+        hasPressure = false
     }
 }
 

@@ -15,6 +15,8 @@ public protocol RecoveryLog {
     mutating func store(_ offload: RecoverySnapshot.Offload, of token: SocketToken)
     /// Stores the totals of the counters of clients that are gone.
     mutating func store(gone: ClientStateEncoding.CounterWords)
+    /// Stores until when launches wait because memory is short.
+    mutating func store(pressedUntil: Instant)
     /// Removes the state of a client.
     mutating func clear(_ client: ClientID)
 
@@ -35,6 +37,7 @@ extension RecoveryLog {
     /// Writes the changes of the events just handled. If the supervisor dies before it has carried out their actions, the next
     /// one finishes or repeats these.
     mutating func apply(_ changes: ChangeSet, of supervision: borrowing Supervision) {
+        if changes.hasPressure { store(pressedUntil: supervision.pressedUntil) }
         for client in changes.beginnings where supervision.contains(client) {
             storeToldWake(supervision.toldWakeID(of: client), of: client)
         }

@@ -47,13 +47,13 @@ public struct RecoverySnapshot: Sendable {
     /// The recorded state of a client's process.
     public enum Presence: UInt8, Sendable, Hashable {
         /// It has registered, and is served.
-        case registered
-        /// It was launched, and has not been welcomed.
-        case launched
-        /// It was launched, and may have been welcomed.
-        case welcomed
+        case registered = 0
         /// There is none.
-        case absent
+        case absent = 1
+        /// It was launched, and has not been welcomed.
+        case launched = 2
+        /// It was launched and has said Hello, and may have been welcomed.
+        case welcomed = 3
     }
 
     /// Whether the supervisor's own suspension stops the process at this moment.
@@ -136,6 +136,8 @@ public struct RecoverySnapshot: Sendable {
     public var machineSlept = Duration.zero
     /// `Supervision.statisticsOfGone`.
     public var gone = ClientStateEncoding.CounterWords(repeating: 0)
+    /// Launches wait until then, because memory is short; nil: it is not, as far as is known.
+    public var pressedUntil: Instant?
     /// The highest generations of all names given so far.
     public var clientGeneration: UInt32 = 0
     public var socketGeneration: UInt32 = 0
@@ -168,6 +170,7 @@ extension Supervision {
         self.init(settings: settings, mutation: mutation)
         notesChanges = true
         machineSlept = snapshot.machineSlept
+        pressedUntil = snapshot.pressedUntil ?? Self.unpressed
         takeOwners(snapshot.owners)
         goneCounters = Counters(words: snapshot.gone)
         counters = goneCounters

@@ -30,6 +30,8 @@ final class Journal {
         static let heard = 6
         static let programNumber = 7
         static let gone = 8
+        /// Follows the counters of clients that are gone.
+        static let pressedUntil = gone + 14
     }
 
     private enum Plain {
@@ -178,6 +180,10 @@ final class Journal {
         for index in snapshot.gone.indices {
             snapshot.gone[index] = sharedState.general(General.gone + index)
         }
+        let pressedUntil = sharedState.general(General.pressedUntil)
+        if pressedUntil != 0 {
+            snapshot.pressedUntil = Instant(nanoseconds: Int64(bitPattern: pressedUntil))
+        }
         snapshot.clientGeneration = UInt32(truncatingIfNeeded: sharedState.general(General.clientGeneration))
         snapshot.socketGeneration = UInt32(truncatingIfNeeded: sharedState.general(General.socketGeneration))
         return snapshot
@@ -266,6 +272,10 @@ extension Journal: RecoveryLog {
 
     func store(gone: ClientStateEncoding.CounterWords) {
         for index in gone.indices { sharedState.setGeneral(General.gone + index, to: gone[index]) }
+    }
+
+    func store(pressedUntil: Instant) {
+        sharedState.setGeneral(General.pressedUntil, to: UInt64(bitPattern: pressedUntil.nanoseconds))
     }
 
     func clear(_ client: ClientID) { sharedState.clear(Int(client.slot)) }

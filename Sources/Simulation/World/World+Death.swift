@@ -104,7 +104,6 @@ extension World {
         lateThaws.removeAll()
         releasing = nil
         isTraffic = false
-        pressedUntil = Instant(nanoseconds: .min)
         mustBeEnded.removeAll()
         waiting.removeAll()
 

@@ -12,6 +12,7 @@ struct RecoveryLogTests {
             case end(UInt32)
             case offload
             case gone
+            case pressed
             case cleared
             case client(String)
             case tasks(Int)
@@ -35,6 +36,7 @@ struct RecoveryLogTests {
             entries.append(.offload)
         }
         mutating func store(gone: ClientStateEncoding.CounterWords) { entries.append(.gone) }
+        mutating func store(pressedUntil: Instant) { entries.append(.pressed) }
         mutating func clear(_ client: ClientID) { entries.append(.cleared) }
         mutating func put(_ record: String, of client: ClientID) { entries.append(.client(record)) }
         mutating func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID) {
