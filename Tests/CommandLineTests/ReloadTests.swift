@@ -229,4 +229,48 @@ struct ReloadTests {
                 == "changed: org.example.phone has a changed declaration, which counts from its next launch or Hello\n"
         )
     }
+
+    @Test(
+        "A client that is declared for another user now is a problem",
+        .enabled(if: geteuid() == 0, "needs root"))
+    func otherUser() throws {
+        let manifests = try TemporaryDirectory()
+        func declare(_ user: String) throws {
+            let path = manifests.file("phone.yaml")
+            let text = "identifier: org.example.phone\ncommand: [/bin/sleep, 1000]\nuser: \(user)\n"
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            chmod(path, 0o644)
+        }
+        try declare("root")
+        let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
+        try stage.reaches("launching", "org.example.phone")
+        try declare("nobody")
+        let outcome = try stage.nightbell("reload")
+        #expect(outcome.code == 1)
+        #expect(outcome.output.contains("problem: org.example.phone is declared for uid "), "\(outcome)")
+        #expect(outcome.output.contains("goes on for uid 0: quit it"), "\(outcome)")
+    }
+
+    @Test("A long report is cut off, and the log has all of it")
+    func longReport() throws {
+        let manifests = try TemporaryDirectory()
+        let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
+        let count = 3_000
+        for number in 0..<count {
+            let path = manifests.file("\(number).yaml")
+            let text = """
+                identifier: org.example.a-name-that-makes-the-report-longer.\(number)
+                command: [/bin/true]
+                startsWithSupervisor: false
+
+                """
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            chmod(path, 0o644)
+        }
+        let outcome = try stage.nightbell("reload")
+        #expect(outcome.code == 0, "\(outcome.errors)")
+        let lines = outcome.output.split(separator: "\n")
+        #expect(lines.count > 1_000 && lines.count < count)
+        #expect(lines.last == "changed: \(count - lines.count + 1) more, which are in the log")
+    }
 }

@@ -21,10 +21,29 @@ extension Supervisor {
             return answer(connection, request, .error(error))
         }
         var report = WireReloaded()
-        report.changed = reloaded.changed
-        report.kept = reloaded.kept
-        report.problems = reloaded.problems
+        var room = Self.roomForReport
+        report.problems = Self.beginning(of: reloaded.problems, &room)
+        report.kept = Self.beginning(of: reloaded.kept, &room)
+        report.changed = Self.beginning(of: reloaded.changed, &room)
         answer(connection, request, .reloaded(report))
+    }
+
+    /// The bytes of all lines of a report, which is one packet.
+    private static let roomForReport = 122_880
+
+    /// As many lines as there is room for. The log has all of them.
+    private static func beginning(of lines: [String], _ room: inout Int) -> [String] {
+        var left: [String] = []
+        for (index, line) in lines.enumerated() {
+            let bytes = line.utf8.count + 8
+            guard bytes + 64 <= room else {
+                left.append("\(lines.count - index) more, which are in the log")
+                break
+            }
+            room -= bytes
+            left.append(line)
+        }
+        return left
     }
 
     /// A signal asks for it.
@@ -89,6 +108,12 @@ extension Supervisor {
             guard before[identifier] != declaration else { continue }
             if let problem = declaration.launch.problem {
                 reloaded.problems.append("\(identifier) cannot be launched as it is declared: \(problem)")
+            } else if let user = userBesides(declaration) {
+                reloaded.problems.append(
+                    """
+                    \(identifier) is declared for uid \(declaration.registration.user) now, and goes on for uid \(user): \
+                    quit it, and give its identifier up (nightbell forget \(identifier))
+                    """)
             } else if before[identifier] == nil {
                 reloaded.changed.append("\(identifier) \(begin(declaration))")
             } else {
@@ -101,6 +126,14 @@ extension Supervisor {
             reloaded.changed.append(
                 "\(identifier) is no longer declared" + (goesOn ? ", and runs on until it is quit" : ""))
         }
+    }
+
+    /// The user of the client, if that is not the one that it is declared for.
+    private func userBesides(_ declaration: Declaration) -> UserID? {
+        let user = supervision.client(named: declaration.registration.identifier).flatMap {
+            supervision.user(of: $0)
+        }
+        return user == declaration.registration.user ? nil : user
     }
 
     /// A client that was not declared before.
