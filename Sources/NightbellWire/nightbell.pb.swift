@@ -2793,7 +2793,7 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._socketCount = newValue}
   }
 
-  /// only in answer to Show
+  /// only in answer to Show: the first 256 at most, if the packet has room for them
   package var sockets: [WireClientInfo.Socket] {
     get {_storage._sockets}
     set {_uniqueStorage()._sockets = newValue}
@@ -2811,6 +2811,7 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._keepAliveDueInMs = newValue}
   }
 
+  /// the first 64 at most
   package var backgroundTasks: [String] {
     get {_storage._backgroundTasks}
     set {_uniqueStorage()._backgroundTasks = newValue}

@@ -115,6 +115,9 @@ package enum Report {
         var lines = aligned(facts, width: width, paint: paint)
         lines += counters(client.counters, width: width, paint: paint)
         if !client.sockets.isEmpty { lines += [""] + sockets(client.sockets, width: width, paint: paint) }
+        if client.sockets.count < client.socketCount {
+            lines.append("and \(client.socketCount - client.sockets.count) more sockets")
+        }
         let offloaded = client.sockets.filter { $0.offload != nil }
         if !offloaded.isEmpty { lines += [""] + offloads(offloaded, width: width, paint: paint) }
         lines += client.sockets.filter { $0.dropped > 0 }.map { socket in

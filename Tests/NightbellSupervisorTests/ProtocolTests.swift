@@ -214,6 +214,30 @@ import Testing
         try supervisor.stop()
     }
 
+    /// An answer is one packet, and one turn's work.
+    @Test func manySocketsAreShownInPart() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.phone")
+        let pair = try Pair.unix()
+        let name = String(repeating: "n", count: 64)
+        for _ in 0..<4 {
+            let handOver = WireHandOver.with { message in
+                message.sockets = (0..<250).map { _ in
+                    WireHandOver.Socket.with {
+                        $0.tag = .voip
+                        $0.name = name
+                    }
+                }
+            }
+            _ = try client.ask(
+                .handOver(handOver), descriptors: Array(repeating: pair.near, count: 250))
+        }
+        let info = try client.show("org.example.phone")
+        #expect(info.socketCount == 1_000 && info.sockets.count == 256)
+        #expect(info.sockets.allSatisfy { $0.name == name })
+        try supervisor.stop()
+    }
+
     @Test func longListsReachSlowReaders() throws {
         let supervisor = try TestSupervisor { $0.outgoingBytesPerConnection = 4_096 }
         let clients = try (0..<400).map { try WireClient(supervisor, "org.example.phone\($0)") }

@@ -6,6 +6,7 @@ import Logging
 import NightbellCore
 import NightbellWire
 import Suspension
+import SwiftProtobuf
 
 /// Administration requests: status, and a few commands.
 extension Supervisor {
@@ -242,7 +243,7 @@ extension Supervisor {
         if let window = view.keepAliveWindow {
             info.keepAliveDueInMs = window.latest.since(elapsedNow).wireMilliseconds
         }
-        info.backgroundTasks = view.backgroundTasks
+        info.backgroundTasks = Array(view.backgroundTasks.prefix(Self.mostTasksShown))
         info.mediaActive = view.mediaPlays
         info.counters = WireCounters(view.counters)
         if let record { info.suspension = suspensionMethod(of: client, record).rawValue }
@@ -260,7 +261,6 @@ extension Supervisor {
         }
         if view.isSilent { info.warnings.append("its program does not speak to Nightbell") }
         guard inFull else { return info }
-        info.sockets = view.sockets.map(describe)
         if let specification = launches.recipe(of: client)?.wire ?? record?.launch {
             info.launch = specification
         }
@@ -268,8 +268,30 @@ extension Supervisor {
         if locks > 0 {
             info.warnings.append("holds \(locks) file lock\(locks == 1 ? "" : "s"), also while it sleeps")
         }
+        describeSockets(view.sockets, in: &info)
         return info
     }
+
+    /// Describes as many sockets as are not too much work for one turn, and fit into the packet.
+    private func describeSockets(_ tokens: [SocketToken], in info: inout WireClientInfo) {
+        do {
+            var room =
+                Self.maximumPacket - Self.roomForEnvelope - (try info.serializedBytes() as [UInt8]).count
+            for token in tokens.prefix(Self.mostSocketsShown) {
+                let socket = describe(token)
+                room -= (try socket.serializedBytes() as [UInt8]).count + Self.roomForEnvelope
+                guard room >= 0 else { return }
+                info.sockets.append(socket)
+            }
+        } catch {
+            preconditionFailure("our own messages can be encoded: \(error)")
+        }
+    }
+
+    private static let mostSocketsShown = 256
+    private static let mostTasksShown = 64
+    /// The numbers and lengths in front of a message within another one, at most.
+    private static let roomForEnvelope = 32
 
     private func describe(_ token: SocketToken) -> WireClientInfo.Socket {
         var socket = WireClientInfo.Socket()
