@@ -124,7 +124,7 @@ extension WakeReasons {
         if contains(.clientMessage) { names.append("client message") }
         if contains(.supervisorStopping) { names.append("supervisor stopping") }
         if contains(.launched) { names.append("launched with the supervisor") }
-        if contains(.relaunched) { names.append("launched again after a crash") }
+        if contains(.relaunched) { names.append("launched again") }
         if contains(.unanswered) { names.append("no answer to a ping") }
         if contains(.pathLost) { names.append("path lost") }
         return names.joined(separator: ", ")
