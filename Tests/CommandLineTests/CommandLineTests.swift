@@ -203,6 +203,8 @@ struct CommandLineTests {
         #expect(try Program.run("nightbell", ["run", "--", "/tmp"]).code == 126)
         #expect(try Program.run("nightbell", ["run"]).code == 64)
         #expect(try Program.run("nightbell", ["run", "--identifier", "a b", "--", "true"]).code == 64)
+        let unnamed = try Program.run("nightbell", ["run", "--", "/"])
+        #expect(unnamed.code == 64 && unnamed.errors.contains("choose one with --identifier"))
     }
 
     @Test("Doctor reports whether a supervisor is there")

@@ -52,8 +52,9 @@ struct RunCommand: ParsableCommand {
             throw ValidationError("Give a command after --, such as: run -- softphone")
         }
         guard isIdentifier(chosenIdentifier) else {
+            let advice = identifier == nil ? "; choose one with --identifier" : ""
             throw ValidationError(
-                "'\(chosenIdentifier)' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -")
+                "'\(chosenIdentifier)' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -\(advice)")
         }
         guard variables.allSatisfy({ $0.first != "=" && !$0.isEmpty }) else {
             throw ValidationError("--env needs a name, such as --env DISPLAY or --env LEVEL=3")
