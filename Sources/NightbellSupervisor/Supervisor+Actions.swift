@@ -11,26 +11,35 @@ import Suspension
 extension Supervisor {
     /// Persists the core's changes, then carries out its actions in order. Their outcomes are fed in later, so that the
     /// core never hears of an action's outcome before the actions after it are done.
-    func flush() {
+    ///
+    /// - Parameter context: of the request that the actions answer.
+    func flush(_ context: inout RequestContext) {
         persist()
         var work = ActionBuffer()
         swap(&work, &buffer)
-        for action in work.actions { perform(action, work) }
+        for action in work.actions { perform(action, work, &context) }
         work.removeAll()
         swap(&work, &buffer)
     }
 
-    private func perform(_ action: Action, _ work: ActionBuffer) {
+    /// For actions that answer no request.
+    func flush() {
+        var context = RequestContext()
+        flush(&context)
+    }
+
+    private func perform(_ action: Action, _ work: ActionBuffer, _ context: inout RequestContext) {
         switch action {
         case .registered(let client, let key):
-            registered(client, key)
+            registered(client, key, &context)
         case .refuseRegistration(let refusal, let key):
             guard let connection = connections[key.connection] else { return }
-            disconnect(connection, with: error(refusal), request: key.request)
+            disconnect(
+                connection, with: error(refusal, to: context.newcomer?.identifier), request: key.request)
         case .answer(let answer, let client, let key):
             tell(client, answer, key)
         case .handedOver(let outcomes, let client, let key):
-            handedOver(work.adoptions[outcomes], client, key)
+            handedOver(work.adoptions[outcomes], client, key, context.offered)
         case .commandAnswer(let refusal, let key):
             guard let connection = connections[key.connection] else { return }
             answer(connection, key.request, refusal.map { .error(WireError($0)) } ?? .done(WireDone()))
@@ -73,15 +82,15 @@ extension Supervisor {
         case .launch(let client):
             launch(client)
         case .rejoined(let client, let key):
-            rejoined(client, key)
+            rejoined(client, key, &context)
         case .declared(let client):
-            declared(client)
+            declared(client, context)
         case .keepState(let client):
-            keepState(client)
+            keepState(client, context.state)
         case .dropState(let client):
             dropState(client)
         case .trace(let client, let trace):
-            note(trace, of: client, work)
+            note(trace, of: client, work, context.offered.names)
         }
     }
 
@@ -128,7 +137,8 @@ extension Supervisor {
     }
 
     private func handedOver(
-        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ client: ClientID, _ key: RequestKey
+        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ client: ClientID, _ key: RequestKey,
+        _ offered: Offered
     ) {
         for (index, outcome) in outcomes.enumerated() {
             guard let descriptor = packet.takeDescriptor() else { break }

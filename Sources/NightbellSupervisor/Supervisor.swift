@@ -53,15 +53,8 @@ public actor Supervisor {
     var buffer = ActionBuffer()
     /// Outcomes of actions, to be fed in next.
     var followUps: [Event] = []
+    /// The packet that was received last, with its descriptors until they are adopted.
     var packet = PacketBuffer(capacity: Supervisor.maximumPacket)
-    /// The sockets in the HandOver that is being handled.
-    var offered = Offered()
-    /// The connection with the Hello that is being handled.
-    var newcomer: Newcomer?
-    /// The client that is being declared.
-    var declaring: Declaration?
-    /// The state that is being saved.
-    var offeredState: [UInt8] = []
     var launches: LaunchTable
     /// Clients that have hung up and may be about to end, in that order.
     var hungUpConnections: [(key: UInt64, until: Instant)] = []
@@ -437,8 +430,14 @@ public actor Supervisor {
 
     /// Feeds one event to the core and carries out its actions.
     func feed(_ event: Event) {
+        var context = RequestContext()
+        feed(event, &context)
+    }
+
+    /// Feeds the event of a request, and carries out its actions with the rest of the request.
+    func feed(_ event: Event, _ context: inout RequestContext) {
         supervision.handle(event, at: now, into: &buffer)
-        flush()
+        flush(&context)
     }
 
     /// Lets the core end the turn, and feeds in the outcomes of its actions until there are none.

@@ -5,13 +5,16 @@ import NightbellWire
 
 /// Reports events to the log and to watchers.
 extension Supervisor {
-    /// - Parameter work: the actions that the trace is a part of.
-    func note(_ trace: Trace, of client: ClientID, _ work: ActionBuffer) {
+    /// - Parameters:
+    ///   - work: the actions that the trace is a part of.
+    ///   - offeredNames: of the sockets that are being handed over.
+    func note(_ trace: Trace, of client: ClientID, _ work: ActionBuffer, _ offeredNames: [String]) {
         if trace.level >= logger.logLevel || watchers > 0 {
             let (identifier, user) = identity(of: client, work)
             if trace.level >= logger.logLevel { log(trace, of: identifier, user) }
             if watchers > 0 {
-                tellWatchers(trace, detail(of: trace, client, work), of: client, identifier, user)
+                let detail = detail(of: trace, client, work, offeredNames)
+                tellWatchers(trace, detail, of: client, identifier, user)
             }
         }
         if case .state(let from, let to) = trace {
@@ -36,10 +39,12 @@ extension Supervisor {
 
     /// For watchers, with details that the core does not have: the names of sockets, and how long a client was
     /// awake.
-    private func detail(of trace: Trace, _ client: ClientID, _ work: ActionBuffer) -> String {
+    private func detail(
+        of trace: Trace, _ client: ClientID, _ work: ActionBuffer, _ offeredNames: [String]
+    ) -> String {
         if let token = trace.socket {
             let parkedName = parked.name(of: token)
-            let name = parkedName.isEmpty ? offeredName(of: token, work) : parkedName
+            let name = parkedName.isEmpty ? offeredName(of: token, work, offeredNames) : parkedName
             return name.isEmpty ? trace.detail : "\(name) (\(trace.detail))"
         }
         if case .woken = trace {
@@ -66,11 +71,13 @@ extension Supervisor {
     private static let mostNames = 8
 
     /// The name of a socket that these actions adopt: it is not parked yet.
-    private func offeredName(of token: SocketToken, _ work: ActionBuffer) -> String {
+    private func offeredName(
+        of token: SocketToken, _ work: ActionBuffer, _ names: [String]
+    ) -> String {
         for case .handedOver(let range, _, _) in work.actions {
             guard let index = work.adoptions[range].firstIndex(of: .success(token)) else { continue }
             let place = index - range.lowerBound
-            return offered.names.indices.contains(place) ? offered.names[place] : ""
+            return names.indices.contains(place) ? names[place] : ""
         }
         return ""
     }

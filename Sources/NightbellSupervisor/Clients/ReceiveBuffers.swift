@@ -55,7 +55,8 @@ extension Supervisor {
     /// Whether a socket can have a larger receive buffer while its owner sleeps: for streams the kernel would
     /// stop adapting it.
     func inspectReceiveBuffer(
-        of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer, at index: Int
+        of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer,
+        _ offered: inout Offered, at index: Int
     ) {
         guard SocketFacts.isDatagram(descriptor) else {
             return offer.profileRefusal = .receiveBufferNotForThis

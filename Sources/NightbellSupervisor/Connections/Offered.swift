@@ -16,13 +16,6 @@ struct Offered {
     mutating func note(problem: String, at index: Int) { problems[index] = problem }
 
     mutating func note(receiveBuffer: Int32, at index: Int) { receiveBuffers[index] = receiveBuffer }
-
-    mutating func removeAll() {
-        names.removeAll(keepingCapacity: true)
-        profiles = [:]
-        receiveBuffers = [:]
-        problems = [:]
-    }
 }
 
 /// A profile that fits its socket.

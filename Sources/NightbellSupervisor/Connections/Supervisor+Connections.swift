@@ -7,20 +7,6 @@ import NightbellCore
 import NightbellWire
 import SwiftProtobuf
 
-/// A connection that has said Hello, while the core decides.
-struct Newcomer: ~Copyable {
-    let process: ProcessHandle
-    let identifier: String
-    /// The identifier that it names itself.
-    let saidIdentifier: String
-    let launch: WireLaunchSpecification?
-    let recipe: LaunchRecipe?
-    let wantsWakeWord: Bool
-    let takesSocketsBack: Bool
-    /// Another worker may have welcomed it already.
-    var isWelcome = false
-}
-
 /// Accepting connections, writing to them, and closing them.
 extension Supervisor {
     /// Connections accepted in a turn: some 20 µs each.

@@ -172,11 +172,11 @@ extension Supervisor {
             {
                 return answer(connection, request, .error(error))
             }
-            if case .saveState(let message) = body { offeredState = message.state.bytes ?? [] }
-            defer { offeredState = [] }
+            var context = RequestContext()
+            if case .saveState(let message) = body { context.state = message.state.bytes ?? [] }
             switch ClientMessage.make(body, longestName: Self.longestName) {
             case .success(let message):
-                feed(.message(message, from: client.id, key))
+                feed(.message(message, from: client.id, key), &context)
                 // A request has cancelled the suspension. Any other message was sent before it was stopped, or
                 // shows that it runs.
                 lookAtSleeper(client.id)
@@ -206,8 +206,9 @@ extension Supervisor {
             let recipe = launched == nil ? recipe(hello, registration.identifier, connection) : nil
             let isKnown = launched != nil || !hello.hasLaunch && hasRecordedLaunch(registration)
             registration.isLaunchable = recipe != nil || isKnown
+            var context = RequestContext()
             do {
-                newcomer = Newcomer(
+                context.newcomer = Newcomer(
                     process: try process(of: connection), identifier: hello.identifier,
                     saidIdentifier: said.identifier,
                     launch: hello.hasLaunch && !registration.isLaunchable ? hello.launch : nil,
@@ -220,11 +221,10 @@ extension Supervisor {
             let key = RequestKey(connection: connection.key, request: request)
             let wasQuit = wasQuitBeforeReturn(registration.identifier, connection)
             if let launched {
-                feed(.rejoined(launched, registration, key))
+                feed(.rejoined(launched, registration, key), &context)
             } else {
-                feed(.registration(registration, key))
+                feed(.registration(registration, key), &context)
             }
-            newcomer = nil
             if wasQuit, let client = connection.client {
                 feed(.command(.quit, client.id, RequestKey(connection: 0, request: 0)))
             }
@@ -313,21 +313,21 @@ extension Supervisor {
             let error = WireError(.invalidArgument, "a name has at most \(Self.longestName) bytes")
             return answer(connection, request, .error(error))
         }
-        switch inspectOffered(handOver, uid: connection.credentials.uid) {
+        var context = RequestContext()
+        switch inspectOffered(handOver, uid: connection.credentials.uid, &context.offered) {
         case .success(let offers):
             let key = RequestKey(connection: connection.key, request: request, isRepeated: isRepeated)
-            feed(.message(.handOver(offers), from: client.id, key))
+            feed(.message(.handOver(offers), from: client.id, key), &context)
         case .failure(let error):
             answer(connection, request, .error(error.wire))
         }
         // Descriptors that were not adopted must be gone before the next HandOver comes.
         packet.discardDescriptors()
-        offered.removeAll()
     }
 
     /// Inspects the descriptors in the packet.
     private func inspectOffered(
-        _ handOver: WireHandOver, uid: uid_t
+        _ handOver: WireHandOver, uid: uid_t, _ offered: inout Offered
     ) -> Result<[SocketOffer], InvalidMessage> {
         let descriptors = packet.descriptorNumbers
         let facts: [SocketFacts.Brief?]
@@ -348,10 +348,10 @@ extension Supervisor {
             var offer = SocketOffer(tag: tag, facts)
             offer.survives = socket.survives
             if socket.hasProfile {
-                inspectProfile(of: socket, descriptors[index], &offer, uid: uid, at: index)
+                inspectProfile(of: socket, descriptors[index], &offer, uid: uid, &offered, at: index)
             }
             if socket.receiveBuffer > 0, offer.profileRefusal == nil {
-                inspectReceiveBuffer(of: socket, descriptors[index], &offer, at: index)
+                inspectReceiveBuffer(of: socket, descriptors[index], &offer, &offered, at: index)
             }
             offers.append(offer)
         }

@@ -7,8 +7,8 @@ import SwiftProtobuf
 
 /// Registering connections as clients.
 extension Supervisor {
-    func registered(_ client: ClientID, _ key: RequestKey) {
-        guard let connection = connections[key.connection], let newcomer = newcomer.take() else {
+    func registered(_ client: ClientID, _ key: RequestKey, _ context: inout RequestContext) {
+        guard let connection = connections[key.connection], let newcomer = context.newcomer.take() else {
             preconditionFailure("a registration is answered while it is being handled")
         }
         if let recipe = newcomer.recipe {

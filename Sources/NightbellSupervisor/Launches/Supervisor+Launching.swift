@@ -78,14 +78,13 @@ extension Supervisor {
                 uid goes by it
                 """)
         }
-        declaring = declaration
-        feed(.launch(declaration.registration, isRequested ? key : nil))
-        declaring = nil
+        var context = RequestContext(declaration: declaration)
+        feed(.launch(declaration.registration, isRequested ? key : nil), &context)
     }
 
     /// The core has registered a declared client.
-    func declared(_ client: ClientID) {
-        guard let declaration = declaring else { preconditionFailure("it is being declared") }
+    func declared(_ client: ClientID, _ context: borrowing RequestContext) {
+        guard let declaration = context.declaration else { preconditionFailure("it is being declared") }
         note(
             client, LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false))
         guard let journal, var bytes = recordBytes(of: client) else { return }
@@ -226,9 +225,9 @@ extension Supervisor {
 
     // MARK: The new process
 
-    /// Why a newcomer is refused; if another process is being launched as this client, names its pid.
-    func error(_ refusal: Refusal) -> WireError {
-        guard refusal == .identifierInUse, let name = newcomer?.identifier,
+    /// Why a newcomer with this identifier is refused; if another process is being launched as this client, names its pid.
+    func error(_ refusal: Refusal, to newcomer: String?) -> WireError {
+        guard refusal == .identifierInUse, let name = newcomer,
             let client = ClientIdentifier(name).flatMap({ supervision.client(named: $0) }),
             let attempt = launches.attempt(of: client)
         else { return WireError(refusal) }
@@ -281,8 +280,8 @@ extension Supervisor {
     }
 
     /// The client is back: it gets what its last process left.
-    func rejoined(_ client: ClientID, _ key: RequestKey) {
-        guard let connection = connections[key.connection], let newcomer = newcomer.take(),
+    func rejoined(_ client: ClientID, _ key: RequestKey, _ context: inout RequestContext) {
+        guard let connection = connections[key.connection], let newcomer = context.newcomer.take(),
             launches.contains(client)
         else { preconditionFailure("a registration is answered while it is being handled") }
         let takesBack = newcomer.takesSocketsBack
@@ -323,8 +322,9 @@ extension Supervisor {
         guard connection.client == nil, let client = connection.launched,
             let introduction = launches.attempt(of: client)?.introduction
         else { return }
+        var context = RequestContext()
         do {
-            newcomer = Newcomer(
+            context.newcomer = Newcomer(
                 process: try process(of: connection),
                 identifier: introduction.registration.identifier.description,
                 saidIdentifier: introduction.registration.identifier.description, launch: nil, recipe: nil,
@@ -334,8 +334,8 @@ extension Supervisor {
             return protocolViolation(
                 connection, WireError(.processGone, "its process cannot be identified: \(error)"))
         }
-        feed(.rejoined(client, introduction.registration, RequestKey(connection: connection.key, request: 0)))
-        newcomer = nil
+        let key = RequestKey(connection: connection.key, request: 0)
+        feed(.rejoined(client, introduction.registration, key), &context)
     }
 
     /// The client that has sent a message other than Hello.
@@ -348,9 +348,9 @@ extension Supervisor {
 
     // MARK: State
 
-    func keepState(_ client: ClientID) {
-        launches.keep(state: offeredState, of: client)
-        journal?.keepState(client, offeredState)
+    func keepState(_ client: ClientID, _ state: [UInt8]) {
+        launches.keep(state: state, of: client)
+        journal?.keepState(client, state)
     }
 
     func dropState(_ client: ClientID) {

@@ -17,7 +17,7 @@ extension Supervisor {
     /// - Parameter uid: the owner's.
     func inspectProfile(
         of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer, uid: uid_t,
-        at index: Int
+        _ offered: inout Offered, at index: Int
     ) {
         guard offer.tag == .voip, offer.isSocket, !offer.isListening else {
             return offer.profileRefusal = .profileNotForThis

@@ -1,0 +1,28 @@
+import LinuxSystem
+import NightbellWire
+
+/// The parts of a request that the core does not need: they travel beside its event, for the actions that answer it.
+struct RequestContext: ~Copyable {
+    /// With a Hello.
+    var newcomer: Newcomer?
+    /// With a declaration.
+    var declaration: Declaration?
+    /// With a HandOver.
+    var offered = Offered()
+    /// With a SaveState.
+    var state: [UInt8] = []
+}
+
+/// A connection that has said Hello, while the core decides.
+struct Newcomer: ~Copyable {
+    let process: ProcessHandle
+    let identifier: String
+    /// The identifier that it names itself.
+    let saidIdentifier: String
+    let launch: WireLaunchSpecification?
+    let recipe: LaunchRecipe?
+    let wantsWakeWord: Bool
+    let takesSocketsBack: Bool
+    /// Another worker may have welcomed it already.
+    var isWelcome = false
+}
