@@ -40,6 +40,11 @@
 ///
 /// Times are durations in milliseconds unless the name says otherwise.
 
+#if canImport(FoundationEssentials)
+package import FoundationEssentials
+#else
+package import Foundation
+#endif
 package import SwiftProtobuf
 
 // If the compiler emits an error on this type, it is because this file
@@ -1183,15 +1188,8 @@ package nonisolated struct WirePreviousProcess: Sendable {
   /// come with Welcome.
   package var sockets: [WirePreviousProcess.Socket] = []
 
-  /// saved by SaveState; absent: none, or it was dropped
-  package var state: WireState {
-    get {_state ?? WireState()}
-    set {_state = newValue}
-  }
-  /// Returns true if `state` has been explicitly set.
-  package var hasState: Bool {self._state != nil}
-  /// Clears the value of `state`. Subsequent reads from it will return its default value.
-  package mutating func clearState() {self._state = nil}
+  /// saved by SaveState; empty: none, or it was dropped
+  package var state: Data = Data()
 
   /// the supervisor has launched this process, or its parent
   package var launched: Bool = false
@@ -1231,8 +1229,6 @@ package nonisolated struct WirePreviousProcess: Sendable {
   }
 
   package init() {}
-
-  fileprivate var _state: WireState? = nil
 }
 
 /// Hands over one or more descriptors, which travel with the packet. The supervisor keeps duplicates and
@@ -1623,7 +1619,6 @@ package nonisolated struct WireProfile: Sendable {
     package init() {}
   }
 
-  /// Exact bytes; here each is a number of its own, 0 to 255.
   package nonisolated struct Pattern: Sendable {
     // SwiftProtobuf.Message conformance is added in an extension below. See the
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1632,10 +1627,10 @@ package nonisolated struct WireProfile: Sendable {
     package var exchanges: [WireProfile.Pattern.Exchange] = []
 
     /// empty: none is sent
-    package var ping: [UInt32] = []
+    package var ping: Data = Data()
 
     /// empty: none is expected
-    package var answer: [UInt32] = []
+    package var answer: Data = Data()
 
     package var lineEnd: WireProfile.LineEnd = .unspecified
 
@@ -1646,9 +1641,11 @@ package nonisolated struct WireProfile: Sendable {
       // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
       // methods supported on all messages.
 
-      package var pattern: [UInt32] = []
+      /// what a peer sends
+      package var pattern: Data = Data()
 
-      package var reply: [UInt32] = []
+      /// empty: noise that needs none
+      package var reply: Data = Data()
 
       package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2009,34 +2006,8 @@ package nonisolated struct WireSaveState: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// absent or empty: nothing is saved
-  package var state: WireState {
-    get {_state ?? WireState()}
-    set {_state = newValue}
-  }
-  /// Returns true if `state` has been explicitly set.
-  package var hasState: Bool {self._state != nil}
-  /// Clears the value of `state`. Subsequent reads from it will return its default value.
-  package mutating func clearState() {self._state = nil}
-
-  package var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  package init() {}
-
-  fileprivate var _state: WireState? = nil
-}
-
-/// Opaque bytes. On the wire `words` equals `bytes`, padded with zeros to a multiple of eight; an
-/// implementation with a cheap bytes type may declare it as such.
-package nonisolated struct WireState: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  package var size: UInt32 = 0
-
-  /// the first byte is the lowest of the first word
-  package var words: [UInt64] = []
+  /// empty: nothing is saved
+  package var state: Data = Data()
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -4137,7 +4108,7 @@ nonisolated extension WirePreviousProcess: SwiftProtobuf.Message, SwiftProtobuf.
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeRepeatedMessageField(value: &self.sockets) }()
-      case 2: try { try decoder.decodeSingularMessageField(value: &self._state) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.state) }()
       case 3: try { try decoder.decodeSingularBoolField(value: &self.launched) }()
       case 4: try { try decoder.decodeSingularBoolField(value: &self.descriptorsAttached) }()
       default: break
@@ -4146,16 +4117,12 @@ nonisolated extension WirePreviousProcess: SwiftProtobuf.Message, SwiftProtobuf.
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
     if !self.sockets.isEmpty {
       try visitor.visitRepeatedMessageField(value: self.sockets, fieldNumber: 1)
     }
-    try { if let v = self._state {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
-    } }()
+    if !self.state.isEmpty {
+      try visitor.visitSingularBytesField(value: self.state, fieldNumber: 2)
+    }
     if self.launched != false {
       try visitor.visitSingularBoolField(value: self.launched, fieldNumber: 3)
     }
@@ -4167,7 +4134,7 @@ nonisolated extension WirePreviousProcess: SwiftProtobuf.Message, SwiftProtobuf.
 
   package static func ==(lhs: WirePreviousProcess, rhs: WirePreviousProcess) -> Bool {
     if lhs.sockets != rhs.sockets {return false}
-    if lhs._state != rhs._state {return false}
+    if lhs.state != rhs.state {return false}
     if lhs.launched != rhs.launched {return false}
     if lhs.descriptorsAttached != rhs.descriptorsAttached {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
@@ -4915,8 +4882,8 @@ nonisolated extension WireProfile.Pattern: SwiftProtobuf.Message, SwiftProtobuf.
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeRepeatedMessageField(value: &self.exchanges) }()
-      case 2: try { try decoder.decodeRepeatedUInt32Field(value: &self.ping) }()
-      case 3: try { try decoder.decodeRepeatedUInt32Field(value: &self.answer) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.ping) }()
+      case 3: try { try decoder.decodeSingularBytesField(value: &self.answer) }()
       case 4: try { try decoder.decodeSingularEnumField(value: &self.lineEnd) }()
       default: break
       }
@@ -4928,10 +4895,10 @@ nonisolated extension WireProfile.Pattern: SwiftProtobuf.Message, SwiftProtobuf.
       try visitor.visitRepeatedMessageField(value: self.exchanges, fieldNumber: 1)
     }
     if !self.ping.isEmpty {
-      try visitor.visitPackedUInt32Field(value: self.ping, fieldNumber: 2)
+      try visitor.visitSingularBytesField(value: self.ping, fieldNumber: 2)
     }
     if !self.answer.isEmpty {
-      try visitor.visitPackedUInt32Field(value: self.answer, fieldNumber: 3)
+      try visitor.visitSingularBytesField(value: self.answer, fieldNumber: 3)
     }
     if self.lineEnd != .unspecified {
       try visitor.visitSingularEnumField(value: self.lineEnd, fieldNumber: 4)
@@ -4959,8 +4926,8 @@ nonisolated extension WireProfile.Pattern.Exchange: SwiftProtobuf.Message, Swift
       // allocates stack space for every case branch when no optimizations are
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
-      case 1: try { try decoder.decodeRepeatedUInt32Field(value: &self.pattern) }()
-      case 2: try { try decoder.decodeRepeatedUInt32Field(value: &self.reply) }()
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.pattern) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.reply) }()
       default: break
       }
     }
@@ -4968,10 +4935,10 @@ nonisolated extension WireProfile.Pattern.Exchange: SwiftProtobuf.Message, Swift
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
     if !self.pattern.isEmpty {
-      try visitor.visitPackedUInt32Field(value: self.pattern, fieldNumber: 1)
+      try visitor.visitSingularBytesField(value: self.pattern, fieldNumber: 1)
     }
     if !self.reply.isEmpty {
-      try visitor.visitPackedUInt32Field(value: self.reply, fieldNumber: 2)
+      try visitor.visitSingularBytesField(value: self.reply, fieldNumber: 2)
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -5584,60 +5551,21 @@ nonisolated extension WireSaveState: SwiftProtobuf.Message, SwiftProtobuf._Messa
       // allocates stack space for every case branch when no optimizations are
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
-      case 1: try { try decoder.decodeSingularMessageField(value: &self._state) }()
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.state) }()
       default: break
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    try { if let v = self._state {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
-    } }()
+    if !self.state.isEmpty {
+      try visitor.visitSingularBytesField(value: self.state, fieldNumber: 1)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireSaveState, rhs: WireSaveState) -> Bool {
-    if lhs._state != rhs._state {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension WireState: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  package static let protoMessageName: String = _protobuf_package + ".State"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}size\0\u{1}words\0")
-
-  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.size) }()
-      case 2: try { try decoder.decodeRepeatedFixed64Field(value: &self.words) }()
-      default: break
-      }
-    }
-  }
-
-  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if self.size != 0 {
-      try visitor.visitSingularUInt32Field(value: self.size, fieldNumber: 1)
-    }
-    if !self.words.isEmpty {
-      try visitor.visitPackedFixed64Field(value: self.words, fieldNumber: 2)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  package static func ==(lhs: WireState, rhs: WireState) -> Bool {
-    if lhs.size != rhs.size {return false}
-    if lhs.words != rhs.words {return false}
+    if lhs.state != rhs.state {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

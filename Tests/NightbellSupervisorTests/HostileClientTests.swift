@@ -61,7 +61,7 @@ import Testing
             return socket
         }
         var state = WireSaveState()
-        state.state = WireState([UInt8](repeating: 7, count: 65_536))
+        state.state = [UInt8](repeating: 7, count: 65_536).asField
         var ready = WireReadyToSuspend()
         ready.notIdle = Array(1...8_000)
         let bodies: [WireClientMessage.OneOf_Body] = [
@@ -99,7 +99,7 @@ import Testing
         var socket = WireHandOver.Socket()
         socket.tag = .voip
         var pattern = WireProfile.Pattern()
-        pattern.ping = [UInt32](repeating: 1, count: 70_000)
+        pattern.ping = [UInt8](repeating: 1, count: 70_000).asField
         socket.profile.kind = .pattern(pattern)
         var handOver = WireHandOver()
         handOver.sockets = [socket]

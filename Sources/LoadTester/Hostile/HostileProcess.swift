@@ -104,8 +104,8 @@ struct HostileProcess {
             var socket = WireHandOver.Socket()
             socket.tag = .voip
             var exchange = WireProfile.Pattern.Exchange()
-            exchange.pattern = [UInt32](repeating: 97, count: length / 2)
-            exchange.reply = [UInt32](repeating: 98, count: length / 2)
+            exchange.pattern = [UInt8](repeating: 97, count: length / 2).asField
+            exchange.reply = [UInt8](repeating: 98, count: length / 2).asField
             socket.profile.pattern.exchanges = [exchange]
             return socket
         }

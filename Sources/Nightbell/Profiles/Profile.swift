@@ -231,12 +231,12 @@ extension Profile {
         let pattern = WireProfile.Pattern.with {
             $0.exchanges = exchanges.map { exchange in
                 .with {
-                    $0.pattern = exchange.pattern.map(UInt32.init)
-                    $0.reply = exchange.reply.map(UInt32.init)
+                    $0.pattern = exchange.pattern.asField
+                    $0.reply = exchange.reply.asField
                 }
             }
-            $0.ping = ping.map(UInt32.init)
-            $0.answer = answer.map(UInt32.init)
+            $0.ping = ping.asField
+            $0.answer = answer.asField
             $0.lineEnd = end
         }
         return Profile(.pattern(pattern), interval: interval, answerWithin: answerWithin)

@@ -98,7 +98,7 @@ extension WireClientMessage {
     }
 
     package static func saveState(_ bytes: [UInt8], request: UInt64) -> Self {
-        Self(.saveState(.with { if !bytes.isEmpty { $0.state = WireState(bytes) } }), request: request)
+        Self(.saveState(.with { $0.state = bytes.asField }), request: request)
     }
 
     package static func wakeDone(_ id: UInt64) -> Self { Self(.wakeDone(.with { $0.wakeID = id })) }

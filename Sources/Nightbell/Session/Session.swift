@@ -310,7 +310,7 @@ final class Session: Sendable {
         on core: inout Core
     ) {
         let actions = core.state.inherit(
-            sockets, state: previousProcess.state.bytes ?? [], wasLaunched: previousProcess.launched)
+            sockets, state: Array(previousProcess.state), wasLaunched: previousProcess.launched)
         perform(actions, on: &core)
     }
 

@@ -173,7 +173,7 @@ extension Supervisor {
                 return answer(connection, request, .error(error))
             }
             var context = RequestContext()
-            if case .saveState(let message) = body { context.state = message.state.bytes ?? [] }
+            if case .saveState(let message) = body { context.state = Array(message.state) }
             switch ClientMessage.make(body, longestName: Self.longestName) {
             case .success(let message):
                 feed(.message(message, from: client.id, key), &context)
@@ -439,10 +439,7 @@ extension ClientMessage {
         case .wakeDone(let message):
             return .success(.wakeDone(wakeID: message.wakeID))
         case .saveState(let message):
-            guard let state = message.state.bytes else {
-                return .failure(InvalidMessage(wire: WireError(.invalidArgument, "the state is incomplete")))
-            }
-            return .success(.saveState(byteCount: state.count))
+            return .success(.saveState(byteCount: message.state.count))
         case .hibernate:
             return .success(.hibernate)
         case .hello, .handOver, .restartNoted, .status, .list, .show, .watch, .wakeClient, .suspendClient,

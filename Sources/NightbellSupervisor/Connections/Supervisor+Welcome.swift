@@ -204,7 +204,7 @@ extension Supervisor {
     private func previousProcess(_ previous: PreviousProcess, of client: ClientID) -> WirePreviousProcess {
         var previousProcess = WirePreviousProcess()
         let state = launches.state(of: client)
-        if !state.isEmpty { previousProcess.state = WireState(state) }
+        previousProcess.state = state.asField
         previousProcess.launched = previous.wasLaunched
         previousProcess.descriptorsAttached = previous.wasLaunched && previous.isAttached
         let left =

@@ -89,16 +89,14 @@ extension ProfileSettings {
     private static func settings(
         _ pattern: WireProfile.Pattern, _ interval: Duration?, _ answerWithin: Duration?
     ) throws(SettingsError) -> PatternSettings {
-        let all = pattern.exchanges.flatMap { [$0.pattern, $0.reply] } + [pattern.ping, pattern.answer]
-        guard all.allSatisfy({ $0.allSatisfy { $0 <= 255 } }) else { throw .outOfRange("byte") }
         let exchanges = pattern.exchanges.map {
-            PatternSettings.Exchange($0.pattern.map(UInt8.init), reply: $0.reply.map(UInt8.init))
+            PatternSettings.Exchange(Array($0.pattern), reply: Array($0.reply))
         }
         var ping: PatternSettings.Ping?
         if !pattern.ping.isEmpty {
             ping = PatternSettings.Ping(
-                pattern.ping.map(UInt8.init),
-                answer: pattern.answer.isEmpty ? nil : pattern.answer.map(UInt8.init),
+                Array(pattern.ping),
+                answer: pattern.answer.isEmpty ? nil : Array(pattern.answer),
                 interval: interval, answerWithin: answerWithin)
         }
         switch pattern.lineEnd {

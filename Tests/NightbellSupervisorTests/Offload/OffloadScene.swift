@@ -96,13 +96,13 @@ extension WireProfile {
         pattern.lineEnd = .newline
         for (text, reply) in [("ping", "pong"), ("nop", "")] {
             var exchange = Pattern.Exchange()
-            exchange.pattern = text.utf8.map(UInt32.init)
-            exchange.reply = reply.utf8.map(UInt32.init)
+            exchange.pattern = Array(text.utf8).asField
+            exchange.reply = Array(reply.utf8).asField
             pattern.exchanges.append(exchange)
         }
         if interval != nil {
-            pattern.ping = "PING".utf8.map(UInt32.init)
-            pattern.answer = "PONG".utf8.map(UInt32.init)
+            pattern.ping = Array("PING".utf8).asField
+            pattern.answer = Array("PONG".utf8).asField
         }
         return make(.pattern(pattern), interval: interval, answerWithin: answerWithin)
     }
@@ -114,8 +114,8 @@ extension WireProfile {
         var pattern = Pattern()
         pattern.exchanges = exchanges.map { bytes, reply in
             var exchange = Pattern.Exchange()
-            exchange.pattern = bytes.map(UInt32.init)
-            exchange.reply = reply.map(UInt32.init)
+            exchange.pattern = bytes.asField
+            exchange.reply = reply.asField
             return exchange
         }
         return make(.pattern(pattern))
