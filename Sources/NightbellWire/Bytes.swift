@@ -1,9 +1,10 @@
+package import SwiftProtobuf
+
 #if canImport(FoundationEssentials)
     package import FoundationEssentials
 #else
     package import Foundation
 #endif
-package import SwiftProtobuf
 
 // Fields of type bytes are `Data` in generated code; everything else has arrays.
 

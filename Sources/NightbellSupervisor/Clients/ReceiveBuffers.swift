@@ -3,6 +3,7 @@ import Keeper
 import LinuxSystem
 import NightbellCore
 import NightbellWire
+import SwiftProtobuf
 
 /// A datagram socket with a larger receive buffer, as its owner asked, while the owner sleeps.
 struct ReceiveBuffer: Sendable, Hashable {
@@ -170,26 +171,23 @@ extension RecordKey {
 }
 
 extension Journal {
-    private static let bufferVersion: UInt8 = 1
-
     func keep(_ buffer: ReceiveBuffer, of token: SocketToken) {
-        var writer = RecordWriter(version: Self.bufferVersion)
-        writer.write(buffer.owner.rawValue)
-        for value in [buffer.wanted, buffer.former, buffer.raised] { writer.write(UInt32(bitPattern: value)) }
-        writer.write(buffer.dropsBefore)
-        link.put(.receiveBuffer(token), writer.bytes)
+        let stored = StoredReceiveBuffer.with {
+            $0.owner = buffer.owner.rawValue
+            $0.wanted = buffer.wanted
+            $0.former = buffer.former
+            $0.raised = buffer.raised
+            $0.dropsBefore = buffer.dropsBefore
+        }
+        link.put(.receiveBuffer(token), stored.record)
     }
 
     func forgetReceiveBuffer(_ token: SocketToken) { link.remove(.receiveBuffer(token)) }
 
     static func receiveBuffer(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> ReceiveBuffer {
-        var reader = try RecordReader(key, record, version: bufferVersion)
-        let owner = ClientID(rawValue: try reader.read())
-        var values: [Int32] = []
-        for _ in 0..<3 { values.append(Int32(bitPattern: try reader.read())) }
-        let drops: UInt32 = try reader.read()
-        try reader.end()
+        let stored = try StoredReceiveBuffer(key, record)
         return ReceiveBuffer(
-            owner: owner, wanted: values[0], former: values[1], raised: values[2], dropsBefore: drops)
+            owner: ClientID(rawValue: stored.owner), wanted: stored.wanted, former: stored.former,
+            raised: stored.raised, dropsBefore: stored.dropsBefore)
     }
 }

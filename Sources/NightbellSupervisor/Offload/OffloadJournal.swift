@@ -21,28 +21,21 @@ extension RecordKey {
 
 /// A socket's original kernel keep-alives, stored while others are set.
 enum FormerOptionsBytes {
-    private static let version: UInt8 = 2
-
     static func bytes(of former: TCPKeepAlive) -> [UInt8] {
-        var writer = RecordWriter(version: version)
-        writer.write(former.isOn)
-        for value in [
-            former.idleSeconds, former.intervalSeconds, former.probes, former.userTimeoutMilliseconds,
-        ] {
-            writer.write(UInt32(bitPattern: value))
-        }
-        return writer.bytes
+        StoredKeepAlive.with {
+            $0.isOn = former.isOn
+            $0.idleSeconds = former.idleSeconds
+            $0.intervalSeconds = former.intervalSeconds
+            $0.probes = former.probes
+            $0.userTimeoutMs = former.userTimeoutMilliseconds
+        }.record
     }
 
     static func former(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> TCPKeepAlive {
-        var reader = try RecordReader(key, record, version: version)
-        let isOn: Bool = try reader.read()
-        var values: [Int32] = []
-        for _ in 0..<4 { values.append(Int32(bitPattern: try reader.read())) }
-        try reader.end()
+        let stored = try StoredKeepAlive(key, record)
         return TCPKeepAlive(
-            isOn: isOn, idleSeconds: values[0], intervalSeconds: values[1], probes: values[2],
-            userTimeoutMilliseconds: values[3])
+            isOn: stored.isOn, idleSeconds: stored.idleSeconds, intervalSeconds: stored.intervalSeconds,
+            probes: stored.probes, userTimeoutMilliseconds: stored.userTimeoutMs)
     }
 }
 

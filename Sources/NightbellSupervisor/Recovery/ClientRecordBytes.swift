@@ -1,11 +1,11 @@
 import Keeper
 import NightbellCore
+import NightbellWire
+import SwiftProtobuf
 
 /// A client's record: its identity, which does not change while its process lives. Kept with its control
 /// connection, if it has one.
 struct ClientRecordBytes {
-    private static let version: UInt8 = 4
-
     var registration: Registration
     var registeredAt: Instant
     /// The number of its ownership of its identifier.
@@ -28,49 +28,57 @@ struct ClientRecordBytes {
     }
 
     var bytes: [UInt8] {
-        var writer = RecordWriter(version: Self.version)
-        writer.write(registration.identifier.description)
-        writer.write(registration.user)
-        writer.write(registration.modes.rawValue)
-        writer.write(registration.wakeLimitPolicy == .terminate)
-        writer.write(registration.exitsOnSuspend)
-        writer.write(UInt64(bitPattern: registeredAt.nanoseconds))
-        writer.write(ownership)
-        writer.write(wantsWakeWord)
-        writer.write(launch)
-        writer.write(presence.rawValue)
-        writer.write(madeProcess)
-        writer.write(previous)
-        writer.write(recipe)
-        return writer.bytes
+        StoredClient.with {
+            $0.identifier = registration.identifier.description
+            $0.user = registration.user
+            $0.modes = UInt32(registration.modes.rawValue)
+            $0.terminatesAtWakeLimit = registration.wakeLimitPolicy == .terminate
+            $0.exitsOnSuspend = registration.exitsOnSuspend
+            $0.registeredAtNs = registeredAt.nanoseconds
+            $0.ownership = ownership
+            $0.wantsWakeWord = wantsWakeWord
+            $0.launch = launch.asField
+            $0.presence = presence.stored
+            $0.madeProcess = madeProcess
+            if let previous { $0.previous = previous.stored }
+            guard let recipe else { return }
+            $0.launchSetting = recipe.setting.number
+            $0.launchRecipe = recipe.own.asField
+        }.record
     }
 
     init(
         _ key: RecordKey, _ record: [UInt8], _ settings: [UInt64: LaunchSetting]
     ) throws(RecordError) {
-        var reader = try RecordReader(key, record, version: Self.version)
-        guard let identifier = ClientIdentifier(try reader.read()) else {
-            throw reader.problem("has no identifier")
+        let stored = try StoredClient(key, record)
+        guard let identifier = ClientIdentifier(stored.identifier) else {
+            throw RecordError(key: key, problem: "has no identifier")
+        }
+        guard let presence = RecoverySnapshot.Presence(stored.presence) else {
+            throw RecordError(key: key, problem: "has no valid process state")
         }
         registration = Registration(
-            identifier: identifier, user: try reader.read(), modes: Modes(rawValue: try reader.read()))
-        let terminates: Bool = try reader.read()
-        registration.wakeLimitPolicy = terminates ? .terminate : .linger
-        registration.exitsOnSuspend = try reader.read()
-        let registeredAt: UInt64 = try reader.read()
-        self.registeredAt = Instant(nanoseconds: Int64(bitPattern: registeredAt))
-        ownership = try reader.read()
-        wantsWakeWord = try reader.read()
-        launch = try reader.read()
-        guard let presence = RecoverySnapshot.Presence(rawValue: try reader.read()) else {
-            throw reader.problem("has no valid process state")
-        }
+            identifier: identifier, user: stored.user,
+            modes: Modes(rawValue: .init(truncatingIfNeeded: stored.modes)))
+        registration.wakeLimitPolicy = stored.terminatesAtWakeLimit ? .terminate : .linger
+        registration.exitsOnSuspend = stored.exitsOnSuspend
+        registeredAt = Instant(nanoseconds: stored.registeredAtNs)
+        ownership = stored.ownership
+        wantsWakeWord = stored.wantsWakeWord
+        launch = Array(stored.launch)
         self.presence = presence
-        madeProcess = try reader.read()
-        previous = try reader.readPreviousProcess()
-        recipe = try reader.readRecipe(key, settings)
+        madeProcess = stored.madeProcess
+        previous = stored.hasPrevious ? PreviousProcess(stored.previous) : nil
+        if stored.launchSetting != 0 {
+            guard let setting = settings[stored.launchSetting] else {
+                throw RecordError(
+                    key: key, problem: "names launch setting \(stored.launchSetting), which does not exist")
+            }
+            let own = Array(stored.launchRecipe)
+            _ = try LaunchRecipe.Own(key, own)
+            recipe = LaunchRecipe(setting, own: own)
+        }
         registration.isLaunchable = recipe != nil
-        try reader.end()
     }
 }
 
@@ -84,41 +92,39 @@ struct PreviousProcess: Sendable, Equatable {
     var sockets: [SocketToken]
 }
 
-extension RecordWriter {
-    fileprivate mutating func write(_ previous: PreviousProcess?) {
-        guard let previous else { return write(UInt8(0)) }
-        write(UInt8(previous.wasLaunched ? previous.isAttached ? 3 : 2 : 1))
-        write(UInt32(previous.sockets.count))
-        for socket in previous.sockets { write(socket.rawValue) }
+extension PreviousProcess {
+    fileprivate init(_ stored: StoredClient.PreviousProcess) {
+        self.init(
+            wasLaunched: stored.wasLaunched, isAttached: stored.isAttached,
+            sockets: stored.sockets.map(SocketToken.init(rawValue:)))
     }
 
-    fileprivate mutating func write(_ recipe: LaunchRecipe?) {
-        guard let recipe else { return write(UInt64(0)) }
-        write(recipe.setting.number)
-        write(recipe.own)
+    fileprivate var stored: StoredClient.PreviousProcess {
+        .with {
+            $0.wasLaunched = wasLaunched
+            $0.isAttached = isAttached
+            $0.sockets = sockets.map(\.rawValue)
+        }
     }
 }
 
-extension RecordReader {
-    fileprivate mutating func readPreviousProcess() throws(RecordError) -> PreviousProcess? {
-        let kind: UInt8 = try read()
-        guard kind != 0 else { return nil }
-        let count: UInt32 = try read()
-        var sockets: [SocketToken] = []
-        for _ in 0..<count { sockets.append(SocketToken(rawValue: try read())) }
-        return PreviousProcess(wasLaunched: kind != 1, isAttached: kind != 2, sockets: sockets)
+extension RecoverySnapshot.Presence {
+    fileprivate init?(_ stored: StoredClient.Presence) {
+        switch stored {
+        case .registered: self = .registered
+        case .absent: self = .absent
+        case .launched: self = .launched
+        case .welcomed: self = .welcomed
+        case .UNRECOGNIZED: return nil
+        }
     }
 
-    fileprivate mutating func readRecipe(
-        _ key: RecordKey, _ settings: [UInt64: LaunchSetting]
-    ) throws(RecordError) -> LaunchRecipe? {
-        let number: UInt64 = try read()
-        guard number != 0 else { return nil }
-        guard let setting = settings[number] else {
-            throw problem("names launch setting \(number), which does not exist")
+    fileprivate var stored: StoredClient.Presence {
+        switch self {
+        case .registered: .registered
+        case .absent: .absent
+        case .launched: .launched
+        case .welcomed: .welcomed
         }
-        let own: [UInt8] = try read()
-        _ = try LaunchRecipe.Own(key, own)
-        return LaunchRecipe(setting, own: own)
     }
 }

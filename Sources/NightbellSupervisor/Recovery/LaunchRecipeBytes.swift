@@ -1,142 +1,101 @@
 import Keeper
 import Launching
+import NightbellWire
+import SwiftProtobuf
 
 extension LaunchRecipe.Own {
-    private static let version: UInt8 = 2
-    private static let versionWithDifferences: UInt8 = 3
-
     var bytes: [UInt8] {
-        let differs = differences != LaunchDifferences()
-        var writer = RecordWriter(version: differs ? Self.versionWithDifferences : Self.version)
-        writer.write(output ?? "")
-        writer.write(count: arguments.count)
-        for argument in arguments { writer.write(argument) }
-        if differs { writer.write(differences) }
-        return writer.bytes
+        var stored = differences.stored
+        stored.arguments = arguments
+        if let output { stored.output = output }
+        return stored.record
     }
 
     init(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) {
-        let differs = record.first == Self.versionWithDifferences
-        var reader = try RecordReader(
-            key, record, version: differs ? Self.versionWithDifferences : Self.version)
-        let output: String = try reader.read()
-        self.output = output.isEmpty ? nil : output
-        let count = try reader.readCount()
-        arguments = []
-        for _ in 0..<count { arguments.append(try reader.read()) }
-        if differs { differences = try reader.readDifferences() }
-        try reader.end()
+        let stored = try StoredLaunchRecipe(key, record)
+        arguments = stored.arguments
+        output = stored.hasOutput ? stored.output : nil
+        differences = LaunchDifferences(stored)
     }
 }
 
 extension LaunchSetting {
-    private static let version: UInt8 = 2
-
     static func bytes(of content: Content) -> [UInt8] {
-        var writer = RecordWriter(version: version)
-        writer.write(content.isRecorded)
-        writer.write(content.program)
-        writer.write(content.directory)
-        writer.write(count: content.environment.count)
-        for (name, value) in content.environment.sorted(by: { $0.key < $1.key }) {
-            writer.write(name)
-            writer.write(value)
-        }
-        writer.write(content.limits)
-        writer.write(content.fileModeMask)
-        writer.write(content.identity != nil)
-        if let identity = content.identity { writer.write(identity) }
-        return writer.bytes
+        StoredLaunchSetting.with {
+            $0.isRecorded = content.isRecorded
+            $0.program = content.program
+            $0.directory = content.directory
+            $0.environment = content.environment.sorted { $0.key < $1.key }.map { name, value in
+                .with {
+                    $0.name = name
+                    $0.value = value
+                }
+            }
+            $0.limits = content.limits.map { limit in
+                .with {
+                    $0.resource = limit.resource.rawValue
+                    $0.soft = limit.soft
+                    $0.hard = limit.hard
+                }
+            }
+            $0.fileModeMask = content.fileModeMask
+            if let identity = content.identity { $0.identity = identity.stored }
+        }.record
     }
 
     static func decode(_ bytes: [UInt8], _ key: RecordKey) throws(RecordError) -> Content {
-        var reader = try RecordReader(key, bytes, version: version)
-        var content = Content(
-            isRecorded: try reader.read(), program: try reader.read(), directory: try reader.read(),
-            environment: [:], limits: [], fileModeMask: 0)
-        let variables = try reader.readCount()
-        for _ in 0..<variables {
-            let name: String = try reader.read()
-            content.environment[name] = try reader.read()
+        let stored = try StoredLaunchSetting(key, bytes)
+        var limits: [ResourceLimit] = []
+        for limit in stored.limits {
+            guard let resource = ResourceLimit.Resource(rawValue: limit.resource) else {
+                throw RecordError(key: key, problem: "has an unknown limit")
+            }
+            limits.append(ResourceLimit(resource, soft: limit.soft, hard: limit.hard))
         }
-        content.limits = try reader.readLimits()
-        content.fileModeMask = try reader.read()
-        if try reader.read() { content.identity = try reader.readIdentity() }
-        try reader.end()
-        return content
+        return Content(
+            isRecorded: stored.isRecorded, program: stored.program, directory: stored.directory,
+            environment: Dictionary(stored.environment.map { ($0.name, $0.value) }) { $1 },
+            limits: limits, fileModeMask: stored.fileModeMask,
+            identity: stored.hasIdentity ? ProcessIdentity(stored.identity) : nil)
     }
 }
 
 extension LaunchDifferences {
     /// Their size in a record.
-    var byteCount: Int {
-        var writer = RecordWriter(version: 0)
-        writer.write(self)
-        return writer.bytes.count
-    }
-}
+    var byteCount: Int { stored.record.count }
 
-extension RecordWriter {
-    fileprivate mutating func write(_ differences: LaunchDifferences) {
-        write(differences.directory ?? "")
-        write(differences.identity != nil)
-        if let identity = differences.identity { write(identity) }
-        write(count: differences.environment.count)
-        for (name, value) in differences.environment.sorted(by: { $0.key < $1.key }) {
-            write(name)
-            write(value != nil)
-            if let value { write(value) }
-        }
-    }
-
-    fileprivate mutating func write(_ limits: [ResourceLimit]) {
-        write(UInt8(clamping: limits.count))
-        for limit in limits {
-            write(UInt8(clamping: limit.resource.rawValue))
-            write(limit.soft)
-            write(limit.hard)
-        }
-    }
-
-    fileprivate mutating func write(_ identity: ProcessIdentity) {
-        write(identity.user)
-        write(identity.group)
-        write(count: identity.otherGroups.count)
-        for group in identity.otherGroups { write(group) }
-    }
-}
-
-extension RecordReader {
-    fileprivate mutating func readDifferences() throws(RecordError) -> LaunchDifferences {
-        var differences = LaunchDifferences()
-        let directory: String = try read()
-        differences.directory = directory.isEmpty ? nil : directory
-        if try read() { differences.identity = try readIdentity() }
-        let count = try readCount()
-        for _ in 0..<count {
-            let name: String = try read()
-            differences.environment.updateValue(try read() ? try read() as String : nil, forKey: name)
-        }
-        return differences
-    }
-
-    fileprivate mutating func readLimits() throws(RecordError) -> [ResourceLimit] {
-        let count: UInt8 = try read()
-        var limits: [ResourceLimit] = []
-        for _ in 0..<count {
-            let number: UInt8 = try read()
-            guard let resource = ResourceLimit.Resource(rawValue: UInt32(number)) else {
-                throw problem("has an unknown limit")
+    fileprivate var stored: StoredLaunchRecipe {
+        .with {
+            if let directory { $0.directory = directory }
+            if let identity { $0.identity = identity.stored }
+            $0.environment = environment.sorted { $0.key < $1.key }.map { name, value in
+                .with {
+                    $0.name = name
+                    if let value { $0.value = value }
+                }
             }
-            limits.append(ResourceLimit(resource, soft: try read(), hard: try read()))
         }
-        return limits
     }
 
-    fileprivate mutating func readIdentity() throws(RecordError) -> ProcessIdentity {
-        var identity = ProcessIdentity(user: try read(), group: try read(), otherGroups: [])
-        let count = try readCount()
-        for _ in 0..<count { identity.otherGroups.append(try read()) }
-        return identity
+    fileprivate init(_ stored: StoredLaunchRecipe) {
+        directory = stored.hasDirectory ? stored.directory : nil
+        identity = stored.hasIdentity ? ProcessIdentity(stored.identity) : nil
+        for variable in stored.environment {
+            environment.updateValue(variable.hasValue ? variable.value : nil, forKey: variable.name)
+        }
+    }
+}
+
+extension ProcessIdentity {
+    fileprivate var stored: StoredProcessIdentity {
+        .with {
+            $0.user = user
+            $0.group = group
+            $0.otherGroups = otherGroups
+        }
+    }
+
+    fileprivate init(_ stored: StoredProcessIdentity) {
+        self.init(user: stored.user, group: stored.group, otherGroups: stored.otherGroups)
     }
 }

@@ -1,5 +1,7 @@
 import Keeper
 import NightbellCore
+import NightbellWire
+import SwiftProtobuf
 
 /// The kinds of records that the supervisor stores in the keeper.
 extension RecordKey {
@@ -29,50 +31,40 @@ extension RecordKey {
 
 /// The background tasks that a client holds, with the requests that began them.
 enum TaskRecordBytes {
-    private static let version: UInt8 = 3
-
     static func bytes(of tasks: [RecoverySnapshot.Task]) -> [UInt8] {
-        var writer = RecordWriter(version: version)
-        writer.write(UInt16(clamping: tasks.count))
-        for task in tasks {
-            writer.write(task.id)
-            writer.write(task.request)
-            writer.write(task.name)
-        }
-        return writer.bytes
+        StoredTasks.with {
+            $0.tasks = tasks.map { task in
+                .with {
+                    $0.id = task.id
+                    $0.request = task.request
+                    $0.name = task.name
+                }
+            }
+        }.record
     }
 
     static func tasks(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> [RecoverySnapshot.Task] {
-        var reader = try RecordReader(key, record, version: version)
-        let count: UInt16 = try reader.read()
-        var tasks: [RecoverySnapshot.Task] = []
-        for _ in 0..<count {
-            tasks.append(
-                RecoverySnapshot.Task(
-                    id: try reader.read(), request: try reader.read(), name: try reader.read()))
+        try StoredTasks(key, record).tasks.map {
+            RecoverySnapshot.Task(id: $0.id, request: $0.request, name: $0.name)
         }
-        try reader.end()
-        return tasks
     }
 }
 
 /// An adopted socket's attributes. Kept with the duplicate itself.
 struct SocketRecordBytes {
-    private static let version: UInt8 = 4
-
     var socket: RecoverySnapshot.Socket
     var name: String
 
     var bytes: [UInt8] {
-        var writer = RecordWriter(version: Self.version, capacity: 32 + name.utf8.count)
-        writer.write(socket.owner.rawValue)
-        writer.write(socket.tag.number)
-        writer.write(socket.isStream)
-        writer.write(socket.request)
-        writer.write(socket.index)
-        writer.write(socket.survives)
-        writer.write(name)
-        return writer.bytes
+        StoredSocket.with {
+            $0.owner = socket.owner.rawValue
+            $0.tag = socket.tag.stored
+            $0.isStream = socket.isStream
+            $0.request = socket.request
+            $0.index = UInt32(socket.index)
+            $0.survives = socket.survives
+            $0.name = name
+        }.record
     }
 
     init(socket: RecoverySnapshot.Socket, name: String) {
@@ -81,14 +73,14 @@ struct SocketRecordBytes {
     }
 
     init(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) {
-        var reader = try RecordReader(key, record, version: Self.version)
-        let owner = ClientID(rawValue: try reader.read())
-        guard let tag = SocketTag(number: try reader.read()) else { throw reader.problem("has no tag") }
+        let stored = try StoredSocket(key, record)
+        guard let tag = SocketTag(stored.tag), let index = UInt16(exactly: stored.index) else {
+            throw RecordError(key: key, problem: "has no valid tag or index")
+        }
         socket = RecoverySnapshot.Socket(
-            token: SocketToken(rawValue: key.id), owner: owner, tag: tag, isStream: try reader.read(),
-            request: try reader.read(), index: try reader.read(), survives: try reader.read())
-        name = try reader.read()
-        try reader.end()
+            token: SocketToken(rawValue: key.id), owner: ClientID(rawValue: stored.owner), tag: tag,
+            isStream: stored.isStream, request: stored.request, index: index, survives: stored.survives)
+        name = stored.name
     }
 }
 
@@ -108,46 +100,41 @@ extension Supervision {
 
 /// The owner of an identifier.
 enum OwnerRecordBytes {
-    private static let version: UInt8 = 4
-
     static func bytes(of owner: RecoverySnapshot.Owner) -> [UInt8] {
-        var writer = RecordWriter(version: version)
-        writer.write(owner.user)
-        writer.write(owner.givenUp)
-        writer.write(owner.isQuit)
-        writer.write(owner.identifier.description)
-        return writer.bytes
+        StoredOwner.with {
+            $0.user = owner.user
+            $0.givenUp = owner.givenUp
+            $0.isQuit = owner.isQuit
+            $0.identifier = owner.identifier.description
+        }.record
     }
 
     static func owner(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> RecoverySnapshot.Owner {
-        var reader = try RecordReader(key, record, version: version)
-        let user: UInt32 = try reader.read()
-        let givenUp: UInt64 = try reader.read()
-        let isQuit: Bool = try reader.read()
-        guard let identifier = ClientIdentifier(try reader.read()) else {
-            throw reader.problem("has no identifier")
+        let stored = try StoredOwner(key, record)
+        guard let identifier = ClientIdentifier(stored.identifier) else {
+            throw RecordError(key: key, problem: "has no identifier")
         }
-        try reader.end()
         return RecoverySnapshot.Owner(
-            identifier: identifier, user: user, number: key.id, givenUp: givenUp, isQuit: isQuit)
+            identifier: identifier, user: stored.user, number: key.id, givenUp: stored.givenUp,
+            isQuit: stored.isQuit)
     }
 }
 
 extension SocketTag {
-    fileprivate var number: UInt8 {
+    fileprivate var stored: StoredSocket.Tag {
         switch self {
-        case .voip: 1
-        case .listener: 2
-        case .device: 3
+        case .voip: .voip
+        case .listener: .listener
+        case .device: .device
         }
     }
 
-    fileprivate init?(number: UInt8) {
-        switch number {
-        case 1: self = .voip
-        case 2: self = .listener
-        case 3: self = .device
-        default: return nil
+    fileprivate init?(_ stored: StoredSocket.Tag) {
+        switch stored {
+        case .voip: self = .voip
+        case .listener: self = .listener
+        case .device: self = .device
+        case .unspecified, .UNRECOGNIZED: return nil
         }
     }
 }
