@@ -292,7 +292,8 @@ final class Demo {
         let tally = events.tally
         let time = (after.taken - before.taken) * users.count
         let asleep = after.asleep - before.asleep
-        let lateBySupervisor = after.status.counters.keepAliveLate - before.status.counters.keepAliveLate
+        let lateBySupervisor =
+            after.status.counters["keep_alive_late"] - before.status.counters["keep_alive_late"]
         return Results(
             clients: users.count, calls: counts.placed, answered: counts.answered,
             endedProperly: counts.endedProperly,

@@ -43,32 +43,7 @@ extension SupervisorStatus.User {
 
 extension SupervisionCounters {
     init(_ wire: WireCounters) {
-        wakes = Int(clamping: wire.wakes)
-        wakesSocket = Int(clamping: wire.wakesSocket)
-        wakesKeepAlive = Int(clamping: wire.wakesKeepAlive)
-        wakesRequest = Int(clamping: wire.wakesRequest)
-        wakesClientMessage = Int(clamping: wire.wakesClientMessage)
-        wakesPathLost = Int(clamping: wire.wakesPathLost)
-        suspensions = Int(clamping: wire.suspensions)
-        suspensionsForced = Int(clamping: wire.suspensionsForced)
-        suspensionsCancelled = Int(clamping: wire.suspensionsCancelled)
-        suspensionsFailed = Int(clamping: wire.suspensionsFailed)
-        keepAliveRuns = Int(clamping: wire.keepAliveRuns)
-        keepAliveLate = Int(clamping: wire.keepAliveLate)
-        overrunsEnteringBackground = Int(clamping: wire.overrunsEnteringBackground)
-        overrunsPrepare = Int(clamping: wire.overrunsPrepare)
-        overrunsWake = Int(clamping: wire.overrunsWake)
-        overrunsBackgroundTasks = Int(clamping: wire.overrunsBackgroundTasks)
-        wakeLimitExceeded = Int(clamping: wire.wakeLimitExceeded)
-        socketsAdopted = Int(clamping: wire.socketsAdopted)
-        socketsRefused = Int(clamping: wire.socketsRefused)
-        launches = Int(clamping: wire.launches)
-        crashes = Int(clamping: wire.crashes)
-        gaveUp = Int(clamping: wire.gaveUp)
-        endedUnderPressure = Int(clamping: wire.endedUnderPressure)
-        hibernations = Int(clamping: wire.hibernations)
-        overrunsLaunch = Int(clamping: wire.overrunsLaunch)
-        protocolErrors = Int(clamping: wire.protocolErrors)
+        counts = wire.counts.mapValues(Int.init(clamping:))
         asleep = .nanoseconds(Int64(clamping: wire.asleepNs))
     }
 }

@@ -59,39 +59,14 @@ public struct ReloadReport: Sendable, Hashable {
 
 /// Event counts, of one client or of all clients since the supervisor started.
 public struct SupervisionCounters: Sendable, Hashable {
-    /// All wakes; the four below count them by reason, and one wake can have several reasons.
-    public var wakes = 0
-    public var wakesSocket = 0
-    public var wakesKeepAlive = 0
-    public var wakesRequest = 0
-    public var wakesClientMessage = 0
-    /// A ping went unanswered, or the kernel gave up a connection.
-    public var wakesPathLost = 0
-    public var suspensions = 0
-    /// The client did not say in time that it was ready.
-    public var suspensionsForced = 0
-    public var suspensionsCancelled = 0
-    /// The kernel did not confirm in time.
-    public var suspensionsFailed = 0
-    public var keepAliveRuns = 0
-    public var keepAliveLate = 0
-    public var overrunsEnteringBackground = 0
-    public var overrunsPrepare = 0
-    public var overrunsWake = 0
-    public var overrunsBackgroundTasks = 0
-    public var wakeLimitExceeded = 0
-    public var socketsAdopted = 0
-    public var socketsRefused = 0
-    public var protocolErrors = 0
-    public var launches = 0
-    /// Abnormal exits.
-    public var crashes = 0
-    /// Abnormal exits in a row reached the limit: the client is not launched again.
-    public var gaveUp = 0
-    public var endedUnderPressure = 0
-    public var hibernations = 0
-    public var overrunsLaunch = 0
+    /// Counts that are not zero, by their names: those of `nightbell status --json`, such as `suspensions_forced`. The
+    /// protocol's schema lists them.
+    public var counts: [String: Int] = [:]
+    /// The time spent suspended.
     public var asleep: Duration = .zero
+
+    /// Zero if nothing was counted by this name.
+    public subscript(name: String) -> Int { counts[name, default: 0] }
 }
 
 /// Keep-alives handled for sleeping clients with sockets that have a profile.

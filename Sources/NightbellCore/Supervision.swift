@@ -242,10 +242,24 @@ public struct Supervision: Sendable, Equatable {
         actions.append(.trace(client, .state(from: previous, to: lifecycle.state)))
     }
 
-    /// Changes the counters of a client and the totals.
-    mutating func count(_ client: ClientID, _ change: (inout Counters) -> Void) {
-        change(&clients[client.id].counters)
-        change(&counters)
+    /// Counts an event of a client.
+    mutating func count(_ counter: Counter, of client: ClientID) {
+        clients[client.id].packedCounters.count(counter)
+        counters[counter] += 1
+    }
+
+    mutating func countWake(_ reasons: WakeReasons, of client: ClientID) {
+        count(.wakes, of: client)
+        if reasons.contains(.socket) { count(.wakesSocket, of: client) }
+        if reasons.contains(.keepAlive) { count(.wakesKeepAlive, of: client) }
+        if reasons.contains(.request) { count(.wakesRequest, of: client) }
+        if reasons.contains(.clientMessage) { count(.wakesClientMessage, of: client) }
+        if !reasons.isDisjoint(with: [.unanswered, .pathLost]) { count(.wakesPathLost, of: client) }
+    }
+
+    mutating func countSleep(of client: ClientID, _ nanoseconds: UInt64) {
+        clients[client.id].packedCounters.countSleep(nanoseconds)
+        counters.asleepNanoseconds += nanoseconds
     }
 
     /// Called after each event of a client: suspends it if nothing holds that off any more, and sets its timer.

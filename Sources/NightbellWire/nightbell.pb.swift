@@ -2539,154 +2539,26 @@ package nonisolated struct WireUserCounters: Sendable {
   package init() {}
 }
 
-package nonisolated struct WireCounters: @unchecked Sendable {
+package nonisolated struct WireCounters: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  package var wakes: UInt64 {
-    get {_storage._wakes}
-    set {_uniqueStorage()._wakes = newValue}
-  }
+  /// Those that are not zero, by their names: "wakes" (a wake with several reasons counts once here, and once for each of
+  /// them), "wakes_socket", "wakes_keep_alive", "wakes_request", "wakes_client_message", "wakes_path_lost" (a ping went
+  /// unanswered, or the kernel gave the connection up); "suspensions", "suspensions_forced", "suspensions_cancelled",
+  /// "suspensions_failed" (the kernel did not confirm in time, or refused); "keep_alive_runs", "keep_alive_late";
+  /// "overruns_entering_background", "overruns_prepare", "overruns_wake", "overruns_background_tasks",
+  /// "overruns_termination", "overruns_launch"; "wake_limit_exceeded"; "sockets_adopted", "sockets_refused"; "launches",
+  /// "crashes", "gave_up" (crashed too often in a row to be launched again), "ended_under_pressure", "hibernations"; and
+  /// "protocol_errors" of the whole supervisor. A later supervisor may count more.
+  package var counts: Dictionary<String,UInt64> = [:]
 
-  package var wakesSocket: UInt64 {
-    get {_storage._wakesSocket}
-    set {_uniqueStorage()._wakesSocket = newValue}
-  }
-
-  package var wakesKeepAlive: UInt64 {
-    get {_storage._wakesKeepAlive}
-    set {_uniqueStorage()._wakesKeepAlive = newValue}
-  }
-
-  package var wakesRequest: UInt64 {
-    get {_storage._wakesRequest}
-    set {_uniqueStorage()._wakesRequest = newValue}
-  }
-
-  package var wakesClientMessage: UInt64 {
-    get {_storage._wakesClientMessage}
-    set {_uniqueStorage()._wakesClientMessage = newValue}
-  }
-
-  package var suspensions: UInt64 {
-    get {_storage._suspensions}
-    set {_uniqueStorage()._suspensions = newValue}
-  }
-
-  package var suspensionsForced: UInt64 {
-    get {_storage._suspensionsForced}
-    set {_uniqueStorage()._suspensionsForced = newValue}
-  }
-
-  package var suspensionsCancelled: UInt64 {
-    get {_storage._suspensionsCancelled}
-    set {_uniqueStorage()._suspensionsCancelled = newValue}
-  }
-
-  /// the kernel did not confirm in time, or refused
-  package var suspensionsFailed: UInt64 {
-    get {_storage._suspensionsFailed}
-    set {_uniqueStorage()._suspensionsFailed = newValue}
-  }
-
-  package var keepAliveRuns: UInt64 {
-    get {_storage._keepAliveRuns}
-    set {_uniqueStorage()._keepAliveRuns = newValue}
-  }
-
-  package var keepAliveLate: UInt64 {
-    get {_storage._keepAliveLate}
-    set {_uniqueStorage()._keepAliveLate = newValue}
-  }
-
-  package var overrunsEnteringBackground: UInt64 {
-    get {_storage._overrunsEnteringBackground}
-    set {_uniqueStorage()._overrunsEnteringBackground = newValue}
-  }
-
-  package var overrunsPrepare: UInt64 {
-    get {_storage._overrunsPrepare}
-    set {_uniqueStorage()._overrunsPrepare = newValue}
-  }
-
-  package var overrunsWake: UInt64 {
-    get {_storage._overrunsWake}
-    set {_uniqueStorage()._overrunsWake = newValue}
-  }
-
-  package var overrunsBackgroundTasks: UInt64 {
-    get {_storage._overrunsBackgroundTasks}
-    set {_uniqueStorage()._overrunsBackgroundTasks = newValue}
-  }
-
-  package var wakeLimitExceeded: UInt64 {
-    get {_storage._wakeLimitExceeded}
-    set {_uniqueStorage()._wakeLimitExceeded = newValue}
-  }
-
-  package var socketsAdopted: UInt64 {
-    get {_storage._socketsAdopted}
-    set {_uniqueStorage()._socketsAdopted = newValue}
-  }
-
-  package var socketsRefused: UInt64 {
-    get {_storage._socketsRefused}
-    set {_uniqueStorage()._socketsRefused = newValue}
-  }
-
-  package var protocolErrors: UInt64 {
-    get {_storage._protocolErrors}
-    set {_uniqueStorage()._protocolErrors = newValue}
-  }
-
-  package var asleepNs: UInt64 {
-    get {_storage._asleepNs}
-    set {_uniqueStorage()._asleepNs = newValue}
-  }
-
-  package var launches: UInt64 {
-    get {_storage._launches}
-    set {_uniqueStorage()._launches = newValue}
-  }
-
-  package var crashes: UInt64 {
-    get {_storage._crashes}
-    set {_uniqueStorage()._crashes = newValue}
-  }
-
-  /// crashed too often in a row to be launched again
-  package var gaveUp: UInt64 {
-    get {_storage._gaveUp}
-    set {_uniqueStorage()._gaveUp = newValue}
-  }
-
-  package var endedUnderPressure: UInt64 {
-    get {_storage._endedUnderPressure}
-    set {_uniqueStorage()._endedUnderPressure = newValue}
-  }
-
-  package var hibernations: UInt64 {
-    get {_storage._hibernations}
-    set {_uniqueStorage()._hibernations = newValue}
-  }
-
-  package var overrunsLaunch: UInt64 {
-    get {_storage._overrunsLaunch}
-    set {_uniqueStorage()._overrunsLaunch = newValue}
-  }
-
-  /// a ping went unanswered, or the kernel gave the connection up
-  package var wakesPathLost: UInt64 {
-    get {_storage._wakesPathLost}
-    set {_uniqueStorage()._wakesPathLost = newValue}
-  }
+  package var asleepNs: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
-
-  fileprivate var _storage = _StorageClass.defaultInstance
 }
 
 /// Keep-alives handled for sleeping clients with sockets that have a profile.
@@ -6535,247 +6407,34 @@ nonisolated extension WireUserCounters: SwiftProtobuf.Message, SwiftProtobuf._Me
 
 nonisolated extension WireCounters: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Counters"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}wakes\0\u{3}wakes_socket\0\u{3}wakes_keep_alive\0\u{3}wakes_request\0\u{3}wakes_client_message\0\u{1}suspensions\0\u{3}suspensions_forced\0\u{3}suspensions_cancelled\0\u{3}suspensions_failed\0\u{3}keep_alive_runs\0\u{3}keep_alive_late\0\u{3}overruns_entering_background\0\u{3}overruns_prepare\0\u{3}overruns_wake\0\u{3}overruns_background_tasks\0\u{3}wake_limit_exceeded\0\u{3}sockets_adopted\0\u{3}sockets_refused\0\u{3}protocol_errors\0\u{3}asleep_ns\0\u{2}\u{4}launches\0\u{1}crashes\0\u{3}gave_up\0\u{3}ended_under_pressure\0\u{1}hibernations\0\u{3}overruns_launch\0\u{3}wakes_path_lost\0")
-
-  fileprivate class _StorageClass {
-    var _wakes: UInt64 = 0
-    var _wakesSocket: UInt64 = 0
-    var _wakesKeepAlive: UInt64 = 0
-    var _wakesRequest: UInt64 = 0
-    var _wakesClientMessage: UInt64 = 0
-    var _suspensions: UInt64 = 0
-    var _suspensionsForced: UInt64 = 0
-    var _suspensionsCancelled: UInt64 = 0
-    var _suspensionsFailed: UInt64 = 0
-    var _keepAliveRuns: UInt64 = 0
-    var _keepAliveLate: UInt64 = 0
-    var _overrunsEnteringBackground: UInt64 = 0
-    var _overrunsPrepare: UInt64 = 0
-    var _overrunsWake: UInt64 = 0
-    var _overrunsBackgroundTasks: UInt64 = 0
-    var _wakeLimitExceeded: UInt64 = 0
-    var _socketsAdopted: UInt64 = 0
-    var _socketsRefused: UInt64 = 0
-    var _protocolErrors: UInt64 = 0
-    var _asleepNs: UInt64 = 0
-    var _launches: UInt64 = 0
-    var _crashes: UInt64 = 0
-    var _gaveUp: UInt64 = 0
-    var _endedUnderPressure: UInt64 = 0
-    var _hibernations: UInt64 = 0
-    var _overrunsLaunch: UInt64 = 0
-    var _wakesPathLost: UInt64 = 0
-
-      // This property is used as the initial default value for new instances of the type.
-      // The type itself is protecting the reference to its storage via CoW semantics.
-      // This will force a copy to be made of this reference when the first mutation occurs;
-      // hence, it is safe to mark this as `nonisolated(unsafe)`.
-      static nonisolated(unsafe) let defaultInstance = _StorageClass()
-
-    private init() {}
-
-    init(copying source: _StorageClass) {
-      _wakes = source._wakes
-      _wakesSocket = source._wakesSocket
-      _wakesKeepAlive = source._wakesKeepAlive
-      _wakesRequest = source._wakesRequest
-      _wakesClientMessage = source._wakesClientMessage
-      _suspensions = source._suspensions
-      _suspensionsForced = source._suspensionsForced
-      _suspensionsCancelled = source._suspensionsCancelled
-      _suspensionsFailed = source._suspensionsFailed
-      _keepAliveRuns = source._keepAliveRuns
-      _keepAliveLate = source._keepAliveLate
-      _overrunsEnteringBackground = source._overrunsEnteringBackground
-      _overrunsPrepare = source._overrunsPrepare
-      _overrunsWake = source._overrunsWake
-      _overrunsBackgroundTasks = source._overrunsBackgroundTasks
-      _wakeLimitExceeded = source._wakeLimitExceeded
-      _socketsAdopted = source._socketsAdopted
-      _socketsRefused = source._socketsRefused
-      _protocolErrors = source._protocolErrors
-      _asleepNs = source._asleepNs
-      _launches = source._launches
-      _crashes = source._crashes
-      _gaveUp = source._gaveUp
-      _endedUnderPressure = source._endedUnderPressure
-      _hibernations = source._hibernations
-      _overrunsLaunch = source._overrunsLaunch
-      _wakesPathLost = source._wakesPathLost
-    }
-  }
-
-  fileprivate mutating func _uniqueStorage() -> _StorageClass {
-    if !isKnownUniquelyReferenced(&_storage) {
-      _storage = _StorageClass(copying: _storage)
-    }
-    return _storage
-  }
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}counts\0\u{3}asleep_ns\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    _ = _uniqueStorage()
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      while let fieldNumber = try decoder.nextFieldNumber() {
-        // The use of inline closures is to circumvent an issue where the compiler
-        // allocates stack space for every case branch when no optimizations are
-        // enabled. https://github.com/apple/swift-protobuf/issues/1034
-        switch fieldNumber {
-        case 1: try { try decoder.decodeSingularUInt64Field(value: &_storage._wakes) }()
-        case 2: try { try decoder.decodeSingularUInt64Field(value: &_storage._wakesSocket) }()
-        case 3: try { try decoder.decodeSingularUInt64Field(value: &_storage._wakesKeepAlive) }()
-        case 4: try { try decoder.decodeSingularUInt64Field(value: &_storage._wakesRequest) }()
-        case 5: try { try decoder.decodeSingularUInt64Field(value: &_storage._wakesClientMessage) }()
-        case 6: try { try decoder.decodeSingularUInt64Field(value: &_storage._suspensions) }()
-        case 7: try { try decoder.decodeSingularUInt64Field(value: &_storage._suspensionsForced) }()
-        case 8: try { try decoder.decodeSingularUInt64Field(value: &_storage._suspensionsCancelled) }()
-        case 9: try { try decoder.decodeSingularUInt64Field(value: &_storage._suspensionsFailed) }()
-        case 10: try { try decoder.decodeSingularUInt64Field(value: &_storage._keepAliveRuns) }()
-        case 11: try { try decoder.decodeSingularUInt64Field(value: &_storage._keepAliveLate) }()
-        case 12: try { try decoder.decodeSingularUInt64Field(value: &_storage._overrunsEnteringBackground) }()
-        case 13: try { try decoder.decodeSingularUInt64Field(value: &_storage._overrunsPrepare) }()
-        case 14: try { try decoder.decodeSingularUInt64Field(value: &_storage._overrunsWake) }()
-        case 15: try { try decoder.decodeSingularUInt64Field(value: &_storage._overrunsBackgroundTasks) }()
-        case 16: try { try decoder.decodeSingularUInt64Field(value: &_storage._wakeLimitExceeded) }()
-        case 17: try { try decoder.decodeSingularUInt64Field(value: &_storage._socketsAdopted) }()
-        case 18: try { try decoder.decodeSingularUInt64Field(value: &_storage._socketsRefused) }()
-        case 19: try { try decoder.decodeSingularUInt64Field(value: &_storage._protocolErrors) }()
-        case 20: try { try decoder.decodeSingularUInt64Field(value: &_storage._asleepNs) }()
-        case 24: try { try decoder.decodeSingularUInt64Field(value: &_storage._launches) }()
-        case 25: try { try decoder.decodeSingularUInt64Field(value: &_storage._crashes) }()
-        case 26: try { try decoder.decodeSingularUInt64Field(value: &_storage._gaveUp) }()
-        case 27: try { try decoder.decodeSingularUInt64Field(value: &_storage._endedUnderPressure) }()
-        case 28: try { try decoder.decodeSingularUInt64Field(value: &_storage._hibernations) }()
-        case 29: try { try decoder.decodeSingularUInt64Field(value: &_storage._overrunsLaunch) }()
-        case 30: try { try decoder.decodeSingularUInt64Field(value: &_storage._wakesPathLost) }()
-        default: break
-        }
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeMapField(fieldType: SwiftProtobuf._ProtobufMap<SwiftProtobuf.ProtobufString,SwiftProtobuf.ProtobufUInt64>.self, value: &self.counts) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self.asleepNs) }()
+      default: break
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      if _storage._wakes != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._wakes, fieldNumber: 1)
-      }
-      if _storage._wakesSocket != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._wakesSocket, fieldNumber: 2)
-      }
-      if _storage._wakesKeepAlive != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._wakesKeepAlive, fieldNumber: 3)
-      }
-      if _storage._wakesRequest != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._wakesRequest, fieldNumber: 4)
-      }
-      if _storage._wakesClientMessage != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._wakesClientMessage, fieldNumber: 5)
-      }
-      if _storage._suspensions != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._suspensions, fieldNumber: 6)
-      }
-      if _storage._suspensionsForced != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._suspensionsForced, fieldNumber: 7)
-      }
-      if _storage._suspensionsCancelled != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._suspensionsCancelled, fieldNumber: 8)
-      }
-      if _storage._suspensionsFailed != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._suspensionsFailed, fieldNumber: 9)
-      }
-      if _storage._keepAliveRuns != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._keepAliveRuns, fieldNumber: 10)
-      }
-      if _storage._keepAliveLate != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._keepAliveLate, fieldNumber: 11)
-      }
-      if _storage._overrunsEnteringBackground != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._overrunsEnteringBackground, fieldNumber: 12)
-      }
-      if _storage._overrunsPrepare != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._overrunsPrepare, fieldNumber: 13)
-      }
-      if _storage._overrunsWake != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._overrunsWake, fieldNumber: 14)
-      }
-      if _storage._overrunsBackgroundTasks != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._overrunsBackgroundTasks, fieldNumber: 15)
-      }
-      if _storage._wakeLimitExceeded != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._wakeLimitExceeded, fieldNumber: 16)
-      }
-      if _storage._socketsAdopted != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._socketsAdopted, fieldNumber: 17)
-      }
-      if _storage._socketsRefused != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._socketsRefused, fieldNumber: 18)
-      }
-      if _storage._protocolErrors != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._protocolErrors, fieldNumber: 19)
-      }
-      if _storage._asleepNs != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._asleepNs, fieldNumber: 20)
-      }
-      if _storage._launches != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._launches, fieldNumber: 24)
-      }
-      if _storage._crashes != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._crashes, fieldNumber: 25)
-      }
-      if _storage._gaveUp != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._gaveUp, fieldNumber: 26)
-      }
-      if _storage._endedUnderPressure != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._endedUnderPressure, fieldNumber: 27)
-      }
-      if _storage._hibernations != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._hibernations, fieldNumber: 28)
-      }
-      if _storage._overrunsLaunch != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._overrunsLaunch, fieldNumber: 29)
-      }
-      if _storage._wakesPathLost != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._wakesPathLost, fieldNumber: 30)
-      }
+    if !self.counts.isEmpty {
+      try visitor.visitMapField(fieldType: SwiftProtobuf._ProtobufMap<SwiftProtobuf.ProtobufString,SwiftProtobuf.ProtobufUInt64>.self, value: self.counts, fieldNumber: 1)
+    }
+    if self.asleepNs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.asleepNs, fieldNumber: 2)
     }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireCounters, rhs: WireCounters) -> Bool {
-    if lhs._storage !== rhs._storage {
-      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
-        let _storage = _args.0
-        let rhs_storage = _args.1
-        if _storage._wakes != rhs_storage._wakes {return false}
-        if _storage._wakesSocket != rhs_storage._wakesSocket {return false}
-        if _storage._wakesKeepAlive != rhs_storage._wakesKeepAlive {return false}
-        if _storage._wakesRequest != rhs_storage._wakesRequest {return false}
-        if _storage._wakesClientMessage != rhs_storage._wakesClientMessage {return false}
-        if _storage._suspensions != rhs_storage._suspensions {return false}
-        if _storage._suspensionsForced != rhs_storage._suspensionsForced {return false}
-        if _storage._suspensionsCancelled != rhs_storage._suspensionsCancelled {return false}
-        if _storage._suspensionsFailed != rhs_storage._suspensionsFailed {return false}
-        if _storage._keepAliveRuns != rhs_storage._keepAliveRuns {return false}
-        if _storage._keepAliveLate != rhs_storage._keepAliveLate {return false}
-        if _storage._overrunsEnteringBackground != rhs_storage._overrunsEnteringBackground {return false}
-        if _storage._overrunsPrepare != rhs_storage._overrunsPrepare {return false}
-        if _storage._overrunsWake != rhs_storage._overrunsWake {return false}
-        if _storage._overrunsBackgroundTasks != rhs_storage._overrunsBackgroundTasks {return false}
-        if _storage._wakeLimitExceeded != rhs_storage._wakeLimitExceeded {return false}
-        if _storage._socketsAdopted != rhs_storage._socketsAdopted {return false}
-        if _storage._socketsRefused != rhs_storage._socketsRefused {return false}
-        if _storage._protocolErrors != rhs_storage._protocolErrors {return false}
-        if _storage._asleepNs != rhs_storage._asleepNs {return false}
-        if _storage._launches != rhs_storage._launches {return false}
-        if _storage._crashes != rhs_storage._crashes {return false}
-        if _storage._gaveUp != rhs_storage._gaveUp {return false}
-        if _storage._endedUnderPressure != rhs_storage._endedUnderPressure {return false}
-        if _storage._hibernations != rhs_storage._hibernations {return false}
-        if _storage._overrunsLaunch != rhs_storage._overrunsLaunch {return false}
-        if _storage._wakesPathLost != rhs_storage._wakesPathLost {return false}
-        return true
-      }
-      if !storagesAreEqual {return false}
-    }
+    if lhs.counts != rhs.counts {return false}
+    if lhs.asleepNs != rhs.asleepNs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -53,24 +53,9 @@ extension SupervisorStatus.User {
 }
 
 extension SupervisionCounters {
-    /// All counters by the names of the wire schema, in its order; without the time asleep.
+    /// Sorted by name; without the time asleep.
     package var named: [(name: String, value: Int)] {
-        [
-            ("wakes", wakes), ("wakes_socket", wakesSocket), ("wakes_keep_alive", wakesKeepAlive),
-            ("wakes_request", wakesRequest), ("wakes_client_message", wakesClientMessage),
-            ("wakes_path_lost", wakesPathLost),
-            ("suspensions", suspensions), ("suspensions_forced", suspensionsForced),
-            ("suspensions_cancelled", suspensionsCancelled), ("suspensions_failed", suspensionsFailed),
-            ("keep_alive_runs", keepAliveRuns), ("keep_alive_late", keepAliveLate),
-            ("overruns_entering_background", overrunsEnteringBackground),
-            ("overruns_prepare", overrunsPrepare), ("overruns_wake", overrunsWake),
-            ("overruns_background_tasks", overrunsBackgroundTasks),
-            ("wake_limit_exceeded", wakeLimitExceeded), ("sockets_adopted", socketsAdopted),
-            ("sockets_refused", socketsRefused), ("protocol_errors", protocolErrors),
-            ("launches", launches), ("crashes", crashes), ("gave_up", gaveUp),
-            ("ended_under_pressure", endedUnderPressure), ("hibernations", hibernations),
-            ("overruns_launch", overrunsLaunch),
-        ]
+        counts.sorted { $0.key < $1.key }.map { (name: $0.key, value: $0.value) }
     }
 
     var json: JSON {

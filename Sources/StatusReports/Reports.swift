@@ -18,7 +18,7 @@ package enum Report {
                 [
                     client.identifier, client.processID > 0 ? String(client.processID) : "-",
                     String(client.uid), client.state.name, Human.duration(client.inState),
-                    String(client.socketCount), String(client.counters.wakes), percent(client.shareAsleep),
+                    String(client.socketCount), String(client.counters["wakes"]), percent(client.shareAsleep),
                     client.offload.map { String($0.wakesAvoided) } ?? "-", keepAlive(client),
                     client.warnings.joined(separator: "; "),
                 ], notes: width == nil ? [] : client.warnings)

@@ -55,7 +55,7 @@ import Testing
         _ = try administration.status()
         try #require(sleeps(server, &administration))
         #expect(try administration.show(identifier).processID == process)
-        #expect(try administration.show(identifier).counters.overrunsWake == 0)
+        #expect(try administration.show(identifier).counters["overruns_wake"] == 0)
 
         let caller = try TestCaller(server)
         #expect(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))

@@ -74,7 +74,7 @@ import Testing
         #expect(try isServed(process.pid, by: second))
         // For longer than the supervisor waits for it.
         #expect(actor.staysAway(milliseconds: 6_000))
-        #expect(try WireClient(path: second.socketPath).info(of: name)?.counters.launches == 0)
+        #expect(try WireClient(path: second.socketPath).info(of: name)?.counters["launches"] == 0)
     }
 
     @Test func aClientThatDoesNotReconnectIsLaunchedAfterAWhile() throws {

@@ -34,7 +34,7 @@ import Testing
                 .backgroundTimeRemaining(WireBackgroundTimeRemaining()))
         else { throw TestFailure("no time") }
         #expect((300_000...600_000).contains(left.remainingMs))
-        #expect(try busy.show("org.example.sleeper").counters.keepAliveRuns == 1)
+        #expect(try busy.show("org.example.sleeper").counters["keep_alive_runs"] == 1)
         #expect(try busy.status().uptimeMs >= 7_200_000)
         try supervisor.stop()
     }

@@ -44,7 +44,7 @@ import Testing
         supervisor.pretendMemoryIsShort()
         let second = try actor.returns()
         #expect(try second.event("wake").contains("reasons=relaunched"))
-        #expect(try supervisor.show(name)?.counters.endedUnderPressure == 1)
+        #expect(try supervisor.show(name)?.counters["ended_under_pressure"] == 1)
         close(peer)
         try supervisor.stop()
         // A process ends by itself when its test connection is closed.

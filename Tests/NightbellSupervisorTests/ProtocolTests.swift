@@ -23,7 +23,7 @@ import Testing
         try mistake(client)
         #expect(try client.end()?.code == code)
         let other = try WireClient(supervisor)
-        #expect(try other.status().counters.protocolErrors == 1)
+        #expect(try other.status().counters["protocol_errors"] == 1)
         try other.wait(for: "org.example.bystander", toBe: .suspended, supervisor)
         try pair.send("still here")
         #expect(try bystander.wake().reasons == [.socket])

@@ -28,7 +28,7 @@ import Testing
             try daemon.killWorker()
             let info = try WireClient(path: daemon.socketPath).show(name)
             #expect(info.state == .suspended && info.processID == UInt32(puppet.pid))
-            #expect(info.sockets.map(\.name) == ["flow"] && info.counters.wakes == UInt64(round - 1))
+            #expect(info.sockets.map(\.name) == ["flow"] && info.counters["wakes"] == UInt64(round - 1))
             #expect(try WireClient(path: daemon.socketPath).status().restarts == UInt64(round))
             try peer.say("call")
             #expect(try puppet.event("wake").contains("id=\(round) reasons=socket"))
@@ -102,7 +102,7 @@ import Testing
         let observer = try WireClient(path: daemon.socketPath)
         #expect(try eventually { try observer.status().sockets == 0 && observer.status().connections == 1 })
         let status = try observer.status()
-        #expect(status.restarts == 1 && status.counters.wakes == 1)
+        #expect(status.restarts == 1 && status.counters["wakes"] == 1)
         #expect(throws: (any Error).self) { try observer.show(name) }
         // The identifier is free again for the same user.
         try PuppetProcess(path: daemon.socketPath, name).command("goodbye")

@@ -61,7 +61,7 @@ import Testing
         let second = try actor.returns()
         supervisor.launched.note(second.pid)
         #expect(try second.event("restored").hasPrefix("restored launched=true sockets=registration:3 "))
-        #expect(try supervisor.show(name)?.counters.crashes == 1)
+        #expect(try supervisor.show(name)?.counters["crashes"] == 1)
         withExtendedLifetime(namespace) {}
         try supervisor.stop()
     }

@@ -174,7 +174,7 @@ struct ReportTests {
         wire.keepAliveTimeoutMs = 600_000
         wire.keepAliveDueInMs = 550_000
         wire.backgroundTasks = ["ring"]
-        wire.counters.wakesSocket = 3
+        wire.counters["wakes_socket"] = 3
         wire.counters.asleepNs = 800_000_000_000
         wire.warnings = ["file locks held"]
         wire.launch.arguments = ["softphone", "--account", "alice"]

@@ -67,7 +67,7 @@ package final class Sleepers {
 
     /// Whether all clients sleep and were woken once for each packet.
     package func isSound(after cycles: Int) -> Bool {
-        core.counters.wakesSocket == UInt64(cycles)
+        core.counters[.wakesSocket] == UInt64(cycles)
             && clients.allSatisfy { core.state(of: $0.id) == .suspended }
     }
 }

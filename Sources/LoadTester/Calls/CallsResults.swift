@@ -75,7 +75,7 @@ struct CallsResults {
             guard let earlier = asleepBefore[client.identifier] else { continue }
             let asleep = client.counters.asleep - earlier.counters.asleep
             asleepShares.append(min(1, asleep.inSeconds / time.inSeconds))
-            wakes += Int(client.counters.wakes) - Int(earlier.counters.wakes)
+            wakes += Int(client.counters["wakes"]) - Int(earlier.counters["wakes"])
         }
         asleepShares.sort()
     }

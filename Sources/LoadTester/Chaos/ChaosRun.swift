@@ -277,8 +277,8 @@ final class ChaosRun {
             if sharedMemory.isKeepAliveOverdue(client, at: monotonicNow()) { results.handlersLate += 1 }
         }
         let counters = try supervisor.status().counters
-        results.countedLate = counters.keepAliveLate
-        results.endedUnderPressure = counters.endedUnderPressure
+        results.countedLate = counters["keep_alive_late"]
+        results.endedUnderPressure = counters["ended_under_pressure"]
         for client in 0..<settings.clients { results.returns += sharedMemory[client, .returns] }
         results.memory = try ProcessFigures(worker()).proportionalBytes
         results.keeperMemory = try ProcessFigures(supervisor.process.id).proportionalBytes

@@ -45,7 +45,7 @@ struct RealKeepAlive {
         var outcome = Self.outcome(
             of: population.range.map { sharedMemory[$0].pointer.pointee }, runTimes: sharedMemory.runTimes,
             from: start, to: monotonicNow())
-        outcome.lateByCore = Int(try supervisor.status().counters.keepAliveLate)
+        outcome.lateByCore = Int(try supervisor.status().counters["keep_alive_late"])
         return outcome
     }
 

@@ -99,7 +99,7 @@ struct VirtualKeepAlive {
             endTurn()
         }
         outcome.late += overdue(at: end)
-        outcome.lateByCore = Int(supervision.counters.keepAliveLate)
+        outcome.lateByCore = Int(supervision.counters[.keepAliveLate])
         return outcome
     }
 

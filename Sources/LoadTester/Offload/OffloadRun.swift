@@ -42,12 +42,12 @@ struct OffloadRun {
             return try supervisor.status().sockets == settings.sockets
         }
         try supervisor.waitUntilAsleep(settings.clients)
-        let wakes = try supervisor.status().counters.wakes
+        let wakes = try supervisor.status().counters["wakes"]
         let side = try farEnd.measure(settings) {
             try [supervisor.worker, supervisor.process.id].reduce(0) { try $0 + processorTime($1) }
         }
         let status = try supervisor.status()
-        results.clientWakes = status.counters.wakes - wakes
+        results.clientWakes = status.counters["wakes"] - wakes
         results.bytes = try ProcessFigures(supervisor.worker).writtenBytes
         runDirectory.end(sleepers)
         farEnd.end()

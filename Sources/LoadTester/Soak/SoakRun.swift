@@ -70,7 +70,7 @@ struct SoakRun {
         results.duplicate = slots.reduce(0) { $0 + Int($1.duplicates) }
         results.keepAliveRuns = slots.reduce(0) { $0 + Int($1.runs) }
         results.late = RealKeepAlive.lateRuns(of: slots, at: monotonicNow())
-        results.lateBySupervisor = Int(try supervisor.status().counters.keepAliveLate)
+        results.lateBySupervisor = Int(try supervisor.status().counters["keep_alive_late"])
         results.machine.finish()
         return results
     }

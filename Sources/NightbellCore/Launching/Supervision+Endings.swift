@@ -57,7 +57,7 @@ extension Supervision {
     private mutating func crashed(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
-        count(client) { $0.crashes += 1 }
+        count(.crashes, of: client)
         actions.append(.trace(client, .crashed))
         let launches = clients[client.id].launches
         if launches.hasSettled || hasRunLongEnough(client, at: now) {
@@ -76,7 +76,7 @@ extension Supervision {
         }
         let inRow = Int(clients[client.id].launches.inRow)
         guard inRow < settings.launches.relaunches || mutated(.relaunchesForEver) else {
-            count(client) { $0.gaveUp += 1 }
+            count(.gaveUp, of: client)
             actions.append(.trace(client, .gaveUp))
             return forget(client, at: now, into: &actions)
         }

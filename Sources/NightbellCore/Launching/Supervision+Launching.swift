@@ -58,7 +58,7 @@ extension Supervision {
             if !mutated(.launchesAll) { launchQueue.begin(user, kind) }
             launchQueue.passTurn(of: user, kind)
             clients[client.id].launches.hasSettled = false
-            count(client) { $0.launches += 1 }
+            count(.launches, of: client)
             enter(.launching(until: until), client, at: now, into: &actions)
             actions.append(.trace(client, .launching(clients[client.id].launches.reasons)))
             endOffloads(client, into: &actions)
@@ -219,7 +219,7 @@ extension Supervision {
         if mutated(.endsSmallest) { largest.reverse() }
         for size in largest.prefix(max(0, settings.memoryPressure.endsAtOnce)) {
             guard case .suspended = clients[size.client.id].lifecycle else { continue }
-            count(size.client) { $0.endedUnderPressure += 1 }
+            count(.endedUnderPressure, of: size.client)
             noteEndOfSleep(size.client, at: now)
             kill(size.client, .memoryPressure, at: now, into: &actions)
             settle(size.client, at: now, into: &actions)

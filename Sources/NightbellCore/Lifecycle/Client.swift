@@ -29,7 +29,7 @@ struct Client: Sendable, Equatable {
     /// Sockets to arm at the next suspension; may include sockets released since.
     var unarmed: [SocketToken] = []
     var activity = ActivityState()
-    private var packedCounters = PackedCounters()
+    var packedCounters = PackedCounters()
     var lastEpoch: UInt64 = 0
     var lastWakeID: UInt64 = 0
     /// The number of its latest accepted request.
@@ -78,10 +78,7 @@ struct Client: Sendable, Equatable {
         var stateBytes: Int32 = 0
     }
 
-    var counters: Counters {
-        get { packedCounters.counters }
-        set { packedCounters.counters = newValue }
-    }
+    var counters: Counters { packedCounters.counters }
 
     /// The form in which the counters are persisted.
     var counterWords: ClientStateEncoding.CounterWords { packedCounters.words }

@@ -96,7 +96,7 @@ extension Supervision {
         case .preparing(let until):
             guard now >= until else { return }
             overran(.prepareToSuspend, client, into: &actions)
-            count(client) { $0.suspensionsForced += 1 }
+            count(.suspensionsForced, of: client)
             actions.append(.trace(client, .suspendedByForce))
             freeze(client, epoch: suspending.epoch, isReady: false, at: now, into: &actions)
         case .freezing(let until, let lookAt, let pause):
@@ -114,7 +114,7 @@ extension Supervision {
     private mutating func overran(
         _ step: Step, _ client: ClientID, into actions: inout ActionBuffer
     ) {
-        count(client) { $0.countOverrun(of: step) }
+        count(.overrun(of: step), of: client)
         actions.append(.trace(client, .overran(step)))
     }
 }

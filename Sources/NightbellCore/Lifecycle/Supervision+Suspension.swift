@@ -105,7 +105,7 @@ extension Supervision {
     /// Terminates the client instead of suspending it.
     mutating func hibernate(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         noteEndOfSleep(client, at: now)
-        count(client) { $0.hibernations += 1 }
+        count(.hibernations, of: client)
         kill(client, .hibernation, at: now, into: &actions)
     }
 
@@ -117,7 +117,7 @@ extension Supervision {
             endOffloads(client, into: &actions)
             if client != recovering { actions.append(.thaw(client)) }
         }
-        count(client) { $0.suspensionsCancelled += 1 }
+        count(.suspensionsCancelled, of: client)
         actions.append(.trace(client, .suspensionCancelled))
         enter(.background(.init(holdUntil: now + pause)), client, at: now, into: &actions)
         actions.append(.notify(client, .suspendCancelled(epoch: epoch)))
@@ -130,7 +130,7 @@ extension Supervision {
         case .suspending(let suspending):
             switch suspending.phase {
             case .freezing where suspending.epoch == epoch || mutated(.confirmsAnyEpoch):
-                count(client) { $0.suspensions += 1 }
+                count(.suspensions, of: client)
                 clients[client.id].backoff.reset()
                 clients[client.id].launches.hasSettled = true
                 clients[client.id].assertions.restoreTime()
@@ -160,7 +160,7 @@ extension Supervision {
         guard case .suspending(let suspending) = clients[client.id].lifecycle, suspending.epoch == epoch,
             case .freezing = suspending.phase
         else { return }
-        count(client) { $0.suspensionsFailed += 1 }
+        count(.suspensionsFailed, of: client)
         actions.append(.trace(client, .suspensionFailed))
         let pause = clients[client.id].backoff.next(settings.suspension)
         cancelSuspension(client, epoch: epoch, pause: pause, at: now, into: &actions)

@@ -29,7 +29,7 @@ extension Supervision {
         case .suspending:
             if clients[client.id].lifecycle.mayBeFrozen { thaw(client, reasons, at: now, into: &actions) }
             guard !isTerminating(client) else { return }
-            count(client) { $0.suspensionsCancelled += 1 }
+            count(.suspensionsCancelled, of: client)
             actions.append(.trace(client, .suspensionCancelled))
             enter(.background(.init(wake: open)), client, at: now, into: &actions)
         case .suspended:
@@ -88,7 +88,7 @@ extension Supervision {
             clients[client.id].limiter.note(at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
             && !mutated(.permitsAnyWakes)
         if isOverLimit || isUserOverLimit {
-            count(client) { $0.wakeLimitExceeded += 1 }
+            count(.wakeLimitExceeded, of: client)
             actions.append(.trace(client, .tooManyWakes))
         }
         return isOverLimit
@@ -99,7 +99,7 @@ extension Supervision {
     mutating func noteEndOfSleep(_ client: ClientID, at now: Instant) -> Duration {
         guard case .suspended(let since) = clients[client.id].lifecycle else { return .zero }
         let asleepFor = max(.zero, elapsed(at: now).since(since))
-        count(client) { $0.asleepNanoseconds += UInt64(asleepFor.nanoseconds) }
+        countSleep(of: client, UInt64(asleepFor.nanoseconds))
         return asleepFor
     }
 
@@ -114,7 +114,7 @@ extension Supervision {
         actions.firedSockets.append(contentsOf: clients[client.id].fired)
         clients[client.id].fired.removeAll(keepingCapacity: true)
         let reasons = clients[client.id].lastWakeReasons
-        count(client) { $0.countWake(reasons) }
+        countWake(reasons, of: client)
         let wake = Wake(
             wakeID: clients[client.id].lastWakeID, reasons: reasons,
             sockets: start..<actions.firedSockets.count, budget: wakeBudget,
@@ -183,10 +183,10 @@ extension Supervision {
                 continue
             }
             if elapsed > window.latest {
-                count(client) { $0.keepAliveLate += 1 }
+                count(.keepAliveLate, of: client)
                 actions.append(.trace(client, .keepAliveLate(by: elapsed.since(window.latest))))
             }
-            count(client) { $0.keepAliveRuns += 1 }
+            count(.keepAliveRuns, of: client)
             clients[id].keepAlive?.base = elapsed
             wake(client, .keepAlive, at: now, into: &actions)
             scheduleKeepAlive(client)

@@ -1,89 +1,86 @@
-/// The event counters of one client, or of all clients together.
-public struct Counters: Sendable, Equatable {
-    public var wakes: UInt64 = 0
-    public var wakesSocket: UInt64 = 0
-    public var wakesKeepAlive: UInt64 = 0
-    public var wakesRequest: UInt64 = 0
-    public var wakesClientMessage: UInt64 = 0
-    /// Pings that went unanswered, and connections that the kernel has given up.
-    public var wakesPathLost: UInt64 = 0
-    public var suspensions: UInt64 = 0
-    public var suspensionsForced: UInt64 = 0
-    public var suspensionsCancelled: UInt64 = 0
-    /// The kernel did not confirm in time, or refused.
-    public var suspensionsFailed: UInt64 = 0
-    public var keepAliveRuns: UInt64 = 0
-    public var keepAliveLate: UInt64 = 0
-    public var overrunsEnteringBackground: UInt64 = 0
-    public var overrunsPrepare: UInt64 = 0
-    public var overrunsWake: UInt64 = 0
-    public var overrunsBackgroundTasks: UInt64 = 0
-    public var overrunsTermination: UInt64 = 0
-    public var overrunsLaunch: UInt64 = 0
-    public var wakeLimitExceeded: UInt64 = 0
-    public var socketsAdopted: UInt64 = 0
-    public var socketsRefused: UInt64 = 0
-    public var launches: UInt64 = 0
+/// Everything that is counted, of each client and of all. To add a counter, add it here, as the last one.
+public enum Counter: Int, Sendable, Hashable, CaseIterable {
+    // The order is that of the recovery records: the first six also a client has that was never woken.
+    case suspensions
+    case socketsAdopted
+    case launches
     /// Its process failed.
-    public var crashes: UInt64 = 0
+    case crashes
+    case hibernations
+    case endedUnderPressure
+    /// A wake with several reasons counts once here, and once for each of them.
+    case wakes
+    case wakesSocket
+    case wakesKeepAlive
+    case wakesRequest
+    case wakesClientMessage
+    case suspensionsForced
+    case suspensionsCancelled
+    /// The kernel did not confirm in time, or refused.
+    case suspensionsFailed
+    case keepAliveRuns
+    case keepAliveLate
+    case overrunsEnteringBackground
+    case overrunsPrepare
+    case overrunsWake
+    case overrunsBackgroundTasks
+    case overrunsTermination
+    case wakeLimitExceeded
+    case socketsRefused
+    case overrunsLaunch
     /// It was not launched again after too many consecutive failures.
-    public var gaveUp: UInt64 = 0
-    public var endedUnderPressure: UInt64 = 0
-    public var hibernations: UInt64 = 0
+    case gaveUp
+    /// Pings that went unanswered, and connections that the kernel has given up.
+    case wakesPathLost
+
+    static func overrun(of step: Step) -> Counter {
+        switch step {
+        case .enteringBackground: .overrunsEnteringBackground
+        case .prepareToSuspend: .overrunsPrepare
+        case .wake: .overrunsWake
+        case .backgroundTasks: .overrunsBackgroundTasks
+        case .termination: .overrunsTermination
+        case .launch: .overrunsLaunch
+        }
+    }
+
+    /// The name on the wire and in JSON, such as `wakes_path_lost`.
+    public var name: String {
+        "\(self)".reduce(into: "") { name, character in
+            if character.isUppercase { name.append("_") }
+            name += character.lowercased()
+        }
+    }
+}
+
+/// Event counts, of one client or of several.
+public struct Counters: Sendable, Equatable {
+    /// By the numbers of the counters.
+    private var values = InlineArray<26, UInt64>(repeating: 0)
     /// The time spent suspended, in nanoseconds; of finished sleeps only.
     public var asleepNanoseconds: UInt64 = 0
 
     public init() {}
 
+    public subscript(counter: Counter) -> UInt64 {
+        get { values[counter.rawValue] }
+        set { values[counter.rawValue] = newValue }
+    }
+
+    public static func == (one: Counters, other: Counters) -> Bool {
+        one.asleepNanoseconds == other.asleepNanoseconds
+            && one.values.indices.allSatisfy { one.values[$0] == other.values[$0] }
+    }
+
     package static func += (left: inout Counters, right: Counters) {
-        left.wakes += right.wakes
-        left.wakesSocket += right.wakesSocket
-        left.wakesKeepAlive += right.wakesKeepAlive
-        left.wakesRequest += right.wakesRequest
-        left.wakesClientMessage += right.wakesClientMessage
-        left.wakesPathLost += right.wakesPathLost
-        left.suspensions += right.suspensions
-        left.suspensionsForced += right.suspensionsForced
-        left.suspensionsCancelled += right.suspensionsCancelled
-        left.suspensionsFailed += right.suspensionsFailed
-        left.keepAliveRuns += right.keepAliveRuns
-        left.keepAliveLate += right.keepAliveLate
-        left.overrunsEnteringBackground += right.overrunsEnteringBackground
-        left.overrunsPrepare += right.overrunsPrepare
-        left.overrunsWake += right.overrunsWake
-        left.overrunsBackgroundTasks += right.overrunsBackgroundTasks
-        left.overrunsTermination += right.overrunsTermination
-        left.overrunsLaunch += right.overrunsLaunch
-        left.launches += right.launches
-        left.crashes += right.crashes
-        left.gaveUp += right.gaveUp
-        left.endedUnderPressure += right.endedUnderPressure
-        left.hibernations += right.hibernations
-        left.wakeLimitExceeded += right.wakeLimitExceeded
-        left.socketsAdopted += right.socketsAdopted
-        left.socketsRefused += right.socketsRefused
+        for index in left.values.indices { left.values[index] += right.values[index] }
         left.asleepNanoseconds += right.asleepNanoseconds
     }
 
-    /// Wakes with these reasons; a wake with several counts once in `wakes` and once for each reason.
-    mutating func countWake(_ reasons: WakeReasons) {
-        wakes += 1
-        if reasons.contains(.socket) { wakesSocket += 1 }
-        if reasons.contains(.keepAlive) { wakesKeepAlive += 1 }
-        if reasons.contains(.request) { wakesRequest += 1 }
-        if reasons.contains(.clientMessage) { wakesClientMessage += 1 }
-        if !reasons.isDisjoint(with: [.unanswered, .pathLost]) { wakesPathLost += 1 }
-    }
-
-    mutating func countOverrun(of step: Step) {
-        switch step {
-        case .enteringBackground: overrunsEnteringBackground += 1
-        case .prepareToSuspend: overrunsPrepare += 1
-        case .wake: overrunsWake += 1
-        case .backgroundTasks: overrunsBackgroundTasks += 1
-        case .termination: overrunsTermination += 1
-        case .launch: overrunsLaunch += 1
-        }
+    /// Whether no counter is behind that of `other`.
+    package func isAtLeast(_ other: Counters) -> Bool {
+        asleepNanoseconds >= other.asleepNanoseconds
+            && values.indices.allSatisfy { values[$0] >= other.values[$0] }
     }
 }
 

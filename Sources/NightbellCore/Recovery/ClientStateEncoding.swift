@@ -71,7 +71,7 @@ extension Supervision {
     }
 
     /// The sum of the counters of clients that are gone.
-    public var statisticsOfGone: ClientStateEncoding.CounterWords { goneCounters.words }
+    public var statisticsOfGone: ClientStateEncoding.CounterWords { PackedCounters(goneCounters).words }
 
     /// The number of the last wake delivered, provided that all wakes decided before this turn were.
     public func toldWakeID(of client: ClientID) -> UInt64 {
@@ -148,7 +148,7 @@ extension Client {
             tasks: tasks, nextTask: max(words[1] & 0xFFFF_FFFF, (tasks.map(\.id).max() ?? 0) + 1),
             mediaUntil: ClientStateEncoding.instant(words[13]), time: time ?? .full)
         lastRequest = words[15]
-        counters = Counters(words: statistics)
+        packedCounters = PackedCounters(words: ClientStateEncoding.CounterWords { statistics[$0] })
         let wakes = (ClientStateEncoding.counterWords..<statistics.count).compactMap { index -> Instant? in
             statistics[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: statistics[index]) &- 1)
         }
@@ -295,92 +295,74 @@ extension TerminationReason {
     }
 }
 
-/// Counters in compact form: a client that was never woken rarely has more than the usual ones.
+/// The counters of a client, as they are persisted: two saturating counters per word; one word is the nanoseconds
+/// asleep. A client that was never woken rarely has more than the usual words.
 struct PackedCounters: Sendable, Equatable {
     private var usual = InlineArray<4, UInt64>(repeating: 0)
     /// The words after the usual ones; empty while all of them are zero.
     private var others: [UInt64] = []
 
+    private static let asleepWord = 3
+
     init() {}
 
-    var words: ClientStateEncoding.CounterWords {
-        ClientStateEncoding.CounterWords { index in
+    init(words: ClientStateEncoding.CounterWords) {
+        for index in words.indices where words[index] != 0 { self[word: index] = words[index] }
+    }
+
+    /// Counters of more than 32 bits are cut off.
+    init(_ counters: Counters) {
+        for counter in Counter.allCases where counters[counter] != 0 {
+            let (word, isUpper) = Self.place(of: counter)
+            let half = UInt64(UInt32(clamping: counters[counter]))
+            self[word: word] |= isUpper ? half << 32 : half
+        }
+        countSleep(counters.asleepNanoseconds)
+    }
+
+    var words: ClientStateEncoding.CounterWords { ClientStateEncoding.CounterWords { self[word: $0] } }
+
+    private subscript(word index: Int) -> UInt64 {
+        get {
             if index < usual.count { return usual[index] }
             return others.isEmpty ? 0 : others[index - usual.count]
         }
+        set {
+            if index < usual.count { return usual[index] = newValue }
+            if others.isEmpty {
+                others = [UInt64](repeating: 0, count: ClientStateEncoding.counterWords - usual.count)
+            }
+            others[index - usual.count] = newValue
+        }
     }
 
+    /// The word that a counter is in, and whether it is the upper half.
+    private static func place(of counter: Counter) -> (word: Int, isUpper: Bool) {
+        let pair = counter.rawValue / 2
+        return (pair < asleepWord ? pair : pair + 1, !counter.rawValue.isMultiple(of: 2))
+    }
+
+    mutating func count(_ counter: Counter) {
+        let (word, isUpper) = Self.place(of: counter)
+        let both = self[word: word]
+        let half = UInt32(truncatingIfNeeded: isUpper ? both >> 32 : both)
+        guard half < .max else { return }
+        self[word: word] = both + (isUpper ? 1 << 32 : 1)
+    }
+
+    mutating func countSleep(_ nanoseconds: UInt64) { self[word: Self.asleepWord] += nanoseconds }
+
     var counters: Counters {
-        get { Counters(words: words) }
-        set {
-            let words = newValue.words
-            for index in usual.indices { usual[index] = words[index] }
-            if others.isEmpty {
-                guard (usual.count..<words.count).contains(where: { words[$0] != 0 }) else { return }
-                others = [UInt64](repeating: 0, count: words.count - usual.count)
-            }
-            for index in others.indices { others[index] = words[usual.count + index] }
+        var counters = Counters()
+        for counter in Counter.allCases {
+            let (word, isUpper) = Self.place(of: counter)
+            counters[counter] = isUpper ? self[word: word] >> 32 : self[word: word] & 0xFFFF_FFFF
         }
+        counters.asleepNanoseconds = self[word: Self.asleepWord]
+        return counters
     }
 
     static func == (one: PackedCounters, other: PackedCounters) -> Bool {
-        let (words, otherWords) = (one.words, other.words)
-        return words.indices.allSatisfy { words[$0] == otherWords[$0] }
-    }
-}
-
-extension Counters {
-    /// Two saturating counters per word; one word is nanoseconds. The first `usualStatistics` are the counters that also a
-    /// client has that was suspended or ended and never woken.
-    fileprivate var words: ClientStateEncoding.CounterWords {
-        [
-            Self.pack(suspensions, socketsAdopted), Self.pack(launches, crashes),
-            Self.pack(hibernations, endedUnderPressure), asleepNanoseconds,
-            Self.pack(wakes, wakesSocket), Self.pack(wakesKeepAlive, wakesRequest),
-            Self.pack(wakesClientMessage, suspensionsForced),
-            Self.pack(suspensionsCancelled, suspensionsFailed), Self.pack(keepAliveRuns, keepAliveLate),
-            Self.pack(overrunsEnteringBackground, overrunsPrepare),
-            Self.pack(overrunsWake, overrunsBackgroundTasks),
-            Self.pack(overrunsTermination, wakeLimitExceeded), Self.pack(socketsRefused, overrunsLaunch),
-            Self.pack(gaveUp, wakesPathLost),
-        ]
-    }
-
-    /// Whether no counter is behind that of `other`.
-    package func isAtLeast(_ other: Counters) -> Bool {
-        let (own, others) = (words, other.words)
-        let half: UInt64 = 0xFFFF_FFFF
-        return own.indices.allSatisfy { index in
-            own[index] >= others[index] && (index == 3 || own[index] & half >= others[index] & half)
-        }
-    }
-
-    private static func pack(_ low: UInt64, _ high: UInt64) -> UInt64 {
-        UInt64(UInt32(clamping: high)) << 32 | UInt64(UInt32(clamping: low))
-    }
-
-    fileprivate init(words: ClientStateEncoding.Statistics) {
-        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[3])
-    }
-
-    init(words: ClientStateEncoding.CounterWords) {
-        self.init(low: { words[$0] & 0xFFFF_FFFF }, high: { words[$0] >> 32 }, asleep: words[3])
-    }
-
-    private init(low: (Int) -> UInt64, high: (Int) -> UInt64, asleep: UInt64) {
-        (suspensions, socketsAdopted) = (low(0), high(0))
-        (launches, crashes) = (low(1), high(1))
-        (hibernations, endedUnderPressure) = (low(2), high(2))
-        (wakes, wakesSocket) = (low(4), high(4))
-        (wakesKeepAlive, wakesRequest) = (low(5), high(5))
-        (wakesClientMessage, suspensionsForced) = (low(6), high(6))
-        (suspensionsCancelled, suspensionsFailed) = (low(7), high(7))
-        (keepAliveRuns, keepAliveLate) = (low(8), high(8))
-        (overrunsEnteringBackground, overrunsPrepare) = (low(9), high(9))
-        (overrunsWake, overrunsBackgroundTasks) = (low(10), high(10))
-        (overrunsTermination, wakeLimitExceeded) = (low(11), high(11))
-        (socketsRefused, overrunsLaunch) = (low(12), high(12))
-        (gaveUp, wakesPathLost) = (low(13), high(13))
-        asleepNanoseconds = asleep
+        (0..<ClientStateEncoding.counterWords).allSatisfy { one[word: $0] == other[word: $0] }
     }
 }

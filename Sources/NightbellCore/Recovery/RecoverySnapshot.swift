@@ -172,7 +172,7 @@ extension Supervision {
         machineSlept = snapshot.machineSlept
         pressedUntil = snapshot.pressedUntil ?? Self.unpressed
         takeOwners(snapshot.owners)
-        goneCounters = Counters(words: snapshot.gone)
+        goneCounters = PackedCounters(words: snapshot.gone).counters
         counters = goneCounters
         let forgetsNames = mutated(.restoresNames)
         clients = SlotMap(

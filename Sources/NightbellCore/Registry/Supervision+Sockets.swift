@@ -10,13 +10,13 @@ extension Supervision {
                 actions.adoptions.append(.success(token))
             } else if let refusal = refusal(of: offer, client) {
                 actions.adoptions.append(.failure(refusal))
-                count(client) { $0.socketsRefused += 1 }
+                count(.socketsRefused, of: client)
                 actions.append(.trace(client, .refusedSocket(refusal)))
             } else {
                 let token = adopt(offer, client, at: now)
                 noteAdoption(token, at: index, key, client)
                 actions.adoptions.append(.success(token))
-                count(client) { $0.socketsAdopted += 1 }
+                count(.socketsAdopted, of: client)
                 actions.append(.trace(client, .adopted(token)))
             }
         }

@@ -195,7 +195,7 @@ extension Supervisor {
         status.sockets = UInt64(supervision.socketCount)
         status.connections = UInt64(connections.count)
         status.counters = WireCounters(supervision.counters)
-        status.counters.protocolErrors = protocolErrors
+        if protocolErrors > 0 { status.counters["protocol_errors"] = protocolErrors }
         status.offload = WireOffloadCounters(supervision.offloadCounters)
         status.counters.asleepNs = supervision.clientIDs.reduce(into: status.counters.asleepNs) {
             sum, client in

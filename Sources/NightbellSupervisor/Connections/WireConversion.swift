@@ -232,32 +232,10 @@ extension WireError {
 extension WireCounters {
     init(_ counters: Counters) {
         self.init()
-        wakes = counters.wakes
-        wakesSocket = counters.wakesSocket
-        wakesKeepAlive = counters.wakesKeepAlive
-        wakesRequest = counters.wakesRequest
-        wakesClientMessage = counters.wakesClientMessage
-        suspensions = counters.suspensions
-        suspensionsForced = counters.suspensionsForced
-        suspensionsCancelled = counters.suspensionsCancelled
-        suspensionsFailed = counters.suspensionsFailed
-        wakesPathLost = counters.wakesPathLost
-        keepAliveRuns = counters.keepAliveRuns
-        keepAliveLate = counters.keepAliveLate
-        overrunsEnteringBackground = counters.overrunsEnteringBackground
-        overrunsPrepare = counters.overrunsPrepare
-        overrunsWake = counters.overrunsWake
-        overrunsBackgroundTasks = counters.overrunsBackgroundTasks
-        wakeLimitExceeded = counters.wakeLimitExceeded
-        socketsAdopted = counters.socketsAdopted
-        socketsRefused = counters.socketsRefused
+        for counter in Counter.allCases where counters[counter] != 0 {
+            counts[counter.name] = counters[counter]
+        }
         asleepNs = counters.asleepNanoseconds
-        launches = counters.launches
-        crashes = counters.crashes
-        gaveUp = counters.gaveUp
-        endedUnderPressure = counters.endedUnderPressure
-        hibernations = counters.hibernations
-        overrunsLaunch = counters.overrunsLaunch
     }
 }
 

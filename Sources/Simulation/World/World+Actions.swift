@@ -136,12 +136,12 @@ extension World {
                 let before = former.isEmpty ? nil : former[index]
                 require(
                     .answers, before.map { socket($0) == nil } ?? true, "an adopted socket is adopted again")
-                expect(client) { $0.socketsAdopted += 1 }
+                expect(client) { $0[.socketsAdopted] += 1 }
                 require(.tokens, isAcceptable(offer, client), "\(TraceFormat.name(token)) should be refused")
                 adopt(token, client, offer)
             case .failure(let refusal):
                 coverage.refusals += 1
-                expect(client) { $0.socketsRefused += 1 }
+                expect(client) { $0[.socketsRefused] += 1 }
                 let hasRoom = refusal != .tooManySockets || isFull(client)
                 require(.counters, hasRoom, "a socket is refused within the quota")
                 let isRight = isRight(refusal, of: offer, client)
@@ -315,21 +315,21 @@ extension World {
         queue.append((.ended(id, .failed), now))
         switch reason {
         case .backgroundTasksOverran:
-            expect(client) { $0.overrunsBackgroundTasks += 1 }
+            expect(client) { $0[.overrunsBackgroundTasks] += 1 }
             require(
                 .budgets, client.tasksAreOver, "\(TraceFormat.name(id)) is killed for its tasks too early")
         case .tooManyWakes:
             let isDue = endSleep(client, isEnd: false)
             require(.wakeLimit, isDue, "\(TraceFormat.name(id)) is killed for wakes that it did not have")
         case .memoryPressure:
-            expect(client) { $0.endedUnderPressure += 1 }
+            expect(client) { $0[.endedUnderPressure] += 1 }
             let isRight = mustBeEnded.first === client
             require(
                 .launches, isRight, "\(TraceFormat.name(id)) is ended before larger ones, or without need")
             mustBeEnded.removeAll { $0 === client }
             endSleep(client, isEnd: true)
         case .hibernation:
-            expect(client) { $0.hibernations += 1 }
+            expect(client) { $0[.hibernations] += 1 }
             let wasReady = client.isAttempted && client.preparing == nil
             require(
                 .launches, client.hibernates && (wasReady || client.asleepSince != nil),

@@ -74,7 +74,7 @@ extension World {
             client.asleepSince = elapsed
             client.isAttempted = false
             client.clock = nil
-            expect(client) { $0.suspensions += 1 }
+            expect(client) { $0[.suspensions] += 1 }
         case .freezeFailed(let id, let epoch):
             guard let client = client(id), client.freezing?.number == epoch, client.asleepSince == nil,
                 !client.isKilled
@@ -159,7 +159,7 @@ extension World {
     private mutating func fail(_ client: SimulatedClient) {
         client.isTouched = true
         client.isFailing = true
-        expect(client) { $0.suspensionsFailed += 1 }
+        expect(client) { $0[.suspensionsFailed] += 1 }
     }
 
     /// Applies the passing of time to a client, before any other event.
@@ -171,18 +171,18 @@ extension World {
 
         guard !core.isStopping else { return }
         if let entering = client.entering, now >= entering.until {
-            expect(client) { $0.overrunsEnteringBackground += 1 }
+            expect(client) { $0[.overrunsEnteringBackground] += 1 }
             client.entering = nil
         }
         if let wake = client.openWake, now >= wake.until {
-            if !client.holds(at: now) { expect(client) { $0.overrunsWake += 1 } }
+            if !client.holds(at: now) { expect(client) { $0[.overrunsWake] += 1 } }
             client.openWake = nil
             linger(client)
         }
         if let preparing = client.preparing, now >= preparing.until {
             expect(client) {
-                $0.overrunsPrepare += 1
-                $0.suspensionsForced += 1
+                $0[.overrunsPrepare] += 1
+                $0[.suspensionsForced] += 1
             }
             client.preparing = nil
         } else if let freezing = client.freezing, client.asleepSince == nil, !client.isFailing,
@@ -191,13 +191,13 @@ extension World {
             fail(client)
         }
         if let until = client.launchUntil, now >= until, !client.isKilled {
-            expect(client) { $0.overrunsLaunch += 1 }
+            expect(client) { $0[.overrunsLaunch] += 1 }
             if client.neverSpoke {
                 client.launchUntil = .distantFuture
             }
         }
         if let terminating = client.terminating, now >= terminating.until, !client.isKilled {
-            expect(client) { $0.overrunsTermination += 1 }
+            expect(client) { $0[.overrunsTermination] += 1 }
         }
     }
 
@@ -331,7 +331,7 @@ extension World {
         let isUserOverLimit = traffic[client.user, default: UserTraffic()].note(at: now, settings.wakes)
         let isOverLimit = client.traffic.note(
             at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
-        if isOverLimit || isUserOverLimit { expect(client) { $0.wakeLimitExceeded += 1 } }
+        if isOverLimit || isUserOverLimit { expect(client) { $0[.wakeLimitExceeded] += 1 } }
         return isOverLimit && client.registration.wakeLimitPolicy == .terminate
     }
 
@@ -375,7 +375,7 @@ extension World {
     mutating func cancelAttempt(_ client: SimulatedClient) {
         guard client.isAttempted else { return }
         client.isAttempted = false
-        expect(client) { $0.suspensionsCancelled += 1 }
+        expect(client) { $0[.suspensionsCancelled] += 1 }
     }
 
     private func leaveBackground(_ client: SimulatedClient) {

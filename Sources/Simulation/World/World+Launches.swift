@@ -47,7 +47,7 @@ extension World {
     }
 
     private mutating func fateOfCrash(_ client: SimulatedClient) -> SimulatedClient.Fate {
-        expect(client) { $0.crashes += 1 }
+        expect(client) { $0[.crashes] += 1 }
         let hasRunLongEnough =
             isLeftAlone(client)
             ? elapsed >= client.launchedAt + settings.launches.settled
@@ -63,7 +63,7 @@ extension World {
             return .forgotten
         }
         guard client.inRow < settings.launches.relaunches else {
-            expect(client) { $0.gaveUp += 1 }
+            expect(client) { $0[.gaveUp] += 1 }
             return .forgotten
         }
         var pause = settings.launches.retry
@@ -86,7 +86,7 @@ extension World {
                     at: now, settings.wakes)
                 let isOverLimit = client.traffic.note(
                     at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
-                if isOverLimit || isUserOverLimit { expect(client) { $0.wakeLimitExceeded += 1 } }
+                if isOverLimit || isUserOverLimit { expect(client) { $0[.wakeLimitExceeded] += 1 } }
             }
             if reasons.contains(.request) { client.launchNotBefore = now }
         }
@@ -153,7 +153,7 @@ extension World {
         require(
             .offload, !client.sockets.contains(where: \.isDealtWith),
             "\(name) is launched while its pings are handled")
-        expect(client) { $0.launches += 1 }
+        expect(client) { $0[.launches] += 1 }
         client.execution = .running
         client.launchUntil = now + settings.launches.budget
         let room = client.wishedRoom(settings)

@@ -120,12 +120,12 @@ extension World {
         client.wokenAtStep = 0
         if isEndingPortion { client.toldAtStep = steps }
         expect(client) { counters in
-            counters.wakes += 1
-            if wake.reasons.contains(.socket) { counters.wakesSocket += 1 }
-            if wake.reasons.contains(.keepAlive) { counters.wakesKeepAlive += 1 }
-            if wake.reasons.contains(.request) { counters.wakesRequest += 1 }
-            if wake.reasons.contains(.clientMessage) { counters.wakesClientMessage += 1 }
-            if !wake.reasons.isDisjoint(with: [.unanswered, .pathLost]) { counters.wakesPathLost += 1 }
+            counters[.wakes] += 1
+            if wake.reasons.contains(.socket) { counters[.wakesSocket] += 1 }
+            if wake.reasons.contains(.keepAlive) { counters[.wakesKeepAlive] += 1 }
+            if wake.reasons.contains(.request) { counters[.wakesRequest] += 1 }
+            if wake.reasons.contains(.clientMessage) { counters[.wakesClientMessage] += 1 }
+            if !wake.reasons.isDisjoint(with: [.unanswered, .pathLost]) { counters[.wakesPathLost] += 1 }
         }
         if core.state(of: client.id) == .background {
             client.openWake = .init(number: wake.wakeID, until: until)
@@ -175,7 +175,7 @@ extension World {
     }
 
     private mutating func runKeepAlive(_ client: SimulatedClient, _ wake: Wake) {
-        expect(client) { $0.keepAliveRuns += 1 }
+        expect(client) { $0[.keepAliveRuns] += 1 }
         guard let window = client.window else {
             return violate(.keepAlive, "\(client.name) has no keep-alive handler")
         }
@@ -183,7 +183,7 @@ extension World {
             .keepAlive, window.earliest <= elapsed + .microseconds(1), "\(client.name) runs before its window"
         )
         // Recorded as late if the whole machine stood still; `check` decides whether it may be late.
-        if elapsed > window.latest { expect(client) { $0.keepAliveLate += 1 } }
+        if elapsed > window.latest { expect(client) { $0[.keepAliveLate] += 1 } }
         require(.keepAlive, elapsed <= window.latest || isStalled, "\(client.name) runs after its window")
         // The supervisor that died had decided a repeated wake.
         client.lastRun = (wake.isRepeated ? client.untoldSince.map { $0 + slept } : nil) ?? elapsed

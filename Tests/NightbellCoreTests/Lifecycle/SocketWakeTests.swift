@@ -17,7 +17,7 @@ struct SocketWakeTests {
         let fired = bench.actions.firedSockets[wake.sockets]
         #expect(fired.map(\.token) == [sockets[0], sockets[2]])
         #expect(fired.map(\.conditions) == [.readable, [.readable, .peerClosed]])
-        #expect(bench.counters(client).wakes == 1 && bench.counters(client).wakesSocket == 1)
+        #expect(bench.counters(client)[.wakes] == 1 && bench.counters(client)[.wakesSocket] == 1)
         let thaw = try #require(actions.firstIndex(of: .thaw(client)))
         let told = try #require(actions.firstIndex(of: .notify(client, .wake(wake))))
         #expect(thaw < told, "thaw first, then tell")
@@ -140,7 +140,8 @@ struct SocketWakeTests {
         let actions = bench.turn(.fired(socket, .readable), .frozen(client, epoch: 1))
         #expect(actions.contains(.thaw(client)) && actions.wakes.first?.asleepFor == .zero)
         #expect(bench.core.state(of: client) == .background)
-        #expect(bench.counters(client).suspensions == 0 && bench.counters(client).suspensionsCancelled == 1)
+        #expect(
+            bench.counters(client)[.suspensions] == 0 && bench.counters(client)[.suspensionsCancelled] == 1)
     }
 
     @Test func aReleasedSocketIsNotToldOf() throws {

@@ -59,7 +59,7 @@ import Testing
         #expect(phone.isActive(0) && phone.isActive(1))
         #expect(phone.inspect(phone.tokens[0]) { $0.answered = 1 }.isEmpty)
         #expect(phone.bench.pass(.seconds(30)).contains(.ping(phone.tokens[0], again: false)))
-        #expect(phone.bench.counters(phone.client).launches == 0)
+        #expect(phone.bench.counters(phone.client)[.launches] == 0)
     }
 
     @Test func beginWhenAClientHibernates() throws {

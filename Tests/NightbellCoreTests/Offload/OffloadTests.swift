@@ -116,7 +116,7 @@ import Testing
         let actions = sleeper.inspect { $0.rest = .significant([.error, .hangUp, .pathLost]) }
         #expect(actions.wakes.first?.reasons == .pathLost)
         #expect(sleeper.bench.core.condition(of: sleeper.token) == .ended)
-        #expect(sleeper.bench.counters(sleeper.client).wakesPathLost == 1)
+        #expect(sleeper.bench.counters(sleeper.client)[.wakesPathLost] == 1)
     }
 
     @Test func noiseIsRateLimited() throws {
@@ -224,7 +224,7 @@ import Testing
         }
         let counters = try #require(sleeper.view?.counters)
         #expect(counters.sent == 5 && counters.confirmed == 5 && counters.absorbed == 5)
-        #expect(counters.wakesAvoided == 10 && sleeper.bench.counters(sleeper.client).wakes == 0)
+        #expect(counters.wakesAvoided == 10 && sleeper.bench.counters(sleeper.client)[.wakes] == 0)
     }
 
     @Test func repetitionsDouble() throws {

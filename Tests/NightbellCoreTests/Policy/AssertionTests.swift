@@ -39,7 +39,7 @@ struct AssertionTests {
         let actions = bench.pass(moment.reach(.seconds(180)))
         #expect(actions.overruns == (moment.isOver ? [.backgroundTasks] : []))
         #expect(actions.kills == (moment.isOver ? [.backgroundTasksOverran] : []))
-        #expect(bench.counters(client).overrunsBackgroundTasks == (moment.isOver ? 1 : 0))
+        #expect(bench.counters(client)[.overrunsBackgroundTasks] == (moment.isOver ? 1 : 0))
         #expect(bench.core.state(of: client) == (moment.isOver ? .terminating : .background))
     }
 

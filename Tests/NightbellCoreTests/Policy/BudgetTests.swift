@@ -41,7 +41,7 @@ import Testing
         #expect(told.notices == [.didEnterBackground(budget: .seconds(5))])
         let actions = bench.pass(moment.reach(.seconds(5)))
         #expect(actions.overruns == (moment.isOver ? [.enteringBackground] : []))
-        #expect(bench.counters(client).overrunsEnteringBackground == (moment.isOver ? 1 : 0))
+        #expect(bench.counters(client)[.overrunsEnteringBackground] == (moment.isOver ? 1 : 0))
         #expect(bench.core.state(of: client) == (moment.isOver ? .suspending : .background))
     }
 
@@ -57,7 +57,7 @@ import Testing
         let actions = bench.turn(.timer)
         #expect(actions.overruns == (moment.isOver ? [.prepareToSuspend] : []))
         #expect(actions.contains(.freeze(client, epoch: 1)) == moment.isOver)
-        #expect(bench.counters(client).suspensionsForced == (moment.isOver ? 1 : 0))
+        #expect(bench.counters(client)[.suspensionsForced] == (moment.isOver ? 1 : 0))
     }
 
     @Test(arguments: Moment.allCases)
@@ -97,7 +97,7 @@ import Testing
         bench.now = bench.now + moment.reach(.seconds(1))
         let actions = bench.turn(.timer)
         #expect(actions.contains(.thaw(client)) == moment.isOver)
-        #expect(bench.counters(client).suspensionsFailed == (moment.isOver ? 1 : 0))
+        #expect(bench.counters(client)[.suspensionsFailed] == (moment.isOver ? 1 : 0))
         #expect(bench.core.state(of: client) == (moment.isOver ? .background : .suspending))
     }
 
@@ -111,18 +111,18 @@ import Testing
         bench.say(.enterBackground, from: client)
         bench.now = bench.now + moment.reach(.seconds(5))
         bench.say(.backgroundEntered, from: client)
-        #expect(bench.counters(client).overrunsEnteringBackground == count)
+        #expect(bench.counters(client)[.overrunsEnteringBackground] == count)
 
         bench.now = bench.now + moment.reach(.seconds(5))
         bench.say(.readyToSuspend(epoch: bench.lastEpoch, notIdle: []), from: client)
-        #expect(bench.counters(client).overrunsPrepare == count)
+        #expect(bench.counters(client)[.overrunsPrepare] == count)
         bench.turn(.frozen(client, epoch: bench.lastEpoch))
         #expect(bench.core.state(of: client) == .suspended)
 
         bench.command(.wake, client)
         bench.now = bench.now + moment.reach(.seconds(10))
         bench.say(.wakeDone(wakeID: bench.lastWakeID), from: client)
-        #expect(bench.counters(client).overrunsWake == count)
+        #expect(bench.counters(client)[.overrunsWake] == count)
     }
 
     /// A second wake gives its own budget, but does not hide that the first one's was over.
@@ -134,10 +134,10 @@ import Testing
         bench.command(.wake, client)
         bench.now = bench.now + moment.reach(.seconds(10))
         bench.command(.wake, client)
-        #expect(bench.counters(client).overrunsWake == (moment.isOver ? 1 : 0))
+        #expect(bench.counters(client)[.overrunsWake] == (moment.isOver ? 1 : 0))
         bench.now = bench.now + moment.reach(.seconds(10))
         bench.turn(.timer)
-        #expect(bench.counters(client).overrunsWake == (moment.isOver ? 2 : 0))
+        #expect(bench.counters(client)[.overrunsWake] == (moment.isOver ? 2 : 0))
     }
 
     /// However a sleep ends, its time is counted once.
@@ -161,7 +161,7 @@ import Testing
         bench.command(.wake, client)
         let task = try bench.beginTask(client)
         bench.pass(.seconds(60))
-        #expect(bench.counters(client).overrunsWake == 0)
+        #expect(bench.counters(client)[.overrunsWake] == 0)
         #expect(bench.core.state(of: client) == .background)
         bench.say(.endBackgroundTask(task), from: client)
         bench.pass(.seconds(1))

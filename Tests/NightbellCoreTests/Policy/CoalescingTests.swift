@@ -44,7 +44,7 @@ import Testing
             result.runs += woken.count
             sleep(&bench, woken)
         }
-        result.late = bench.core.counters.keepAliveLate
+        result.late = bench.core.counters[.keepAliveLate]
         return result
     }
 

@@ -123,7 +123,7 @@ struct QuotaTests {
         let tokens = try bench.actions.adoptions.prefix(3).map { try $0.get() }
         bench.say(.handOver(offers), from: second)
         #expect(bench.actions.adoptions.map { (try? $0.get()) != nil } == [true, true, false, false])
-        #expect(bench.counters(second).socketsRefused == 2 && bench.counters(second).socketsAdopted == 2)
+        #expect(bench.counters(second)[.socketsRefused] == 2 && bench.counters(second)[.socketsAdopted] == 2)
         bench.say(.release(tokens[0]), from: first)
         #expect(bench.actions.actions.contains(.close(tokens[0])))
         _ = try bench.handOver(from: second)

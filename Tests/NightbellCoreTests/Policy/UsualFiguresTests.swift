@@ -21,14 +21,14 @@ struct UsualFiguresTests {
         let counters = bench.counters(client)
         switch life {
         case .suspended:
-            #expect(counters.suspensions == 1)
+            #expect(counters[.suspensions] == 1)
         case .hibernated:
-            #expect(counters.hibernations == 1 && statistics[2] != 0)
+            #expect(counters[.hibernations] == 1 && statistics[2] != 0)
         case .endedUnderPressure:
-            #expect(counters.endedUnderPressure == 1 && counters.asleepNanoseconds == 60_000_000_000)
+            #expect(counters[.endedUnderPressure] == 1 && counters.asleepNanoseconds == 60_000_000_000)
             #expect(statistics[2] != 0 && statistics[3] != 0)
         case .crashed:
-            #expect(counters.crashes == 1 && statistics[1] != 0)
+            #expect(counters[.crashes] == 1 && statistics[1] != 0)
         }
         // A core that recovers the client has the same counters.
         let registration = try #require(bench.core.registration(of: client))

@@ -29,7 +29,7 @@ import Testing
         }
         let actions = wake(&bench, client, socket, after: moment.reach(.seconds(20)))
         #expect(isOverLimit(actions) == !moment.isOver)
-        #expect(bench.counters(client).wakeLimitExceeded == (moment.isOver ? 0 : 1))
+        #expect(bench.counters(client)[.wakeLimitExceeded] == (moment.isOver ? 0 : 1))
         #expect(actions.contains(.thaw(client)), "it is thawed all the same")
     }
 
@@ -89,8 +89,8 @@ import Testing
             bench.suspend(client)
             bench.command(.wake, client)
         }
-        #expect(bench.counters(client).wakeLimitExceeded == 0)
-        #expect(bench.counters(client).wakesRequest == 10)
+        #expect(bench.counters(client)[.wakeLimitExceeded] == 0)
+        #expect(bench.counters(client)[.wakesRequest] == 10)
     }
 
     /// The limit of a uid lengthens the lingering of all its clients, but ends none.

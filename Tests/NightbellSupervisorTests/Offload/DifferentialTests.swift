@@ -55,7 +55,7 @@ import Testing
                     read == left,
                     """
                     after \(sent) bytes, wake \(wakes), \(wake), \(info.counters), \(info.offload); \
-                    by force \(info.counters.suspensionsForced)
+                    by force \(info.counters["suspensions_forced"])
                     """)
                 return
             }
@@ -64,7 +64,7 @@ import Testing
             try scene.client.ready(try scene.client.prepare(), delegating: shape.delegated(scene.token))
         }
         let info = try Self.info(scene)
-        #expect(info.counters.wakes == UInt64(wakes))
+        #expect(info.counters["wakes"] == UInt64(wakes))
         // Each counts once; contiguous white space counts once, too.
         let counted = info.offload.answered + info.offload.absorbed
         #expect(shape == .xmpp ? counted <= UInt64(pieces) : counted == UInt64(pieces))

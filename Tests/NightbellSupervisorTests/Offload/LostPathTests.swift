@@ -43,7 +43,7 @@ import Testing
         #expect(eventually(within: 30_000) { Self.unansweredProbes(of: pair.near) == 3 })
         try network.mend()
         #expect(eventually(within: 30_000) { Self.unansweredProbes(of: pair.near) == 0 })
-        #expect(try scene.info().counters.wakes == 0)
+        #expect(try scene.info().counters["wakes"] == 0)
         try pair.send("news")
         let wake = try scene.client.wake()
         #expect(wake.sockets[0].readable && !wake.sockets[0].error && scene.received(4) == "news")

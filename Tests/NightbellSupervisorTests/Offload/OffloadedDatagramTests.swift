@@ -40,7 +40,7 @@ import Testing
             #expect(answer.contains("CSeq: 7 OPTIONS\r\n") && answer.hasSuffix("\r\n\r\n"))
         }
         try scene.reaches("answered") { $0.answered == 4 && $0.absorbed == 4 }
-        #expect(try scene.info().counters.wakes == 0)
+        #expect(try scene.info().counters["wakes"] == 0)
         try scene.stop()
     }
 

@@ -100,7 +100,7 @@ import Testing
         _ = try join(scene, server)
         try scene.sleep(nil)
         try scene.pass(seconds: 14)
-        let wakes = try scene.info().counters.wakes
+        let wakes = try scene.info().counters["wakes"]
         #expect(wakes >= 2)
         print("prosody without a profile: \(wakes) wakes in 14 s")
     }

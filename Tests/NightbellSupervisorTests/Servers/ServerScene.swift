@@ -99,9 +99,9 @@ final class ServerScene {
     func staysAsleep(seconds: Int) throws -> WireOffloadCounters {
         try pass(seconds: seconds)
         let info = try info()
-        guard info.state == .suspended, info.counters.wakes == 0 else {
+        guard info.state == .suspended, info.counters["wakes"] == 0 else {
             throw TestFailure(
-                "\(info.state), \(info.counters.wakes) wakes, \(info.offload), \(puppet.heard("wake"))")
+                "\(info.state), \(info.counters["wakes"]) wakes, \(info.offload), \(puppet.heard("wake"))")
         }
         return info.offload
     }
@@ -115,7 +115,7 @@ final class ServerScene {
             bytes += Self.bytes(try puppet.event("read").split(separator: " ").last ?? "")
         }
         let info = try info()
-        guard info.counters.wakes == 1 else { throw TestFailure("\(info.counters.wakes) wakes") }
+        guard info.counters["wakes"] == 1 else { throw TestFailure("\(info.counters["wakes"]) wakes") }
         return bytes
     }
 
