@@ -1,4 +1,4 @@
-import CLinux
+package import CLinux
 import Glibc
 
 /// A clock that counts while the machine sleeps: our timers are about the outside world.
@@ -14,6 +14,12 @@ package enum BootClock {
 
 /// A clock that stops while the machine sleeps: budgets of processes use it.
 package enum RunningClock {
+    /// The instant so many nanoseconds from now, for calls that wait until then. At most some eleven days.
+    package static func instant(after nanoseconds: Int64) -> timespec {
+        let instant = now() + min(nanoseconds, 1_000_000_000_000_000)
+        return timespec(tv_sec: Int(instant / 1_000_000_000), tv_nsec: Int(instant % 1_000_000_000))
+    }
+
     /// Nanoseconds since some moment, the same for all processes.
     package static func now() -> Int64 {
         var time = timespec()

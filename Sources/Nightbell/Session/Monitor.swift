@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSystem
 
 /// A value that several threads share, under a lock with a condition: a thread either changes the value and
 /// continues, or waits until another thread has changed it.
@@ -70,11 +71,7 @@ package final class Monitor<Value>: @unchecked Sendable {
     }
 
     private func wait(_ nanoseconds: Int64) {
-        var until = timespec()
-        unsafe clock_gettime(CLOCK_MONOTONIC, &until)
-        let total = Int64(until.tv_nsec) + min(nanoseconds, 1_000_000_000_000_000)
-        until.tv_sec += Int(total / 1_000_000_000)
-        until.tv_nsec = Int(total % 1_000_000_000)
+        var until = RunningClock.instant(after: nanoseconds)
         unsafe pthread_cond_timedwait(condition, mutex, &until)
     }
 }

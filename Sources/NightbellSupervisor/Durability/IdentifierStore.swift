@@ -262,9 +262,8 @@ package final class IdentifierStore: @unchecked Sendable {
         isAttempting = false
         failures += 1
         unsafe pthread_cond_broadcast(condition)
-        var until = timespec()
-        unsafe clock_gettime(CLOCK_MONOTONIC, &until)
-        until.tv_sec += min(Self.longestPause, 1 << min(pauses, 6))
+        let pause = min(Self.longestPause, 1 << min(pauses, 6))
+        var until = RunningClock.instant(after: Int64(pause) * 1_000_000_000)
         pauses += 1
         while !isClosing, failures >= hurriesUntil {
             if unsafe pthread_cond_timedwait(condition, mutex, &until) == ETIMEDOUT { break }
