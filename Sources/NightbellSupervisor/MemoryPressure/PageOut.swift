@@ -1,5 +1,5 @@
-package import CLinux
-package import Glibc
+import CLinux
+import Glibc
 package import LinuxSystem
 
 /// Writes the memory of sleeping processes to swap (`process_madvise(2)`, `MADV_PAGEOUT`), on a thread of its own that
@@ -107,7 +107,7 @@ package final class PageOut: @unchecked Sendable {
     /// error ends it.
     @discardableResult
     package static func pageOut(
-        _ pidfd: CInt, _ pid: pid_t, while goesOn: () -> Bool
+        _ pidfd: CInt, _ pid: Int32, while goesOn: () -> Bool
     ) -> Result<Int, SystemError> {
         guard let maps = try? SmallFile.readText("/proc/\(pid)/maps") else {
             return .failure(SystemError(code: ESRCH, call: "read maps"))
