@@ -255,9 +255,9 @@ let package = Package(
             path: "Tests/EdgeTestSupport",
             swiftSettings: settings),
         .executableTarget(
-            name: "puppet",
+            name: "scripted-client",
             dependencies: ["Nightbell", "LinuxSystem"],
-            path: "Tests/Puppet",
+            path: "Tests/ScriptedClient",
             swiftSettings: settings),
         .executableTarget(
             name: "websocket-server",
@@ -303,7 +303,7 @@ let package = Package(
             dependencies: [
                 "NightbellSupervisor", "NightbellCore", "NightbellWire", "LinuxSystem", "EventLoop", "Keeper",
                 "Launching", "Suspension", "CTestSupport", "EdgeTestSupport", "nightbell", "nightbelld",
-                "puppet", "websocket-server",
+                "scripted-client", "websocket-server",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -350,7 +350,7 @@ let package = Package(
             name: "CommandLineTests",
             dependencies: [
                 "EdgeTestSupport", "LinuxSystem", "nightbell", "nightbell-phone", "nightbelld", "parrot",
-                "puppet",
+                "scripted-client",
             ],
             swiftSettings: settings),
         .testTarget(

@@ -81,7 +81,7 @@ extension Keeper {
             }
             upgrade = Upgrade(.preflight(ChildProcess(try ProcessHandle(opening: pid))))
         } catch {
-            sayNoUpgrade("cannot start it: \(error)")
+            refuseUpgrade("cannot start it: \(error)")
         }
     }
 
@@ -177,12 +177,12 @@ extension Keeper {
             candidate.kill()
             Fork.await(candidate.process.pid)
         }
-        sayNoUpgrade(reason)
+        refuseUpgrade(reason)
         if worker == nil, !isStopping, restartAt == nil { restartAt = RunningClock.now() }
         if reloadsAfterUpgrade { beginReload() }
     }
 
-    private func sayNoUpgrade(_ reason: String) {
+    private func refuseUpgrade(_ reason: String) {
         hooks.log(.error, "no upgrade: \(reason)")
         worker?.say(.goOn(String(reason.prefix(500))))
     }
@@ -245,21 +245,21 @@ package struct ProgramState: ~Copyable {
     /// Whether the program that reads this could go on as the keeper. Changes nothing.
     package consuming func tryKeeping() throws(SystemError) {
         var store = takeStore()
-        _ = try Self.takeChannel(&store)
-        _ = try Self.takeDetails(&store)
+        _ = try Self.receiveChannel(&store)
+        _ = try Self.receiveDetails(&store)
     }
 
     /// The inputs of a new worker, which must wait until it is told to act.
     package consuming func startup() throws(SystemError) -> WorkerStartup {
-        let channel = try Self.takeChannel(&store)
+        let channel = try Self.receiveChannel(&store)
         return WorkerStartup(
             store: store, link: KeeperLink(channel), isFirst: false, mustWait: true)
     }
 
     /// The worker that already serves.
-    mutating func takeWorker() throws(SystemError) -> WorkerProcess {
-        let channel = try Self.takeChannel(&store)
-        let details = try Self.takeDetails(&store)
+    mutating func receiveWorker() throws(SystemError) -> WorkerProcess {
+        let channel = try Self.receiveChannel(&store)
+        let details = try Self.receiveDetails(&store)
         let pid = pid_t(truncatingIfNeeded: details[0..<8].number)
         let worker = WorkerProcess(try ProcessHandle(opening: pid), channel)
         worker.readyAt = Int64(bitPattern: details[8..<16].number)
@@ -268,7 +268,7 @@ package struct ProgramState: ~Copyable {
 
     consuming func takeStore() -> RecordStore { store }
 
-    private static func takeDetails(
+    private static func receiveDetails(
         _ store: inout RecordStore
     ) throws(SystemError) -> ArraySlice<UInt8> {
         guard let details = store.record(.worker), details.count == 16 else {
@@ -278,7 +278,7 @@ package struct ProgramState: ~Copyable {
         return details[...]
     }
 
-    private static func takeChannel(_ store: inout RecordStore) throws(SystemError) -> SeqPacketSocket {
+    private static func receiveChannel(_ store: inout RecordStore) throws(SystemError) -> SeqPacketSocket {
         switch store.take(.channel) {
         case .some(let kept):
             if let descriptor = kept.takeDescriptor() { return SeqPacketSocket(adopting: descriptor) }

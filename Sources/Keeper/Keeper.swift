@@ -98,7 +98,7 @@ package final class Keeper {
     package convenience init(
         resuming state: consuming ProgramState, policy: RestartPolicy, program: Program, hooks: Hooks
     ) throws(SystemError) {
-        let worker = try state.takeWorker()
+        let worker = try state.receiveWorker()
         try self.init(state.takeStore(), policy: policy, program: program, hooks: hooks)
         self.worker = worker
         hasServed = true
@@ -271,7 +271,7 @@ package final class Keeper {
     }
 
     func replace(_ worker: WorkerProcess, _ how: String) {
-        let verdict = policy.noteDeath(servedFor: worker.readyAt.map { RunningClock.now() - $0 })
+        let verdict = policy.recordDeath(servedFor: worker.readyAt.map { RunningClock.now() - $0 })
         let reason = worker.failure.map { " (\($0.text))" } ?? ""
         hooks.log(
             .error, "the worker, pid \(worker.process.pid), ended by \(how)\(reason): another takes its place"

@@ -27,7 +27,7 @@ package struct RestartPolicy: Sendable, Equatable {
 
     /// A worker died that had served for this time; nil: it never served. A worker that stays up for `period / limit`
     /// resets the count.
-    package mutating func noteDeath(servedFor: Int64?) -> Verdict {
+    package mutating func recordDeath(servedFor: Int64?) -> Verdict {
         if let servedFor, servedFor >= period / Int64(max(1, limit)) { inARow = 0 }
         inARow += 1
         let doublings = min(inARow - 2, 16)

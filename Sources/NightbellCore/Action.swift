@@ -198,7 +198,7 @@ public enum Action: Sendable, Equatable {
     /// A client declared by `Event.launch`. It is launched when its turn comes.
     case declared(ClientID)
     /// Keep the state that the client has just sent.
-    case keepState(ClientID)
+    case storeState(ClientID)
     case dropState(ClientID)
     /// Forget the client: thaw what still runs, close its connection.
     case forget(ClientID, ClientIdentifier, UserID)

@@ -199,7 +199,7 @@ public struct Supervision: Sendable, Equatable {
         if !isStopping, isDue { runKeepAlives(at: now, into: &actions) }
         hasThawedInTurn = false
         if !isStopping { startLaunches(at: now, into: &actions) }
-        tellWakes(into: &actions)
+        deliverWakes(into: &actions)
         toldInTurn.removeAll()
         // After the wakes, which are urgent.
         if !isStopping, isDue { runPings(at: now, into: &actions) }
@@ -209,12 +209,12 @@ public struct Supervision: Sendable, Equatable {
     /// else until the queue is empty. If another of these sockets belongs to a client already notified, it gets another wake.
     public mutating func endPortion(into actions: inout ActionBuffer) {
         toldInTurn.formUnion(pendingWakes)
-        tellWakes(into: &actions)
+        deliverWakes(into: &actions)
     }
 
-    private mutating func tellWakes(into actions: inout ActionBuffer) {
+    private mutating func deliverWakes(into actions: inout ActionBuffer) {
         for client in pendingWakes where clients.contains(client.id) {
-            tellWake(client, into: &actions)
+            deliverWake(client, into: &actions)
             touch(client)
         }
         pendingWakes.removeAll(keepingCapacity: true)

@@ -85,8 +85,8 @@ extension Supervisor {
             rejoined(client, key, &context)
         case .declared(let client):
             declared(client, context)
-        case .keepState(let client):
-            keepState(client, context.state)
+        case .storeState(let client):
+            storeState(client, context.state)
         case .dropState(let client):
             dropState(client)
         case .trace(let client, let trace):
@@ -123,7 +123,7 @@ extension Supervisor {
         } else {
             send(WireSupervisorMessage(notice, work, takeReturned(client)), to: connection)
         }
-        if connection.owesRestart { tellOfRestart(connection) }
+        if connection.owesRestart { announceRestart(connection) }
     }
 
     private func tell(_ client: ClientID, _ answer: Answer, _ key: RequestKey) {
@@ -149,8 +149,10 @@ extension Supervisor {
             case .success(let token):
                 let (name, profile) = (offered.names[index], offered.profiles[index])
                 keep(token, key.request, UInt16(index), name, descriptor.rawValue)
-                if let profile { keepOffload(token, profile) }
-                if let wanted = offered.receiveBuffers[index] { keepReceiveBuffer(token, wanted, of: client) }
+                if let profile { storeOffload(token, profile) }
+                if let wanted = offered.receiveBuffers[index] {
+                    storeReceiveBuffer(token, wanted, of: client)
+                }
                 parked.insert(descriptor, as: token, of: client, name: name, isOffloaded: profile != nil)
             case .failure:
                 ForeignDescriptor.close(descriptor)
@@ -249,7 +251,7 @@ extension Supervisor {
                     "\(identifier(of: client)) was moved to another cgroup")
             case .notPermitted:
                 guard let record = connection(of: client)?.client else { break }
-                notePermissionDenied(client, record, error)
+                reportPermissionDenied(client, record, error)
                 return followUps.append(.frozen(client, epoch: epoch))
             case .freezerMissing, .notAttached, .outOfDescriptors, .systemError:
                 log(

@@ -48,7 +48,7 @@ extension Supervisor {
 
     var elapsedNow: Instant { now + ask { $0.machineSlept } }
 
-    func noteSleepOfMachine() {
+    func updateMachineSleep() {
         let slept = machineSlept
         if slept != ask({ $0.machineSlept }) { feed(.machineSlept(total: slept)) }
     }

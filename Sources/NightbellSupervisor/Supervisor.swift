@@ -73,7 +73,7 @@ public actor Supervisor {
     var now: Instant
     var clocks = ClockPair()
     var watchers = 0
-    var lockLooks = LockLooks()
+    var lockInspections = LockInspections()
     /// The survey of the sleepers' memory, while it is under way.
     var survey: SizeSurvey?
     /// The limit of descriptors of this process.
@@ -240,7 +240,7 @@ public actor Supervisor {
             try loop.run(
                 early: { [earlyWaker = unsafe earlyWaker] ready in earlyWaker.wake(ready) },
                 turn: { batch, isWhole in
-                    assumeIsolated { isWhole ? $0.turn(batch) : $0.takePortion(batch) }
+                    assumeIsolated { isWhole ? $0.turn(batch) : $0.handlePortion(batch) }
                 })
         } catch {
             throw SupervisorError(error)
@@ -272,7 +272,7 @@ public actor Supervisor {
         var deadline = ask { $0.nextDeadline }
         if let silence = silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
         if let missing = returning.until { deadline = min(deadline ?? missing, missing) }
-        if let look = lockLooks.next { deadline = min(deadline ?? look, look) }
+        if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let again = acceptsAgainAt { deadline = min(deadline ?? again, again) }
         if let patience = hungUpConnections.first?.until { deadline = min(deadline ?? patience, patience) }
         if !hasBegun { deadline = now }
@@ -296,15 +296,25 @@ public actor Supervisor {
     private func turn(_ batch: [Ready]) {
         now = Instant(nanoseconds: clocks.read())
         takeOver()
-        noteSleepOfMachine()
+        updateMachineSleep()
+        dispatch(batch)
+        advance()
+        housekeep()
+    }
+
+    /// Feeds in everything that has happened: fired sockets come before connections left from the last turn.
+    private func dispatch(_ batch: [Ready]) {
         hasFired = false
-        // Fired sockets come before connections left from the last turn.
         let isBehind = !backlog.isEmpty
-        for ready in batch { take(ready) }
+        for ready in batch { handle(ready) }
         if isBehind, hasFired { endTurn() }
         serveConnections()
         continueSurvey()
         endFailedLaunches()
+    }
+
+    /// Feeds in everything that is due, and lets the core end the turn: afterwards all its actions are carried out.
+    private func advance() {
         acceptAgain()
         if !hasBegun { begin() }
         forgetHungUp()
@@ -315,7 +325,11 @@ public actor Supervisor {
         endTurn()
         parked.endTurn()
         suspender.settle()
-        lookAtLocks()
+    }
+
+    /// Does the work that no client waits for, and prepares for the next turn.
+    private func housekeep() {
+        inspectLocks()
         giveMemoryBack()
         if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
         setTimer()
@@ -326,11 +340,11 @@ public actor Supervisor {
 
     /// The first part of a turn, of which the rest is still to come. Some clients run already while the core
     /// still takes them for asleep: everything else that is due waits until the core has been told.
-    private func takePortion(_ batch: [Ready]) {
+    private func handlePortion(_ batch: [Ready]) {
         now = Instant(nanoseconds: clocks.read())
-        noteSleepOfMachine()
+        updateMachineSleep()
         // It contains only sockets.
-        for ready in batch { take(ready) }
+        for ready in batch { handle(ready) }
         feedFollowUps()
         supervision.endPortion(into: &buffer)
         flush()
@@ -355,7 +369,7 @@ public actor Supervisor {
         }
     }
 
-    private func take(_ ready: Ready) {
+    private func handle(_ ready: Ready) {
         let token = WatchToken(rawValue: ready.token)
         switch token.kind {
         case .listener:
@@ -382,7 +396,7 @@ public actor Supervisor {
             relieveMemory()
         case .socket:
             if let owner = token.owner, unsafe earlyWaker.hasThawed(owner) {
-                suspender.noteThawed(slot: owner)
+                suspender.markThawed(slot: owner)
             }
             if let socket = parked.token(for: token) {
                 hasFired = true
@@ -391,7 +405,7 @@ public actor Supervisor {
         case .offloadedSocket:
             if let socket = parked.token(for: token) { offloadedSocketFired(socket) }
         case .keeper:
-            hearKeeper()
+            receiveFromKeeper()
         case nil:
             preconditionFailure("the loop made up a token")
         }

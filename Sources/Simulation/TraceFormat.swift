@@ -125,7 +125,7 @@ package enum TraceFormat {
         case .launch(let client): "launch \(name(client))"
         case .rejoined(let client, _): "\(name(client)) is admitted again"
         case .declared(let client): "\(name(client)) is declared"
-        case .keepState(let client): "keep the state of \(name(client))"
+        case .storeState(let client): "keep the state of \(name(client))"
         case .dropState(let client): "drop the state of \(name(client))"
         case .forget(let client, _, _): "forget \(name(client))"
         case .trace(let client, .state(let old, let new)): "\(name(client)): \(old) → \(new)"

@@ -163,7 +163,7 @@ final class CgroupFreezer: Suspender {
         }
     }
 
-    func takeUp(
+    func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> Execution {
         // Read only where there are several places: a supervisor that takes over does this for each client.
@@ -191,7 +191,7 @@ final class CgroupFreezer: Suspender {
                 detach(slot: slot)
                 return .running
             }
-            throw SuspensionError("take up \(process.pid)", error)
+            throw SuspensionError("reattach \(process.pid)", error)
         }
     }
 
@@ -253,7 +253,7 @@ final class CgroupFreezer: Suspender {
         return .freezer(client.freezer.rawValue)
     }
 
-    func noteThawed(slot: UInt32) { clients[slot]?.isToBeFrozen = false }
+    func markThawed(slot: UInt32) { clients[slot]?.isToBeFrozen = false }
 
     func detach(slot: UInt32) {
         guard let client = clients.remove(slot) else { return }

@@ -13,14 +13,14 @@ final class NoSuspension: Suspender {
 
     func isAttached(slot: UInt32) -> Bool { true }
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {}
-    func takeUp(
+    func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> Execution {
         wasStopped ? .stopped : .running
     }
 
     func quickThaw(slot: UInt32) -> QuickThaw { .none }
-    func noteThawed(slot: UInt32) {}
+    func markThawed(slot: UInt32) {}
     func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress { .frozen }
     func progress(slot: UInt32) throws(SuspensionError) -> FreezeProgress { .frozen }
     func thaw(slot: UInt32) throws(SuspensionError) {}

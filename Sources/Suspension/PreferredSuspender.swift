@@ -38,14 +38,14 @@ final class PreferredSuspender: Suspender {
         }
     }
 
-    func takeUp(
+    func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> Execution {
         if fallback.hasStopped(slot: slot, process) {
             inFallback.insert(slot)
-            return try fallback.takeUp(slot: slot, process: process, wasStopped: wasStopped)
+            return try fallback.reattach(slot: slot, process: process, wasStopped: wasStopped)
         }
-        return try preferred.takeUp(slot: slot, process: process, wasStopped: wasStopped)
+        return try preferred.reattach(slot: slot, process: process, wasStopped: wasStopped)
     }
 
     func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress {
@@ -62,7 +62,7 @@ final class PreferredSuspender: Suspender {
 
     func quickThaw(slot: UInt32) -> QuickThaw { chosen(slot).quickThaw(slot: slot) }
 
-    func noteThawed(slot: UInt32) { chosen(slot).noteThawed(slot: slot) }
+    func markThawed(slot: UInt32) { chosen(slot).markThawed(slot: slot) }
 
     func settle() { fallback.settle() }
 

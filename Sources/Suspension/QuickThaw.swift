@@ -21,7 +21,7 @@ package struct QuickThaw: Sendable {
         QuickThaw(descriptor: descriptor, method: CLINUX_THAW_BY_SIGNAL)
     }
 
-    /// Report it to the suspender by `noteThawed` soon. False: the kernel refused, and `thaw` throws the
+    /// Report it to the suspender by `markThawed` soon. False: the kernel refused, and `thaw` throws the
     /// reason.
     package func perform() -> Bool { clinux_thaw(descriptor, method) == 0 }
 }

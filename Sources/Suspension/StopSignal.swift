@@ -66,11 +66,11 @@ final class StopSignal: Suspender {
         return entry.startTime == ProcFS.startTime(process.pid)
     }
 
-    func takeUp(
+    func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> Execution {
         try attach(slot: slot, process: process)
-        let client = try client(slot, "take up")
+        let client = try client(slot, "reattach")
         if hasStopped(slot: slot, process) {
             client.state = .stopped
             if try Self.isStopped(client, "T", "t") { return .stopped }
@@ -140,7 +140,7 @@ final class StopSignal: Suspender {
         return .pidfd(client.process.pidfdValue)
     }
 
-    func noteThawed(slot: UInt32) {
+    func markThawed(slot: UInt32) {
         guard let client = clients[slot] else { return }
         if client.state == .stopped { toClear.append(slot) }
         client.state = .running

@@ -86,7 +86,7 @@ package protocol Suspender: AnyObject {
     /// Like `attach`, for a process that an earlier run of this instance may have stopped: leaves its state
     /// unchanged, and returns it. `wasStopped`: it is believed to have been stopped, which is used if its
     /// state cannot be read.
-    func takeUp(
+    func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> Execution
 
@@ -104,7 +104,7 @@ package protocol Suspender: AnyObject {
     func quickThaw(slot: UInt32) -> QuickThaw
 
     /// The client's `quickThaw` was performed. May be called again.
-    func noteThawed(slot: UInt32)
+    func markThawed(slot: UInt32)
 
     /// Does the work that a thaw has deferred to keep the wake path short. Call it now and then.
     func settle()

@@ -80,7 +80,7 @@ extension Daemon {
         return Keeper.Hooks(
             log: { level, text in self.logger.log(level: level.loggerLevel, "\(text)") },
             ready: {
-                self.sayReady(manager, descriptors: limit)
+                self.announceReady(manager, descriptors: limit)
                 Process.releaseStartUpCode()
             },
             stopping: { manager.stopping() },

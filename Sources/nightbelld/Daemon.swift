@@ -61,7 +61,7 @@ final class Daemon: @unchecked Sendable {
             configuration.reloadSignals = [SIGHUP]
             configuration.onStopping = { manager.stopping() }
             let supervisor = try Supervisor(configuration, logger: logger)
-            sayReady(manager, descriptors: Process.descriptorLimit)
+            announceReady(manager, descriptors: Process.descriptorLimit)
             Process.releaseStartUpCode()
             try supervisor.run()
             logger.notice("stopped")
@@ -72,7 +72,7 @@ final class Daemon: @unchecked Sendable {
         }
     }
 
-    func sayReady(_ manager: ServiceManager, descriptors: UInt64) {
+    func announceReady(_ manager: ServiceManager, descriptors: UInt64) {
         logger.notice(
             "ready",
             metadata: [

@@ -7,7 +7,7 @@ struct CommandLineTests {
     @Test("Status, list and show report real clients, as text and as JSON")
     func looks() throws {
         let stage = try Fixture()
-        let puppet = try stage.suspended("org.example.alice")
+        let scripted = try stage.suspended("org.example.alice")
         let status = try stage.nightbell("status")
         #expect(status.code == 0)
         #expect(status.output.contains("1: 1 suspended"))
@@ -17,16 +17,20 @@ struct CommandLineTests {
         #expect(list.output.contains("suspended"))
         let show = try stage.nightbell("show", "org.example.alice")
         #expect(show.output.contains("unix stream"))
-        #expect(show.output.contains("puppet"), "the command that `run` recorded")
+        #expect(show.output.contains("scripted-client"), "the command that `run` recorded")
 
         let objects = try #require(try json(stage.nightbell("list", "--json")) as? [[String: Any]])
         #expect(objects.count == 1)
         #expect(objects.first?["identifier"] as? String == "org.example.alice")
-        #expect(objects.first?["process_id"] as? Int == Int(puppet.pid), "`run` was replaced by the program")
+        #expect(
+            objects.first?["process_id"] as? Int == Int(scripted.pid), "`run` was replaced by the program")
         let info = try #require(
             try json(stage.nightbell("show", "org.example.alice", "--json")) as? [String: Any])
         #expect((info["sockets"] as? [[String: Any]])?.first?["condition"] as? String == "armed")
-        #expect((info["launch"] as? [String: Any])?["arguments"] as? [String] == [Program.product("puppet")])
+        #expect(
+            (info["launch"] as? [String: Any])?["arguments"] as? [String] == [
+                Program.product("scripted-client")
+            ])
         let machine = try #require(try json(stage.nightbell("status", "--json")) as? [String: Any])
         let worker = try #require(machine["process_id"] as? Int)
         let facts = try String(contentsOfFile: "/proc/\(worker)/status", encoding: .utf8)
@@ -37,13 +41,13 @@ struct CommandLineTests {
     @Test("A misspelled identifier gets a suggestion", arguments: ["show", "wake", "quit"])
     func nearly(verb: String) throws {
         let stage = try Fixture()
-        let puppet = try stage.client("org.example.alice")
+        let scripted = try stage.client("org.example.alice")
         let outcome = try stage.nightbell(verb, "org.exmaple.alice")
         #expect(
             outcome.code == 4 && outcome.errors.hasSuffix(" Did you mean org.example.alice?\n"), "\(outcome)")
         let other = try stage.nightbell(verb, "com.something.else")
         #expect(other.code == 4 && !other.errors.contains("Did you mean"))
-        withExtendedLifetime(puppet) {}
+        withExtendedLifetime(scripted) {}
     }
 
     @Test("A list shows the warnings of a client, as show does")
@@ -67,9 +71,9 @@ struct CommandLineTests {
     @Test("Wake, suspend and quit act on the client")
     func acts() throws {
         let stage = try Fixture(["--set", "wakes.linger=50s"])
-        let puppet = try stage.suspended("org.example.bob")
+        let scripted = try stage.suspended("org.example.bob")
         #expect(try stage.nightbell("wake", "org.example.bob").code == 0)
-        try puppet.wrote("reasons=request")
+        try scripted.wrote("reasons=request")
         try stage.reaches("background", "org.example.bob")
         #expect(
             try stage.nightbell("suspend", "org.example.bob").code == 0,
@@ -78,7 +82,7 @@ struct CommandLineTests {
         let quit = try stage.nightbell("quit", "org.example.bob", "--json")
         #expect(quit.code == 0)
         #expect(quit.output == "{\"request\":\"quit\",\"identifier\":\"org.example.bob\",\"done\":true}\n")
-        _ = try puppet.outcome()
+        _ = try scripted.outcome()
         #expect(try stage.nightbell("show", "org.example.bob").code == 4)
     }
 
@@ -92,7 +96,7 @@ struct CommandLineTests {
             try stage.nightbell("status", "--json").output.contains("\"connections\":3")
         }
         #expect(connected)
-        let puppet = try stage.suspended("org.example.carol")
+        let scripted = try stage.suspended("org.example.carol")
         _ = try stage.nightbell("wake", "org.example.carol")
         try everything.wrote("\"kind\":\"wake\"")
         for line in everything.output.split(separator: "\n") {
@@ -106,7 +110,7 @@ struct CommandLineTests {
         let other = try another.outcome()
         #expect(other.code == 3)
         #expect(!other.output.contains("carol"))
-        withExtendedLifetime(puppet) {}
+        withExtendedLifetime(scripted) {}
     }
 
     @Test("Refusals have exit codes of their own")
@@ -121,9 +125,9 @@ struct CommandLineTests {
         #expect(try stage.nightbell("frobnicate").code == 64)
         #expect(try stage.nightbell("show").code == 64)
         #expect(try stage.nightbell("list", "--socket", "/nonexistent/socket").code == 3)
-        let puppet = try stage.client("org.example.dora")
+        let scripted = try stage.client("org.example.dora")
         #expect(try stage.nightbell("suspend", "org.example.dora").code == 1, "it is in the foreground")
-        withExtendedLifetime(puppet) {}
+        withExtendedLifetime(scripted) {}
     }
 
     @Test(
@@ -140,7 +144,7 @@ struct CommandLineTests {
     func otherUser() throws {
         let stage = try Fixture()
         chmod(stage.directory.path, 0o755)
-        let puppet = try stage.client("org.example.eve")
+        let scripted = try stage.client("org.example.eve")
         let drop = ["--reuid", "4711", "--regid", "4711", "--clear-groups", "--"]
         let nightbell = Program.product("nightbell")
         let quit = try Program.run(
@@ -154,7 +158,7 @@ struct CommandLineTests {
             "/usr/bin/setpriv", drop + [nightbell, "status", "--socket", stage.socket])
         #expect(refused.code == 5, "\(refused)")
         #expect(try stage.nightbell("show", "org.example.eve").code == 0, "it is unharmed")
-        withExtendedLifetime(puppet) {}
+        withExtendedLifetime(scripted) {}
     }
 
     @Test("Run sets the environment and becomes the program")

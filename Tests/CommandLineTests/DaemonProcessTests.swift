@@ -28,7 +28,7 @@ struct DaemonProcessTests {
     @Test("A second supervisor exits and leaves the first one's clients asleep")
     func second() throws {
         let stage = try Fixture()
-        let puppet = try stage.suspended("org.example.frank")
+        let scripted = try stage.suspended("org.example.frank")
         for arguments in [[], ["--thaw-leftovers"]] {
             let second = try Program.run(
                 "nightbelld", ["--system", "--runtime-directory", stage.directory.path] + arguments)
@@ -36,10 +36,10 @@ struct DaemonProcessTests {
             #expect(second.errors.contains("another supervisor uses \(stage.directory.path)\n"))
             #expect(!second.errors.contains("thawed"))
         }
-        try puppet.say("echo awake")
+        try scripted.say("echo awake")
         let info = try stage.nightbell("show", "org.example.frank", "--json").output
         #expect(info.contains("\"state\":\"suspended\""))
-        #expect(!puppet.output.contains("awake"), "it runs although it is suspended")
+        #expect(!scripted.output.contains("awake"), "it runs although it is suspended")
     }
 
     /// The second one gets the method by which to thaw, also another one than that of the stop.
@@ -48,11 +48,11 @@ struct DaemonProcessTests {
         arguments: [("auto", "auto"), ("signal", "signal"), ("cgroup", "signal"), ("cgroup", "none")])
     func leftovers(methods: (first: String, second: String)) throws {
         let stage = try Fixture(["--suspend", methods.first, "--no-keeper"])
-        let puppet = try stage.suspended("org.example.grace")
+        let scripted = try stage.suspended("org.example.grace")
         stage.daemon.send(signal: SIGKILL)
         #expect(try stage.daemon.outcome().code == 128 + 9)
-        try puppet.say("echo awake")
-        #expect(!puppet.output.contains("awake"), "it is not thawed yet")
+        try scripted.say("echo awake")
+        #expect(!scripted.output.contains("awake"), "it is not thawed yet")
         let thaw = try Program.run(
             "nightbelld",
             [
@@ -60,17 +60,17 @@ struct DaemonProcessTests {
                 stage.directory.path,
             ])
         #expect(thaw.code == 0, "\(thaw)")
-        #expect(thaw.errors.contains("thawed pid \(puppet.pid)"), "\(thaw)")
-        try puppet.wrote("ok awake")
+        #expect(thaw.errors.contains("thawed pid \(scripted.pid)"), "\(thaw)")
+        try scripted.wrote("ok awake")
         #expect(cgroupsLeft(by: stage.directory.path) == [])
     }
 
     @Test("An orderly stop thaws and notifies all clients")
     func thawsAtTheEnd() throws {
         let stage = try Fixture()
-        let puppet = try stage.suspended("org.example.heidi")
+        let scripted = try stage.suspended("org.example.heidi")
         stage.daemon.send(signal: SIGTERM)
-        try puppet.wrote("supervisor-stopping")
+        try scripted.wrote("supervisor-stopping")
         #expect(try stage.daemon.outcome().code == 0)
     }
 

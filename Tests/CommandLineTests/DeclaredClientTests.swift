@@ -110,14 +110,14 @@ struct DeclaredClientTests {
             "identifier: org.example.slow\ncommand: [/bin/sleep, '1000']\n", manifests.file("slow.yaml"))
         let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
         try stage.reaches("launching", "org.example.slow")
-        let puppet = try Program(
+        let scripted = try Program(
             "nightbell",
             [
                 "run", "--socket", stage.socket, "--identifier", "org.example.slow", "--",
-                Program.product("puppet"),
+                Program.product("scripted-client"),
             ])
-        try puppet.say("hello org.example.slow voip")
-        #expect(eventually(within: 30_000) { puppet.output.contains("which itself must say Hello") })
+        try scripted.say("hello org.example.slow voip")
+        #expect(eventually(within: 30_000) { scripted.output.contains("which itself must say Hello") })
     }
 
     @Test("They are launched with the supervisor, sleep without a process, and answer calls")
@@ -184,16 +184,17 @@ struct DeclaredClientTests {
             let stage = try Fixture(arguments)
             chmod(stage.directory.path, 0o755)
             let drop = [
-                "--reuid", "4711", "--regid", "4711", "--clear-groups", "--", Program.product("puppet"),
+                "--reuid", "4711", "--regid", "4711", "--clear-groups", "--",
+                Program.product("scripted-client"),
             ]
-            let puppet = try Program("/usr/bin/setpriv", drop)
-            try puppet.say("hello org.example.taken voip socket=\(stage.socket)")
-            try puppet.wrote("ok suspension")
+            let scripted = try Program("/usr/bin/setpriv", drop)
+            try scripted.say("hello org.example.taken voip socket=\(stage.socket)")
+            try scripted.wrote("ok suspension")
             stage.daemon.send(signal: SIGTERM)
             #expect(try stage.daemon.outcome().code == 0)
         }
         let stage = try Fixture(arguments)
-        let thief = try Program(Program.product("puppet"), [])
+        let thief = try Program(Program.product("scripted-client"), [])
         try thief.say("hello org.example.taken voip socket=\(stage.socket)")
         try thief.wrote("error identifierOfOtherUser")
         #expect(try stage.nightbell("forget", "org.example.taken").code == 0)

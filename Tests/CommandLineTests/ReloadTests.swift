@@ -25,11 +25,11 @@ struct ReloadTests {
 
     /// The first one sends Hello, the second exceeds the limit.
     private func admits(_ identifier: String, _ stage: Fixture) throws -> (Program, Bool) {
-        let puppet = try Program(Program.product("puppet"), [])
-        try puppet.say("hello \(identifier) voip socket=\(stage.socket)")
-        try puppet.say("echo asked")
-        try puppet.wrote("asked")
-        return (puppet, puppet.output.contains("ok suspension"))
+        let scripted = try Program(Program.product("scripted-client"), [])
+        try scripted.say("hello \(identifier) voip socket=\(stage.socket)")
+        try scripted.say("echo asked")
+        try scripted.wrote("asked")
+        return (scripted, scripted.output.contains("ok suspension"))
     }
 
     @Test("Changes apply to this worker and those after it", arguments: [[], ["--no-keeper"]])
@@ -164,7 +164,7 @@ struct ReloadTests {
             let path = manifests.file("phone.yaml")
             let text = """
                 identifier: org.example.phone
-                command: [\(Program.product("puppet"))]
+                command: [\(Program.product("scripted-client"))]
                 environment: { WORD: \(word) }
                 startsWithSupervisor: false
 
@@ -174,9 +174,9 @@ struct ReloadTests {
         }
         try declare("before")
         let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
-        let puppet = try Program(Program.product("puppet"), [])
-        try puppet.say("hello org.example.phone voip socket=\(stage.socket)")
-        try puppet.wrote("ok suspension")
+        let scripted = try Program(Program.product("scripted-client"), [])
+        try scripted.say("hello org.example.phone voip socket=\(stage.socket)")
+        try scripted.wrote("ok suspension")
         #expect(
             try stage.nightbell("show", "org.example.phone", "--json").output.contains("\"WORD\":\"before\""))
         try declare("after")

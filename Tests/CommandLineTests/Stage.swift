@@ -49,23 +49,23 @@ final class Fixture {
 
     /// Starts a client through `nightbell run` that has a parked socket.
     func client(_ identifier: String) throws -> Program {
-        let puppet = try Program(
+        let scripted = try Program(
             "nightbell",
-            ["run", "--socket", socket, "--identifier", identifier, "--", Program.product("puppet")])
-        try puppet.say("hello \(identifier) voip")
-        try puppet.say("unix-pair a")
-        try puppet.say("handover a voip")
-        try puppet.say("echo parked")
-        try puppet.wrote("ok parked")
-        return puppet
+            ["run", "--socket", socket, "--identifier", identifier, "--", Program.product("scripted-client")])
+        try scripted.say("hello \(identifier) voip")
+        try scripted.say("unix-pair a")
+        try scripted.say("handover a voip")
+        try scripted.say("echo parked")
+        try scripted.wrote("ok parked")
+        return scripted
     }
 
     /// Sends a client to the background and waits until it is suspended.
     func suspended(_ identifier: String) throws -> Program {
-        let puppet = try client(identifier)
-        try puppet.say("background")
+        let scripted = try client(identifier)
+        try scripted.say("background")
         try reaches("suspended", identifier)
-        return puppet
+        return scripted
     }
 
     func reaches(_ state: String, _ identifier: String) throws {

@@ -153,14 +153,17 @@ struct StartingTests {
         try manager.heard("READY=1")
         let socket = directory.file("nightbell.sock")
         // A client that goes to the background and comes back: some lines each time.
-        let puppet = try Program(
+        let scripted = try Program(
             "nightbell",
-            ["run", "--socket", socket, "--identifier", "org.example.ivan", "--", Program.product("puppet")])
-        try puppet.say("hello org.example.ivan voip")
+            [
+                "run", "--socket", socket, "--identifier", "org.example.ivan", "--",
+                Program.product("scripted-client"),
+            ])
+        try scripted.say("hello org.example.ivan voip")
         for round in 1...400 {
-            for command in ["background", "foreground", "echo round-\(round)."] { try puppet.say(command) }
-            try puppet.wrote("ok round-\(round).")
-            try #require(!puppet.output.contains("error "), "\(puppet.output.suffix(200))")
+            for command in ["background", "foreground", "echo round-\(round)."] { try scripted.say(command) }
+            try scripted.wrote("ok round-\(round).")
+            try #require(!scripted.output.contains("error "), "\(scripted.output.suffix(200))")
         }
         var waiting: CInt = 0
         #expect(ioctl(ends[0], UInt(FIONREAD), &waiting) == 0)
@@ -184,15 +187,18 @@ struct StartingTests {
         defer { try? FileManager.default.removeItem(atPath: directory.file("nightbell")) }
         try manager.heard("READY=1")
         let socket = directory.file("nightbell/nightbell.sock")
-        let puppet = try Program(
+        let scripted = try Program(
             "nightbell",
-            ["run", "--socket", socket, "--identifier", "org.example.root", "--", Program.product("puppet")])
-        try puppet.say("hello org.example.root voip")
-        try puppet.wrote("suspension=none")
-        try puppet.say("unix-pair a")
-        try puppet.say("handover a voip")
-        try puppet.say("auto-read on")
-        try puppet.say("background")
+            [
+                "run", "--socket", socket, "--identifier", "org.example.root", "--",
+                Program.product("scripted-client"),
+            ])
+        try scripted.say("hello org.example.root voip")
+        try scripted.wrote("suspension=none")
+        try scripted.say("unix-pair a")
+        try scripted.say("handover a voip")
+        try scripted.say("auto-read on")
+        try scripted.say("background")
         func show() throws -> String {
             try Program.run("nightbell", ["show", "org.example.root", "--socket", socket]).output
         }
@@ -200,11 +206,11 @@ struct StartingTests {
         for round in 1...3 {
             let sleeps = try eventually(within: 30_000) { try show().contains("suspended") }
             try #require(sleeps)
-            try puppet.say("write a.peer call-\(round)")
+            try scripted.say("write a.peer call-\(round)")
             let isRead = eventually(within: 30_000) {
-                puppet.output.count(of: "read a ") == round
+                scripted.output.count(of: "read a ") == round
             }
-            try #require(isRead, "\(puppet.output)")
+            try #require(isRead, "\(scripted.output)")
         }
         let shown = try show()
         #expect(shown.contains("cannot be suspended"), "\(shown)")

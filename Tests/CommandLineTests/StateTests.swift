@@ -18,19 +18,20 @@ struct StateTests {
         #expect(try stage.daemon.outcome().code == 0)
     }
 
-    private func puppet(_ identifier: String, _ stage: Fixture, as uid: Int? = nil) throws -> Program {
+    private func scripted(_ identifier: String, _ stage: Fixture, as uid: Int? = nil) throws -> Program {
         let drop = uid.map { ["--reuid", "\($0)", "--regid", "\($0)", "--clear-groups", "--"] }
-        let puppet = try Program("/usr/bin/setpriv", (drop ?? ["--"]) + [Program.product("puppet")])
-        try puppet.say("hello \(identifier) voip socket=\(stage.socket)")
-        return puppet
+        let scripted = try Program(
+            "/usr/bin/setpriv", (drop ?? ["--"]) + [Program.product("scripted-client")])
+        try scripted.say("hello \(identifier) voip socket=\(stage.socket)")
+        return scripted
     }
 
     /// Too many for the page that the file has already.
     private func fillTable(_ stage: Fixture) throws -> [Program] {
         try (0..<3).map { number in
-            let puppet = try puppet("org.example.\(String(repeating: "x", count: 100)).\(number)", stage)
-            try puppet.wrote("ok suspension")
-            return puppet
+            let scripted = try scripted("org.example.\(String(repeating: "x", count: 100)).\(number)", stage)
+            try scripted.wrote("ok suspension")
+            return scripted
         }
     }
 
@@ -42,7 +43,7 @@ struct StateTests {
         do {
             let stage = try start(disk)
             try disk.fill()
-            let mine = try puppet("org.example.mine", stage)
+            let mine = try scripted("org.example.mine", stage)
             try mine.wrote("ok suspension")
             let others = try fillTable(stage)
             let isTold = try eventually(within: 30_000) {
@@ -64,7 +65,7 @@ struct StateTests {
             withExtendedLifetime((mine, others)) {}
         }
         let next = try start(disk)
-        let thief = try puppet("org.example.mine", next, as: 4_711)
+        let thief = try scripted("org.example.mine", next, as: 4_711)
         try thief.wrote("error identifierOfOtherUser")
     }
 
@@ -74,7 +75,7 @@ struct StateTests {
         do {
             let stage = try start(disk)
             try disk.fill()
-            let mine = try puppet("org.example.mine", stage)
+            let mine = try scripted("org.example.mine", stage)
             try mine.wrote("ok suspension")
             let others = try fillTable(stage)
             try stop(stage)

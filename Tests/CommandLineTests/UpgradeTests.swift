@@ -45,7 +45,7 @@ struct UpgradeTests {
     @Test("nightbell upgrade: another worker, the same keeper, and no client notices", arguments: [1, 3])
     func upgrade(times: Int) throws {
         let stage = try Fixture()
-        let puppet = try stage.suspended("org.example.alice")
+        let scripted = try stage.suspended("org.example.alice")
         var worker = try worker(stage)
         for time in 1...times {
             let outcome = try stage.nightbell("upgrade")
@@ -60,10 +60,10 @@ struct UpgradeTests {
         }
         // The new worker can be replaced, too, and can thaw clients that another one has frozen.
         kill(pid_t(worker), SIGKILL)
-        try puppet.say("echo awake")
+        try scripted.say("echo awake")
         #expect(try stage.nightbell("wake", "org.example.alice").code == 0)
-        try puppet.wrote("ok awake")
-        #expect(!puppet.output.contains("lost"))
+        try scripted.wrote("ok awake")
+        #expect(!scripted.output.contains("lost"))
         stage.daemon.send(signal: SIGTERM)
         #expect(try stage.daemon.outcome().code == 0)
     }
@@ -79,7 +79,7 @@ struct UpgradeTests {
     func rollback(script: String, reason: String) throws {
         let installation = try Installation()
         let stage = try Fixture(program: installation.program)
-        let puppet = try stage.suspended("org.example.bob")
+        let scripted = try stage.suspended("org.example.bob")
         let worker = try worker(stage)
         try installation.replace(by: script)
         let outcome = try stage.nightbell("upgrade")
@@ -88,10 +88,10 @@ struct UpgradeTests {
         try stage.reaches("suspended", "org.example.bob")
         // A worker that dies now is replaced by the working program.
         kill(pid_t(worker), SIGKILL)
-        try puppet.say("echo awake")
+        try scripted.say("echo awake")
         #expect(try stage.nightbell("wake", "org.example.bob").code == 0)
-        try puppet.wrote("ok awake")
-        #expect(!puppet.output.contains("lost"))
+        try scripted.wrote("ok awake")
+        #expect(!scripted.output.contains("lost"))
         stage.daemon.send(signal: SIGTERM)
         #expect(try stage.daemon.outcome().code == 0)
     }
@@ -100,7 +100,7 @@ struct UpgradeTests {
     func deathMeanwhile() throws {
         let installation = try Installation()
         let stage = try Fixture(program: installation.program)
-        let puppet = try stage.suspended("org.example.carol")
+        let scripted = try stage.suspended("org.example.carol")
         let worker = try worker(stage)
         let sign = installation.directory.file("tried")
         try installation.replace(
@@ -127,10 +127,10 @@ struct UpgradeTests {
         kill(pid_t(next), SIGKILL)
         #expect(try other.outcome().code == 0)
         #expect(stage.daemon.errors.contains("the new worker serves"))
-        try puppet.say("echo awake")
+        try scripted.say("echo awake")
         #expect(try stage.nightbell("wake", "org.example.carol").code == 0)
-        try puppet.wrote("ok awake")
-        #expect(!puppet.output.contains("lost"))
+        try scripted.wrote("ok awake")
+        #expect(!scripted.output.contains("lost"))
     }
 
     @Test("Without a keeper there is no upgrade, and not every user may ask for one")

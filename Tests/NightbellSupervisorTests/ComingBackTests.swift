@@ -247,7 +247,7 @@ import Testing
         let supervisor = try supervisor(.signal) { $0.settings.memoryPressure.endsAtOnce = 1 }
         let small = try TestClient("org.example.small", of: supervisor)
         let large = try TestClient("org.example.large", of: supervisor)
-        let unknown = try PuppetProcess(supervisor, "org.example.unknown")
+        let unknown = try ScriptedClientProcess(supervisor, "org.example.unknown")
         var processes: [TestClientProcess] = []
         for actor in [small, large] {
             let process = try actor.start()

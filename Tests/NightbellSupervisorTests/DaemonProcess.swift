@@ -27,7 +27,7 @@ final class DaemonProcess {
             // The state of this machine's own supervisor must not matter, and writing takes descriptors.
             "stateDirectory=",
         ].map { "--set \($0)" }.joined(separator: " ")
-        let program = PuppetProcess.program("nightbelld")
+        let program = ScriptedClientProcess.program("nightbelld")
         let command = """
             \(before); exec '\(program)' --socket '\(self.directory)/nightbell.sock' \
             --runtime-directory '\(self.directory)' --suspend \(suspension) \

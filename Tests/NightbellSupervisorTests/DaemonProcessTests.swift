@@ -13,16 +13,16 @@ import Testing
     func idleMeansIdle(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
         let observer = try WireClient(path: daemon.socketPath)
-        let puppets = try (0..<20).map {
-            try PuppetProcess(path: daemon.socketPath, "org.example.phone\($0)")
+        let scriptedClients = try (0..<20).map {
+            try ScriptedClientProcess(path: daemon.socketPath, "org.example.phone\($0)")
         }
-        let peers = try puppets.map { try $0.park("flow") }
+        let peers = try scriptedClients.map { try $0.park("flow") }
         defer { for peer in peers { close(peer) } }
-        for puppet in puppets {
-            try puppet.command("keepalive 3600000")
-            try puppet.enterBackground()
+        for scripted in scriptedClients {
+            try scripted.command("keepalive 3600000")
+            try scripted.enterBackground()
         }
-        for index in puppets.indices {
+        for index in scriptedClients.indices {
             try observer.wait(for: "org.example.phone\(index)", toBe: .suspended, path: daemon.socketPath)
         }
         // The closing of the observers' connections is its last event. A process that another test is starting may hold
@@ -41,41 +41,42 @@ import Testing
         #expect(Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
         #expect(try daemon.contextSwitches() == before)
         try peers[7].say("call")
-        try puppets[7].event("read")
+        try scriptedClients[7].event("read")
     }
 
     @Test(arguments: ways) func killedSupervisorLeavesNoClientFrozenForLong(way: String) throws {
         let first = try DaemonProcess(suspension: way, "--no-keeper")
-        let puppet = try PuppetProcess(path: first.socketPath, "org.example.phone")
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(path: first.socketPath, "org.example.phone")
+        let peer = try scripted.park("flow")
         defer { close(peer) }
         let observer = try WireClient(path: first.socketPath)
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try observer.wait(for: "org.example.phone", toBe: .suspended, path: first.socketPath)
         first.child.end()
         // It stays frozen, so it does not read this.
-        try puppet.child.send("echo awake\n")
-        while let heard = try puppet.child.hear(within: 100) { #expect(!heard.contains("awake")) }
+        try scripted.child.send("echo awake\n")
+        while let heard = try scripted.child.hear(within: 100) { #expect(!heard.contains("awake")) }
         let second = try DaemonProcess(suspension: way, directory: first.directory)
-        try puppet.event("ok awake")
-        try puppet.event("reconnected")
+        try scripted.event("ok awake")
+        try scripted.event("reconnected")
         try peer.say("call")
-        try puppet.event("read")
+        try scripted.event("read")
         _ = second
     }
 
     @Test(arguments: ways) func thawHookThawsAllClients(way: String) throws {
         let daemon = try DaemonProcess(suspension: way, "--no-keeper")
-        let puppet = try PuppetProcess(path: daemon.socketPath, "org.example.phone")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, "org.example.phone")
         let observer = try WireClient(path: daemon.socketPath)
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try observer.wait(for: "org.example.phone", toBe: .suspended, path: daemon.socketPath)
         daemon.child.end()
-        try puppet.child.send("echo awake\n")
+        try scripted.child.send("echo awake\n")
         let hook = try Child(
-            PuppetProcess.program("nightbelld"), "--runtime-directory", daemon.directory, "--suspend", way,
+            ScriptedClientProcess.program("nightbelld"), "--runtime-directory", daemon.directory, "--suspend",
+            way,
             "--log-level", "critical", "--thaw-leftovers")
-        try puppet.event("ok awake")
+        try scripted.event("ok awake")
         hook.reap()
     }
 
@@ -143,13 +144,13 @@ import Testing
     /// The number in the documentation.
     @Test func thirtyOneDescriptorsAreEnoughForOne() throws {
         let daemon = try DaemonProcess(suspension: "signal", before: "ulimit -n 31")
-        let puppet = try PuppetProcess(path: daemon.socketPath, "org.example.phone")
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, "org.example.phone")
+        let peer = try scripted.park("flow")
         defer { close(peer) }
-        try puppet.enterBackground()
-        #expect(eventually { ProcFS.state(puppet.pid) == "T" })
+        try scripted.enterBackground()
+        #expect(eventually { ProcFS.state(scripted.pid) == "T" })
         try peer.say("call")
-        try puppet.event("read")
+        try scripted.event("read")
     }
 
     /// Whether it has sent something before or not: the kernel would report a reset first.

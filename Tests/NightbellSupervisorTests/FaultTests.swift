@@ -25,27 +25,27 @@ import Testing
     /// A client's whole life; returns whether the worker died in it.
     private func live(_ way: String, dyingAt step: Int) throws -> Bool {
         let daemon = try DaemonProcess(suspension: way, before: "export NIGHTBELL_FAULT=\(step)")
-        let puppet = try PuppetProcess(path: daemon.socketPath, name, "voip audio")
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name, "voip audio")
+        let peer = try scripted.park("flow")
         defer { close(peer) }
-        try puppet.command("unix-pair other")
-        try puppet.command("handover other device")
-        try puppet.command("keepalive 600000")
-        #expect(try puppet.command("begin work") == "valid=true", "step \(step)")
-        try puppet.enterBackground()
-        try puppet.tell("end work")
+        try scripted.command("unix-pair other")
+        try scripted.command("handover other device")
+        try scripted.command("keepalive 600000")
+        #expect(try scripted.command("begin work") == "valid=true", "step \(step)")
+        try scripted.enterBackground()
+        try scripted.tell("end work")
         for call in 1...2 {
             try waitUntil(.suspended, daemon, step)
             try peer.say("call \(call)")
-            #expect(try puppet.event("wake").contains("socket"), "step \(step)")
-            #expect(try puppet.event("read").hasPrefix("read flow 6"), "step \(step)")
+            #expect(try scripted.event("wake").contains("socket"), "step \(step)")
+            #expect(try scripted.event("read").hasPrefix("read flow 6"), "step \(step)")
         }
         try waitUntil(.suspended, daemon, step)
         // Frozen, it reads this only once it is woken, as administrators can request.
-        try puppet.tell("close-released other")
-        try puppet.tell("foreground")
+        try scripted.tell("close-released other")
+        try scripted.tell("foreground")
         try wake(daemon)
-        #expect(try puppet.event("wake").contains("request"), "step \(step)")
+        #expect(try scripted.event("wake").contains("request"), "step \(step)")
         // On a busy machine it sleeps again before it has read everything.
         let isAwake = try eventually {
             let state = try ask(daemon) { try $0.show(self.name).state }
@@ -53,14 +53,14 @@ import Testing
             return state == .active
         }
         #expect(isAwake, "step \(step)")
-        try puppet.settle()
+        try scripted.settle()
         let info = try ask(daemon) { try $0.show(self.name) }
         #expect(info.sockets.map(\.name) == ["flow"] && info.backgroundTasks.isEmpty, "step \(step)")
         #expect(info.keepAliveTimeoutMs == 600_000, "step \(step)")
         // Each wake was sent once.
-        #expect(puppet.heard("wake").filter { $0.contains("reasons=socket ") }.isEmpty, "step \(step)")
-        #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty, "step \(step)")
-        try puppet.command("goodbye")
+        #expect(scripted.heard("wake").filter { $0.contains("reasons=socket ") }.isEmpty, "step \(step)")
+        #expect(scripted.heard("lost").isEmpty && scripted.heard("reconnected").isEmpty, "step \(step)")
+        try scripted.command("goodbye")
         #expect(
             try eventually {
                 try ask(daemon) { try $0.status().sockets == 0 && $0.status().connections == 1 }

@@ -128,7 +128,7 @@ import Testing
         let process = try actor.run([])
         try process.command("hello \(other) voip")
         #expect(try supervisor.show(other)?.processID == UInt32(process.pid))
-        #expect(try supervisor.show("puppet") == nil)
+        #expect(try supervisor.show("scripted-client") == nil)
         try process.say("exit 0")
         try supervisor.forgets(other)
         try supervisor.stop()

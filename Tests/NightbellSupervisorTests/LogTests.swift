@@ -113,7 +113,7 @@ import Testing
         let supervisor = try TestSupervisor(suspension: .signal, logger: logger)
         let place = try TemporaryDirectory()
         let names = ["org.example.one", "org.example.two", "org.example.three"]
-        let clients = try names.map { try PuppetProcess(supervisor, $0) }
+        let clients = try names.map { try ScriptedClientProcess(supervisor, $0) }
         for (name, client) in zip(names, clients) { try client.command("lock \(place.file(name))") }
         for client in clients { try client.enterBackground() }
         for name in names {

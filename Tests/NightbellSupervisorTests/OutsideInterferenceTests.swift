@@ -36,38 +36,39 @@ import Testing
 
     /// Puts the test client to sleep, and then resumes it.
     private func interfere(
-        _ interference: Interference, _ puppet: PuppetProcess, _ peer: Int32, _ observer: WireClient,
+        _ interference: Interference, _ scripted: ScriptedClientProcess, _ peer: Int32,
+        _ observer: WireClient,
         _ supervisor: TestSupervisor
     ) throws {
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try observer.wait(for: name, toBe: .suspended, supervisor)
         switch interference {
         case .continued:
-            kill(puppet.pid, SIGCONT)
+            kill(scripted.pid, SIGCONT)
         case .stoppedAndContinued:
             try peer.say("x")
-            try puppet.event("read")
+            try scripted.event("read")
             let lingers = try eventually { try observer.show(name).stateDetail == "lingering" }
             #expect(lingers)
-            kill(puppet.pid, SIGSTOP)
+            kill(scripted.pid, SIGSTOP)
             // It cannot answer, so it is suspended by force, as far as that works.
             try observer.wait(for: name, toBe: .suspended, supervisor)
-            kill(puppet.pid, SIGCONT)
+            kill(scripted.pid, SIGCONT)
         case .thawed:
             try "0".write(
-                toFile: try cgroup(of: puppet) + "/cgroup.freeze", atomically: false, encoding: .utf8)
+                toFile: try cgroup(of: scripted) + "/cgroup.freeze", atomically: false, encoding: .utf8)
         case .moved:
-            let inner = URL(fileURLWithPath: try cgroup(of: puppet))
+            let inner = URL(fileURLWithPath: try cgroup(of: scripted))
             let outer = inner.deletingLastPathComponent().deletingLastPathComponent().path
-            try "\(puppet.pid)".write(
+            try "\(scripted.pid)".write(
                 toFile: outer + "/cgroup.procs", atomically: false, encoding: .utf8)
         }
         // It runs, for it answers; and the supervisor has not noticed.
-        try puppet.command("echo running")
+        try scripted.command("echo running")
     }
 
-    private func cgroup(of puppet: PuppetProcess) throws -> String {
-        let place = try String(contentsOfFile: "/proc/\(puppet.pid)/cgroup", encoding: .utf8)
+    private func cgroup(of scripted: ScriptedClientProcess) throws -> String {
+        let place = try String(contentsOfFile: "/proc/\(scripted.pid)/cgroup", encoding: .utf8)
         let line = try #require(place.split(separator: "\n").first { $0.hasPrefix("0::") })
         let mounts = try String(contentsOfFile: "/proc/self/mountinfo", encoding: .utf8)
         let mount = try #require(
@@ -75,11 +76,11 @@ import Testing
         return String(mount) + line.dropFirst(3)
     }
 
-    private func isStopped(_ puppet: PuppetProcess, _ interference: Interference) throws -> Bool {
+    private func isStopped(_ scripted: ScriptedClientProcess, _ interference: Interference) throws -> Bool {
         switch interference.way {
-        case .signal: ProcFS.state(puppet.pid) == "T"
+        case .signal: ProcFS.state(scripted.pid) == "T"
         case .cgroup, .auto, .none:
-            try String(contentsOfFile: try cgroup(of: puppet) + "/cgroup.events", encoding: .utf8)
+            try String(contentsOfFile: try cgroup(of: scripted) + "/cgroup.events", encoding: .utf8)
                 .contains("frozen 1")
         }
     }
@@ -107,11 +108,11 @@ import Testing
             $0.settings.wakes.linger = .milliseconds(600)
         }
         let observer = try WireClient(supervisor)
-        let puppet = try PuppetProcess(supervisor, name)
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(supervisor, name)
+        let peer = try scripted.park("flow")
         defer { close(peer) }
         let watcher = try watcher(supervisor)
-        try interfere(interference, puppet, peer, observer, supervisor)
+        try interfere(interference, scripted, peer, observer, supervisor)
         switch question {
         case .list:
             try observer.send(.list(WireList()), request: 900)
@@ -131,10 +132,10 @@ import Testing
         try notices(watcher)
         // It may read again, and is then really put to sleep.
         try observer.wait(for: name, toBe: .suspended, supervisor)
-        #expect(try isStopped(puppet, interference))
+        #expect(try isStopped(scripted, interference))
         #expect(try observer.show(name).state == .suspended)
         try peer.say("INVITE")
-        try puppet.event("read")
+        try scripted.event("read")
         try supervisor.stop()
     }
 
@@ -147,30 +148,30 @@ import Testing
         }
         let observer = try WireClient(supervisor)
         let watcher = try watcher(supervisor)
-        let puppet = try PuppetProcess(supervisor, name)
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(supervisor, name)
+        let peer = try scripted.park("flow")
         defer { close(peer) }
-        try puppet.command("hang-wake")
-        try puppet.enterBackground()
+        try scripted.command("hang-wake")
+        try scripted.enterBackground()
         try observer.wait(for: name, toBe: .suspended, supervisor)
         // Woken, it hangs until it is suspended by force in the middle of it.
         try peer.say("x")
-        try puppet.event("read")
+        try scripted.event("read")
         try observer.wait(for: name, toBe: .suspended, supervisor)
         #expect(try observer.show(name).counters["suspensions_forced"] == 1)
         switch interference {
         case .continued, .stoppedAndContinued, .moved:
-            kill(puppet.pid, SIGCONT)
+            kill(scripted.pid, SIGCONT)
         case .thawed:
             try "0".write(
-                toFile: try cgroup(of: puppet) + "/cgroup.freeze", atomically: false, encoding: .utf8)
+                toFile: try cgroup(of: scripted) + "/cgroup.freeze", atomically: false, encoding: .utf8)
         }
         // WakeDone: far too late, but it shows that the client runs. No status request is made meanwhile.
-        try puppet.child.send("unhang\n")
-        try puppet.event("unhung")
+        try scripted.child.send("unhang\n")
+        try scripted.event("unhung")
         try notices(watcher)
         try observer.wait(for: name, toBe: .suspended, supervisor)
-        #expect(try isStopped(puppet, interference))
+        #expect(try isStopped(scripted, interference))
         try supervisor.stop()
     }
 
@@ -180,10 +181,10 @@ import Testing
         let daemon = try DaemonProcess(suspension: way)
         let worker = try daemon.worker()
         let observer = try WireClient(path: daemon.socketPath)
-        let puppet = try PuppetProcess(path: daemon.socketPath, name)
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name)
+        let peer = try scripted.park("flow")
         defer { close(peer) }
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         for round in 1...20 {
             try observer.wait(for: name, toBe: .suspended, path: daemon.socketPath)
             #expect(try observer.show(name).counters["wakes_socket"] == UInt64(round - 1))
@@ -195,8 +196,8 @@ import Testing
             try observer.send(.show(show), request: 1_000_000 + UInt64(round))
             try peer.say("INVITE")
             kill(worker, SIGCONT)
-            #expect(try puppet.event("wake").contains("socket"))
-            try puppet.event("read")
+            #expect(try scripted.event("wake").contains("socket"))
+            try scripted.event("read")
             _ = try observer.answer(to: 1_000_000 + UInt64(round))
         }
         #expect(try observer.show(name).counters["suspensions_cancelled"] == 0)
@@ -207,9 +208,11 @@ import Testing
     func statusRequestsDoNotWake(way: Suspension) throws {
         let supervisor = try TestSupervisor(suspension: way)
         let observer = try WireClient(supervisor)
-        let puppets = try (0..<3).map { try PuppetProcess(supervisor, "org.example.phone\($0)") }
-        for (number, puppet) in puppets.enumerated() {
-            try puppet.enterBackground()
+        let scriptedClients = try (0..<3).map {
+            try ScriptedClientProcess(supervisor, "org.example.phone\($0)")
+        }
+        for (number, scripted) in scriptedClients.enumerated() {
+            try scripted.enterBackground()
             try observer.wait(for: "org.example.phone\(number)", toBe: .suspended, supervisor)
         }
         for _ in 0..<50 {

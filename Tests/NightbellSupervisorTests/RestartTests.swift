@@ -19,37 +19,37 @@ import Testing
 
     @Test(arguments: ways) func sleeperSleepsOnAndCanBeWoken(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
-        let puppet = try PuppetProcess(path: daemon.socketPath, name)
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name)
+        let peer = try scripted.park("flow")
         defer { close(peer) }
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try suspended(daemon, name)
         for round in 1...5 {
             try daemon.killWorker()
             let info = try WireClient(path: daemon.socketPath).show(name)
-            #expect(info.state == .suspended && info.processID == UInt32(puppet.pid))
+            #expect(info.state == .suspended && info.processID == UInt32(scripted.pid))
             #expect(info.sockets.map(\.name) == ["flow"] && info.counters["wakes"] == UInt64(round - 1))
             #expect(try WireClient(path: daemon.socketPath).status().restarts == UInt64(round))
             try peer.say("call")
-            #expect(try puppet.event("wake").contains("id=\(round) reasons=socket"))
-            #expect(try puppet.event("read").hasPrefix("read flow 4"))
+            #expect(try scripted.event("wake").contains("id=\(round) reasons=socket"))
+            #expect(try scripted.event("read").hasPrefix("read flow 4"))
             try suspended(daemon, name)
         }
-        try puppet.child.send("echo awake\n")
-        while let heard = try puppet.child.hear(within: 100) { #expect(!heard.contains("awake")) }
+        try scripted.child.send("echo awake\n")
+        while let heard = try scripted.child.hear(within: 100) { #expect(!heard.contains("awake")) }
     }
 
     @Test(arguments: ways) func inputThatArrivesWhileNoWorkerServesWakes(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
-        let puppet = try PuppetProcess(path: daemon.socketPath, name)
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name)
+        let peer = try scripted.park("flow")
         defer { close(peer) }
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try suspended(daemon, name)
         for _ in 0..<10 {
             kill(try daemon.worker(), SIGKILL)
             try peer.say("call")
-            #expect(try puppet.event("read").hasPrefix("read flow 4"))
+            #expect(try scripted.event("read").hasPrefix("read flow 4"))
             try suspended(daemon, name)
         }
     }
@@ -57,10 +57,10 @@ import Testing
     /// Deaths at any moment of waking and falling asleep: each byte is read, and no wake is passed on twice.
     @Test(arguments: ways) func deathsAtAnyMomentLoseNothing(way: String) throws {
         let daemon = try DaemonProcess(suspension: way, "--set wakes.limit=1000000")
-        let puppet = try PuppetProcess(path: daemon.socketPath, name)
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name)
+        let peer = try scripted.park("flow")
         defer { close(peer) }
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try suspended(daemon, name)
         var random = SystemRandomNumberGenerator()
         for _ in 0..<60 {
@@ -69,34 +69,34 @@ import Testing
             let until = BootClock.now() + Int64.random(in: 0..<3_000_000, using: &random)
             while BootClock.now() < until {}
             kill(worker, SIGKILL)
-            #expect(try puppet.event("read").hasPrefix("read flow 1"))
+            #expect(try scripted.event("read").hasPrefix("read flow 1"))
         }
         try suspended(daemon, name)
         try peer.say("last")
-        #expect(try puppet.event("read").hasPrefix("read flow 4"))
-        let numbers = try puppet.heard("wake").map {
+        #expect(try scripted.event("read").hasPrefix("read flow 4"))
+        let numbers = try scripted.heard("wake").map {
             try #require(Int($0.split(separator: "=")[1].split(separator: " ")[0]))
         }
         // A wake noticed early has the number of the next one that is sent.
         #expect(numbers == numbers.sorted() && numbers.count <= 61, "\(numbers)")
-        #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
+        #expect(scripted.heard("lost").isEmpty && scripted.heard("reconnected").isEmpty)
     }
 
     @Test func aClientThatEndedWhileNoWorkerServedIsCounted() throws {
         let daemon = try DaemonProcess(suspension: "signal")
-        let puppet = try PuppetProcess(path: daemon.socketPath, name)
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name)
+        let peer = try scripted.park("flow")
         defer { close(peer) }
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try suspended(daemon, name)
         try peer.say("call")
-        try puppet.event("read")
+        try scripted.event("read")
         try suspended(daemon, name)
         let worker = try daemon.worker()
         kill(worker, SIGSTOP)
         try #require(eventually { threads(of: worker, are: "T") })
-        let handle = try puppet.child.handle()
-        kill(puppet.pid, SIGKILL)
+        let handle = try scripted.child.handle()
+        kill(scripted.pid, SIGKILL)
         try #require(!Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
         kill(worker, SIGKILL)
         let observer = try WireClient(path: daemon.socketPath)
@@ -105,19 +105,19 @@ import Testing
         #expect(status.restarts == 1 && status.counters["wakes"] == 1)
         #expect(throws: (any Error).self) { try observer.show(name) }
         // The identifier is free again for the same user.
-        try PuppetProcess(path: daemon.socketPath, name).command("goodbye")
+        try ScriptedClientProcess(path: daemon.socketPath, name).command("goodbye")
     }
 
     /// While workers find too few descriptors, clients sleep on; when there are more, they can be woken.
     @Test(arguments: ways) func clientsOutliveALackOfDescriptors(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
         // More of them than a worker needs descriptors to begin with.
-        var sleepers: [(puppet: PuppetProcess, peer: Int32)] = []
+        var sleepers: [(scripted: ScriptedClientProcess, peer: Int32)] = []
         defer { for sleeper in sleepers { close(sleeper.peer) } }
         for number in 0..<8 {
-            let puppet = try PuppetProcess(path: daemon.socketPath, "\(name).\(number)")
-            sleepers.append((puppet, try puppet.park("flow")))
-            try puppet.enterBackground()
+            let scripted = try ScriptedClientProcess(path: daemon.socketPath, "\(name).\(number)")
+            sleepers.append((scripted, try scripted.park("flow")))
+            try scripted.enterBackground()
             try suspended(daemon, "\(name).\(number)")
         }
         let keeper = daemon.child.pid
@@ -143,10 +143,10 @@ import Testing
             try #require(sleepOn, "with \(spare) descriptors")
         }
         #expect(starved > 2 && starved < 12)
-        for (puppet, peer) in sleepers {
+        for (scripted, peer) in sleepers {
             try peer.say("call")
-            #expect(try puppet.event("read").hasPrefix("read flow 4"))
-            #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
+            #expect(try scripted.event("read").hasPrefix("read flow 4"))
+            #expect(scripted.heard("lost").isEmpty && scripted.heard("reconnected").isEmpty)
         }
     }
 
@@ -164,8 +164,8 @@ import Testing
             guard let bytes = try? Data(contentsOf: URL(fileURLWithPath: table)) else { return false }
             return bytes.range(of: Data(name.utf8)) != nil
         }
-        let puppet = try PuppetProcess(path: daemon.socketPath, name)
-        try puppet.command("goodbye")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name)
+        try scripted.command("goodbye")
         #expect(eventually { contains() })
         let before = try Data(contentsOf: URL(fileURLWithPath: table))
         func forget() throws -> WireSupervisorMessage.OneOf_Body {
@@ -185,12 +185,12 @@ import Testing
 
     @Test func runningClientNoticesNothing() throws {
         let daemon = try DaemonProcess(suspension: "cgroup")
-        let puppet = try PuppetProcess(path: daemon.socketPath, name)
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name)
         // One command after the other, each answered, even if workers die meanwhile.
         let killing = Killing(daemon)
         func command(_ text: String) throws -> String {
             defer { killing.noteProgress() }
-            return try puppet.command(text)
+            return try scripted.command(text)
         }
         for round in 0..<200 {
             _ = try command("unix-pair a")
@@ -205,7 +205,7 @@ import Testing
             _ = try command("close a.peer")
         }
         #expect(try killing.finish() > 2)
-        #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
+        #expect(scripted.heard("lost").isEmpty && scripted.heard("reconnected").isEmpty)
         let info = try WireClient(path: daemon.socketPath).show(name)
         #expect(info.sockets.isEmpty && info.backgroundTasks.isEmpty && info.keepAliveTimeoutMs == 1_199)
         #expect(info.connectedMs > 0 && info.state == .active)
@@ -215,14 +215,14 @@ import Testing
         let daemon = try DaemonProcess(suspension: "none")
         let killing = Killing(daemon)
         for round in 0..<40 {
-            let puppet = try PuppetProcess(path: daemon.socketPath, "\(name).\(round % 4)")
-            try puppet.command("unix-pair a")
+            let scripted = try ScriptedClientProcess(path: daemon.socketPath, "\(name).\(round % 4)")
+            try scripted.command("unix-pair a")
             killing.noteProgress()
-            try puppet.command("handover a voip")
+            try scripted.command("handover a voip")
             killing.noteProgress()
-            if round % 2 == 0 { try puppet.command("goodbye") }
-            let handle = try puppet.child.handle()
-            try puppet.child.send("exit 0\n")
+            if round % 2 == 0 { try scripted.command("goodbye") }
+            let handle = try scripted.child.handle()
+            try scripted.child.send("exit 0\n")
             _ = Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000)
         }
         #expect(try killing.finish() > 2)
@@ -234,13 +234,13 @@ import Testing
 
     @Test(arguments: ways) func keepAliveDeadlinesHold(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
-        let puppet = try PuppetProcess(path: daemon.socketPath, name)
-        try puppet.command("keepalive 400")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name)
+        try scripted.command("keepalive 400")
         var last = BootClock.now()
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         for _ in 0..<8 {
             try daemon.killWorker()
-            let line = try puppet.event("keepalive")
+            let line = try scripted.event("keepalive")
             let at = try #require(Int64(line.dropFirst("keepalive at=".count)))
             let pause = (at - last) / 1_000_000
             // The machine may be busy; the test is that the clock does not start anew with each worker.
@@ -269,14 +269,14 @@ import Testing
 
     @Test func theEndOfAClientWhileNoWorkerServesIsNoticed() throws {
         let daemon = try DaemonProcess(suspension: "cgroup")
-        let puppet = try PuppetProcess(path: daemon.socketPath, name)
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name)
+        let peer = try scripted.park("flow")
         defer { close(peer) }
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try suspended(daemon, name)
         kill(try daemon.worker(), SIGSTOP)
         let worker = try #require(Self.children(of: daemon.child.pid).first)
-        puppet.child.end()
+        scripted.child.end()
         kill(worker, SIGKILL)
         // Its peer sees the end, though the keeper had the socket open as well.
         #expect(Poll.wait(peer, for: .peerClosed, timeoutMilliseconds: 10_000).contains(.peerClosed))
@@ -291,19 +291,19 @@ import Testing
 
     @Test func afterTheKeepersDeathClientsAreThawedAndReconnect() throws {
         let first = try DaemonProcess(suspension: "cgroup")
-        let puppet = try PuppetProcess(path: first.socketPath, name)
-        let peer = try puppet.park("flow")
+        let scripted = try ScriptedClientProcess(path: first.socketPath, name)
+        let peer = try scripted.park("flow")
         defer { close(peer) }
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try suspended(first, name)
         first.child.end()
-        try puppet.child.send("echo awake\n")
-        try puppet.event("ok awake")
+        try scripted.child.send("echo awake\n")
+        try scripted.event("ok awake")
         let second = try eventuallyStarted(first.directory)
-        try puppet.event("reconnected")
+        try scripted.event("reconnected")
         try suspended(second, name)
         try peer.say("call")
-        try puppet.event("read")
+        try scripted.event("read")
     }
 
     /// The worker of a killed keeper has its directory until it has informed all clients.

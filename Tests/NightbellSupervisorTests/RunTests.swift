@@ -7,7 +7,7 @@ import Testing
 /// Programs started by `nightbell run`, and what it does for them afterwards.
 @Suite(.serialized, .timeLimit(.minutes(20))) struct RunTests {
     private let name = "org.example.phone"
-    private let nightbell = PuppetProcess.program("nightbell")
+    private let nightbell = ScriptedClientProcess.program("nightbell")
 
     @Test func aProgramThatDoesNotSpeakIsNamed() throws {
         let daemon = try DaemonProcess(suspension: "none", "--set launches.budget=400ms")

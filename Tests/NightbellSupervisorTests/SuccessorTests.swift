@@ -15,9 +15,9 @@ import Testing
         let daemon = try DaemonProcess(
             suspension: "none", "--set launches.retry=5m --set launches.retryMaximum=5m")
         let actor = try TestClient(name, socketPath: daemon.socketPath)
-        let puppet = canLaunch ? nil : try PuppetProcess(path: daemon.socketPath, name)
+        let scripted = canLaunch ? nil : try ScriptedClientProcess(path: daemon.socketPath, name)
         let first = canLaunch ? try actor.start() : nil
-        let pid = try #require(first?.pid ?? puppet?.pid)
+        let pid = try #require(first?.pid ?? scripted?.pid)
         let peer = try first?.park("s")
         defer { if let peer { close(peer) } }
         let next = try WireClient(path: daemon.socketPath)

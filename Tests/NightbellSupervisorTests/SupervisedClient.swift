@@ -9,7 +9,7 @@ final class SupervisedClient {
 
     let supervisor: TestSupervisor
     let observer: WireClient
-    let puppet: PuppetProcess
+    let scripted: ScriptedClientProcess
     /// The far end of the phone's parked connection.
     let peer: Int32
 
@@ -19,8 +19,8 @@ final class SupervisedClient {
     ) throws {
         supervisor = try TestSupervisor(suspension: way, configure)
         observer = try WireClient(supervisor)
-        puppet = try PuppetProcess(supervisor, Self.name, words)
-        peer = try puppet.park("flow")
+        scripted = try ScriptedClientProcess(supervisor, Self.name, words)
+        peer = try scripted.park("flow")
     }
 
     /// Waits until the supervisor reports this state of the phone.

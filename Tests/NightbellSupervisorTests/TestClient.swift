@@ -13,7 +13,7 @@ final class TestClient {
     private let listener: Int32
     private let environment: [String: String]
     /// The program for the supervisor to launch.
-    var program = PuppetProcess.program("puppet")
+    var program = ScriptedClientProcess.program("scripted-client")
     var arguments: [String] = []
     /// The first process, which the test itself has started.
     private(set) var first: Child?
@@ -39,7 +39,7 @@ final class TestClient {
         guard bound == 0, listen(listener, 16) == 0 else { throw Pair.failure("listen") }
         chmod(path, 0o777)
         // A backtrace of a crash takes longer than the tests wait.
-        let own = ["PUPPET_CONTROL": path, "SWIFT_BACKTRACE": "enable=no"]
+        let own = ["CLIENT_CONTROL": path, "SWIFT_BACKTRACE": "enable=no"]
         self.environment = environment.merging(own) { $1 }
     }
 
@@ -72,7 +72,7 @@ final class TestClient {
             environment["NIGHTBELL_LAUNCH"] = Data(try specification.serializedBytes() as [UInt8])
                 .base64EncodedString()
         }
-        let program = PuppetProcess.program("puppet")
+        let program = ScriptedClientProcess.program("scripted-client")
         if let user {
             let drop = ["--reuid", "\(user)", "--regid", "\(user)", "--clear-groups", "--", program]
             first = try Child("/usr/bin/setpriv", drop, environment: environment)
@@ -97,8 +97,11 @@ final class TestClient {
     ) throws -> TestClientProcess {
         let recorded = environment.keys.sorted().flatMap { ["--env", $0] }
         let words =
-            ["run", "--socket", socketPath] + recorded + arguments + ["--", PuppetProcess.program("puppet")]
-        let command = ([PuppetProcess.program("nightbell")] + words).map { "'\($0)'" }.joined(separator: " ")
+            ["run", "--socket", socketPath] + recorded + arguments + [
+                "--", ScriptedClientProcess.program("scripted-client"),
+            ]
+        let command = ([ScriptedClientProcess.program("nightbell")] + words).map { "'\($0)'" }.joined(
+            separator: " ")
         let line =
             terminal.map { "exec /usr/bin/setsid --ctty \(command) <\($0) >\($0) 2>&1" }
             ?? "exec /usr/bin/setsid \(command) 2>'\(path)'"

@@ -58,14 +58,14 @@ import Testing
             try suspender.freezeFully(2)
             #expect(try child.isSilent())
             #expect(suspender.quickThaw(slot: 2).perform())
-            suspender.noteThawed(slot: 2)
-            suspender.noteThawed(slot: 2)
+            suspender.markThawed(slot: 2)
+            suspender.markThawed(slot: 2)
             suspender.settle()
             #expect(try child.hear() == "!")
             #expect(try suspender.progress(slot: 2) == .pending)
         }
         suspender.detach(slot: 2)
-        suspender.noteThawed(slot: 2)
+        suspender.markThawed(slot: 2)
         #expect(try child.answers())
     }
 
@@ -77,7 +77,7 @@ import Testing
         try #require(eventually { ProcFS.state(child.pid) == "T" })
         try suspender.freezeFully(0)
         #expect(suspender.quickThaw(slot: 0).perform())
-        suspender.noteThawed(slot: 0)
+        suspender.markThawed(slot: 0)
         #expect(try child.isSilent())
         kill(child.pid, SIGCONT)
         #expect(try child.hear() == "!")

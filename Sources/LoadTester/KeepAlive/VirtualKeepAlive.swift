@@ -168,7 +168,7 @@ struct VirtualKeepAlive {
         case .registered, .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm,
             .armPastEnd, .close,
             .thaw, .kill, .forget, .trace, .beginOffload, .endOffload, .ping, .lookForAnswer, .park, .launch,
-            .rejoined, .declared, .keepState, .dropState:
+            .rejoined, .declared, .storeState, .dropState:
             break
         }
     }

@@ -36,7 +36,7 @@ extension Client {
             if let reason = delegatedState?.problem(with: profile) {
                 return NightbellError(.invalidArgument, reason)
             }
-            core.state.holdings.noteDelegated(delegatedState, socket.id)
+            core.state.holdings.storeDelegated(delegatedState, socket.id)
             return nil
         }
         if let refusal { throw refusal }
@@ -106,11 +106,11 @@ extension Holdings {
             guard let socket = socket(of: wire.token) else { continue }
             switch wire.value {
             case .stanzaCounters(let counters):
-                noteDelegated(.stanzaCounters(received: counters.received, sent: counters.sent), socket.id)
+                storeDelegated(.stanzaCounters(received: counters.received, sent: counters.sent), socket.id)
             case .idle(let idle):
-                noteDelegated(.idle(tag: idle.tag, DelegatedState.IdlePhase(idle.phase)), socket.id)
+                storeDelegated(.idle(tag: idle.tag, DelegatedState.IdlePhase(idle.phase)), socket.id)
             case .lost:
-                noteDelegated(nil, socket.id, isLost: true)
+                storeDelegated(nil, socket.id, isLost: true)
             case nil:
                 break
             }

@@ -70,8 +70,9 @@ package struct Holdings {
         socketsByToken[token] = id
     }
 
-    package mutating func noteDelegated(_ delegatedState: DelegatedState?, _ id: UInt64, isLost: Bool = false)
-    {
+    package mutating func storeDelegated(
+        _ delegatedState: DelegatedState?, _ id: UInt64, isLost: Bool = false
+    ) {
         sockets[id]?.delegatedState = delegatedState
         sockets[id]?.isDelegatedStateLost = isLost
     }

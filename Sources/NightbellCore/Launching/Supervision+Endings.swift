@@ -155,7 +155,7 @@ extension Supervision {
         noteEndOfSleep(client, at: now)
         enter(.dormant(dormant), client, at: now, into: &actions)
         scheduleKeepAlive(client)
-        noteBeginning(client)
+        recordBeginning(client)
         actions.append(.park(client))
         actions.append(.trace(client, .parked))
         resumeOffloading(client)

@@ -112,7 +112,7 @@ extension Supervision {
         let client = insert(registration, at: now)
         clients[client.id].launches.isRejoined = false
         clients[client.id].launches.neverSpoke = true
-        noteBeginning(client)
+        recordBeginning(client)
         actions.append(.declared(client))
         actions.append(.trace(client, .registered))
         enter(.dormant(.resting), client, at: now, into: &actions)
@@ -153,7 +153,7 @@ extension Supervision {
             inherited[client] = InheritedRequests(last: 0, adoptions: adoptions)
         }
         setQuit(false, registration.identifier)
-        noteBeginning(client)
+        recordBeginning(client)
         actions.append(.rejoined(client, key))
         actions.append(.trace(client, .rejoined))
         enter(lifecycle, client, at: now, into: &actions)
@@ -181,7 +181,7 @@ extension Supervision {
         let left = settings.quotas.stateBytesPerUser - (users[user]?.stateBytes ?? 0) + before
         guard byteCount <= left else { return .refused(.stateTooLarge(limit: max(0, left))) }
         setStateSize(byteCount, client)
-        actions.append(byteCount == 0 ? .dropState(client) : .keepState(client))
+        actions.append(byteCount == 0 ? .dropState(client) : .storeState(client))
         return .done
     }
 

@@ -73,7 +73,7 @@ extension Supervision {
             return beginBackgroundTask(name, client, key, at: now)
         case .endBackgroundTask(let task):
             let isHeld = clients[client.id].assertions.end(task)
-            if isHeld { noteTasks(client) }
+            if isHeld { recordTasks(client) }
             if isHeld, !clients[client.id].assertions.hasTasks { linger(client, at: now) }
             let isOver = isHeld || wasTakenIn(key, of: client)
             if mutated(.endsAnyTask) { return .done }
@@ -191,7 +191,7 @@ extension Supervision {
             return .refused(.tooManyTasks)
         }
         if mutated(.restartsTaskClock) { clients[client.id].assertions.restoreTime() }
-        noteTasks(client)
+        recordTasks(client)
         return .backgroundTask(clients[client.id].assertions.begin(name, request: key.request))
     }
 

@@ -18,7 +18,7 @@ extension Supervision {
         }
         let client = insert(registration, at: now)
         clients[client.id].lastRequest = key.request
-        noteBeginning(client)
+        recordBeginning(client)
         actions.append(.registered(client, key))
         actions.append(.trace(client, .registered))
         enter(.inactive, client, at: now, into: &actions)
@@ -87,7 +87,7 @@ extension Supervision {
         while let oldest = users[user]?.givenUp.takeFirst() {
             guard let owner = owners[place: oldest.place], owner.givenUp == oldest.number else { continue }
             let identifier = owners.identifier(at: oldest.place)
-            noteEndOfOwnership(owner.number)
+            recordEndOfOwnership(owner.number)
             owners[identifier] = nil
             users[user]?.identifiers -= 1
             return changes.ownerships.append(identifier)
@@ -180,7 +180,7 @@ extension Supervision {
             }
             forget(client, at: now, into: &actions)
         }
-        noteEndOfOwnership(owner.number)
+        recordEndOfOwnership(owner.number)
         owners[identifier] = nil
         users[owner.user]?.identifiers -= 1
         changes.ownerships.append(identifier)

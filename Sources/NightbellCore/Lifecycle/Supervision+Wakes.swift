@@ -104,7 +104,7 @@ extension Supervision {
     }
 
     /// Delivers the wake that this turn decided.
-    mutating func tellWake(_ client: ClientID, into actions: inout ActionBuffer) {
+    mutating func deliverWake(_ client: ClientID, into actions: inout ActionBuffer) {
         guard let pending = clients[client.id].pendingWake.take() else { return }
         guard !isTerminating(client) else {
             // The wake is never delivered: should the client come back, its wakes are numbered without a gap.

@@ -48,17 +48,17 @@ extension Supervision {
         changes.clients.append(client)
     }
 
-    mutating func noteBeginning(_ client: ClientID) {
+    mutating func recordBeginning(_ client: ClientID) {
         if notesChanges { changes.beginnings.append(client) }
     }
 
-    mutating func noteTasks(_ client: ClientID) {
+    mutating func recordTasks(_ client: ClientID) {
         if notesChanges, !mutated(.persistsNoTasks) { changes.tasks.append(client) }
     }
 
     /// Ends the background tasks of a client without the process that began them.
     mutating func endTasks(_ client: ClientID) {
-        if clients[client.id].assertions.hasTasks { noteTasks(client) }
+        if clients[client.id].assertions.hasTasks { recordTasks(client) }
         clients[client.id].assertions = Assertions()
     }
 
@@ -70,7 +70,7 @@ extension Supervision {
         if notesChanges { changes.offloads.append(token) }
     }
 
-    mutating func noteEndOfOwnership(_ number: UInt64) {
+    mutating func recordEndOfOwnership(_ number: UInt64) {
         if notesChanges { changes.endedOwnerships.append(number) }
     }
 

@@ -171,7 +171,7 @@ extension Supervision {
         notesChanges = true
         machineSlept = snapshot.machineSlept
         pressedUntil = snapshot.pressedUntil ?? Self.unpressed
-        takeOwners(snapshot.owners)
+        restoreOwners(snapshot.owners)
         goneCounters = PackedCounters(words: snapshot.gone).counters
         counters = goneCounters
         let forgetsNames = mutated(.restoresNames)
@@ -202,7 +202,7 @@ extension Supervision {
         }
     }
 
-    private mutating func takeOwners(_ old: [RecoverySnapshot.Owner]) {
+    private mutating func restoreOwners(_ old: [RecoverySnapshot.Owner]) {
         for owner in old.sorted(by: { $0.givenUp < $1.givenUp }) {
             // An identifier in use is given up here, and taken back when its client is restored.
             let givenUp = max(owner.givenUp, 1)
@@ -298,13 +298,13 @@ extension Supervision {
         defer { recovering = nil }
         switch clients[client.id].lifecycle {
         case .notRunning, .inactive, .active:
-            tellAgain(old, waiting, at: now)
+            repeatWakes(old, waiting, at: now)
         case .background(let background):
             if let until = background.enteringUntil {
                 let budget = max(.zero, until.since(now))
                 actions.append(.notify(client, .didEnterBackground(budget: budget)))
             }
-            tellAgain(old, waiting, at: now)
+            repeatWakes(old, waiting, at: now)
             warnAgain(client, at: now, into: &actions)
         case .suspending(let suspending):
             goOn(suspending, old, at: now, into: &actions)
@@ -328,7 +328,7 @@ extension Supervision {
             }
         }
         // At once, because a later event of this turn is a separate wake, which the client must not skip as a repetition.
-        if clients[client.id].pendingWake == .repeated { tellWake(client, into: &actions) }
+        if clients[client.id].pendingWake == .repeated { deliverWake(client, into: &actions) }
         scheduleKeepAlive(client)
         settle(client, at: now, into: &actions)
     }
@@ -396,7 +396,7 @@ extension Supervision {
 
     /// Repeats a wake that was decided and perhaps not delivered, under its old number. There are several if the client
     /// did not read what it was sent: then the last one also reports what the others did.
-    private mutating func tellAgain(
+    private mutating func repeatWakes(
         _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], at now: Instant
     ) {
         let client = old.id

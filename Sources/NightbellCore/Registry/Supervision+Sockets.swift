@@ -14,7 +14,7 @@ extension Supervision {
                 actions.append(.trace(client, .refusedSocket(refusal)))
             } else {
                 let token = adopt(offer, client, at: now)
-                noteAdoption(token, at: index, key, client)
+                recordAdoption(token, at: index, key, client)
                 actions.adoptions.append(.success(token))
                 count(.socketsAdopted, of: client)
                 actions.append(.trace(client, .adopted(token)))

@@ -66,7 +66,7 @@ extension Supervisor {
             answer(connection, request, .error(WireError(.noSuchClient)))
             return nil
         }
-        lookAtSleeper(client)
+        inspectSleeper(client)
         return client
     }
 
@@ -148,7 +148,7 @@ extension Supervisor {
             guard listing.next < listing.clients.count else { return endListing(listing, connection) }
             connection.listing?.next += 1
             let client = listing.clients[listing.next]
-            lookAtSleeper(client)
+            inspectSleeper(client)
             guard !listing.isStatus, let info = info(of: client, inFull: false) else { continue }
             answer(connection, listing.request, .clientInfo(info))
         }

@@ -14,7 +14,7 @@ extension Supervisor {
             if trace.level >= logger.logLevel { log(trace, of: identifier, user) }
             if watchers > 0 {
                 let detail = detail(of: trace, client, work, offeredNames)
-                tellWatchers(trace, detail, of: client, identifier, user)
+                notifyWatchers(trace, detail, of: client, identifier, user)
             }
         }
         if case .state(let from, let to) = trace {
@@ -22,7 +22,7 @@ extension Supervisor {
             if !receiveBuffers.isEmpty { adjustReceiveBuffers(client, from, to) }
             if to == .suspended {
                 connection(of: client)?.client?.awakeSince = nil
-                scheduleLookAtLocks(client)
+                scheduleLockInspection(client)
             }
             if pageOut != nil { pageOut(client, from, to) }
         }
@@ -95,7 +95,7 @@ extension Supervisor {
         return (identifier(of: client), connection(of: client)?.credentials.uid)
     }
 
-    private func tellWatchers(
+    private func notifyWatchers(
         _ trace: Trace, _ detail: String, of client: ClientID, _ identifier: String, _ user: UserID?
     ) {
         var event = WireWatchEvent()

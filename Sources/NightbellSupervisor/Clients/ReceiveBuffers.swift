@@ -66,7 +66,7 @@ extension Supervisor {
     }
 
     /// Call it before the owner is told that the socket is adopted.
-    func keepReceiveBuffer(_ token: SocketToken, _ wanted: Int32, of client: ClientID) {
+    func storeReceiveBuffer(_ token: SocketToken, _ wanted: Int32, of client: ClientID) {
         let buffer = ReceiveBuffer(owner: client, wanted: wanted)
         receiveBuffers.insert(buffer, token)
         journal?.keep(buffer, of: token)
@@ -150,7 +150,7 @@ extension Supervisor {
     // MARK: Recovery
 
     /// Continues with a buffer of the previous worker, raised or not.
-    func takeReceiveBuffer(_ record: ReceiveBuffer, of token: SocketToken) {
+    func recoverReceiveBuffer(_ record: ReceiveBuffer, of token: SocketToken) {
         guard let descriptor = parked.descriptor(of: token) else { return }
         var buffer = record
         let now = SocketOption.receiveBuffer.value(of: descriptor)

@@ -11,7 +11,7 @@ extension Supervisor {
     /// `SIGCONT`, or moved it out of its cgroup. The kernel does not report that, and polling would keep an
     /// idle supervisor awake; so it is checked when its state is asked for, and when the client sends
     /// something.
-    func lookAtSleeper(_ client: ClientID) {
+    func inspectSleeper(_ client: ClientID) {
         guard ask({ $0.state(of: client) }) == .suspended, let record = connection(of: client)?.client,
             record.obstacle == nil
         else { return }
@@ -36,7 +36,7 @@ extension Supervisor {
 
     /// Checks at once whether a process of another user can be stopped by a supervisor that is not root: the
     /// client is told in its Welcome. For all others that cannot be known beforehand.
-    func lookForObstacle(_ client: ClientID, _ connection: Connection) {
+    func findObstacle(_ client: ClientID, _ connection: Connection) {
         guard let record = connection.client, suspender.method != .none, geteuid() != 0,
             connection.credentials.uid != geteuid()
         else { return }
@@ -44,13 +44,13 @@ extension Supervisor {
             try suspender.attach(slot: client.slot, process: record.process)
         } catch {
             guard error.code == .notPermitted else { return }
-            notePermissionDenied(client, record, error)
+            reportPermissionDenied(client, record, error)
         }
     }
 
     /// From now on it is treated as with suspension method `none`: its sockets are watched while it is believed
     /// to sleep, and it runs on.
-    func notePermissionDenied(_ client: ClientID, _ record: ClientRecord, _ error: SuspensionError) {
+    func reportPermissionDenied(_ client: ClientID, _ record: ClientRecord, _ error: SuspensionError) {
         detach(client)
         let uids =
             "it runs as uid \(connection(of: client)?.credentials.uid ?? 0), the supervisor as uid \(geteuid())"

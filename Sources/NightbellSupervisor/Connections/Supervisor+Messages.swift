@@ -21,7 +21,7 @@ extension Supervisor {
     ) {
         var bytes = 0
         var hearsSleeper = false
-        defer { if hearsSleeper { journal?.noteHearing(nil) } }
+        defer { if hearsSleeper { journal?.markReading(nil) } }
         for number in 0..<configuration.messagesPerTurn {
             if number > 0, bytes >= mostBytes || deadline != .max && BootClock.now() >= deadline { return }
             guard connections[connection.key] === connection, connection.listing == nil,
@@ -39,7 +39,7 @@ extension Supervisor {
             // A packet may begin the suspension that the next one was sent before.
             if !hearsSleeper, let client = connection.client?.id, ask({ $0.mayBeFrozen(client) }) {
                 hearsSleeper = true
-                journal?.noteHearing(client)
+                journal?.markReading(client)
             }
             do {
                 switch try connection.socket.receive(into: &packet) {
@@ -51,7 +51,7 @@ extension Supervisor {
                 case .packet(_, let truncated, let controlTruncated):
                     if hearsSleeper { FaultInjection.point("after a sleeper was heard") }
                     bytes += packet.count
-                    takePacket(connection, truncated: truncated, controlTruncated: controlTruncated)
+                    handlePacket(connection, truncated: truncated, controlTruncated: controlTruncated)
                 }
             } catch {
                 logger.debug("\(name(of: connection)): \(error)")
@@ -60,7 +60,7 @@ extension Supervisor {
         }
     }
 
-    private func takePacket(_ connection: Connection, truncated: Bool, controlTruncated: Bool) {
+    private func handlePacket(_ connection: Connection, truncated: Bool, controlTruncated: Bool) {
         connection.hasSpoken = true
         guard !truncated else {
             let limit = Self.maximumPacket
@@ -71,7 +71,7 @@ extension Supervisor {
         guard isWorthDecoding(bytes, connection, controlTruncated: controlTruncated) else { return }
         if let fast = HandOverPacket(bytes) {
             // A repeated HandOver is left to the general decoder.
-            return takeOffered(
+            return handleHandOver(
                 fast.handOver, connection, fast.request, isRepeated: false, controlTruncated: controlTruncated
             )
         }
@@ -87,7 +87,7 @@ extension Supervisor {
         }
         switch body {
         case .handOver(let handOver):
-            takeOffered(
+            handleHandOver(
                 handOver, connection, message.request, isRepeated: message.isRepeated,
                 controlTruncated: controlTruncated)
         default:
@@ -143,7 +143,7 @@ extension Supervisor {
                 welcome(record.id, record, connection, request)
                 return
             }
-            takeHello(hello, connection, request)
+            handleHello(hello, connection, request)
         case .restartNoted(let message):
             rejoinSilently(connection)
             // An answer to an earlier restart says nothing about this one.
@@ -179,7 +179,7 @@ extension Supervisor {
                 feed(.message(message, from: client.id, key), &context)
                 // A request has cancelled the suspension. Any other message was sent before it was stopped, or
                 // shows that it runs.
-                lookAtSleeper(client.id)
+                inspectSleeper(client.id)
             case .failure(let error): answer(connection, request, .error(error.wire))
             }
         }
@@ -193,7 +193,7 @@ extension Supervisor {
 
     // MARK: Hello
 
-    private func takeHello(_ said: WireHello, _ connection: Connection, _ request: UInt64) {
+    private func handleHello(_ said: WireHello, _ connection: Connection, _ request: UInt64) {
         var hello = said
         if let identifier = assignedIdentifier(said, connection) { hello.identifier = identifier }
         noticeEnd(before: hello, connection)
@@ -275,7 +275,7 @@ extension Supervisor {
 
     // MARK: HandOver
 
-    private func takeOffered(
+    private func handleHandOver(
         _ handOver: WireHandOver, _ connection: Connection, _ request: UInt64, isRepeated: Bool,
         controlTruncated: Bool
     ) {

@@ -52,7 +52,7 @@ extension Supervisor {
                 "pid \(record.process.pid) says Hello as \(said), and is \(record.identifier): it was started as that"
             )
         }
-        lookForObstacle(client, connection)
+        findObstacle(client, connection)
         keep(client, record, connection)
         addWakeWord(record, connection)
         if isWelcome || welcome(client, record, connection, key.request) {

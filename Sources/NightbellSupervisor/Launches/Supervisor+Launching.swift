@@ -348,9 +348,9 @@ extension Supervisor {
 
     // MARK: State
 
-    func keepState(_ client: ClientID, _ state: [UInt8]) {
+    func storeState(_ client: ClientID, _ state: [UInt8]) {
         launches.keep(state: state, of: client)
-        journal?.keepState(client, state)
+        journal?.storeState(client, state)
     }
 
     func dropState(_ client: ClientID) {

@@ -49,7 +49,7 @@ extension Journal {
         static let delegated = 8
     }
 
-    func keepOffload(_ token: SocketToken, _ profile: [UInt8], at now: Instant) {
+    func storeOffload(_ token: SocketToken, _ profile: [UInt8], at now: Instant) {
         link.put(.offload(token), profile)
         let slot = Int(token.slot)
         for index in 0..<SharedStateTable.wideCount { sharedState.setWide(slot, index, to: 0) }
@@ -70,7 +70,7 @@ extension Journal {
         }
     }
 
-    func keepFormer(_ former: TCPKeepAlive?, of token: SocketToken) {
+    func storeFormerOptions(_ former: TCPKeepAlive?, of token: SocketToken) {
         guard let former else { return link.remove(.formerOptions(token)) }
         link.put(.formerOptions(token), FormerOptionsBytes.bytes(of: former))
     }
@@ -80,7 +80,7 @@ extension Journal {
         sharedState.setWide(Int(token.slot), Wide.random + 1, to: UInt64(truncatingIfNeeded: random >> 64))
     }
 
-    func noteDelegated(_ delegated: DelegatedValues, of token: SocketToken) {
+    func storeDelegated(_ delegated: DelegatedValues, of token: SocketToken) {
         let words = delegated.words
         for index in words.indices {
             sharedState.setWide(Int(token.slot), Wide.delegated + index, to: words[index])
@@ -88,7 +88,7 @@ extension Journal {
     }
 
     /// Delegated state is about to change, together with what the peer has been sent.
-    func doubtDelegated(_ token: SocketToken) {
+    func invalidateDelegated(_ token: SocketToken) {
         let slot = Int(token.slot)
         sharedState.setWide(slot, Wide.delegated, to: sharedState.wide(slot, Wide.delegated) | Self.doubt)
     }

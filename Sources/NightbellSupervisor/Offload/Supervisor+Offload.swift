@@ -23,7 +23,7 @@ extension Supervisor {
             offload[token].isActive = true
         }
         if case .tcp(let settings) = offload[token].settings { setKeepAlive(token, settings, descriptor) }
-        if offload[token].profile.delegated != .nothing { noteDelegated(token) }
+        if offload[token].profile.delegated != .nothing { storeDelegated(token) }
         followUps.append(
             .offloadBegan(
                 token, OffloadEngine.terms(of: offload[token].profile, descriptor),
@@ -34,7 +34,7 @@ extension Supervisor {
         guard offload.contains(token) else { return }
         if let former = offload[token].formerKeepAlive.take() {
             if let descriptor = parked.descriptor(of: token) { former.apply(to: descriptor) }
-            journal?.keepFormer(nil, of: token)
+            journal?.storeFormerOptions(nil, of: token)
         }
         guard offload[token].isActive || offload[token].hasLost else { return }
         offload[token].isActive = false
@@ -51,7 +51,7 @@ extension Supervisor {
             guard let former = TCPKeepAlive(of: descriptor) else { return }
             offload[token].formerKeepAlive = former
             // Record first, then change: the next worker restores it.
-            journal?.keepFormer(former, of: token)
+            journal?.storeFormerOptions(former, of: token)
             journal?.link.flush()
         }
         TCPKeepAlive(settings).apply(to: descriptor)
@@ -101,7 +101,7 @@ extension Supervisor {
     private func look(_ token: SocketToken) -> InspectionResult? {
         guard let descriptor = parked.descriptor(of: token) else { return nil }
         let isDelegated = offload[token].profile.delegated != .nothing
-        if isDelegated { journal?.doubtDelegated(token) }
+        if isDelegated { journal?.invalidateDelegated(token) }
         let allowance = ask { $0.noiseAllowance(token, at: now) }
         let (peer, isLocal) = (offload[token].peer, offload[token].isLocal)
         let inspection = engine.look(
@@ -110,7 +110,7 @@ extension Supervisor {
         case .nothing, .partial: break
         case .significant, .noise, .unanswerable: parked.noteFired(token)
         }
-        if isDelegated { noteDelegated(token) }
+        if isDelegated { storeDelegated(token) }
         return inspection
     }
 
@@ -122,8 +122,8 @@ extension Supervisor {
         else { return }
         let former = offload[token].profile
         let isDelegated = former.delegated != .nothing
-        if isDelegated { journal?.doubtDelegated(token) }
-        defer { if isDelegated { noteDelegated(token) } }
+        if isDelegated { journal?.invalidateDelegated(token) }
+        defer { if isDelegated { storeDelegated(token) } }
         let random = again ? offload[token].pingRandom : engine.nextRandom()
         let peer = offload[token].peer
         guard engine.makePing(&offload[token].profile, peer: peer, random: random, again: again) else {
@@ -146,7 +146,7 @@ extension Supervisor {
         followUps.append(.answerLookedFor(token))
     }
 
-    private func noteDelegated(_ token: SocketToken) {
-        journal?.noteDelegated(offload[token].profile.delegated, of: token)
+    private func storeDelegated(_ token: SocketToken) {
+        journal?.storeDelegated(offload[token].profile.delegated, of: token)
     }
 }

@@ -71,14 +71,14 @@ extension Supervisor {
     }
 
     /// Call it before the owner is told that the socket is adopted.
-    func keepOffload(_ token: SocketToken, _ profile: OfferedProfile) {
+    func storeOffload(_ token: SocketToken, _ profile: OfferedProfile) {
         do {
             offload.insert(try OffloadedSocket(profile.settings, profile.transport), token)
         } catch {
             preconditionFailure("a profile that was made once can be made again: \(error)")
         }
         if supervision.survives(token) { offload[token].bytes = profile.bytes }
-        journal?.keepOffload(token, profile.bytes, at: elapsedNow)
+        journal?.storeOffload(token, profile.bytes, at: elapsedNow)
     }
 
     func removeOffload(_ token: SocketToken) {
@@ -126,7 +126,8 @@ extension Supervisor {
     // MARK: Recovery
 
     /// Continues with a socket's profile. False: this version of the program cannot decode it.
-    func takeProfile(_ bytes: [UInt8], _ former: TCPKeepAlive?, of socket: RecoverySnapshot.Socket) -> Bool {
+    func recoverProfile(_ bytes: [UInt8], _ former: TCPKeepAlive?, of socket: RecoverySnapshot.Socket) -> Bool
+    {
         let transport: Transport = socket.isStream ? .stream : .datagram
         do {
             let settings = try offload.settings(for: WireProfile(serializedBytes: bytes), over: transport)

@@ -76,7 +76,7 @@ final class Journal {
 
     /// A message of a client that may be frozen is being read, which removes it from the queue that would outlive
     /// this process; nil: what follows from it is recorded, or done. Such a client cannot repeat its message.
-    func noteHearing(_ sleeper: ClientID?) {
+    func markReading(_ sleeper: ClientID?) {
         sharedState.setGeneral(General.heard, to: sleeper?.rawValue ?? 0)
     }
 
@@ -136,7 +136,7 @@ final class Journal {
         link.update(.socket(socket.token), SocketRecordBytes(socket: socket, name: name).bytes)
     }
 
-    func keepState(_ client: ClientID, _ state: [UInt8]) { link.put(.state(client), state) }
+    func storeState(_ client: ClientID, _ state: [UInt8]) { link.put(.state(client), state) }
 
     func dropState(_ client: ClientID) { link.remove(.state(client)) }
 

@@ -37,13 +37,13 @@ extension Supervisor {
         case .absent:
             break
         case .launched, .welcomed:
-            takeLaunched(client, record, descriptor, process, &result)
+            recoverLaunched(client, record, descriptor, process, &result)
         case .registered:
-            takeRegistered(client, record, descriptor, process, &result)
+            recoverRegistered(client, record, descriptor, process, &result)
         }
     }
 
-    private func takeRegistered(
+    private func recoverRegistered(
         _ client: ClientID, _ record: ClientRecordBytes, _ descriptor: consuming OwnedDescriptor?,
         _ made: consuming OwnedDescriptor?, _ result: inout RecoveryResult
     ) {
@@ -78,7 +78,7 @@ extension Supervisor {
         }
     }
 
-    private func takeLaunched(
+    private func recoverLaunched(
         _ client: ClientID, _ record: ClientRecordBytes, _ descriptor: consuming OwnedDescriptor?,
         _ made: consuming OwnedDescriptor?, _ result: inout RecoveryResult
     ) {
@@ -140,7 +140,7 @@ extension Supervisor {
     }
 
     /// Asks a launched process to repeat its Hello if it sent it to a previous worker.
-    func tellLaunchedOfRestart(_ client: ClientID) {
+    func announceRestartToLaunched(_ client: ClientID) {
         guard let journal, let attempt = launches.attempt(of: client),
             let connection = connections[attempt.connection]
         else { return }

@@ -123,7 +123,7 @@ extension Supervisor {
                 socket, record.name, store.take(.socket(socket.token))?.takeDescriptor(), waiting,
                 records.profiles[socket.token], records.formerOptions[socket.token])
             if let buffer = records.receiveBuffers[socket.token] {
-                takeReceiveBuffer(buffer, of: socket.token)
+                recoverReceiveBuffer(buffer, of: socket.token)
             }
             return taken
         }
@@ -140,7 +140,7 @@ extension Supervisor {
             adjustReceiveBuffers(client.id, state, state)
         }
         persist()
-        journal.noteHearing(nil)
+        journal.markReading(nil)
         for client in snapshot.clients { welcomeBack(client) }
         hasTakenOver = true
         logger.notice(
@@ -164,10 +164,10 @@ extension Supervisor {
     private func execution(of client: RecoverySnapshot.Client, _ record: ClientRecord)
         -> RecoverySnapshot.Execution
     {
-        if let connection = connection(of: client.id) { lookForObstacle(client.id, connection) }
+        if let connection = connection(of: client.id) { findObstacle(client.id, connection) }
         guard record.obstacle == nil else { return client.wasStopped ? .stopped : .running }
         do {
-            switch try suspender.takeUp(
+            switch try suspender.reattach(
                 slot: client.id.slot, process: record.process, wasStopped: client.wasStopped)
             {
             case .running: return .running
@@ -193,11 +193,11 @@ extension Supervisor {
             return nil
         }
         var socket = socket
-        if let profile, !takeProfile(profile, former, of: socket) { socket.offload = nil }
+        if let profile, !recoverProfile(profile, former, of: socket) { socket.offload = nil }
         if let former, socket.offload?.wasActive != true {
             // The previous worker died before it set this back.
             former.apply(to: descriptor.rawValue)
-            journal?.keepFormer(nil, of: socket.token)
+            journal?.storeFormerOptions(nil, of: socket.token)
         }
         if waiting.contains(socket.owner) { socket.conditions = Conditions(Poll.now(descriptor.rawValue)) }
         parked.insert(
@@ -206,13 +206,13 @@ extension Supervisor {
     }
 
     private func welcomeBack(_ client: RecoverySnapshot.Client) {
-        tellLaunchedOfRestart(client.id)
+        announceRestartToLaunched(client.id)
         guard let connection = connection(of: client.id), let record = connection.client else { return }
         addWakeWord(record, connection)
         switch supervision.state(of: client.id) {
         case .suspended where suspensionMethod(of: client.id, record) == .none:
             // It cannot be stopped, so it can be told at once.
-            tellOfRestart(connection)
+            announceRestart(connection)
         case .suspended:
             // Messages to a sleeper would pile up unread.
             connection.owesRestart = true
@@ -220,12 +220,12 @@ extension Supervisor {
             let thaw = suspender.quickThaw(slot: client.id.slot)
             unsafe earlyWaker.set(client.id.slot, epoch: epoch, thaw: thaw)
         case .notRunning, .inactive, .active, .background, .suspending, .terminating, .dormant, .launching:
-            tellOfRestart(connection)
+            announceRestart(connection)
         }
     }
 
     /// Has a client repeat requests that the previous worker may not have answered.
-    func tellOfRestart(_ connection: Connection) {
+    func announceRestart(_ connection: Connection) {
         connection.owesRestart = false
         guard let journal, let record = connection.client else { return }
         var message = WireSupervisorRestarted()
@@ -247,7 +247,7 @@ extension Supervisor {
     // MARK: The keeper
 
     /// A message from the keeper.
-    func hearKeeper() {
+    func receiveFromKeeper() {
         guard let journal else { return }
         switch journal.link.hear() {
         case .item(.stop):

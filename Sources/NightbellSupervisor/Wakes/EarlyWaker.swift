@@ -78,7 +78,7 @@ final class EarlyWaker {
     }
 
     /// Whether a socket has thawed it and the core is about to be told, or has been told in this turn. Tell the
-    /// suspender first (`noteThawed`), or it takes the client for stopped.
+    /// suspender first (`markThawed`), or it takes the client for stopped.
     func hasThawed(_ slot: UInt32) -> Bool { unsafe slot < capacity && sleepers[Int(slot)].isThawed }
 
     // MARK: Clients

@@ -89,9 +89,9 @@ extension World {
         case .declared(let id):
             mix(18, id.rawValue)
             declare(id)
-        case .keepState(let id):
+        case .storeState(let id):
             mix(19, id.rawValue)
-            keepState(id)
+            storeState(id)
         case .dropState(let id):
             mix(20, id.rawValue)
             dropState(id)

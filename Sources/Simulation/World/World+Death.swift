@@ -40,7 +40,7 @@ extension World {
             log.remove(token)
         case .forget(let id, let identifier, _):
             log.forget(id, identifier, of: core)
-        case .park, .launch, .rejoined, .declared, .keepState, .dropState:
+        case .park, .launch, .rejoined, .declared, .storeState, .dropState:
             keepLaunch(action)
         case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .armPastEnd, .freeze,
             .checkFreeze,

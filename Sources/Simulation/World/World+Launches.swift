@@ -232,7 +232,7 @@ extension World {
         client.launchReasons = declaredReasons
     }
 
-    mutating func keepState(_ id: ClientID) {
+    mutating func storeState(_ id: ClientID) {
         guard let client = client(id) else { return violate(.counters, "state of an unknown client") }
         let others = clients.filter { $0.user == client.user && $0 !== client }.map(\.stateBytes).reduce(0, +)
         require(

@@ -25,7 +25,7 @@ extension World {
             log.forgetRequests(of: core.sockets(of: id))
             log.admit(id, record, of: core)
             welcomedInTurn.append(id)
-        case .keepState(let id):
+        case .storeState(let id):
             log.update(id) { $0.stateBytes = saved }
         case .dropState(let id):
             log.update(id) { $0.stateBytes = 0 }

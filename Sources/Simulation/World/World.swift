@@ -390,7 +390,8 @@ extension Action {
         case .refuseRegistration, .answer, .commandAnswer, .notify: true
         case .registered, .handedOver, .arm, .armPastEnd, .beginOffload, .endOffload, .ping, .lookForAnswer,
             .close,
-            .freeze, .checkFreeze, .thaw, .kill, .park, .launch, .rejoined, .declared, .keepState, .dropState,
+            .freeze, .checkFreeze, .thaw, .kill, .park, .launch, .rejoined, .declared, .storeState,
+            .dropState,
             .forget,
             .trace:
             false

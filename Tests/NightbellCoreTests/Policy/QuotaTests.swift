@@ -139,15 +139,15 @@ struct QuotaTests {
         var offer = SocketOffer(tag: .voip)
         offer.survives = true
         let saved = bench.say(.saveState(byteCount: 40_000), from: client)
-        #expect(saved.contains(.keepState(client)))
+        #expect(saved.contains(.storeState(client)))
         bench.say(.handOver(Array(repeating: offer, count: 1_000)), from: client)
         let adopted = bench.actions.adoptions.map { (try? $0.get()) != nil }
         #expect(adopted.count { $0 } == (122_880 - 40_000) / 84 && adopted.last == false)
         #expect(bench.actions.adoptions.last == .failure(.tooManySockets))
         // Others share no room, and neither does a smaller state.
         #expect(try bench.handOver(SocketOffer(tag: .voip), from: client)?.get() != nil)
-        #expect(bench.say(.saveState(byteCount: 40_000), from: client).contains(.keepState(client)))
-        #expect(!bench.say(.saveState(byteCount: 40_100), from: client).contains(.keepState(client)))
+        #expect(bench.say(.saveState(byteCount: 40_000), from: client).contains(.storeState(client)))
+        #expect(!bench.say(.saveState(byteCount: 40_100), from: client).contains(.storeState(client)))
         bench.say(.saveState(byteCount: 0), from: client)
         #expect(try bench.handOver(offer, from: client)?.get() != nil)
     }

@@ -53,7 +53,7 @@ private func words(_ action: Action) -> String? {
     case .launch: "launch"
     case .rejoined: "rejoined"
     case .declared: "declared"
-    case .keepState: "keep"
+    case .storeState: "keep"
     case .dropState: "drop"
     case .trace(_, let trace): words(trace)
     }

@@ -45,18 +45,18 @@ import Testing
     /// A sleeper that reads after each wake, and the process that watches its connection.
     private struct SupervisedClient {
         let daemon: DaemonProcess
-        let puppet: PuppetProcess
+        let scripted: ScriptedClientProcess
         let peer: Int32
         let worker: pid_t
         private let before: Cost
 
         init(_ profile: String, _ flags: String) throws {
             daemon = try DaemonProcess(suspension: "cgroup", "--set wakes.limit=100000 " + flags)
-            puppet = try PuppetProcess(path: daemon.socketPath, HostilePeerTests.name)
-            peer = try puppet.connect("flow")
-            try puppet.command("handover flow voip profile=\(profile)")
-            try puppet.command("auto-read on")
-            try puppet.enterBackground()
+            scripted = try ScriptedClientProcess(path: daemon.socketPath, HostilePeerTests.name)
+            peer = try scripted.connect("flow")
+            try scripted.command("handover flow voip profile=\(profile)")
+            try scripted.command("auto-read on")
+            try scripted.enterBackground()
             try WireClient(path: daemon.socketPath).wait(
                 for: HostilePeerTests.name, toBe: .suspended, path: daemon.socketPath)
             worker = try daemon.worker()
@@ -72,7 +72,7 @@ import Testing
             var left = count
             while left > 0 {
                 // read NAME COUNT TIME
-                left -= Int(try puppet.event("read").split(separator: " ")[2]) ?? 0
+                left -= Int(try scripted.event("read").split(separator: " ")[2]) ?? 0
             }
             #expect(left == 0)
         }
@@ -115,7 +115,7 @@ import Testing
         let scene = try SupervisedClient(attack.profile, "--set offload.partialTimeout=1s")
         defer { close(scene.peer) }
         try scene.peer.sayAll(attack.bytes(Self.million))
-        try scene.puppet.event("wake")
+        try scene.scripted.event("wake")
         // The noise is consumed; the rest is in its socket, all of it.
         let info = try scene.info()
         #expect(info.counters["wakes"] >= 1)
@@ -145,7 +145,7 @@ import Testing
             sent += 1
         }
         #expect(sent > 0)
-        try scene.puppet.event("wake")
+        try scene.scripted.event("wake")
         try scene.reads(sent)
         expectModest(try scene.cost(), seconds: 5)
     }
@@ -156,7 +156,7 @@ import Testing
         defer { close(scene.peer) }
         // The answers stay unread.
         try scene.peer.sayAll(Array(String(repeating: ping, count: Self.million / ping.utf8.count).utf8))
-        #expect(try scene.puppet.event("wake").contains("flooded"))
+        #expect(try scene.scripted.event("wake").contains("flooded"))
         // No more than one burst was absorbed, and a little for the time that has passed.
         let offload = try scene.info().offload
         #expect(offload.answered + offload.absorbed < 64, "\(offload)")

@@ -49,12 +49,12 @@ import Testing
     private func live(_ way: String, dyingAt step: Int) throws -> Bool {
         let before = "export NIGHTBELL_FAULT=\(step) NIGHTBELL_FAULT_AT=offload"
         let daemon = try DaemonProcess(suspension: way, before: before)
-        let puppet = try PuppetProcess(path: daemon.socketPath, Self.name)
-        let peer = Peer(try puppet.connect("flow"))
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, Self.name)
+        let peer = Peer(try scripted.connect("flow"))
         defer { close(peer.descriptor) }
-        try puppet.command("handover flow voip profile=lines interval=1000 within=900")
-        try puppet.command("auto-read on")
-        try puppet.enterBackground()
+        try scripted.command("handover flow voip profile=lines interval=1000 within=900")
+        try scripted.command("auto-read on")
+        try scripted.enterBackground()
         try suspended(daemon)
         try peer.descriptor.say("ping\nnop\n")
         // A worker that died with an answer under way is asked for the next one only afterwards.
@@ -74,7 +74,7 @@ import Testing
         #expect(early["wakes"] == early["wakes_path_lost"] && early["wakes"] <= 1, "step \(step): \(early)")
         try suspended(daemon)
         try peer.descriptor.say("news\n")
-        #expect(try puppet.event("read").hasPrefix("read flow 5 "), "step \(step)")
+        #expect(try scripted.event("read").hasPrefix("read flow 5 "), "step \(step)")
         let after = try info(daemon)
         #expect(after.counters["wakes"] == early["wakes"] + 1, "step \(step)")
         let restarts = try WireClient(path: daemon.socketPath).status().restarts
@@ -85,13 +85,13 @@ import Testing
     /// The end of a connection is reported in one wake, also where a profile has inspected the input before it.
     @Test(arguments: FaultTests.ways) func anEndIsReportedOnce(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
-        let puppet = try PuppetProcess(path: daemon.socketPath, Self.name)
-        let peer = try puppet.connect("flow")
-        try puppet.command("handover flow voip profile=lines interval=600000 within=900")
-        try puppet.enterBackground()
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, Self.name)
+        let peer = try scripted.connect("flow")
+        try scripted.command("handover flow voip profile=lines interval=600000 within=900")
+        try scripted.enterBackground()
         try suspended(daemon)
         close(peer)
-        #expect(try puppet.event("wake").contains("id=1 reasons=socket sockets=flow:"))
+        #expect(try scripted.event("wake").contains("id=1 reasons=socket sockets=flow:"))
         for round in 2...4 {
             try suspended(daemon)
             try daemon.killWorker()
@@ -99,7 +99,7 @@ import Testing
             let answer = try WireClient(path: daemon.socketPath).ask(
                 .wakeClient(.with { $0.identifier = Self.name }))
             guard case .done = answer else { throw TestFailure("\(answer)") }
-            #expect(try puppet.event("wake").contains("id=\(round) reasons=request sockets=- "))
+            #expect(try scripted.event("wake").contains("id=\(round) reasons=request sockets=- "))
         }
     }
 

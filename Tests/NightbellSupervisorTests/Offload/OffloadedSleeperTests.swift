@@ -32,31 +32,31 @@ import Testing
         #expect(heard == text)
     }
 
-    private func parked(_ daemon: DaemonProcess, _ profile: String) throws -> (PuppetProcess, Int32) {
-        let puppet = try PuppetProcess(path: daemon.socketPath, name)
-        let peer = try puppet.connect("flow")
-        try puppet.command("handover flow voip \(profile)")
-        try puppet.command("auto-read on")
-        return (puppet, peer)
+    private func parked(_ daemon: DaemonProcess, _ profile: String) throws -> (ScriptedClientProcess, Int32) {
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name)
+        let peer = try scripted.connect("flow")
+        try scripted.command("handover flow voip \(profile)")
+        try scripted.command("auto-read on")
+        return (scripted, peer)
     }
 
     @Test(arguments: ways) func stoppedClientStaysStopped(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
-        let (puppet, peer) = try parked(daemon, "profile=lines")
+        let (scripted, peer) = try parked(daemon, "profile=lines")
         defer { close(peer) }
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try suspended(daemon)
-        let switches = try contextSwitches(of: puppet.pid)
+        let switches = try contextSwitches(of: scripted.pid)
         for _ in 0..<20 {
             try peer.say("ping\n")
             try hears("pong\n", peer)
         }
-        #expect(try contextSwitches(of: puppet.pid) == switches)
+        #expect(try contextSwitches(of: scripted.pid) == switches)
         #expect(try info(daemon).counters["wakes"] == 0)
         try peer.say("ping\nnews\n")
         try hears("pong\n", peer)
-        #expect(try puppet.event("wake").contains("reasons=socket sockets=flow:readable"))
-        #expect(try puppet.event("read").hasPrefix("read flow 5"))
+        #expect(try scripted.event("wake").contains("reasons=socket sockets=flow:readable"))
+        #expect(try scripted.event("read").hasPrefix("read flow 5"))
         try suspended(daemon)
         #expect(try info(daemon).counters["wakes"] == 1)
     }
@@ -72,9 +72,9 @@ import Testing
 
     @Test(arguments: ways) func workerThatDiesIsReplacedAndPingsGoOn(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
-        let (puppet, peer) = try parked(daemon, "profile=lines interval=1000 within=900")
+        let (scripted, peer) = try parked(daemon, "profile=lines interval=1000 within=900")
         defer { close(peer) }
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try suspended(daemon)
         for round in 1...5 {
             try hears("PING\n", peer)
@@ -95,51 +95,51 @@ import Testing
         try peer.say("PONG\n")
         #expect(try info(daemon).counters["wakes"] == 0)
         try peer.say("news\n")
-        #expect(try puppet.event("read").hasPrefix("read flow 5"))
-        #expect(puppet.heard("lost").isEmpty && puppet.heard("reconnected").isEmpty)
+        #expect(try scripted.event("read").hasPrefix("read flow 5"))
+        #expect(scripted.heard("lost").isEmpty && scripted.heard("reconnected").isEmpty)
     }
 
     @Test func keepAlivesAreRestoredByTheNextWorker() throws {
         let daemon = try DaemonProcess(suspension: "cgroup")
-        let (puppet, peer) = try parked(daemon, "profile=tcp interval=30000 within=5000 probes=3")
+        let (scripted, peer) = try parked(daemon, "profile=tcp interval=30000 within=5000 probes=3")
         defer { close(peer) }
-        let before = try puppet.command("keep-alive-option flow")
+        let before = try scripted.command("keep-alive-option flow")
         #expect(before.hasPrefix("off"))
-        try puppet.enterBackground()
+        try scripted.enterBackground()
         try suspended(daemon)
         try daemon.killWorker()
         #expect(try info(daemon).sockets[0].offload.active)
         try peer.say("call")
-        _ = try puppet.event("read")
-        #expect(try puppet.command("keep-alive-option flow") == before)
+        _ = try scripted.event("read")
+        #expect(try scripted.command("keep-alive-option flow") == before)
     }
 
     @Test func tagOfIdleSurvivesItsWorker() throws {
         let daemon = try DaemonProcess(suspension: "cgroup")
-        let (puppet, peer) = try parked(daemon, "profile=imap interval=60000")
+        let (scripted, peer) = try parked(daemon, "profile=imap interval=60000")
         defer { close(peer) }
-        try puppet.command("delegate flow idle a12")
-        try puppet.enterBackground()
+        try scripted.command("delegate flow idle a12")
+        try scripted.enterBackground()
         try suspended(daemon)
         try daemon.killWorker()
         try peer.say("* OK Still here\r\n")
         #expect(try eventually { try info(daemon).offload.absorbed == 1 })
         try peer.say("* 2 EXISTS\r\n")
-        _ = try puppet.event("read")
-        #expect(try puppet.command("delegatedState flow") == "idle a12 idling")
+        _ = try scripted.event("read")
+        #expect(try scripted.command("delegatedState flow") == "idle a12 idling")
     }
 
     @Test func aReturningSupervisorIsToldTheProfile() throws {
         let directory = NSTemporaryDirectory() + "nightbell-daemon-\(UUID().uuidString)"
         var daemon: DaemonProcess? = try DaemonProcess(suspension: "none", directory: directory)
-        let puppet = try PuppetProcess(path: directory + "/nightbell.sock", name)
-        let peer = try puppet.connect("flow")
+        let scripted = try ScriptedClientProcess(path: directory + "/nightbell.sock", name)
+        let peer = try scripted.connect("flow")
         defer { close(peer) }
-        try puppet.command("handover flow voip profile=lines")
+        try scripted.command("handover flow voip profile=lines")
         daemon = nil
-        try puppet.event("lost")
+        try scripted.event("lost")
         daemon = try DaemonProcess(suspension: "none", directory: directory)
-        try puppet.event("reconnected")
+        try scripted.event("reconnected")
         let offload = try WireClient(path: directory + "/nightbell.sock").show(name).sockets[0].offload
         #expect(offload.profile == "bytes")
         _ = daemon

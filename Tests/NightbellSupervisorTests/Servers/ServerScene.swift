@@ -13,25 +13,25 @@ final class ServerScene {
     }
 
     let daemon: DaemonProcess
-    let puppet: PuppetProcess
+    let scripted: ScriptedClientProcess
     /// Input that has been read and not been waited for.
     private var heard: [UInt8] = []
 
     init() throws {
         daemon = try DaemonProcess(suspension: "cgroup", "--set wakes.limit=100000")
-        puppet = try PuppetProcess(path: daemon.socketPath, Self.name)
+        scripted = try ScriptedClientProcess(path: daemon.socketPath, Self.name)
     }
 
     // MARK: The client, awake
 
     func connect(_ port: UInt16, datagram: Bool = false) throws {
-        try puppet.command("\(datagram ? "connected-udp" : "connect-tcp") \(port) flow")
+        try scripted.command("\(datagram ? "connected-udp" : "connect-tcp") \(port) flow")
     }
 
     func say(_ text: String) throws { try say(Array(text.utf8)) }
 
     func say(_ bytes: [UInt8]) throws {
-        try puppet.command(
+        try scripted.command(
             "write-hex flow " + bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())
     }
 
@@ -44,7 +44,7 @@ final class ServerScene {
                 defer { heard.removeFirst(end) }
                 return String(decoding: heard.prefix(end), as: UTF8.self)
             }
-            let hex = try puppet.command("read-hex flow")
+            let hex = try scripted.command("read-hex flow")
             guard hex != "nothing", !hex.isEmpty else {
                 throw TestFailure("the server says \(String(decoding: heard, as: UTF8.self)), not \(text)")
             }
@@ -56,7 +56,7 @@ final class ServerScene {
 
     func hears(bytes: Int) throws -> [UInt8] {
         while heard.count < bytes {
-            let hex = try puppet.command("read-hex flow")
+            let hex = try scripted.command("read-hex flow")
             guard hex != "nothing", !hex.isEmpty else { throw TestFailure("the server says only \(heard)") }
             heard += stride(from: 0, to: hex.utf8.count, by: 2).compactMap { offset in
                 UInt8(hex.dropFirst(offset).prefix(2), radix: 16)
@@ -70,10 +70,10 @@ final class ServerScene {
 
     /// Falls asleep, with a profile if one is given.
     func sleep(_ profile: String?, _ delegate: String? = nil) throws {
-        try puppet.command("handover flow voip " + (profile.map { "profile=\($0)" } ?? ""))
-        if let delegate { try puppet.command("delegate flow \(delegate)") }
-        try puppet.command("auto-read hex")
-        try puppet.enterBackground()
+        try scripted.command("handover flow voip " + (profile.map { "profile=\($0)" } ?? ""))
+        if let delegate { try scripted.command("delegate flow \(delegate)") }
+        try scripted.command("auto-read hex")
+        try scripted.enterBackground()
         try suspended()
     }
 
@@ -91,7 +91,7 @@ final class ServerScene {
             // The test client prints nothing while it sleeps; if it is woken, it does.
             let left = CInt(clamping: (end - BootClock.now()) / 1_000_000 + 1)
             _ = Poll.wait(
-                puppet.child.channel.rawValue, for: .peerClosed, timeoutMilliseconds: min(left, 1_000))
+                scripted.child.channel.rawValue, for: .peerClosed, timeoutMilliseconds: min(left, 1_000))
         }
     }
 
@@ -101,18 +101,18 @@ final class ServerScene {
         let info = try info()
         guard info.state == .suspended, info.counters["wakes"] == 0 else {
             throw TestFailure(
-                "\(info.state), \(info.counters["wakes"]) wakes, \(info.offload), \(puppet.heard("wake"))")
+                "\(info.state), \(info.counters["wakes"]) wakes, \(info.offload), \(scripted.heard("wake"))")
         }
         return info.offload
     }
 
     /// Expects one wake by a message; returns the client's input, which must end with this.
     func wakesOnce(for end: String) throws -> [UInt8] {
-        try puppet.event("wake")
+        try scripted.event("wake")
         var bytes: [UInt8] = []
         while !bytes.suffix(end.utf8.count).elementsEqual(end.utf8) {
             // read NAME COUNT TIME CONTENTS
-            bytes += Self.bytes(try puppet.event("read").split(separator: " ").last ?? "")
+            bytes += Self.bytes(try scripted.event("read").split(separator: " ").last ?? "")
         }
         let info = try info()
         guard info.counters["wakes"] == 1 else { throw TestFailure("\(info.counters["wakes"]) wakes") }

@@ -122,7 +122,7 @@ import Testing
         try scene.sleep(nil)
         try scene.pass(seconds: 14)
         #expect(try scene.info().counters["wakes"] == 1)
-        try scene.puppet.event("eof")
+        try scene.scripted.event("eof")
         print("mosquitto without a profile: the connection lost after 7.5 s")
     }
 
@@ -211,7 +211,7 @@ import Testing
         #expect(read == "* 1 EXISTS\r\n* 1 RECENT\r\n")
         // Each renewal has a tag of its own; before the first one it is still the client's.
         let sent = try scene.info().offload.sent
-        let delegatedState = try scene.puppet.command("delegatedState flow")
+        let delegatedState = try scene.scripted.command("delegatedState flow")
         #expect(delegatedState == "idle \(sent == 0 ? "a3" : "NB\(sent)") idling", "\(delegatedState)")
         print("dovecot: \(seconds) s asleep, \(words(counters)), wakes 0, then 1")
     }

@@ -20,7 +20,7 @@ import Testing
     }
 
     private func server() throws -> RealServer {
-        try RealServer("'\(PuppetProcess.program("websocket-server"))' PORT", files: [:])
+        try RealServer("'\(ScriptedClientProcess.program("websocket-server"))' PORT", files: [:])
     }
 
     @discardableResult

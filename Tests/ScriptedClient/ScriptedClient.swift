@@ -16,8 +16,8 @@ struct Refusal: Error {
     init(_ error: SystemError) { self.init("system", error.description) }
 }
 
-/// The puppet's resources and its scripted behaviour.
-final class Puppet: Sendable {
+/// The client's resources and its scripted behaviour.
+final class ScriptedClient: Sendable {
     struct State {
         var client: Client?
         /// Open descriptors by name; `NAME.peer` is the other end of a pair or pipe.
@@ -115,7 +115,7 @@ final class Puppet: Sendable {
 
     /// Connects to the test, and makes that connection its standard input and output.
     static func connectToControl() {
-        guard let path = getenv("PUPPET_CONTROL") else { return }
+        guard let path = getenv("CLIENT_CONTROL") else { return }
         let descriptor = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)

@@ -5,7 +5,7 @@
 // Each line of input is answered by one line `ok …` or `error CODE message`; lines about events come in between.
 // `help` lists the commands.
 //
-// With PUPPET_CONTROL in its environment, the path of a Unix socket, it makes a connection to that its standard
+// With CLIENT_CONTROL in its environment, the path of a Unix socket, it makes a connection to that its standard
 // input and output: a process that the supervisor has launched has no other.
 
 import Glibc
@@ -15,21 +15,21 @@ struct Main {
     static func main() {
         // On the way to an exit the reader may be gone already; that is no error.
         signal(SIGPIPE, SIG_IGN)
-        Puppet.connectToControl()
-        let puppet = Puppet()
-        puppet.say("ready pid=\(puppet.processID)")
-        serve(puppet)
+        ScriptedClient.connectToControl()
+        let scripted = ScriptedClient()
+        scripted.say("ready pid=\(scripted.processID)")
+        serve(scripted)
     }
 
-    static func serve(_ puppet: Puppet) {
+    static func serve(_ scripted: ScriptedClient) {
         while let line = readLine() {
             let words = line.split(separator: " ").map(String.init)
             guard let command = words.first else { continue }
             do throws(Refusal) {
-                let answer = try puppet.perform(command, Array(words.dropFirst()))
-                puppet.say(answer.isEmpty ? "ok" : "ok \(answer)")
+                let answer = try scripted.perform(command, Array(words.dropFirst()))
+                scripted.say(answer.isEmpty ? "ok" : "ok \(answer)")
             } catch {
-                puppet.say("error \(error.code) \(error.message)")
+                scripted.say("error \(error.code) \(error.message)")
             }
         }
     }

@@ -2,7 +2,7 @@ import Glibc
 import LinuxSystem
 import Nightbell
 
-extension Puppet {
+extension ScriptedClient {
     /// Opens the descriptors that a test hands over, always on the loopback interface.
     func openDescriptor(_ command: String, _ arguments: Arguments) throws -> String {
         switch command {

@@ -2,7 +2,7 @@ import Glibc
 import LinuxSystem
 import Nightbell
 
-extension Puppet {
+extension ScriptedClient {
     static let help = [
         "hello ID [voip] [audio] [socket=PATH] [terminate] [exits-on-suspend] [no-reconnect] [timeout=MS]",
         "goodbye",

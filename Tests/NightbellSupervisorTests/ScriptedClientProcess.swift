@@ -3,7 +3,7 @@ import Foundation
 import LinuxSystem
 
 /// A real client process that carries out commands, and can really be frozen.
-final class PuppetProcess {
+final class ScriptedClientProcess {
     let child: Child
     private var pending = ""
     private var lines: [String] = []
@@ -11,7 +11,7 @@ final class PuppetProcess {
     private var owedAnswers = 0
 
     init() throws {
-        child = try Child(Self.program("puppet"))
+        child = try Child(Self.program("scripted-client"))
     }
 
     /// Starts a process that is a client already.
@@ -86,7 +86,7 @@ final class PuppetProcess {
                 next += 1
             }
             guard BootClock.now() < deadline, let heard = try child.hear(), !heard.isEmpty else {
-                throw TestFailure("the puppet says nothing more; last: \(lines.suffix(5))")
+                throw TestFailure("the scripted says nothing more; last: \(lines.suffix(5))")
             }
             pending += heard
             while let end = pending.firstIndex(of: "\n") {

@@ -3,7 +3,7 @@ import Logging
 import NightbellCore
 
 /// Sleeping clients that are to be checked for file locks, the next one first.
-struct LockLooks {
+struct LockInspections {
     private var waiting: [(client: ClientID, due: Instant)] = []
     /// No check before this time.
     var pauseEnd = Instant(nanoseconds: .min)
@@ -34,23 +34,23 @@ extension Supervisor {
     /// A check takes some hundred microseconds, in which no fired socket is served. So it runs at the end of a
     /// turn, for one client in ten milliseconds, and for each client at most once a minute: a lock taken after
     /// a check is noticed at the next one while the client sleeps.
-    func scheduleLookAtLocks(_ client: ClientID) {
+    func scheduleLockInspection(_ client: ClientID) {
         guard let record = connection(of: client)?.client, !record.hasWarnedOfLocks, !record.awaitsLookAtLocks
         else { return }
         record.awaitsLookAtLocks = true
-        let due = record.lookedAtLocks.map { max(now, $0 + LockLooks.pauseOfClient) } ?? now
-        lockLooks.insert(client, due: due)
+        let due = record.lookedAtLocks.map { max(now, $0 + LockInspections.pauseOfClient) } ?? now
+        lockInspections.insert(client, due: due)
     }
 
     /// Checks one client, if it is time for one.
-    func lookAtLocks() {
-        while let client = lockLooks.takeNext(at: now) {
+    func inspectLocks() {
+        while let client = lockInspections.takeNext(at: now) {
             guard let record = connection(of: client)?.client else { continue }
             record.awaitsLookAtLocks = false
             // A client that is awake is checked when it sleeps again.
             guard ask({ $0.state(of: client) }) == .suspended else { continue }
             record.lookedAtLocks = now
-            lockLooks.pauseEnd = now + LockLooks.pause
+            lockInspections.pauseEnd = now + LockInspections.pause
             guard let locks = ProcFS.fileLocksHeld(record.process.pid), locks > 0 else { return }
             record.hasWarnedOfLocks = true
             return log(

@@ -5,15 +5,15 @@ import Suspension
 import Testing
 
 /// The state that the next suspender finds for processes of one that has crashed.
-@Suite(.enabled(if: canFreeze)) struct TakingUpTests {
+@Suite(.enabled(if: canFreeze)) struct ReattachTests {
     private let stage: Fixture
 
     init() throws { stage = try Fixture() }
 
-    private func takeUp(
+    private func reattach(
         _ suspender: any Suspender, _ child: Child, wasStopped: Bool = true
     ) throws -> Execution {
-        try suspender.takeUp(slot: 3, process: try child.handle(), wasStopped: wasStopped)
+        try suspender.reattach(slot: 3, process: try child.handle(), wasStopped: wasStopped)
     }
 
     @Test(arguments: [SuspensionMethod.cgroup, .signal]) func aStoppedProcessStaysStopped(
@@ -24,7 +24,7 @@ import Testing
         try first.attach(3, child)
         try first.freezeFully(3)
         let second = try stage.suspender(method)
-        #expect(try takeUp(second, child) == .stopped)
+        #expect(try reattach(second, child) == .stopped)
         #expect(try child.isSilent())
         try second.thaw(slot: 3)
         #expect(try child.hear() == "!")
@@ -40,7 +40,7 @@ import Testing
         let first = try stage.suspender(method)
         try first.attach(3, child)
         let second = try stage.suspender(method)
-        #expect(try takeUp(second, child) == .running)
+        #expect(try reattach(second, child) == .running)
         #expect(try child.answers())
         try second.freezeFully(3)
         #expect(try child.isSilent())
@@ -63,7 +63,7 @@ import Testing
         }
         let second = try stage.suspender(.cgroup)
         for (slot, child) in children.enumerated() {
-            let found = try second.takeUp(
+            let found = try second.reattach(
                 slot: UInt32(slot), process: try child.handle(), wasStopped: true)
             #expect(found == .stopped)
             #expect(try child.isSilent())
@@ -81,7 +81,7 @@ import Testing
     @Test func anUnattachedProcessRuns() throws {
         let child = try Child.awakeEcho()
         let suspender = try stage.suspender(.cgroup)
-        #expect(try takeUp(suspender, child, wasStopped: false) == .running)
+        #expect(try reattach(suspender, child, wasStopped: false) == .running)
         #expect(!suspender.isAttached(slot: 3))
         suspender.detachAll()
         child.end()
@@ -96,7 +96,7 @@ import Testing
         try first.freezeFully(3)
         try elsewhere.add(child.pid)
         let second = try stage.suspender(.cgroup)
-        #expect(try takeUp(second, child) == .running)
+        #expect(try reattach(second, child) == .running)
         #expect(try child.answers())
         #expect(!exists(try stage.cgroupDirectory() + "/client-3"))
         try second.attach(3, child)

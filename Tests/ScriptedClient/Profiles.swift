@@ -3,7 +3,7 @@ import LinuxSystem
 import Nightbell
 
 /// Profiles by words: `profile=sip interval=15000 within=5000`, and their delegated state.
-extension Puppet {
+extension ScriptedClient {
     /// nil: without a profile.
     func profile(_ words: [String]) throws(Refusal) -> Profile? {
         guard let name = words.value("profile") else { return nil }
