@@ -83,6 +83,9 @@ struct RecordTests {
             isStream: true, request: 300, index: 252, survives: true)
         let bytes = SocketRecordBytes(socket: socket, name: "proxy").bytes
         let read = try SocketRecordBytes(key, bytes)
+        let general = try StoredSocket(serializedBytes: bytes)
+        #expect(try general.serializedBytes() == bytes, "as the general encoder's")
+        #expect(general.name == "proxy" && general.index == 252 && general.request == 300)
         #expect(read.socket.token == socket.token && read.socket.owner == socket.owner)
         #expect(read.socket.tag == .listener && read.socket.isStream && read.socket.survives)
         #expect(read.socket.request == 300 && read.socket.index == 252 && read.name == "proxy")

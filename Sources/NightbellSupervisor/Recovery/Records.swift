@@ -56,15 +56,15 @@ struct SocketRecordBytes {
     var name: String
 
     var bytes: [UInt8] {
-        StoredSocket.with {
-            $0.owner = socket.owner.rawValue
-            $0.tag = socket.tag.stored
-            $0.isStream = socket.isStream
-            $0.request = socket.request
-            $0.index = UInt32(socket.index)
-            $0.survives = socket.survives
-            $0.name = name
-        }.record
+        var record = SocketRecord()
+        record.owner = socket.owner.rawValue
+        record.tag = socket.tag.stored
+        record.isStream = socket.isStream
+        record.request = socket.request
+        record.index = UInt32(socket.index)
+        record.survives = socket.survives
+        record.name = name
+        return record.bytes
     }
 
     init(socket: RecoverySnapshot.Socket, name: String) {
@@ -73,7 +73,11 @@ struct SocketRecordBytes {
     }
 
     init(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) {
-        let stored = try StoredSocket(key, record)
+        guard let stored = SocketRecord(record) else {
+            // The general decoder has the reason.
+            _ = try StoredSocket(key, record)
+            throw RecordError(key: key, problem: "has no valid tag")
+        }
         guard let tag = SocketTag(stored.tag), let index = UInt16(exactly: stored.index) else {
             throw RecordError(key: key, problem: "has no valid tag or index")
         }
