@@ -20,7 +20,8 @@ final class RunDirectory {
 
     /// - Parameter programs: the directory of `nightbelld` and `nightbell-load`; nil: this program's own.
     init(programs: String?, peerProcesses: Int = 0, progress: Progress) throws(LoadError) {
-        if let programs { self.programs = programs } else { self.programs = try Self.ownDirectory() }
+        // A full path: the run's processes do not all work in this one's directory.
+        self.programs = if let programs { try Self.fullPath(programs) } else { try Self.ownDirectory() }
         self.peerProcesses = peerProcesses
         self.progress = progress
         loadTester = "\(self.programs)/nightbell-load"
@@ -127,9 +128,13 @@ final class RunDirectory {
     }
 
     private static func ownDirectory() throws(LoadError) -> String {
-        guard let resolved = realpath("/proc/self/exe", nil) else { throw LoadError(failed: "realpath") }
-        defer { free(resolved) }
-        let path = String(cString: resolved)
+        let path = try fullPath("/proc/self/exe")
         return String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])
+    }
+
+    private static func fullPath(_ path: String) throws(LoadError) -> String {
+        guard let resolved = realpath(path, nil) else { throw LoadError(failed: "realpath \(path)") }
+        defer { free(resolved) }
+        return String(cString: resolved)
     }
 }
