@@ -15,7 +15,7 @@ package import LinuxSystem
 @safe
 package final class SharedStateTable {
     /// The values that change together.
-    package typealias Words = InlineArray<16, UInt64>
+    package typealias Words = InlineArray<17, UInt64>
 
     /// The capacity.
     package struct Shape: Sendable, Hashable {
@@ -42,7 +42,7 @@ package final class SharedStateTable {
     package static let generalCount = 40
 
     private static let farCount = 26
-    private static let headerWords = 64
+    private static let headerWords = 72
     /// The slot of the record that waits in the header, plus one; 0: none.
     private static let begunIndex = 3
     private static let generalStart = 8
@@ -52,7 +52,7 @@ package final class SharedStateTable {
     private static let isThere: UInt64 = 1
     private static let hasFar: UInt64 = 2
     /// "nightbell ledger", and the version of its layout in the last byte.
-    private static let magic: UInt64 = 0x6e62_6c65_6467_6503
+    private static let magic: UInt64 = 0x6e62_6c65_6467_6504
 
     package let shape: Shape
     private let words: UnsafeMutablePointer<UInt64>

@@ -43,7 +43,7 @@ public enum Answer: Sendable, Equatable {
 }
 
 /// Why a client is woken.
-public struct WakeReasons: OptionSet, Sendable, Hashable {
+public struct WakeReasons: OptionSet, Sendable, BitwiseCopyable, Hashable {
     public let rawValue: UInt16
 
     public init(rawValue: UInt16) {
@@ -92,19 +92,19 @@ public enum Notice: Sendable, Equatable {
     case willTerminate(budget: Duration, TerminationReason)
 }
 
-/// Why a client is terminated.
-public enum TerminationReason: Sendable, Hashable {
-    case quitByUser
-    case backgroundTasksOverran
-    case tooManyWakes
+/// Why a client is terminated. The numbers are stored.
+public enum TerminationReason: UInt8, Sendable, Hashable {
+    case quitByUser = 1
+    case backgroundTasksOverran = 2
+    case tooManyWakes = 3
     /// Memory is short, and it was suspended.
-    case memoryPressure
+    case memoryPressure = 4
     /// It had asked to be terminated instead of suspended.
-    case hibernation
+    case hibernation = 5
     /// It does not want to be in the background.
-    case exitsOnSuspend
+    case exitsOnSuspend = 6
     /// It was launched, and did not identify itself in time.
-    case launchOverran
+    case launchOverran = 7
 }
 
 extension TerminationReason {

@@ -226,20 +226,23 @@ public struct Supervision: Sendable, Equatable {
         if schedule.isDue(at: elapsed(at: now) + duration) { hasThawedInTurn = true }
     }
 
-    /// Moves a client to another state.
-    mutating func enter(
-        _ lifecycle: Lifecycle, _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    /// Gives a client's life cycle an input that may lead to another state.
+    mutating func advance(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer,
+        _ input: (inout Lifecycle) -> Void
     ) {
         let previous = clients[client.id].lifecycle.state
-        if case .launching(until: .some) = clients[client.id].lifecycle, !mutated(.keepsLaunchSlots),
+        let heldLaunchSlot = clients[client.id].lifecycle.holdsLaunchSlot
+        input(&clients[client.id].lifecycle)
+        if heldLaunchSlot, !clients[client.id].lifecycle.holdsLaunchSlot, !mutated(.keepsLaunchSlots),
             !mutated(.launchesAll)
         {
             launchQueue.end(clients[client.id].user, clients[client.id].launches.kind)
         }
-        clients[client.id].lifecycle = lifecycle
-        guard previous != lifecycle.state else { return }
+        let state = clients[client.id].lifecycle.state
+        guard previous != state else { return }
         clients[client.id].enteredStateAt = elapsed(at: now)
-        actions.append(.trace(client, .state(from: previous, to: lifecycle.state)))
+        actions.append(.trace(client, .state(from: previous, to: state)))
     }
 
     /// Counts an event of a client.
@@ -265,7 +268,7 @@ public struct Supervision: Sendable, Equatable {
     /// Called after each event of a client: suspends it if nothing holds that off any more, and sets its timer.
     mutating func settle(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients.contains(client.id) else { return }
-        if case .background(let background) = clients[client.id].lifecycle {
+        if case .background(let background) = clients[client.id].lifecycle.stage {
             clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
             let holds = clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
             if background.isIdle(at: now), !holds, !isStopping, endOfSetUp(client, at: now) == nil {

@@ -285,11 +285,8 @@ struct TrafficLimit {
     init() {}
 
     /// Continues from the supervisor's figures.
-    init(_ statistics: ClientStateEncoding.Statistics, excess: Int, _ settings: Settings.Wakes) {
-        wakes = (11..<statistics.count).compactMap { index in
-            statistics[index] == 0 ? nil : Instant(nanoseconds: Int64(bitPattern: statistics[index]) - 1)
-        }
-        wakes = Array(wakes.sorted().suffix(settings.limit))
+    init(_ statistics: ClientStatistics, excess: Int, _ settings: Settings.Wakes) {
+        wakes = Array(statistics.latestWakes.sorted().suffix(settings.limit))
         self.excess = excess
     }
 

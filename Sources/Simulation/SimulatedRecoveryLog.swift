@@ -10,7 +10,7 @@ struct SimulatedRecoveryLog {
         var toldWakeID: UInt64 = 0
     }
 
-    typealias State = (words: ClientStateEncoding.Words, statistics: ClientStateEncoding.Statistics)
+    typealias State = (row: ClientRow, statistics: ClientStatistics)
 
     /// A client's record, and the size of its saved state.
     struct ClientRecord {
@@ -34,7 +34,7 @@ struct SimulatedRecoveryLog {
     /// The marks of the wakes that have reported the ends of sockets, by slot.
     private var ends: [UInt32: UInt32] = [:]
     private(set) var offloads: [SocketToken: RecoverySnapshot.Offload] = [:]
-    private var gone = ClientStateEncoding.CounterWords(repeating: 0)
+    private var gone = ClientStatistics.CounterWords(repeating: 0)
     private var pressedUntil: Instant?
     private var clientGeneration: UInt32 = 0
     private var socketGeneration: UInt32 = 0
@@ -105,7 +105,7 @@ struct SimulatedRecoveryLog {
         snapshot.clients = clients.sorted { $0.key.rawValue < $1.key.rawValue }.map { id, record in
             var client = RecoverySnapshot.Client(
                 id: id, registration: record.registration, registeredAt: record.registeredAt)
-            client.progress = rows[id]?.state
+            client.state = rows[id]?.state
             client.toldWakeID = rows[id]?.toldWakeID ?? 0
             client.tasks = tasks[id] ?? []
             client.ownership = record.ownership
@@ -129,10 +129,8 @@ struct SimulatedRecoveryLog {
 }
 
 extension SimulatedRecoveryLog: RecoveryLog {
-    mutating func store(
-        _ words: ClientStateEncoding.Words, _ statistics: ClientStateEncoding.Statistics, of client: ClientID
-    ) {
-        rows[client, default: Row()].state = (words, statistics)
+    mutating func store(_ row: ClientRow, _ statistics: ClientStatistics, of client: ClientID) {
+        rows[client, default: Row()].state = (row, statistics)
     }
 
     mutating func storeToldWake(_ wakeID: UInt64, of client: ClientID) {
@@ -148,7 +146,7 @@ extension SimulatedRecoveryLog: RecoveryLog {
         offloads[token] = offload
     }
 
-    mutating func store(gone: ClientStateEncoding.CounterWords) { self.gone = gone }
+    mutating func store(gone: ClientStatistics.CounterWords) { self.gone = gone }
 
     mutating func store(pressedUntil: Instant) { self.pressedUntil = pressedUntil }
 

@@ -42,7 +42,7 @@ import Testing
         // As after the store that names the record.
         var changed = bytes
         changed[number * 8] = 1
-        for byte in 0..<(16 * 8) { changed[48 * 8 + byte] = 7 }
+        for byte in 0..<(SharedStateTable.Words.count * 8) { changed[48 * 8 + byte] = 7 }
         let seven = UInt64(0x0707_0707_0707_0707)
         for step in [
             { (sharedState: SharedStateTable) in sharedState.write(4, SharedStateTable.Words(repeating: 2)) },
@@ -107,11 +107,12 @@ import Testing
                 let seen = reader.read(0)
                 let expected = seen?[0] ?? 0
                 #expect(expected == round || expected == round - 1)
-                for index in 0..<16 { #expect((seen?[index] ?? 0) == expected) }
+                for index in 0..<SharedStateTable.Words.count { #expect((seen?[index] ?? 0) == expected) }
             }
             #expect(reader.read(0)?[0] == round)
         }
-        #expect(stores == 4 * 35)
+        // Each word twice, the record's name twice, and that it is there.
+        #expect(stores == 4 * (2 * SharedStateTable.Words.count + 3))
     }
 
     @Test("A writer killed at any moment leaves no mixed values")
@@ -128,7 +129,7 @@ import Testing
             try program.child.send("values\n")
             let values = try program.said("values ").split(separator: " ").dropFirst().compactMap { Int($0) }
             try program.said("ok")
-            #expect(values.count == 16 && Set(values).count == 1)
+            #expect(values.count == SharedStateTable.Words.count && Set(values).count == 1)
             #expect(values[0] > progress)
             progress = values[0]
         }
@@ -140,7 +141,7 @@ import Testing
         let raw = file.rawValue
         var wrong: UInt64 = 0x6e62_6c65_6467_65ff
         pwrite(raw, &wrong, 8, 0)
-        let call = "read shared state of version 255 (this program knows 3)"
+        let call = "read shared state of version 255 (this program knows 4)"
         #expect(throws: SystemError(code: EPROTO, call: call)) { _ = try SharedStateTable(mapping: raw) }
         wrong = 1
         pwrite(raw, &wrong, 8, 0)

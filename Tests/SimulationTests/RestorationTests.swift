@@ -62,7 +62,7 @@ struct RestorationTests {
         while world.core.clientIDs.isEmpty { world.step() }
         var snapshot = world.snapshot
         var actions = ActionBuffer()
-        snapshot.clients[0].progress?.words[0] += 1
+        snapshot.clients[0].state?.row.version += 1
         let id = snapshot.clients[0].id
         #expect(throws: RecoverySnapshotError.unintelligible(id)) {
             _ = try Supervision(settings: Settings(), restoring: snapshot, at: world.now, into: &actions)

@@ -4,7 +4,7 @@ extension Supervision {
         _ client: ClientID, _ ending: Ending, at now: Instant, into actions: inout ActionBuffer
     ) {
         guard !isStopping else { return forget(client, at: now, into: &actions) }
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .notRunning, .dormant:
             break  // the end of another process, handled already
         case .terminating(let terminating):
@@ -94,7 +94,7 @@ extension Supervision {
     /// Whether its process has run long enough to count as launched successfully. It must have identified itself, unless
     /// it is a program that never does.
     private func hasRunLongEnough(_ client: ClientID, at now: Instant) -> Bool {
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .launching(until: nil):
             elapsed(at: now) >= clients[client.id].enteredStateAt + settings.launches.settled
         case .launching(until: .some), .terminating(.killed(.launchOverran)),
@@ -153,7 +153,7 @@ extension Supervision {
         endTasks(client)
         clients[client.id].activity.tidy()
         noteEndOfSleep(client, at: now)
-        enter(.dormant(dormant), client, at: now, into: &actions)
+        advance(client, at: now, into: &actions) { $0.park(dormant) }
         scheduleKeepAlive(client)
         recordBeginning(client)
         actions.append(.park(client))

@@ -4,7 +4,7 @@ extension Supervision {
     mutating func requestLaunch(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) {
-        guard case .dormant(let dormant) = clients[client.id].lifecycle else { return }
+        guard case .dormant(let dormant) = clients[client.id].lifecycle.stage else { return }
         clients[client.id].launches.reasons.formUnion(reasons)
         switch dormant {
         case .resting:
@@ -20,7 +20,7 @@ extension Supervision {
     }
 
     private mutating func enqueue(_ client: ClientID, isUrgent: Bool) {
-        clients[client.id].lifecycle = .dormant(.queued)
+        clients[client.id].lifecycle.park(.queued)
         let kind = setKind(client, isUrgent: isUrgent)
         launchQueue.append(client, of: clients[client.id].user, kind)
     }
@@ -38,7 +38,7 @@ extension Supervision {
     mutating func endPause(_ client: ClientID) {
         let reasons = clients[client.id].launches.reasons
         if reasons.isEmpty {
-            clients[client.id].lifecycle = .dormant(.resting)
+            clients[client.id].lifecycle.park(.resting)
         } else {
             enqueue(client, isUrgent: reasons.isUrgent)
         }
@@ -51,7 +51,7 @@ extension Supervision {
             settings, isPressed: now < pressedUntil, sharing: !mutated(.launchesBeyondShares))
         {
             guard clients.contains(client.id), clients[client.id].launches.kind == kind,
-                case .dormant(.queued) = clients[client.id].lifecycle
+                case .dormant(.queued) = clients[client.id].lifecycle.stage
             else { continue }
             let until = now + settings.launches.budget
             let user = clients[client.id].user
@@ -59,7 +59,7 @@ extension Supervision {
             launchQueue.passTurn(of: user, kind)
             clients[client.id].launches.hasSettled = false
             count(.launches, of: client)
-            enter(.launching(until: until), client, at: now, into: &actions)
+            advance(client, at: now, into: &actions) { $0.launch(until: until) }
             actions.append(.trace(client, .launching(clients[client.id].launches.reasons)))
             endOffloads(client, into: &actions)
             actions.append(.launch(client))
@@ -73,8 +73,7 @@ extension Supervision {
         guard clients[client.id].launches.neverSpoke, !mutated(.endsSilentPrograms) else {
             return kill(client, .launchOverran, at: now, into: &actions)
         }
-        launchQueue.end(clients[client.id].user, clients[client.id].launches.kind)
-        clients[client.id].lifecycle = .launching(until: nil)
+        advance(client, at: now, into: &actions) { $0.leaveSilent() }
         actions.append(.trace(client, .doesNotSpeak))
     }
 
@@ -115,7 +114,7 @@ extension Supervision {
         recordBeginning(client)
         actions.append(.declared(client))
         actions.append(.trace(client, .registered))
-        enter(.dormant(.resting), client, at: now, into: &actions)
+        advance(client, at: now, into: &actions) { $0.park(.resting) }
         requestLaunch(client, reasons, at: now, into: &actions)
         settle(client, at: now, into: &actions)
         return nil
@@ -129,17 +128,17 @@ extension Supervision {
         into actions: inout ActionBuffer
     ) {
         guard !isStopping else { return actions.append(.refuseRegistration(.shuttingDown, key)) }
-        guard case .launching = clients[client.id].lifecycle,
+        guard case .launching = clients[client.id].lifecycle.stage,
             clients[client.id].owner == owners.place(of: registration.identifier),
             clients[client.id].user == registration.user
         else { return actions.append(.refuseRegistration(.identifierInUse, key)) }
-        takeOver(client, registration, key, .background(.init()), at: now, into: &actions)
+        takeOver(client, registration, key, at: now, into: &actions) { $0.rejoin() }
     }
 
     /// A process takes over the state kept from the previous one. It was launched by the supervisor, or started by its user.
     mutating func takeOver(
-        _ client: ClientID, _ registration: Registration, _ key: RequestKey, _ lifecycle: Lifecycle,
-        at now: Instant, into actions: inout ActionBuffer
+        _ client: ClientID, _ registration: Registration, _ key: RequestKey, at now: Instant,
+        into actions: inout ActionBuffer, _ input: (inout Lifecycle) -> Void
     ) {
         endOffloads(client, into: &actions)
         endTasks(client)
@@ -156,8 +155,8 @@ extension Supervision {
         recordBeginning(client)
         actions.append(.rejoined(client, key))
         actions.append(.trace(client, .rejoined))
-        enter(lifecycle, client, at: now, into: &actions)
-        clients[client.id].launches.isInBackground = lifecycle.state == .background
+        advance(client, at: now, into: &actions, input)
+        clients[client.id].launches.isInBackground = clients[client.id].lifecycle.state == .background
         if mutated(.forgetsWhatLaunched) { clients[client.id].fired.removeAll() }
         if !reasons.isEmpty { wake(client, reasons, at: now, into: &actions) }
         if clients[client.id].launches.mayHaveBeenTold, clients[client.id].pendingWake != nil {
@@ -209,7 +208,7 @@ extension Supervision {
         if notesChanges { changes.hasPressure = true }
         let candidates = sizes.filter { size in
             guard clients.contains(size.client.id), clients[size.client.id].isLaunchable,
-                case .suspended = clients[size.client.id].lifecycle
+                case .suspended = clients[size.client.id].lifecycle.stage
             else { return false }
             return true
         }
@@ -218,7 +217,7 @@ extension Supervision {
         }
         if mutated(.endsSmallest) { largest.reverse() }
         for size in largest.prefix(max(0, settings.memoryPressure.endsAtOnce)) {
-            guard case .suspended = clients[size.client.id].lifecycle else { continue }
+            guard case .suspended = clients[size.client.id].lifecycle.stage else { continue }
             count(.endedUnderPressure, of: size.client)
             noteEndOfSleep(size.client, at: now)
             kill(size.client, .memoryPressure, at: now, into: &actions)

@@ -10,7 +10,7 @@ struct Client: Sendable, Equatable {
     var registeredAt: Instant
 
     // Ordered for the least padding.
-    var lifecycle = Lifecycle.notRunning
+    var lifecycle = Lifecycle()
     /// It asked to be terminated instead of suspended.
     var hibernates = false
     /// It is in `Supervision.changes`.
@@ -81,7 +81,7 @@ struct Client: Sendable, Equatable {
     var counters: Counters { packedCounters.counters }
 
     /// The form in which the counters are persisted.
-    var counterWords: ClientStateEncoding.CounterWords { packedCounters.words }
+    var counterWords: ClientStatistics.CounterWords { packedCounters.words }
 
     enum PendingWake: Sendable {
         case new
@@ -120,7 +120,7 @@ struct Client: Sendable, Equatable {
     /// When this client's timer must fire. Its keep-alive window is in the schedule instead.
     func nextDeadline(_ budgets: Settings.Budgets) -> Instant? {
         let own = lifecycle.nextDeadline
-        switch lifecycle {
+        switch lifecycle.stage {
         case .background:
             return earlier(own, assertions.nextDeadline(notice: budgets.expirationNotice))
         case .notRunning, .inactive, .active, .suspending, .suspended, .terminating, .dormant, .launching:

@@ -121,9 +121,9 @@ extension Supervision {
 
     private func launches(_ record: Client) -> ClientView.Launches {
         var notBefore: Instant?
-        if case .dormant(.waiting(let instant)) = record.lifecycle { notBefore = instant }
+        if case .dormant(.waiting(let instant)) = record.lifecycle.stage { notBefore = instant }
         var until: Instant?
-        if case .launching(let instant) = record.lifecycle { until = instant }
+        if case .launching(let instant) = record.lifecycle.stage { until = instant }
         return ClientView.Launches(
             isPossible: record.isLaunchable, reasons: record.launches.reasons, notBefore: notBefore,
             until: until,
@@ -173,14 +173,14 @@ extension Supervision {
         guard clients.contains(client.id) else { return nil }
         let record = clients[client.id]
         var holds: ClientView.Holds = []
-        if case .background(let background) = record.lifecycle {
+        if case .background(let background) = record.lifecycle.stage {
             if background.enteringUntil != nil { holds.insert(.enteringBackground) }
             if background.wake != nil { holds.insert(.openWake) }
             if background.holdUntil.map({ $0 > now }) ?? false { holds.insert(.linger) }
         }
         if endOfSetUp(client, at: now) != nil { holds.insert(.settingUp) }
         var counters = record.counters
-        if case .suspended(let since) = record.lifecycle {
+        if case .suspended(let since) = record.lifecycle.stage {
             counters.asleepNanoseconds += UInt64(max(0, elapsed(at: now).since(since).nanoseconds))
         }
         return ClientView(

@@ -17,7 +17,7 @@ extension Supervision {
     private mutating func wakeOnRequest(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Refusal? {
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .inactive, .active, .background, .suspending, .suspended, .dormant, .launching:
             wake(client, .request, at: now, into: &actions)
             return nil
@@ -29,13 +29,11 @@ extension Supervision {
     /// Ends the linger time and the set-up time now; `settle` does the rest.
     private mutating func suspendOnRequest(_ client: ClientID, at now: Instant) -> Refusal? {
         guard !isStopping else { return .shuttingDown }
-        switch clients[client.id].lifecycle {
-        case .background(var background):
-            guard background.enteringUntil == nil, background.wake == nil, !mutated(.refusesSuspension),
-                !clients[client.id].assertions.holds(at: now)
+        switch clients[client.id].lifecycle.stage {
+        case .background:
+            guard !mutated(.refusesSuspension), !clients[client.id].assertions.holds(at: now),
+                clients[client.id].lifecycle.endLinger()
             else { return .illegalState(.background) }
-            background.holdUntil = nil
-            clients[client.id].lifecycle = .background(background)
             clients[client.id].launches.isInBackground = false
             return nil
         case .suspending, .suspended:
@@ -49,7 +47,7 @@ extension Supervision {
     private mutating func launchOnRequest(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Refusal? {
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .dormant:
             requestLaunch(client, .request, at: now, into: &actions)
             return nil
@@ -65,7 +63,7 @@ extension Supervision {
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Refusal? {
         setQuit(true, owners.identifier(at: clients[client.id].owner))
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .inactive, .active, .background:
             notifyTermination(client, .quitByUser, at: now, into: &actions)
         case .suspending:
@@ -81,11 +79,8 @@ extension Supervision {
         case .suspended:
             noteEndOfSleep(client, at: now)
             kill(client, .quitByUser, at: now, into: &actions)
-        case .terminating(.noticed(let until, _)):
-            // This replaces any earlier reason: its user does not want it back.
-            clients[client.id].lifecycle = .terminating(.noticed(until: until, .quitByUser))
-        case .terminating(.killed):
-            clients[client.id].lifecycle = .terminating(.killed(.quitByUser))
+        case .terminating:
+            clients[client.id].lifecycle.quitWhileTerminating()
         case .notRunning:
             return .illegalState(.notRunning)
         }
@@ -96,7 +91,7 @@ extension Supervision {
         _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
     ) {
         let budget = settings.budgets.termination
-        enter(.terminating(.noticed(until: now + budget, reason)), client, at: now, into: &actions)
+        advance(client, at: now, into: &actions) { $0.notifyTermination(reason, until: now + budget) }
         scheduleKeepAlive(client)
         actions.append(.notify(client, .willTerminate(budget: budget, reason)))
     }
@@ -107,7 +102,7 @@ extension Supervision {
     ) {
         // A client that does not run again has vouched for its sockets: their pings continue while it dies, and after.
         if !reason.isInSleep { endOffloads(client, into: &actions) }
-        enter(.terminating(.killed(reason)), client, at: now, into: &actions)
+        advance(client, at: now, into: &actions) { $0.kill(reason) }
         scheduleKeepAlive(client)
         actions.append(.trace(client, .terminated(reason)))
         actions.append(.kill(client, reason))
@@ -120,7 +115,7 @@ extension Supervision {
         isStopping = true
         let ids = mutated(.stopsInHashOrder) ? Array(Set(clients.ids)) : Array(clients.ids)
         for id in ids where !mutated(.leavesAsleepOnStop) || !clients[id].lifecycle.mayBeFrozen {
-            switch clients[id].lifecycle {
+            switch clients[id].lifecycle.stage {
             case .dormant:
                 // No process watches its sockets any more: their peers have to know.
                 forget(ClientID(id), at: now, into: &actions)

@@ -30,49 +30,47 @@ extension Supervision {
     private mutating func reachDeadline(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
-        switch clients[client.id].lifecycle {
-        case .notRunning, .inactive, .active, .suspended, .terminating(.killed), .dormant(.resting),
-            .dormant(.queued), .launching(until: nil):
-            break  // these have none
-        case .dormant(.waiting(let until)):
-            guard now >= until else { return }
+        switch clients[client.id].lifecycle.expire(at: now) {
+        case .nothing:
+            break
+        case .pause:
             endPause(client)
-        case .launching(let until?):
-            guard now >= until else { return }
+        case .launch:
             overran(.launch, client, into: &actions)
             endLaunchTime(client, at: now, into: &actions)
-        case .background(let background):
-            reachDeadline(background, client, at: now, into: &actions)
-        case .suspending(let suspending):
-            reachDeadline(suspending, client, at: now, into: &actions)
-        case .terminating(.noticed(let until, let reason)):
-            guard now >= until else { return }
+        case .background(let isEnteringOver, let isWakeOver):
+            if isEnteringOver { overran(.enteringBackground, client, into: &actions) }
+            if isWakeOver { wakeBudgetEnded(client, at: now, into: &actions) }
+            runTaskClock(client, at: now, into: &actions)
+        case .preparation(let epoch):
+            overran(.prepareToSuspend, client, into: &actions)
+            count(.suspensionsForced, of: client)
+            actions.append(.trace(client, .suspendedByForce))
+            freeze(client, epoch: epoch, isReady: false, at: now, into: &actions)
+        case .look(let epoch):
+            actions.append(.checkFreeze(client, epoch: epoch))
+        case .confirmation(let epoch):
+            freezeFailed(client, epoch: epoch, at: now, into: &actions)
+        case .notice(let reason):
             overran(.termination, client, into: &actions)
             kill(client, reason, at: now, into: &actions)
         }
     }
 
-    private mutating func reachDeadline(
-        _ background: Lifecycle.Background, _ client: ClientID, at now: Instant,
-        into actions: inout ActionBuffer
+    private mutating func wakeBudgetEnded(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
-        var background = background
-        if let until = background.enteringUntil, now >= until {
-            background.enteringUntil = nil
-            overran(.enteringBackground, client, into: &actions)
+        // A background task, or media, buys more time than the wake's budget.
+        if !clients[client.id].assertions.holds(at: now), !mutated(.hidesWakeOverruns) {
+            overran(.wake, client, into: &actions)
         }
-        let isWakeOver = background.wake.map { now >= $0.until } ?? false
-        if isWakeOver {
-            background.wake = nil
-            // A background task, or media, buys more time than the wake's budget.
-            if !clients[client.id].assertions.holds(at: now), !mutated(.hidesWakeOverruns) {
-                overran(.wake, client, into: &actions)
-            }
-        }
-        if let until = background.holdUntil, now >= until { background.holdUntil = nil }
-        clients[client.id].lifecycle = .background(background)
-        if isWakeOver { linger(client, at: now) }
+        linger(client, at: now)
+    }
 
+    /// Warns of the end of the time for background tasks, and enforces it.
+    private mutating func runTaskClock(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) {
         clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
         let early: Duration = mutated(.warnsEarly) ? .seconds(3_600) : .zero
         let notice = settings.budgets.expirationNotice + early
@@ -85,29 +83,6 @@ extension Supervision {
         case .overrun:
             overran(.backgroundTasks, client, into: &actions)
             kill(client, .backgroundTasksOverran, at: now, into: &actions)
-        }
-    }
-
-    private mutating func reachDeadline(
-        _ suspending: Lifecycle.Suspending, _ client: ClientID, at now: Instant,
-        into actions: inout ActionBuffer
-    ) {
-        switch suspending.phase {
-        case .preparing(let until):
-            guard now >= until else { return }
-            overran(.prepareToSuspend, client, into: &actions)
-            count(.suspensionsForced, of: client)
-            actions.append(.trace(client, .suspendedByForce))
-            freeze(client, epoch: suspending.epoch, isReady: false, at: now, into: &actions)
-        case .freezing(let until, let lookAt, let pause):
-            if now >= until {
-                freezeFailed(client, epoch: suspending.epoch, at: now, into: &actions)
-            } else if now >= lookAt {
-                var looked = suspending
-                looked.phase = .freezing(until: until, lookAt: until, pause: pause)
-                clients[client.id].lifecycle = .suspending(looked)
-                actions.append(.checkFreeze(client, epoch: suspending.epoch))
-            }
         }
     }
 

@@ -12,7 +12,7 @@ extension Supervision {
             finishWake(client, wakeID: wakeID, at: now)
             actions.append(.answer(.done, client, key))
         case .backgroundEntered:
-            backgroundEntered(client)
+            clients[client.id].lifecycle.finishEntering()  // unless it comes too late, or was overtaken
             actions.append(.answer(.done, client, key))
         case .enterBackground
         where clients[client.id].exitsOnSuspend && clients[client.id].lifecycle.isForeground:
@@ -95,7 +95,7 @@ extension Supervision {
     private mutating func enterBackground(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Answer {
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .inactive, .active:
             let until = now + settings.budgets.enteringBackground
             clients[client.id].backgroundSince = elapsed(at: now)
@@ -105,7 +105,7 @@ extension Supervision {
                 Lifecycle.Background.OpenWake(
                     wakeID: clients[client.id].lastWakeID, until: now + wakeBudget)
             }
-            enter(.background(.init(enteringUntil: until, wake: open)), client, at: now, into: &actions)
+            advance(client, at: now, into: &actions) { $0.enterBackground(enteringUntil: until, wake: open) }
             scheduleKeepAlive(client)
             return .done
         case .background:
@@ -118,21 +118,11 @@ extension Supervision {
         }
     }
 
-    private mutating func backgroundEntered(_ client: ClientID) {
-        switch clients[client.id].lifecycle {
-        case .background(var background):
-            background.enteringUntil = nil
-            clients[client.id].lifecycle = .background(background)
-        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating, .dormant, .launching:
-            break  // too late, or overtaken
-        }
-    }
-
     private mutating func enterForeground(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Answer {
         if mutated(.refusesForeground) { return .refused(.tooManyTasks) }
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .active:
             return .done
         case .suspending, .suspended:
@@ -143,7 +133,7 @@ extension Supervision {
             }
             fallthrough
         case .inactive, .background:
-            enter(.active, client, at: now, into: &actions)
+            advance(client, at: now, into: &actions) { $0.enterForeground() }
             clients[client.id].launches.isInBackground = false
             clients[client.id].assertions.restoreTime()
             scheduleKeepAlive(client)
@@ -176,7 +166,7 @@ extension Supervision {
         {
             return .backgroundTask(task)
         }
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .inactive, .active, .background:
             break
         case .notRunning, .suspending, .suspended, .terminating, .dormant, .launching:
@@ -197,7 +187,7 @@ extension Supervision {
 
     private func timeLeft(_ client: ClientID, at now: Instant) -> Duration? {
         if mutated(.promisesEndlessTime) { return nil }
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .inactive, .active:
             return nil
         case .notRunning, .terminating, .dormant, .launching:

@@ -10,7 +10,7 @@ extension Supervision {
         if let client = dormantClient(registration) {
             // Its user has started it: it takes over what its last process left.
             clients[client.id].launches.hasSettled = false
-            takeOver(client, registration, key, .inactive, at: now, into: &actions)
+            takeOver(client, registration, key, at: now, into: &actions) { $0.register() }
             return settle(client, at: now, into: &actions)
         }
         if let refusal = refusal(of: registration) {
@@ -21,7 +21,7 @@ extension Supervision {
         recordBeginning(client)
         actions.append(.registered(client, key))
         actions.append(.trace(client, .registered))
-        enter(.inactive, client, at: now, into: &actions)
+        advance(client, at: now, into: &actions) { $0.register() }
         touch(client)
     }
 
@@ -33,7 +33,7 @@ extension Supervision {
     /// The client without a process that this registration is about.
     private func dormantClient(_ registration: Registration) -> ClientID? {
         guard !isStopping, let owner = owners[registration.identifier], owner.user == registration.user,
-            let client = owner.client, case .dormant = clients[client.id].lifecycle
+            let client = owner.client, case .dormant = clients[client.id].lifecycle.stage
         else { return nil }
         return client
     }
@@ -110,7 +110,7 @@ extension Supervision {
     /// The process ended or disconnected: its sockets and state are released.
     mutating func forget(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         noteEndOfSleep(client, at: now)
-        enter(.notRunning, client, at: now, into: &actions)
+        advance(client, at: now, into: &actions) { $0.forget() }
         for token in clients[client.id].sockets.dropLast(mutated(.leaksOnExit) ? 1 : 0) {
             removeOffload(token, of: client)
             sockets.remove(token.id)
@@ -174,7 +174,7 @@ extension Supervision {
             return actions.append(.commandAnswer(.noSuchClient, key))
         }
         if let client = owner.client {
-            guard case .dormant = clients[client.id].lifecycle else {
+            guard case .dormant = clients[client.id].lifecycle.stage else {
                 let state = clients[client.id].lifecycle.state
                 return actions.append(.commandAnswer(.illegalState(state), key))
             }

@@ -1,10 +1,5 @@
 /// Suspends a client step by step, so that no event is lost.
 extension Supervision {
-    /// The first pause before checking again whether the kernel has confirmed. Freezing a process takes some
-    /// 20 µs (measured); the kernel notifies no faster than every 10 ms, so polling is quicker than waiting.
-    private static let firstLook: Duration = .microseconds(100)
-    private static let longestLook: Duration = .milliseconds(50)
-
     /// Whether anything but a request can wake a client once it sleeps: a socket that is still open at its other end, or
     /// its keep-alive timeout.
     func canBeWoken(_ client: ClientID) -> Bool {
@@ -15,7 +10,8 @@ extension Supervision {
     /// Until when a launched client is left awake because nothing could wake it yet; nil: it may be suspended. Connecting
     /// and registering takes longer than the wake that it was launched for.
     func endOfSetUp(_ client: ClientID, at now: Instant) -> Instant? {
-        guard clients[client.id].launches.isInBackground, case .background = clients[client.id].lifecycle,
+        guard clients[client.id].launches.isInBackground,
+            case .background = clients[client.id].lifecycle.stage,
             !clients[client.id].hibernates, !canBeWoken(client), !mutated(.suspendsInSetUp)
         else { return nil }
         let end = clients[client.id].registeredAt + settings.launches.budget
@@ -24,12 +20,8 @@ extension Supervision {
 
     /// It has a wake source now, but its peer may not know yet that it can be reached.
     mutating func lingerAfterSetUp(_ client: ClientID, at now: Instant) {
-        guard case .background(var background) = clients[client.id].lifecycle,
-            !clients[client.id].hibernates, endOfSetUp(client, at: now) == nil
-        else { return }
-        let linger = now + settings.wakes.linger
-        background.holdUntil = max(background.holdUntil ?? linger, linger)
-        clients[client.id].lifecycle = .background(background)
+        guard !clients[client.id].hibernates, endOfSetUp(client, at: now) == nil else { return }
+        clients[client.id].lifecycle.linger(until: now + settings.wakes.linger)
     }
 
     /// Whether a client that should be reachable is suspended or has no process, and only a request could change that.
@@ -38,7 +30,7 @@ extension Supervision {
         guard record.modes.contains(.voip) || record.launches.isInBackground, !canBeWoken(client) else {
             return false
         }
-        return switch record.lifecycle {
+        return switch record.lifecycle.stage {
         case .suspended, .dormant(.resting): true
         case .notRunning, .inactive, .active, .background, .suspending, .terminating, .dormant, .launching:
             false
@@ -55,9 +47,7 @@ extension Supervision {
         clients[client.id].lastEpoch += 1
         let epoch = clients[client.id].lastEpoch
         let budget = settings.budgets.prepareToSuspend
-        enter(
-            .suspending(.init(epoch: epoch, phase: .preparing(until: now + budget))), client, at: now,
-            into: &actions)
+        advance(client, at: now, into: &actions) { $0.prepareToSuspend(epoch: epoch, until: now + budget) }
         actions.append(.notify(client, .prepareToSuspend(epoch: epoch, budget: budget)))
     }
 
@@ -71,8 +61,7 @@ extension Supervision {
         watchBeginnings(client)
         armSockets(client, into: &actions)
         let until = now + settings.suspension.confirmation
-        let phase = Lifecycle.Suspending.Phase.freezing(until: until, lookAt: until, pause: Self.firstLook)
-        enter(.suspending(.init(epoch: epoch, phase: phase)), client, at: now, into: &actions)
+        advance(client, at: now, into: &actions) { $0.freeze(epoch: epoch, until: until) }
         actions.append(.freeze(client, epoch: epoch))
     }
 
@@ -80,7 +69,7 @@ extension Supervision {
     mutating func ready(
         _ client: ClientID, epoch: UInt64, isIdle: Bool, at now: Instant, into actions: inout ActionBuffer
     ) {
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .suspending(let suspending):
             switch suspending.phase {
             case .preparing where suspending.epoch == epoch:
@@ -119,47 +108,34 @@ extension Supervision {
         }
         count(.suspensionsCancelled, of: client)
         actions.append(.trace(client, .suspensionCancelled))
-        enter(.background(.init(holdUntil: now + pause)), client, at: now, into: &actions)
+        advance(client, at: now, into: &actions) { $0.cancelSuspension(holdUntil: now + pause) }
         actions.append(.notify(client, .suspendCancelled(epoch: epoch)))
     }
 
     mutating func freezeConfirmed(
         _ client: ClientID, epoch: UInt64, at now: Instant, into actions: inout ActionBuffer
     ) {
-        switch clients[client.id].lifecycle {
-        case .suspending(let suspending):
-            switch suspending.phase {
-            case .freezing where suspending.epoch == epoch || mutated(.confirmsAnyEpoch):
-                count(.suspensions, of: client)
-                clients[client.id].backoff.reset()
-                clients[client.id].launches.hasSettled = true
-                clients[client.id].assertions.restoreTime()
-                enter(.suspended(since: elapsed(at: now)), client, at: now, into: &actions)
-                if isOutOfReach(client) { actions.append(.trace(client, .outOfReach)) }
-            case .preparing, .freezing:
-                break  // of an earlier, cancelled attempt
-            }
-        case .notRunning, .inactive, .active, .background, .suspended, .terminating, .dormant, .launching:
-            break  // thawed since
-        }
+        let epoch = mutated(.confirmsAnyEpoch) ? clients[client.id].lastEpoch : epoch
+        // Otherwise the client was thawed since, or this is an earlier attempt, which was cancelled.
+        guard clients[client.id].lifecycle.isFreezing(epoch: epoch) else { return }
+        count(.suspensions, of: client)
+        clients[client.id].backoff.reset()
+        clients[client.id].launches.hasSettled = true
+        clients[client.id].assertions.restoreTime()
+        let since = elapsed(at: now)
+        advance(client, at: now, into: &actions) { $0.sleep(since: since) }
+        if isOutOfReach(client) { actions.append(.trace(client, .outOfReach)) }
     }
 
     mutating func freezePending(_ client: ClientID, epoch: UInt64, at now: Instant) {
-        guard case .suspending(var suspending) = clients[client.id].lifecycle, suspending.epoch == epoch,
-            case .freezing(let until, _, let pause) = suspending.phase
-        else { return }
-        suspending.phase = .freezing(
-            until: until, lookAt: now + pause, pause: min(pause * 2, Self.longestLook))
-        clients[client.id].lifecycle = .suspending(suspending)
+        clients[client.id].lifecycle.waitForFreeze(epoch: epoch, at: now)
     }
 
     /// The kernel did not confirm, or refused: the client runs on, and the next attempt follows with back-off.
     mutating func freezeFailed(
         _ client: ClientID, epoch: UInt64, at now: Instant, into actions: inout ActionBuffer
     ) {
-        guard case .suspending(let suspending) = clients[client.id].lifecycle, suspending.epoch == epoch,
-            case .freezing = suspending.phase
-        else { return }
+        guard clients[client.id].lifecycle.isFreezing(epoch: epoch) else { return }
         count(.suspensionsFailed, of: client)
         actions.append(.trace(client, .suspensionFailed))
         let pause = clients[client.id].backoff.next(settings.suspension)
@@ -169,7 +145,7 @@ extension Supervision {
     /// Another process has resumed a suspended client. It gets no wake: it reads on as if it had never been suspended,
     /// lingers, and is suspended again.
     mutating func foundRunning(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .suspended:
             noteEndOfSleep(client, at: now)
             actions.append(.trace(client, .foundRunning))
@@ -184,7 +160,7 @@ extension Supervision {
 
     /// A message of a client that is being suspended, or is suspended, keeps it running or wakes it.
     mutating func callBack(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .suspending(let suspending):
             switch suspending.phase {
             case .preparing:

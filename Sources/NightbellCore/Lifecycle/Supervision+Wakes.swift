@@ -9,7 +9,7 @@ extension Supervision {
         let wakeID = nextWakeID(of: client)
         let open = Lifecycle.Background.OpenWake(wakeID: wakeID, until: now + wakeBudget)
         var asleepFor = Duration.zero
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .notRunning, .terminating:
             return  // no process to wake
         case .dormant:
@@ -23,20 +23,19 @@ extension Supervision {
             return clients[client.id].launches.reasons.formUnion(reasons)
         case .inactive, .active:
             break  // it runs and is not going to be suspended: it is notified, without a budget
-        case .background(var background):
-            background.wake = open
-            clients[client.id].lifecycle = .background(background)
+        case .background:
+            clients[client.id].lifecycle.wake(open)
         case .suspending:
             if clients[client.id].lifecycle.mayBeFrozen { thaw(client, reasons, at: now, into: &actions) }
             guard !isTerminating(client) else { return }
             count(.suspensionsCancelled, of: client)
             actions.append(.trace(client, .suspensionCancelled))
-            enter(.background(.init(wake: open)), client, at: now, into: &actions)
+            advance(client, at: now, into: &actions) { $0.wake(open) }
         case .suspended:
             asleepFor = noteEndOfSleep(client, at: now)
             thaw(client, reasons, at: now, into: &actions)
             guard !isTerminating(client) else { return }
-            enter(.background(.init(wake: open)), client, at: now, into: &actions)
+            advance(client, at: now, into: &actions) { $0.wake(open) }
         }
         clients[client.id].lastWakeID = wakeID
         // Kept after delivery: the next supervisor process may have to repeat it.
@@ -97,7 +96,7 @@ extension Supervision {
     /// Adds the sleep that ends now to the counters.
     @discardableResult
     mutating func noteEndOfSleep(_ client: ClientID, at now: Instant) -> Duration {
-        guard case .suspended(let since) = clients[client.id].lifecycle else { return .zero }
+        guard case .suspended(let since) = clients[client.id].lifecycle.stage else { return .zero }
         let asleepFor = max(.zero, elapsed(at: now).since(since))
         countSleep(of: client, UInt64(asleepFor.nanoseconds))
         return asleepFor
@@ -127,37 +126,26 @@ extension Supervision {
     /// awake. This applies whenever it may just have sent something: after a wake, within its budget or not, and after
     /// its last background task.
     mutating func linger(_ client: ClientID, at now: Instant) {
-        guard case .background(var background) = clients[client.id].lifecycle, !mutated(.forgetsToLinger)
-        else {
-            return
-        }
-        let linger = now + clients[client.id].limiter.linger(settings.wakes)
-        background.holdUntil = max(background.holdUntil ?? linger, linger)
-        clients[client.id].lifecycle = .background(background)
+        guard !mutated(.forgetsToLinger) else { return }
+        let linger = clients[client.id].limiter.linger(settings.wakes)
+        clients[client.id].lifecycle.linger(until: now + linger)
     }
 
     /// The client says that it has finished a wake.
     mutating func finishWake(_ client: ClientID, wakeID: UInt64, at now: Instant) {
-        switch clients[client.id].lifecycle {
-        case .background(var background):
-            // A client cannot have finished a wake that is not delivered yet, whatever number it sends; and a repeated
-            // wake may carry more than the one that a previous supervisor process delivered.
-            guard let open = background.wake, open.wakeID <= wakeID,
-                clients[client.id].pendingWake == nil || mutated(.believesUntoldWakeDone)
-            else { return }
-            background.wake = nil
-            clients[client.id].lifecycle = .background(background)
-            linger(client, at: now)
-        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating, .dormant, .launching:
-            break  // the wake is over for another reason
-        }
+        // A client cannot have finished a wake that is not delivered yet, whatever number it sends; and a repeated wake
+        // may carry more than the one that a previous supervisor process delivered.
+        guard clients[client.id].pendingWake == nil || mutated(.believesUntoldWakeDone),
+            clients[client.id].lifecycle.finishWake(wakeID)
+        else { return }
+        linger(client, at: now)
     }
 
     // MARK: Keep-alive
 
     /// The window of the next run of a client's keep-alive handler, in elapsed time, if it has one and is in the background.
     func keepAliveWindow(_ client: ClientID) -> Window? {
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .notRunning, .inactive, .active, .terminating, .dormant, .launching:
             nil
         case .background, .suspending, .suspended:

@@ -5,16 +5,15 @@
 public protocol RecoveryLog {
     // MARK: Shared state, which outlives the supervisor at once
 
-    /// Stores the state of a client; all words together or none.
-    mutating func store(
-        _ words: ClientStateEncoding.Words, _ statistics: ClientStateEncoding.Statistics, of client: ClientID)
+    /// Stores the state of a client, all of the row or nothing.
+    mutating func store(_ row: ClientRow, _ statistics: ClientStatistics, of client: ClientID)
     /// Wakes up to this number were delivered, or are not to be delivered any more.
     mutating func storeToldWake(_ wakeID: UInt64, of client: ClientID)
     /// Stores the mark of the wake that has reported the end of a socket; 0: none has.
     mutating func storeEnd(_ mark: UInt32, of token: SocketToken)
     mutating func store(_ offload: RecoverySnapshot.Offload, of token: SocketToken)
     /// Stores the totals of the counters of clients that are gone.
-    mutating func store(gone: ClientStateEncoding.CounterWords)
+    mutating func store(gone: ClientStatistics.CounterWords)
     /// Stores until when launches wait because memory is short.
     mutating func store(pressedUntil: Instant)
     /// Removes the state of a client.
@@ -42,7 +41,7 @@ extension RecoveryLog {
             storeToldWake(supervision.toldWakeID(of: client), of: client)
         }
         for client in changes.clients where supervision.contains(client) {
-            store(supervision.progress(of: client), supervision.statistics(of: client), of: client)
+            store(supervision.row(of: client), supervision.statistics(of: client), of: client)
         }
         for token in changes.offloads {
             if let offload = supervision.offloadSnapshot(of: token) { store(offload, of: token) }
@@ -99,7 +98,7 @@ extension RecoveryLog {
     /// - Returns: these clients, which are in the snapshot no more.
     @discardableResult
     public mutating func finishForgetting(_ snapshot: inout RecoverySnapshot) -> Set<ClientID> {
-        let forgotten = snapshot.clients.filter { $0.progress == nil }
+        let forgotten = snapshot.clients.filter { $0.state == nil }
         for client in forgotten {
             let identifier = client.registration.identifier
             let latest = snapshot.owners.map(\.givenUp).max() ?? 0
@@ -117,7 +116,7 @@ extension RecoveryLog {
             }
             removeRecords(of: client.id)
         }
-        snapshot.clients.removeAll { $0.progress == nil }
+        snapshot.clients.removeAll { $0.state == nil }
         return Set(forgotten.map(\.id))
     }
 }

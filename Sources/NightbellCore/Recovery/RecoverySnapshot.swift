@@ -5,7 +5,7 @@ public struct RecoverySnapshot: Sendable {
         public var registration: Registration
         public var registeredAt: Instant
         /// nil: the previous supervisor had begun to forget it.
-        public var progress: (words: ClientStateEncoding.Words, statistics: ClientStateEncoding.Statistics)?
+        public var state: (row: ClientRow, statistics: ClientStatistics)?
         public var tasks: [Task] = []
         /// Wakes up to this number are known to have been delivered; later ones may have been decided only.
         public var toldWakeID: UInt64 = 0
@@ -18,20 +18,15 @@ public struct RecoverySnapshot: Sendable {
         public var ownership: UInt64 = 0
 
         /// Whether the record says that it was suspended or being frozen.
-        public var wasStopped: Bool {
-            switch progress.map({ $0.words[0] >> 8 & 0x3F }) {
-            case Lifecycle.freezingNumber, Lifecycle.suspendedNumber: true
-            default: false
-            }
-        }
+        public var wasStopped: Bool { state?.row.isStopped ?? false }
 
         /// The suspension under way, or else the last one.
-        public var epoch: UInt64? { progress?.words[2] }
+        public var epoch: UInt64? { state?.row.lastEpoch }
 
         /// Whether recovery of this client depends on the conditions of its sockets.
         public var needsConditions: Bool {
-            guard let words = progress?.words else { return false }
-            return words[3] != toldWakeID || (execution == .running && wasStopped)
+            guard let row = state?.row else { return false }
+            return row.lastWakeID != toldWakeID || (execution == .running && wasStopped)
         }
 
         /// The previous supervisor read from its connection while it slept, so messages may have been lost.
@@ -135,7 +130,7 @@ public struct RecoverySnapshot: Sendable {
     /// How long the machine has slept by now, since it was started.
     public var machineSlept = Duration.zero
     /// `Supervision.statisticsOfGone`.
-    public var gone = ClientStateEncoding.CounterWords(repeating: 0)
+    public var gone = ClientStatistics.CounterWords(repeating: 0)
     /// Launches wait until then, because memory is short; nil: it is not, as far as is known.
     public var pressedUntil: Instant?
     /// The highest generations of all names given so far.
@@ -223,11 +218,11 @@ extension Supervision {
         // Its identifier has no index yet.
         var client = Client(
             old.registration, owner: .max, at: old.registeredAt, elapsed: elapsed(at: old.registeredAt))
-        client.lifecycle = .inactive
-        if let progress = old.progress {
+        client.lifecycle.register()
+        if let state = old.state {
             let known = mutated(.restoresWithoutTasks) ? [] : old.tasks
             let tasks = known.map { Assertions.Task(id: $0.id, request: $0.request, name: $0.name) }
-            guard client.take(progress.words, progress.statistics, tasks: tasks, settings.wakes) else {
+            guard client.restore(state.row, state.statistics, tasks: tasks, settings.wakes) else {
                 throw .unintelligible(old.id)
             }
         }
@@ -254,7 +249,7 @@ extension Supervision {
         users[old.registration.user]?.stateBytes += old.stateBytes
         counters += clients[old.id.id].counters
         // The previous supervisor may have ended before the record of the quit had left it.
-        if case .terminating(let terminating) = clients[old.id.id].lifecycle,
+        if case .terminating(let terminating) = clients[old.id.id].lifecycle.stage,
             terminating.reason == .quitByUser
         {
             setQuit(true, identifier)
@@ -296,7 +291,7 @@ extension Supervision {
         if isThawed { actions.append(.thaw(client)) }
         recovering = client
         defer { recovering = nil }
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .notRunning, .inactive, .active:
             repeatWakes(old, waiting, at: now)
         case .background(let background):
@@ -336,7 +331,7 @@ extension Supervision {
     /// Whether the process is stopped, or treated as such, and stays so.
     private func sleepsOn(_ old: RecoverySnapshot.Client) -> Bool {
         guard !old.mayHaveSpoken else { return false }
-        switch clients[old.id.id].lifecycle {
+        switch clients[old.id.id].lifecycle.stage {
         case .suspended:
             return old.execution != .running
         case .suspending(let suspending):
@@ -385,12 +380,12 @@ extension Supervision {
             clients[client.id].unarmed.removeAll { $0 == socket.token }
             socketFired(socket.token, socket.conditions, at: now, into: &actions)
         }
-        guard case .suspended = clients[client.id].lifecycle else { return }
+        guard case .suspended = clients[client.id].lifecycle.stage else { return }
         // Or another process resumed it.
         endOffloads(client, into: &actions)
         noteEndOfSleep(client, at: now)
-        let hold = Lifecycle.Background(holdUntil: now + settings.suspension.retry)
-        enter(.background(hold), client, at: now, into: &actions)
+        let hold = now + settings.suspension.retry
+        advance(client, at: now, into: &actions) { $0.cancelSuspension(holdUntil: hold) }
         actions.append(.notify(client, .suspendCancelled(epoch: clients[client.id].lastEpoch)))
     }
 
@@ -429,10 +424,7 @@ extension Supervision {
             }
         }
         // The time limit of the wake starts again, because the client may not know of it yet.
-        if case .background(var background) = clients[client.id].lifecycle, background.wake != nil {
-            background.wake = .init(wakeID: wakeID, until: now + wakeBudget)
-            clients[client.id].lifecycle = .background(background)
-        }
+        clients[client.id].lifecycle.repeatWake(.init(wakeID: wakeID, until: now + wakeBudget))
     }
 
     /// Repeats the warning, so that no client is ended for its background tasks without one.

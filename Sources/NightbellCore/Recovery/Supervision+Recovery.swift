@@ -7,17 +7,17 @@ extension Client {
         // Not if that process has ended: the next one has been told of nothing.
         launches.mayHaveBeenTold = old.presence == .welcomed && !lifecycle.isDormant
         let isThere = old.presence == .launched || old.presence == .welcomed
-        switch lifecycle {
+        switch lifecycle.stage {
         case .launching:
             // The launch was decided but not carried out.
-            if !isThere { lifecycle = .dormant(.queued) }
+            if !isThere { lifecycle.park(.queued) }
         case .dormant, .terminating:
             break
         case .notRunning, .inactive, .active, .background, .suspending, .suspended:
             guard old.presence != .absent else { return settleUnwelcomed(old, at: now, settings) }
             guard isThere else { return }
             // It has identified itself but was not welcomed: it will identify itself again.
-            lifecycle = .launching(until: now + settings.budget)
+            lifecycle.launch(until: now + settings.budget)
             enteredStateAt = elapsed
             launches.isRejoined = false
             // The reasons of its launch are repeated as the same wake.
@@ -39,7 +39,7 @@ extension Client {
         keepAlive = nil
         let pause = doubled(
             settings.retry, times: max(0, Int(launches.inRow) - 1), maximum: settings.retryMaximum)
-        lifecycle = .dormant(launches.reasons.isEmpty ? .resting : .waiting(until: now + pause))
+        lifecycle.park(launches.reasons.isEmpty ? .resting : .waiting(until: now + pause))
     }
 }
 
@@ -58,7 +58,7 @@ extension Supervision {
         _ = noteFound(again: client)
         let user = clients[client.id].user
         let kind = setKind(client, isUrgent: clients[client.id].launches.kind.isUrgent)
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .dormant(.queued):
             if mutated(.restoresUnqueued) { break }
             launchQueue.append(client, of: user, kind)

@@ -122,7 +122,7 @@ extension Supervision {
         case .held, .ended: return
         }
         let wakes: Bool
-        switch clients[client.id].lifecycle {
+        switch clients[client.id].lifecycle.stage {
         case .suspended:
             wakes = true
         case .suspending:

@@ -157,12 +157,12 @@ final class Journal {
             client.stateBytes = records.stateSizes[id] ?? 0
             client.mayHaveSpoken = sharedState.general(General.heard) == id.rawValue
             client.presence = record.presence
-            if let words = sharedState.read(Int(id.slot)), ClientStateEncoding.words(words, areAbout: id) {
-                var statistics = ClientStateEncoding.Statistics(repeating: 0)
-                for index in statistics.indices {
-                    statistics[index] = sharedState.plain(Int(id.slot), Plain.statistics + index)
+            if let row = sharedState.read(Int(id.slot)).map(ClientRow.init), row.isAbout(id) {
+                var statistics = ClientStatistics()
+                for index in statistics.words.indices {
+                    statistics.words[index] = sharedState.plain(Int(id.slot), Plain.statistics + index)
                 }
-                client.progress = (words, statistics)
+                client.state = (row, statistics)
                 client.toldWakeID = sharedState.plain(Int(id.slot), Plain.told)
             }
             return client
@@ -242,15 +242,13 @@ final class Journal {
 extension Journal: RecoveryLog {
     typealias ClientRecord = (bytes: ClientRecordBytes, connection: CInt?)
 
-    func store(
-        _ words: ClientStateEncoding.Words, _ statistics: ClientStateEncoding.Statistics, of client: ClientID
-    ) {
+    func store(_ row: ClientRow, _ statistics: ClientStatistics, of client: ClientID) {
         let slot = Int(client.slot)
-        for index in statistics.indices {
-            sharedState.setPlain(slot, Plain.statistics + index, to: statistics[index])
+        for index in statistics.words.indices {
+            sharedState.setPlain(slot, Plain.statistics + index, to: statistics.words[index])
         }
         FaultInjection.point("before the state of a client is stored")
-        sharedState.write(slot, words)
+        sharedState.write(slot, row.words)
         FaultInjection.point("after the state of a client is stored")
     }
 
@@ -270,7 +268,7 @@ extension Journal: RecoveryLog {
         }
     }
 
-    func store(gone: ClientStateEncoding.CounterWords) {
+    func store(gone: ClientStatistics.CounterWords) {
         for index in gone.indices { sharedState.setGeneral(General.gone + index, to: gone[index]) }
     }
 
@@ -304,4 +302,15 @@ extension Journal: RecoveryLog {
     }
 
     func flush() { link.flush() }
+}
+
+// The two have the same size: see `SharedStateSizeTests`.
+extension ClientRow {
+    fileprivate init(_ words: SharedStateTable.Words) {
+        self = unsafe unsafeBitCast(words, to: ClientRow.self)
+    }
+
+    fileprivate var words: SharedStateTable.Words {
+        unsafe unsafeBitCast(self, to: SharedStateTable.Words.self)
+    }
 }

@@ -73,11 +73,12 @@ extension World {
         client.launchReasons = view.launches.reasons
         client.launchNotBefore = view.launches.notBefore ?? Instant(nanoseconds: .min)
         client.inRow = view.launches.inRow
-        client.failuresAtStart = Int(core.progress(of: client.id)[0] >> 62)
+        let row = core.row(of: client.id)
+        client.failuresAtStart = Int(row.failuresAtStart)
         client.runsSince = view.state == .launching ? view.enteredStateAt - slept : view.registeredAt
         client.launchedAt = view.enteredStateAt
-        client.hasSettled = core.progress(of: client.id)[0] & 1 << 52 != 0
-        client.neverSpoke = core.progress(of: client.id)[0] & 1 << 22 != 0
+        client.hasSettled = row.flags.contains(.hasSettled)
+        client.neverSpoke = row.flags.contains(.neverSpoke)
         if view.state != .terminating { client.ending = nil }
         client.owed.removeAll()
         client.mustHear = []

@@ -92,7 +92,7 @@ extension World {
         client.untoldSince = nil
         client.wasBusy = true
         client.busyAt = now
-        guard let view = core.view(of: client.id, at: now), let progress = log.state(of: client.id)
+        guard let view = core.view(of: client.id, at: now), let stored = log.state(of: client.id)
         else { return violate(.restart, "\(client.name) is lost") }
         believeLaunches(client, view)
         if client.execution == .running {
@@ -118,8 +118,8 @@ extension World {
                 .restart, !socket.isDealtWith || wasActive,
                 "no supervisor continues to offload \(TraceFormat.name(socket.token))")
         }
-        let excess = Int(progress.words[0] >> 40 & 0xFF)
-        client.traffic = TrafficLimit(progress.statistics, excess: excess, settings.wakes)
+        client.traffic = TrafficLimit(
+            stored.statistics, excess: Int(stored.row.excessWakes), settings.wakes)
         believeTime(client, state, since: died)
         client.expected = view.counters
         if let since = client.asleepSince {

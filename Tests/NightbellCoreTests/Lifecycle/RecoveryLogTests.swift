@@ -26,16 +26,15 @@ struct RecoveryLogTests {
 
         var entries: [Entry] = []
 
-        mutating func store(
-            _ words: ClientStateEncoding.Words, _ statistics: ClientStateEncoding.Statistics,
-            of client: ClientID
-        ) { entries.append(.state(client)) }
+        mutating func store(_ row: ClientRow, _ statistics: ClientStatistics, of client: ClientID) {
+            entries.append(.state(client))
+        }
         mutating func storeToldWake(_ wakeID: UInt64, of client: ClientID) { entries.append(.told(wakeID)) }
         mutating func storeEnd(_ mark: UInt32, of token: SocketToken) { entries.append(.end(mark)) }
         mutating func store(_ offload: RecoverySnapshot.Offload, of token: SocketToken) {
             entries.append(.offload)
         }
-        mutating func store(gone: ClientStateEncoding.CounterWords) { entries.append(.gone) }
+        mutating func store(gone: ClientStatistics.CounterWords) { entries.append(.gone) }
         mutating func store(pressedUntil: Instant) { entries.append(.pressed) }
         mutating func clear(_ client: ClientID) { entries.append(.cleared) }
         mutating func put(_ record: String, of client: ClientID) { entries.append(.client(record)) }

@@ -30,7 +30,7 @@ struct TakingOverTests {
         let registration = Registration(
             identifier: identifier, user: 1_000, modes: [.voip, .audio], wakeLimitPolicy: .linger)
         var old = RecoverySnapshot.Client(id: client, registration: registration, registeredAt: bench.now)
-        old.progress = (bench.core.progress(of: client), bench.core.statistics(of: client))
+        old.state = (bench.core.row(of: client), bench.core.statistics(of: client))
         old.toldWakeID = told
         snapshot.clients = [old]
         snapshot.sockets = zip(sockets, conditions).map { token, conditions in

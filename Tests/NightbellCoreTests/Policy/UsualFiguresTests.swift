@@ -14,26 +14,27 @@ struct UsualFiguresTests {
         bench.core.notesChanges = true
         let client = try live(life, &bench)
         let statistics = bench.core.statistics(of: client)
-        #expect(statistics[0] != 0)
-        for index in ClientStateEncoding.usualStatistics..<statistics.count {
-            #expect(statistics[index] == 0, "figure \(index)")
+        let words = statistics.words
+        #expect(words[0] != 0)
+        for index in ClientStatistics.usualCount..<words.count {
+            #expect(words[index] == 0, "figure \(index)")
         }
         let counters = bench.counters(client)
         switch life {
         case .suspended:
             #expect(counters[.suspensions] == 1)
         case .hibernated:
-            #expect(counters[.hibernations] == 1 && statistics[2] != 0)
+            #expect(counters[.hibernations] == 1 && words[2] != 0)
         case .endedUnderPressure:
             #expect(counters[.endedUnderPressure] == 1 && counters.asleepNanoseconds == 60_000_000_000)
-            #expect(statistics[2] != 0 && statistics[3] != 0)
+            #expect(words[2] != 0 && words[3] != 0)
         case .crashed:
-            #expect(counters[.crashes] == 1 && statistics[1] != 0)
+            #expect(counters[.crashes] == 1 && words[1] != 0)
         }
         // A core that recovers the client has the same counters.
         let registration = try #require(bench.core.registration(of: client))
         var old = RecoverySnapshot.Client(id: client, registration: registration, registeredAt: bench.now)
-        old.progress = (bench.core.progress(of: client), statistics)
+        old.state = (bench.core.row(of: client), statistics)
         old.presence = .absent
         if case .suspended = life { (old.presence, old.execution) = (.registered, .stopped) }
         var snapshot = RecoverySnapshot()

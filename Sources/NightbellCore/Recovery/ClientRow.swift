@@ -1,0 +1,312 @@
+/// The frequently changing state of a client, as it lies in the shared memory that outlives the supervisor: fixed types
+/// in this order, without gaps. Its fields are only valid together.
+public struct ClientRow: Sendable, Equatable, BitwiseCopyable {
+    /// Of this layout.
+    package var version = Self.currentVersion
+    /// `StageNumber`.
+    var stage: UInt8
+    /// Suspensions that failed in a row, at most 255.
+    var failedSuspensions: UInt8
+    /// Wakes beyond the limit, at most 255.
+    package var excessWakes: UInt8
+    var lastWakeReasons: WakeReasons
+    var launchReasons: WakeReasons
+    /// Launches in a row after crashes.
+    var relaunchesInRow: UInt8
+    package var failuresAtStart: UInt8
+    package var flags: Flags
+    /// Of the client's number: its slot may have been another client's.
+    var generation: UInt32
+    var nextTask: UInt32
+    /// Between checks of a freeze, in nanoseconds.
+    var freezePause: UInt32
+    /// The end of the stage's time, or when the client fell asleep.
+    var until: StoredInstant
+    /// The end of an open wake, or the next check of a freeze.
+    var secondUntil: StoredInstant
+    var holdUntil: StoredInstant
+    /// The number of the open wake or of the suspension under way, or the reason of the termination.
+    var number: UInt64
+    package var lastEpoch: UInt64
+    package var lastWakeID: UInt64
+    /// In nanoseconds.
+    var lastAsleepFor: Int64
+    var enteredStateAt: StoredInstant
+    var backgroundSince: StoredInstant
+    /// In nanoseconds; 0 without a keep-alive.
+    var keepAliveTimeout: Int64
+    /// When its keep-alive handler last ran; missing without a keep-alive.
+    var keepAliveBase: StoredInstant
+    var mediaUntil: StoredInstant
+    /// The end of the time for background tasks; missing while none of it is used.
+    var tasksUntil: StoredInstant
+    /// The number of the last request.
+    var lastRequest: UInt64
+
+    static let currentVersion: UInt8 = 5
+
+    package struct Flags: OptionSet, Sendable, BitwiseCopyable {
+        package let rawValue: UInt16
+
+        package init(rawValue: UInt16) { self.rawValue = rawValue }
+
+        /// The end of the time for background tasks was announced.
+        static let expirationNotified = Flags(rawValue: 1)
+        static let hibernates = Flags(rawValue: 2)
+        static let isInBackground = Flags(rawValue: 4)
+        package static let neverSpoke = Flags(rawValue: 8)
+        static let isRejoined = Flags(rawValue: 16)
+        static let isUrgent = Flags(rawValue: 32)
+        package static let hasSettled = Flags(rawValue: 64)
+    }
+
+    /// The stages of a life cycle; these numbers are stored.
+    enum StageNumber: UInt8 {
+        case notRunning = 0
+        case inactive = 1
+        case active = 2
+        case background = 3
+        case preparing = 4
+        case freezing = 5
+        case suspended = 6
+        case noticed = 7
+        case killed = 8
+        case resting = 9
+        case waiting = 10
+        case queued = 11
+        case launching = 12
+    }
+
+    /// Whether it is about this client, and not about one before it in the same slot.
+    public func isAbout(_ client: ClientID) -> Bool { generation == client.id.generation }
+
+    /// Whether the client was suspended or being frozen.
+    var isStopped: Bool {
+        switch StageNumber(rawValue: stage) {
+        case .freezing, .suspended: true
+        case .notRunning, .inactive, .active, .background, .preparing, .noticed, .killed, .resting, .waiting,
+            .queued, .launching, nil:
+            false
+        }
+    }
+}
+
+/// An instant that may be missing, in eight bytes.
+struct StoredInstant: Sendable, Equatable, BitwiseCopyable {
+    private let nanoseconds: Int64
+
+    init(_ instant: Instant?) { nanoseconds = instant?.nanoseconds ?? .min }
+
+    var instant: Instant? { nanoseconds == .min ? nil : Instant(nanoseconds: nanoseconds) }
+}
+
+extension Supervision {
+    /// The state that another supervisor needs to recover a client.
+    public func row(of id: ClientID) -> ClientRow { ClientRow(clients[id.id], id) }
+
+    /// The counters and latest wakes of a client.
+    public func statistics(of id: ClientID) -> ClientStatistics {
+        ClientStatistics(clients[id.id].counterWords, clients[id.id].limiter)
+    }
+
+    /// The number of the last wake decided.
+    public func wakeID(of client: ClientID) -> UInt64 { clients[client.id].lastWakeID }
+
+    /// The background tasks that a client holds.
+    public func tasks(of client: ClientID) -> [RecoverySnapshot.Task] {
+        clients[client.id].assertions.tasks.map {
+            RecoverySnapshot.Task(id: $0.id, request: $0.request, name: $0.name)
+        }
+    }
+
+    /// The record that another supervisor needs to recover an ownership.
+    public func owner(of identifier: ClientIdentifier) -> RecoverySnapshot.Owner? {
+        owners[identifier].map {
+            RecoverySnapshot.Owner(
+                identifier: identifier, user: $0.user, number: $0.number, givenUp: $0.givenUp,
+                isQuit: $0.isQuit)
+        }
+    }
+
+    /// The sum of the counters of clients that are gone.
+    public var statisticsOfGone: ClientStatistics.CounterWords { PackedCounters(goneCounters).words }
+
+    /// The number of the last wake delivered, provided that all wakes decided before this turn were.
+    public func toldWakeID(of client: ClientID) -> UInt64 {
+        clients[client.id].lastWakeID - (clients[client.id].pendingWake == nil ? 0 : 1)
+    }
+}
+
+extension ClientRow {
+    init(_ client: Client, _ id: ClientID) {
+        let launches = client.launches
+        stage = 0
+        failedSuspensions = UInt8(clamping: client.backoff.failures)
+        excessWakes = UInt8(clamping: client.limiter.excessWakes)
+        lastWakeReasons = client.lastWakeReasons
+        launchReasons = launches.reasons
+        relaunchesInRow = launches.inRow
+        failuresAtStart = launches.failuresAtStart
+        flags = []
+        generation = id.id.generation
+        nextTask = UInt32(clamping: client.assertions.nextTask)
+        freezePause = 0
+        until = StoredInstant(nil)
+        secondUntil = StoredInstant(nil)
+        holdUntil = StoredInstant(nil)
+        number = 0
+        lastEpoch = client.lastEpoch
+        lastWakeID = client.lastWakeID
+        lastAsleepFor = client.lastAsleepFor.nanoseconds
+        enteredStateAt = StoredInstant(client.enteredStateAt)
+        backgroundSince = StoredInstant(client.backgroundSince)
+        keepAliveTimeout = client.keepAlive?.timeout.nanoseconds ?? 0
+        keepAliveBase = StoredInstant(client.keepAlive?.base)
+        mediaUntil = StoredInstant(client.assertions.mediaUntil)
+        tasksUntil = StoredInstant(nil)
+        lastRequest = client.lastRequest
+        if case .running(let until, let isNotified) = client.assertions.time {
+            tasksUntil = StoredInstant(until)
+            if isNotified { flags.insert(.expirationNotified) }
+        }
+        if client.hibernates { flags.insert(.hibernates) }
+        if launches.isInBackground { flags.insert(.isInBackground) }
+        if launches.neverSpoke { flags.insert(.neverSpoke) }
+        if launches.isRejoined { flags.insert(.isRejoined) }
+        if launches.kind.isUrgent { flags.insert(.isUrgent) }
+        if launches.hasSettled { flags.insert(.hasSettled) }
+        store(client.lifecycle.stage)
+    }
+
+    private mutating func store(_ stage: Lifecycle.Stage) {
+        func note(_ number: StageNumber) { self.stage = number.rawValue }
+        switch stage {
+        case .notRunning: note(.notRunning)
+        case .inactive: note(.inactive)
+        case .active: note(.active)
+        case .background(let background):
+            note(.background)
+            until = StoredInstant(background.enteringUntil)
+            secondUntil = StoredInstant(background.wake?.until)
+            number = background.wake?.wakeID ?? 0
+            holdUntil = StoredInstant(background.holdUntil)
+        case .suspending(let suspending):
+            number = suspending.epoch
+            switch suspending.phase {
+            case .preparing(let end):
+                note(.preparing)
+                until = StoredInstant(end)
+            case .freezing(let end, let lookAt, let pause):
+                note(.freezing)
+                until = StoredInstant(end)
+                secondUntil = StoredInstant(lookAt)
+                freezePause = UInt32(clamping: pause.nanoseconds)
+            }
+        case .suspended(let since):
+            note(.suspended)
+            until = StoredInstant(since)
+        case .terminating(.noticed(let end, let reason)):
+            note(.noticed)
+            until = StoredInstant(end)
+            number = UInt64(reason.rawValue)
+        case .terminating(.killed(let reason)):
+            note(.killed)
+            number = UInt64(reason.rawValue)
+        case .dormant(.resting): note(.resting)
+        case .dormant(.waiting(let end)):
+            note(.waiting)
+            until = StoredInstant(end)
+        case .dormant(.queued): note(.queued)
+        case .launching(let end):
+            note(.launching)
+            until = StoredInstant(end)
+        }
+    }
+}
+
+extension Client {
+    /// Restores what a previous supervisor stored. False: another version has stored it, or it makes no sense.
+    mutating func restore(
+        _ row: ClientRow, _ statistics: ClientStatistics, tasks: [Assertions.Task], _ settings: Settings.Wakes
+    ) -> Bool {
+        guard row.version == ClientRow.currentVersion, let stage = Lifecycle.Stage(row) else { return false }
+        lifecycle = Lifecycle(restoring: stage)
+        backoff = Backoff(failures: Int(row.failedSuspensions))
+        lastWakeReasons = row.lastWakeReasons
+        hibernates = row.flags.contains(.hibernates)
+        lastEpoch = row.lastEpoch
+        lastWakeID = row.lastWakeID
+        lastAsleepFor = .nanoseconds(row.lastAsleepFor)
+        enteredStateAt = row.enteredStateAt.instant ?? enteredStateAt
+        backgroundSince = row.backgroundSince.instant ?? backgroundSince
+        keepAlive = row.keepAliveBase.instant.map {
+            KeepAlive(timeout: .nanoseconds(row.keepAliveTimeout), base: $0)
+        }
+        let time = row.tasksUntil.instant.map {
+            Assertions.Time.running(until: $0, notified: row.flags.contains(.expirationNotified))
+        }
+        assertions = Assertions(
+            tasks: tasks, nextTask: max(UInt64(row.nextTask), (tasks.map(\.id).max() ?? 0) + 1),
+            mediaUntil: row.mediaUntil.instant, time: time ?? .full)
+        lastRequest = row.lastRequest
+        launches.restore(row)
+        packedCounters = PackedCounters(words: statistics.counters)
+        limiter = WakeLimiter(recent: statistics.latestWakes, excess: Int(row.excessWakes), settings)
+        activity.tidy()
+        return true
+    }
+}
+
+extension Client.Launches {
+    fileprivate mutating func restore(_ row: ClientRow) {
+        reasons = row.launchReasons
+        isInBackground = row.flags.contains(.isInBackground)
+        neverSpoke = row.flags.contains(.neverSpoke)
+        isRejoined = row.flags.contains(.isRejoined)
+        kind.isUrgent = row.flags.contains(.isUrgent)
+        hasSettled = row.flags.contains(.hasSettled)
+        inRow = row.relaunchesInRow
+        failuresAtStart = row.failuresAtStart
+    }
+}
+
+extension Lifecycle.Stage {
+    /// nil: the row is none that this program writes.
+    fileprivate init?(_ row: ClientRow) {
+        let until = row.until.instant
+        let reason = TerminationReason(rawValue: UInt8(clamping: row.number))
+        switch (ClientRow.StageNumber(rawValue: row.stage), until) {
+        case (.notRunning, _): self = .notRunning
+        case (.inactive, _): self = .inactive
+        case (.active, _): self = .active
+        case (.background, _):
+            let wake = row.secondUntil.instant.map {
+                Lifecycle.Background.OpenWake(wakeID: row.number, until: $0)
+            }
+            self = .background(
+                Lifecycle.Background(enteringUntil: until, wake: wake, holdUntil: row.holdUntil.instant))
+        case (.preparing, let until?):
+            self = .suspending(Lifecycle.Suspending(epoch: row.number, phase: .preparing(until: until)))
+        case (.freezing, let until?):
+            guard let lookAt = row.secondUntil.instant else { return nil }
+            let pause = Duration.nanoseconds(Int64(row.freezePause))
+            self = .suspending(
+                Lifecycle.Suspending(
+                    epoch: row.number, phase: .freezing(until: until, lookAt: lookAt, pause: pause)))
+        case (.suspended, let since?): self = .suspended(since: since)
+        case (.noticed, let until?):
+            guard let reason else { return nil }
+            self = .terminating(.noticed(until: until, reason))
+        case (.killed, _):
+            guard let reason else { return nil }
+            self = .terminating(.killed(reason))
+        case (.resting, _): self = .dormant(.resting)
+        case (.waiting, let until?): self = .dormant(.waiting(until: until))
+        case (.queued, _): self = .dormant(.queued)
+        case (.launching, _): self = .launching(until: until)
+        case (.preparing, nil), (.freezing, nil), (.suspended, nil), (.noticed, nil), (.waiting, nil),
+            (nil, _):
+            return nil
+        }
+    }
+}
