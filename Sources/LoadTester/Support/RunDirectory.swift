@@ -20,8 +20,11 @@ final class RunDirectory {
 
     /// - Parameter programs: the directory of `nightbelld` and `nightbell-load`; nil: this program's own.
     init(programs: String?, peerProcesses: Int = 0, progress: Progress) throws(LoadError) {
-        // A full path: the run's processes do not all work in this one's directory.
-        self.programs = if let programs { try Self.fullPath(programs) } else { try Self.ownDirectory() }
+        if let programs {
+            self.programs = Self.fullPath(programs)
+        } else {
+            self.programs = try Self.ownDirectory()
+        }
         self.peerProcesses = peerProcesses
         self.progress = progress
         loadTester = "\(self.programs)/nightbell-load"
@@ -128,13 +131,16 @@ final class RunDirectory {
     }
 
     private static func ownDirectory() throws(LoadError) -> String {
-        let path = try fullPath("/proc/self/exe")
+        guard let resolved = realpath("/proc/self/exe", nil) else { throw LoadError(failed: "realpath") }
+        defer { free(resolved) }
+        let path = String(cString: resolved)
         return String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])
     }
 
-    private static func fullPath(_ path: String) throws(LoadError) -> String {
-        guard let resolved = realpath(path, nil) else { throw LoadError(failed: "realpath \(path)") }
-        defer { free(resolved) }
-        return String(cString: resolved)
+    /// The run's processes do not all work in this one's directory.
+    private static func fullPath(_ path: String) -> String {
+        guard !path.hasPrefix("/"), let current = getcwd(nil, 0) else { return path }
+        defer { free(current) }
+        return "\(String(cString: current))/\(path)"
     }
 }
