@@ -29,7 +29,7 @@ final class Inbox: @unchecked Sendable {
 
     /// Exchanges the queued jobs for an empty array with capacity. From here on the loop must be woken again for new
     /// jobs.
-    func take(into batch: inout [UnownedJob]) {
+    func drain(into batch: inout [UnownedJob]) {
         withLock {
             swap(&batch, &jobs)
             isSignalled = false

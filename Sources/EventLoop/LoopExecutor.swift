@@ -200,7 +200,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// Delivers the oldest gathered events, if there are any.
     package func deliver(atMost limit: Int = .max, to turn: (_ batch: [Ready]) -> Void) {
         guard unsafe list.pointee.count > 0 else { return }
-        let batch = unsafe list.pointee.take(atMost: limit)
+        let batch = unsafe list.pointee.removeFirst(atMost: limit)
         turn(batch)
         unsafe list.pointee.recycle(batch)
     }
@@ -245,7 +245,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     private func runJobs() {
-        inbox.take(into: &jobs)
+        inbox.drain(into: &jobs)
         let executor = unsafe asUnownedSerialExecutor()
         for job in jobs { unsafe job.runSynchronously(on: executor) }
         jobs.removeAll(keepingCapacity: true)

@@ -54,7 +54,7 @@ struct ReadyList: ~Copyable {
 
     /// Removes and returns the oldest events. Hand the array to `recycle` afterwards, so that the next one needs no
     /// allocation.
-    mutating func take(atMost limit: Int) -> [Ready] {
+    mutating func removeFirst(atMost limit: Int) -> [Ready] {
         var batch = spare
         spare = []
         let taken = min(limit, count)

@@ -29,7 +29,7 @@ package enum ChannelItem: Sendable, Equatable {
     /// Read the configuration again.
     case reload
     /// Continue: there is no other worker after all; carries the reason.
-    case goOn(String)
+    case cancelUpgrade(String)
 }
 
 /// Why a packet of the channel cannot be decoded.
@@ -97,7 +97,7 @@ package struct ChannelPacket: Sendable {
         case .reload: append(20)
         case .quiesce(let number): append(17, RecordKey(kind: 0, id: number))
         case .act: append(18)
-        case .goOn(let text): append(19, RecordKey(kind: 0, id: 0), Array(text.utf8)[...])
+        case .cancelUpgrade(let text): append(19, RecordKey(kind: 0, id: 0), Array(text.utf8)[...])
         }
     }
 
@@ -160,7 +160,7 @@ package struct ChannelPacket: Sendable {
         case 16: .stop
         case 17: .quiesce(key.id)
         case 18: .act
-        case 19: .goOn(String(decoding: record, as: UTF8.self))
+        case 19: .cancelUpgrade(String(decoding: record, as: UTF8.self))
         case 20: .reload
         default: throw .unknownItem(code)
         }

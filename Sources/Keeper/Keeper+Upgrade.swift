@@ -95,10 +95,10 @@ extension Keeper {
             }
             quiesce()
         case .testing(let candidate):
-            hear(candidate)
+            receive(from: candidate)
             if candidate.readyAt != nil { return finishUpgrade(candidate) }
             guard let status = candidate.reap() else { return }
-            hear(candidate)
+            receive(from: candidate)
             let reason = candidate.failure?.text ?? Fork.text(of: status)
             abandonUpgrade("the new worker could not serve: \(reason)")
         case .quiescing, nil:
@@ -115,7 +115,7 @@ extension Keeper {
         upgrade = Upgrade(.quiescing)
         // Between two workers there is none to wait for.
         guard let worker else { return quiesced() }
-        worker.say(.quiesce(upgrades))
+        worker.send(.quiesce(upgrades))
     }
 
     /// The worker has stopped acting, and all its records are in the store.
@@ -157,7 +157,7 @@ extension Keeper {
             Fork.await(worker.process.pid)
         }
         worker = candidate
-        candidate.say(.act)
+        candidate.send(.act)
         if reloadsAfterUpgrade { beginReload() }
         hooks.log(.notice, "the new worker serves, pid \(candidate.process.pid)")
         becomeNewProgram(candidate)
@@ -184,7 +184,7 @@ extension Keeper {
 
     private func refuseUpgrade(_ reason: String) {
         hooks.log(.error, "no upgrade: \(reason)")
-        worker?.say(.goOn(String(reason.prefix(500))))
+        worker?.send(.cancelUpgrade(String(reason.prefix(500))))
     }
 
     // MARK: The keeper itself
@@ -274,12 +274,12 @@ package struct ProgramState: ~Copyable {
         guard let details = store.record(.worker), details.count == 16 else {
             throw SystemError(code: EPROTO, call: "state of the program before")
         }
-        _ = store.take(.worker)
+        _ = store.removeValue(for: .worker)
         return details[...]
     }
 
     private static func receiveChannel(_ store: inout RecordStore) throws(SystemError) -> SeqPacketSocket {
-        switch store.take(.channel) {
+        switch store.removeValue(for: .channel) {
         case .some(let kept):
             if let descriptor = kept.takeDescriptor() { return SeqPacketSocket(adopting: descriptor) }
         case .none: break

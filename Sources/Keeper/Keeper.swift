@@ -130,7 +130,7 @@ package final class Keeper {
         closer.reap()
         if entries[0].revents != 0 { takeSignals() }
         // A dead worker's last messages are read before its death is handled.
-        if let worker, entries[1].revents != 0 { hear(worker) }
+        if let worker, entries[1].revents != 0 { receive(from: worker) }
         if let worker, entries[2].revents != 0 { ended(worker) }
         if entries[3].revents != 0 || entries[4].revents != 0 { upgradeMoved() }
     }
@@ -161,7 +161,7 @@ package final class Keeper {
         guard upgrade == nil else { return reloadsAfterUpgrade = true }
         reloadsAfterUpgrade = false
         guard let worker else { return hooks.reload() }
-        worker.say(.reload)
+        worker.send(.reload)
     }
 
     // MARK: Workers
@@ -210,7 +210,7 @@ package final class Keeper {
     }
 
     /// Handles a worker's messages. A worker that sends invalid ones is broken.
-    func hear(_ worker: WorkerProcess) {
+    func receive(from worker: WorkerProcess) {
         while true {
             do {
                 let reception = try worker.channel.receive(into: &packet)
@@ -219,7 +219,7 @@ package final class Keeper {
                 guard !truncated, !controlTruncated else { throw ChannelError.wrongDescriptors }
                 for item in try ChannelPacket.items(in: packet.bytes) {
                     let rest = try store.apply(item, &packet) { closer.close($0) }
-                    if let rest { heard(rest, from: worker) }
+                    if let rest { handle(rest, from: worker) }
                 }
                 guard packet.descriptorCount == 0 else { throw ChannelError.wrongDescriptors }
             } catch {
@@ -230,7 +230,7 @@ package final class Keeper {
         }
     }
 
-    private func heard(_ item: ChannelItem, from worker: WorkerProcess) {
+    private func handle(_ item: ChannelItem, from worker: WorkerProcess) {
         switch item {
         case .ready:
             worker.readyAt = RunningClock.now()
@@ -242,7 +242,8 @@ package final class Keeper {
         case .quiesced(let number): if number == upgrades { quiesced() }
         case .upgradeWanted: beginUpgrade()
         case .reloaded: hooks.reload()
-        case .put, .update, .remove, .stop, .reload, .quiesce, .act, .goOn: break  // not sent by workers
+        case .put, .update, .remove, .stop, .reload, .quiesce, .act, .cancelUpgrade:
+            break  // not sent by workers
         }
     }
 
@@ -250,7 +251,7 @@ package final class Keeper {
         guard let status = worker.end() else { return }
         // After another has been started.
         defer { _ = worker.reap() }
-        hear(worker)
+        receive(from: worker)
         self.worker = nil
         if isStopping {
             if status != 0 {
@@ -304,6 +305,6 @@ package final class Keeper {
         }
         restartAt = nil
         stopDeadline = RunningClock.now() + Self.stopping
-        worker.say(.stop)
+        worker.send(.stop)
     }
 }

@@ -40,7 +40,7 @@ package final class KeeperLink: @unchecked Sendable {
     package func remove(_ key: RecordKey) { append(.remove(key), 0) }
 
     /// Sends an item that is no record, at once and after everything before it.
-    package func say(_ item: ChannelItem) {
+    package func send(_ item: ChannelItem) {
         append(item, 1_024)
         flush()
     }
@@ -72,7 +72,7 @@ package final class KeeperLink: @unchecked Sendable {
 
     // MARK: Receiving
 
-    package enum Heard: Sendable, Equatable {
+    package enum Received: Sendable, Equatable {
         case item(ChannelItem)
         case nothing
         /// The keeper is gone.
@@ -80,7 +80,7 @@ package final class KeeperLink: @unchecked Sendable {
     }
 
     /// The keeper's next message, without waiting. A packet of the keeper's holds one.
-    package func hear() -> Heard {
+    package func receive() -> Received {
         do {
             switch try socket.receive(into: &buffer) {
             case .wouldBlock:
@@ -99,10 +99,10 @@ package final class KeeperLink: @unchecked Sendable {
     }
 
     /// As `hear`, but waits for a message.
-    package func waitAndHear() -> Heard {
+    package func waitAndReceive() -> Received {
         while true {
-            let heard = hear()
-            if heard != .nothing { return heard }
+            let received = receive()
+            if received != .nothing { return received }
             _ = Poll.wait(socket.rawValue, for: .readable, timeoutMilliseconds: -1)
         }
     }

@@ -70,7 +70,7 @@ package struct RecordStore: ~Copyable, Sendable {
     }
 
     /// Removes and returns a record.
-    package mutating func take(_ key: RecordKey) -> Kept? {
+    package mutating func removeValue(for key: RecordKey) -> Kept? {
         guard let record = record(key), let descriptor = remove(key) else { return nil }
         guard descriptor != RecordArena.none else { return Kept(record: record, descriptor: nil) }
         return Kept(record: record, descriptor: OwnedDescriptor(adopting: descriptor))
@@ -106,7 +106,8 @@ package struct RecordStore: ~Copyable, Sendable {
                 dispose(OwnedDescriptor(adopting: descriptor))
             }
             return nil
-        case .ready, .quiesced, .failed, .upgradeWanted, .reloaded, .reload, .stop, .quiesce, .act, .goOn:
+        case .ready, .quiesced, .failed, .upgradeWanted, .reloaded, .reload, .stop, .quiesce, .act,
+            .cancelUpgrade:
             return item
         }
     }

@@ -22,7 +22,7 @@ final class WorkerProcess {
     var audible: CInt? { isSilent ? nil : channel.rawValue }
 
     /// Sends one item. A worker that does not read any more is about to end, or to be ended.
-    func say(_ item: ChannelItem) {
+    func send(_ item: ChannelItem) {
         var packet = ChannelPacket()
         packet.append(item)
         _ = try? channel.send(packet.bytes)

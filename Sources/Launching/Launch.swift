@@ -50,7 +50,7 @@ package struct Launch: ~Copyable {
     /// Makes the process, and lets it run its program. Returns at once.
     package static func begin(_ order: LaunchOrder) throws(LaunchError) -> Launch {
         let launch = try prepare(order)
-        launch.go()
+        launch.letRun()
         return launch
     }
 
@@ -83,10 +83,10 @@ package struct Launch: ~Copyable {
     }
 
     /// Lets the program run. Once.
-    package func go() { Self.go(report.rawValue) }
+    package func letRun() { Self.letRun(report.rawValue) }
 
     /// The same, for a holder of a duplicate of `reportDescriptor`. A process that runs or has failed ignores it.
-    package static func go(_ report: CInt) {
+    package static func letRun(_ report: CInt) {
         var word: UInt8 = 1
         _ = unsafe send(report, &word, 1, CInt(MSG_NOSIGNAL | MSG_DONTWAIT))
     }

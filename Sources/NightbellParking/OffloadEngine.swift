@@ -36,7 +36,7 @@ package struct OffloadEngine: ~Copyable {
     ///   - peer: the other end, if the socket is connected and the peer has an address.
     ///   - isLocal: whether it `mayCarryDescriptors`. Data that comes with descriptors is for the owner.
     ///   - allowance: how many pieces of noise are handled at most.
-    package mutating func look(
+    package mutating func inspect(
         _ descriptor: CInt, _ profile: inout Profile, peer: Endpoint?, isLocal: Bool, allowance: Int
     ) -> InspectionResult {
         if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.bufferLength) }

@@ -268,7 +268,7 @@ final class ParkingLoop: @unchecked Sendable {
             // It may have been claimed since the kernel was asked.
             guard parking.contains(token) else { continue }
             if parking.isInspecting(token) {
-                look(token)
+                inspect(token)
             } else {
                 parking.fired(token, Conditions(readiness), into: &actions)
             }
@@ -281,9 +281,9 @@ final class ParkingLoop: @unchecked Sendable {
         swap(&told, &events)
     }
 
-    private func look(_ token: SocketToken) {
+    private func inspect(_ token: SocketToken) {
         let (descriptor, isLocal) = (held.descriptor(token.slot), held.isLocal(token.slot))
-        let inspection = engine.look(
+        let inspection = engine.inspect(
             descriptor, &held[profile: token.slot], peer: peer(of: descriptor), isLocal: isLocal,
             allowance: parking.noiseAllowance(token, at: now))
         parking.inspected(token, inspection, at: now, into: &actions)
@@ -298,7 +298,7 @@ final class ParkingLoop: @unchecked Sendable {
         var index = 0
         while index < actions.count {
             switch actions[index] {
-            case .tell(let token, let reasons):
+            case .notify(let token, let reasons):
                 events.append(ParkedEvent(token: ParkingToken(token), reasons: reasons))
             case .watch(let token):
                 watch(token)
@@ -307,7 +307,7 @@ final class ParkingLoop: @unchecked Sendable {
             case .ping(let token, let again):
                 sendPing(token, again: again)
             case .lookForAnswer(let token):
-                if parking.isInspecting(token) { look(token) }
+                if parking.isInspecting(token) { inspect(token) }
                 parking.answerLookedFor(token, at: now, into: &actions)
             }
             index += 1

@@ -37,7 +37,7 @@ extension Supervisor {
             disconnect(
                 connection, with: error(refusal, to: context.newcomer?.identifier), request: key.request)
         case .answer(let answer, let client, let key):
-            tell(client, answer, key)
+            sendAnswer(client, answer, key)
         case .handedOver(let outcomes, let client, let key):
             handedOver(work.adoptions[outcomes], client, key, context.offered)
         case .commandAnswer(let refusal, let key):
@@ -45,7 +45,7 @@ extension Supervisor {
             answer(connection, key.request, refusal.map { .error(WireError($0)) } ?? .done(WireDone()))
         case .notify(let client, let notice):
             guard let connection = connection(of: client) else { return }
-            tell(connection, client, notice, work)
+            notify(connection, client, notice, work)
         case .arm(let token):
             arm(token)
         case .armPastEnd(let token):
@@ -90,7 +90,7 @@ extension Supervisor {
         case .dropState(let client):
             dropState(client)
         case .trace(let client, let trace):
-            note(trace, of: client, work, context.offered.names)
+            report(trace, of: client, work, context.offered.names)
         }
     }
 
@@ -106,7 +106,7 @@ extension Supervisor {
     static func text(of client: ClientID) -> String { "c" + String(client.rawValue, radix: 16) }
 
     /// Sends a client a message; afterwards tells it, if it does not know yet, that another worker serves it.
-    private func tell(
+    private func notify(
         _ connection: Connection, _ client: ClientID, _ notice: Notice, _ work: ActionBuffer
     ) {
         if case .wake(let wake) = notice {
@@ -126,7 +126,7 @@ extension Supervisor {
         if connection.owesRestart { announceRestart(connection) }
     }
 
-    private func tell(_ client: ClientID, _ answer: Answer, _ key: RequestKey) {
+    private func sendAnswer(_ client: ClientID, _ answer: Answer, _ key: RequestKey) {
         let isRefusal =
             switch answer {
             case .refused: true
@@ -148,7 +148,7 @@ extension Supervisor {
                 ForeignDescriptor.close(descriptor)
             case .success(let token):
                 let (name, profile) = (offered.names[index], offered.profiles[index])
-                keep(token, key.request, UInt16(index), name, descriptor.rawValue)
+                store(token, key.request, UInt16(index), name, descriptor.rawValue)
                 if let profile { storeOffload(token, profile) }
                 if let wanted = offered.receiveBuffers[index] {
                     storeReceiveBuffer(token, wanted, of: client)
@@ -188,12 +188,12 @@ extension Supervisor {
         return encode(WireSupervisorMessage(request: request, .handedOver(message)))
     }
 
-    private func keep(
+    private func store(
         _ token: SocketToken, _ request: UInt64, _ index: UInt16, _ name: String, _ descriptor: CInt
     ) {
         guard let journal, let socket = ask({ $0.snapshotSocket(token, request: request, index: index) })
         else { return }
-        journal.keep(socket, name: name, descriptor: descriptor)
+        journal.store(socket, name: name, descriptor: descriptor)
     }
 
     // MARK: Sockets

@@ -14,7 +14,7 @@ final class StateLog: @unchecked Sendable {
         self.logger = logger
     }
 
-    func tell(_ change: IdentifierStore.Change) {
+    func report(_ change: IdentifierStore.Change) {
         let now = Instant(nanoseconds: BootClock.now())
         switch change {
         case .damaged(let what):
@@ -60,7 +60,7 @@ extension Supervisor {
     ) throws(SupervisorError) -> IdentifierStore? {
         guard let directory = configuration.stateDirectory else { return nil }
         do {
-            let store = try IdentifierStore(path: directory + "/identifiers") { log.tell($0) }
+            let store = try IdentifierStore(path: directory + "/identifiers") { log.report($0) }
             for warning in store.warnings { logger.error("\(warning)") }
             if !store.warnings.isEmpty {
                 logger.critical(

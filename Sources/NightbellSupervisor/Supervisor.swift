@@ -381,7 +381,7 @@ public actor Supervisor {
         case .reload:
             reloadUnasked()
         case .connectionReadable:
-            if let connection = connections[token] { note(connection) }
+            if let connection = connections[token] { connectionReadable(connection) }
         case .connectionWritable:
             if let connection = connections[token] { continueSending(connection) }
         case .processExit:

@@ -83,12 +83,12 @@ struct Cgroup: Hashable {
 
     /// Stores the origin of the processes in here. A file system without extended attributes is no error:
     /// they move to a cgroup of this instance at the end.
-    func note(origin: Cgroup) {
+    func store(origin: Cgroup) {
         let bytes = Array(origin.directory.utf8)
         _ = unsafe setxattr(directory, Self.originAttribute, bytes, bytes.count, 0)
     }
 
-    /// The origin stored by `note`.
+    /// The origin stored by `store`.
     var origin: Cgroup? {
         var bytes = [UInt8](repeating: 0, count: Int(PATH_MAX))
         let length = unsafe getxattr(directory, Self.originAttribute, &bytes, bytes.count)

@@ -115,7 +115,7 @@ final class CgroupFreezer: Suspender {
             try make(cgroup, in: place)
             // It may be frozen since a crash.
             try cgroup.setFrozen(false)
-            if let origin { cgroup.note(origin: origin) }
+            if let origin { cgroup.store(origin: origin) }
             try cgroup.add(process.pid)
             let freezer = try cgroup.openFreezer()
             // It is alive after the move, so the pid was not reused during the move.
@@ -139,7 +139,7 @@ final class CgroupFreezer: Suspender {
             }
         }
         try place.cgroup.create()
-        try Leftovers.note(place.cgroup, of: instance)
+        try Leftovers.record(place.cgroup, of: instance)
         try cgroup.create()
     }
 

@@ -38,7 +38,7 @@ struct InstanceCgroup {
     func create() throws(SuspensionError) {
         do {
             try cgroup.create()
-            if !Leftovers.places(of: instance).contains(cgroup) { try Leftovers.note(cgroup, of: instance) }
+            if !Leftovers.places(of: instance).contains(cgroup) { try Leftovers.record(cgroup, of: instance) }
         } catch {
             throw SuspensionError("make \(cgroup.directory)", error)
         }

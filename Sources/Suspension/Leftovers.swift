@@ -33,7 +33,7 @@ enum Leftovers {
     }
 
     /// Appends a line.
-    static func note(_ cgroup: Cgroup, of instance: InstancePaths) throws(SystemError) {
+    static func record(_ cgroup: Cgroup, of instance: InstancePaths) throws(SystemError) {
         try write([cgroup], to: notePath(of: instance), O_APPEND)
     }
 

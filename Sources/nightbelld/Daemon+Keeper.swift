@@ -111,7 +111,7 @@ extension Daemon {
             try supervisor.run()
             return 0
         } catch {
-            link.say(.failed(code: error.exitCode, error.description))
+            link.send(.failed(code: error.exitCode, error.description))
             return error.exitCode
         }
     }

@@ -10,7 +10,7 @@ import Testing
     private static let items: [ChannelItem] = [
         .put(key, record: [1, 2, 3], hasDescriptor: false), .update(key, record: []), .remove(key), .ready,
         .quiesced(7), .failed(code: -5, "nō"), .upgradeWanted, .reloaded, .stop, .reload,
-        .quiesce(8), .act, .goOn("why"),
+        .quiesce(8), .act, .cancelUpgrade("why"),
     ]
 
     @Test("Items are decoded as encoded, to the last byte")
@@ -104,7 +104,7 @@ import Testing
             link.put(Self.key, [1])
             link.flush()
             #expect(link.isBroken)
-            #expect(link.hear() == .end)
+            #expect(link.receive() == .end)
         }
     }
 
@@ -121,7 +121,7 @@ import Testing
             #expect(other.descriptors == store.descriptors && other.count == 2)
             #expect(other.record(Self.key) == [1, 2])
             // They are the same numbers, and must not be closed twice.
-            switch other.take(Self.key) {
+            switch other.removeValue(for: Self.key) {
             case .some(let kept): _ = kept.takeDescriptor()?.take()
             case .none: Issue.record("it is not there")
             }

@@ -43,7 +43,7 @@ import Testing
                 plain[key]?.record = record
             } else {
                 let expected = plain.removeValue(forKey: key)
-                switch store.take(key) {
+                switch store.removeValue(for: key) {
                 case .some(let kept):
                     try #require(kept.record == expected?.record)
                     try #require(Self.number(kept.takeDescriptor()) == expected?.descriptor)
@@ -59,7 +59,7 @@ import Testing
         case .some(var next):
             try compare(next, plain)
             for key in plain.keys {
-                switch next.take(key) {
+                switch next.removeValue(for: key) {
                 case .some(let kept): if let one = kept.takeDescriptor() { _ = one.take() }
                 case .none: Issue.record("it is not there")
                 }
@@ -114,18 +114,20 @@ import Testing
             }
         }
         // One in ten stays, in any chunk.
-        for number in 0..<count where number % 10 != 0 { _ = isMissing(store.take(Self.key(number))) }
+        for number in 0..<count where number % 10 != 0 {
+            _ = isMissing(store.removeValue(for: Self.key(number)))
+        }
         #expect(store.byteCount < whole * 3 / 10)
         for number in stride(from: 0, to: count, by: 10) {
             #expect(store.record(Self.key(number))?.count == length + 1)
         }
-        for number in 0..<count { _ = isMissing(store.take(Self.key(number))) }
+        for number in 0..<count { _ = isMissing(store.removeValue(for: Self.key(number))) }
         #expect(store.count == 0 && store.byteCount < 70_000)
         // No room is kept for long records.
         for _ in 0..<100 { put(0, 60_000, into: &store) }
         put(0, 60_001, into: &store)
         #expect(store.byteCount < 140_000)
-        _ = isMissing(store.take(Self.key(0)))
+        _ = isMissing(store.removeValue(for: Self.key(0)))
         #expect(store.byteCount < 70_000)
     }
 
@@ -157,7 +159,7 @@ import Testing
                 #expect(!isNew)
             }
             for number in 100..<200 {
-                let isGone = isMissing(store.take(Self.key(number)))
+                let isGone = isMissing(store.removeValue(for: Self.key(number)))
                 #expect(!isGone)
             }
             #expect(store.descriptorCount == 100)

@@ -14,13 +14,13 @@ func readCommand(waitingFor link: KeeperLink) -> String {
             pollfd(fd: link.rawValue, events: CShort(POLLIN), revents: 0),
         ]
         guard poll(&entries, 2, -1) > 0 else { continue }
-        if entries[1].revents != 0 { obey(link.hear(), link) }
+        if entries[1].revents != 0 { obey(link.receive(), link) }
         guard entries[0].revents != 0 else { continue }
         var byte: UInt8 = 0
         guard read(0, &byte, 1) == 1 else {
             // The test is gone. If this worker ended, the keeper would only start another one.
             kill(getppid(), SIGTERM)
-            while true { obey(link.waitAndHear(), link) }
+            while true { obey(link.waitAndReceive(), link) }
         }
         if byte == UInt8(ascii: "\n") { return String(decoding: bytes, as: UTF8.self) }
         bytes.append(byte)
@@ -32,8 +32,8 @@ func say(_ line: String) {
     _ = write(1, bytes, bytes.count)
 }
 
-func obey(_ heard: KeeperLink.Heard, _ link: KeeperLink) {
-    switch heard {
+func obey(_ received: KeeperLink.Received, _ link: KeeperLink) {
+    switch received {
     case .item(.stop):
         say("stopping")
         exit(0)
@@ -41,10 +41,10 @@ func obey(_ heard: KeeperLink.Heard, _ link: KeeperLink) {
         say("orphaned")
         exit(0)
     case .item(.quiesce(let number)):
-        link.say(.quiesced(number))
+        link.send(.quiesced(number))
         say("quiesced")
-        obey(link.waitAndHear(), link)
-    case .item(.goOn(let reason)):
+        obey(link.waitAndReceive(), link)
+    case .item(.cancelUpgrade(let reason)):
         say("goes on: \(reason)")
     case .item(.reload):
         say("reload \(getpid())")
@@ -59,7 +59,7 @@ func work(_ startup: consuming WorkerStartup) -> Int32 {
     let isFirst = startup.isFirst
     let store = startup.takeStore()
     guard getenv("KEPT_BROKEN") == nil else {
-        link.say(.failed(code: 7, "broken on purpose"))
+        link.send(.failed(code: 7, "broken on purpose"))
         return 7
     }
     let sharedState: SharedStateTable
@@ -69,8 +69,8 @@ func work(_ startup: consuming WorkerStartup) -> Int32 {
     } catch {
         return 2
     }
-    link.say(.ready)
-    if mustWait { obey(link.waitAndHear(), link) }
+    link.send(.ready)
+    if mustWait { obey(link.waitAndReceive(), link) }
     say("worker \(getpid()) \(isFirst ? "first" : "later")")
     while true {
         let line = readCommand(waitingFor: link)
@@ -120,7 +120,7 @@ func work(_ startup: consuming WorkerStartup) -> Int32 {
             _ = send(link.rawValue, [9, 9, 9, 9, 9], 5, 0)
         case "die": kill(getpid(), SIGKILL)
         case "exit": exit(CInt(number))
-        case "upgrade": link.say(.upgradeWanted)
+        case "upgrade": link.send(.upgradeWanted)
         case "list":
             for key in store.keys(ofKind: 20) {
                 var text = String(decoding: store.record(key) ?? [], as: UTF8.self)

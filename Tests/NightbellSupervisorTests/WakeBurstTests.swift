@@ -8,7 +8,7 @@ import Testing
     private var burst = WakeBurst()
 
     @Test mutating func aLoneWakeIsNotDelayed() {
-        burst.note(pending: 1, at: start)
+        burst.update(pending: 1, at: start)
         // The set is only checked for another event.
         #expect(burst.wait(at: start) == 0)
         #expect(burst.wait(at: start + 1) == nil)
@@ -16,28 +16,28 @@ import Testing
 
     @Test mutating func withoutAWakeThereIsNothingToWaitFor() {
         #expect(burst.wait(at: start) == nil)
-        burst.note(pending: 100, at: start)
+        burst.update(pending: 100, at: start)
         burst.reset()
         #expect(burst.wait(at: start) == nil)
     }
 
     @Test(arguments: [(1_999_999, 1), (2_000_000, 0)] as [(Int64, CInt)])
     mutating func wakesInQuickSuccessionFormABurst(distance: Int64, wait: CInt) {
-        burst.note(pending: 1, at: start)
+        burst.update(pending: 1, at: start)
         burst.reset()
-        burst.note(pending: 1, at: start + distance)
+        burst.update(pending: 1, at: start + distance)
         #expect(burst.wait(at: start + distance) == wait)
     }
 
     @Test(arguments: [(7, 0), (8, 1), (400, 3), (1_000, 6)] as [(Int, CInt)])
     mutating func moreWakesNeedALongerPauseToEndTheBurst(known: Int, wait: CInt) {
-        burst.note(pending: known, at: start)
+        burst.update(pending: known, at: start)
         #expect(burst.wait(at: start) == wait)
     }
 
     /// Another event interrupts the wait.
     @Test mutating func aWaitThatWasInterruptedGoesOnForTheRest() {
-        burst.note(pending: 400, at: start)
+        burst.update(pending: 400, at: start)
         #expect(burst.wait(at: start + 2 * Self.millisecond) == 1)
         #expect(burst.wait(at: start + 4 * Self.millisecond) == nil)
     }
@@ -47,11 +47,11 @@ import Testing
     mutating func aTurnIsDelayedForALimitedTime(distance: Int64, limit: Int64) {
         var now = start
         var known = 0
-        burst.note(pending: 8, at: now)
+        burst.update(pending: 8, at: now)
         repeat {
             now += distance * 1_000
             known += 1
-            burst.note(pending: max(8, known), at: now)
+            burst.update(pending: max(8, known), at: now)
         } while burst.wait(at: now) != nil
         #expect(now - start <= limit * Self.millisecond + distance * 1_000)
         #expect(now - start > limit * Self.millisecond / 2)

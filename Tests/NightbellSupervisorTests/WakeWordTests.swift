@@ -8,9 +8,9 @@ import Testing
     /// A client with a word sees the whole page.
     @Test func usersShareNoPage() throws {
         var words = WakeWords()
-        let first = try words.take(user: 1)
-        let second = try words.take(user: 2)
-        let third = try words.take(user: 1)
+        let first = try words.allocate(user: 1)
+        let second = try words.allocate(user: 2)
+        let third = try words.allocate(user: 1)
         #expect(first.page == third.page)
         #expect(first.index != third.index)
         #expect(first.page != second.page)
@@ -22,10 +22,10 @@ import Testing
     /// A reused word must not look like a wake of its new owner.
     @Test func aWordThatIsUsedAgainIsZero() throws {
         var words = WakeWords()
-        let place = try words.take(user: 1)
+        let place = try words.allocate(user: 1)
         unsafe words.word(at: place).store(0x101)
         words.giveBack(place, user: 1)
-        let again = try words.take(user: 1)
+        let again = try words.allocate(user: 1)
         #expect(again.page == place.page && again.index == place.index)
         let page = OwnedDescriptor(adopting: dup(words.descriptor(for: again)))
         let word = try SharedWord(mapping: page, at: Int(again.index))
@@ -37,7 +37,7 @@ import Testing
     @Test func aFullPageIsFollowedByAnother() throws {
         var words = WakeWords()
         var places: [WakeWords.Place] = []
-        for _ in 0...SharedPage.wordCount { places.append(try words.take(user: 1)) }
+        for _ in 0...SharedPage.wordCount { places.append(try words.allocate(user: 1)) }
         #expect(Set(places.map { Int($0.page) * SharedPage.wordCount + Int($0.index) }).count == places.count)
         #expect(Set(places.map(\.page)).count == 2)
     }
@@ -45,9 +45,9 @@ import Testing
     /// A uid that has gone uses no page.
     @Test func anUnusedPageIsGivenBack() throws {
         var words = WakeWords()
-        let lasting = try words.take(user: 0)
+        let lasting = try words.allocate(user: 0)
         for user in UInt32(1)...100 {
-            let places = [try words.take(user: user), try words.take(user: user)]
+            let places = [try words.allocate(user: user), try words.allocate(user: user)]
             #expect(words.pageCount == 2)
             for place in places { words.giveBack(place, user: user) }
             #expect(words.pageCount == 1)

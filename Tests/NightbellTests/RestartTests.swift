@@ -38,7 +38,7 @@ import Testing
         #expect(again.last?.body == noted)
         #expect(again.last?.isRepeated == false)
         rehearsal.receive(handedOver(0x77), request: first, at: 4)
-        let outcome = rehearsal.state.requests.take(first)
+        let outcome = rehearsal.state.requests.removeOutcome(of: first)
         guard case .sockets(let sockets)? = try outcome?.get() else {
             Issue.record("no sockets")
             return
@@ -53,7 +53,7 @@ import Testing
         let request = try rehearsal.ask(.handOver([Self.socket]), at: 1)
         rehearsal.receive(Self.restarted, at: 2)
         rehearsal.receive(handedOver(0x77), request: request, at: 3)
-        _ = rehearsal.state.requests.take(request)
+        _ = rehearsal.state.requests.removeOutcome(of: request)
         let said = rehearsal.sent.count
         rehearsal.receive(handedOver(0x77), request: request, at: 4)
         #expect(rehearsal.sent.count == said)
@@ -71,7 +71,7 @@ import Testing
         var rehearsal = SessionFixture.connected()
         let request = try rehearsal.ask(.enterForeground, at: 1)
         rehearsal.receive(.done(.init()), request: request, at: 2)
-        _ = rehearsal.state.requests.take(request)
+        _ = rehearsal.state.requests.removeOutcome(of: request)
         rehearsal.receive(.done(.init()), request: request, at: 3)
         #expect(rehearsal.disconnects == 1)
     }

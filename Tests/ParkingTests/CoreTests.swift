@@ -56,7 +56,7 @@ import Testing
     @Test func whoWasToldCanBeHeld() {
         var bench = Bench()
         let token = bench.park(keepAlive: .seconds(60))
-        #expect(bench.turn { $0.fired(token, .readable, into: &$2) } == [.tell(token, .readable)])
+        #expect(bench.turn { $0.fired(token, .readable, into: &$2) } == [.notify(token, .readable)])
         #expect(!bench.core.isHeld(token))
         #expect(bench.turn { core, _, actions in core.hold(token, into: &actions) } == [])
         #expect(bench.core.isHeld(token) && bench.core.nextDeadline == nil)
@@ -68,7 +68,7 @@ import Testing
         let tokens = (0..<50).map { bench.park(keepAlive: .seconds(600 + $0)) }
         let told = bench.passToDeadline()
         #expect(bench.now <= start + .seconds(600))
-        #expect(told == tokens.map { .tell($0, .keepAliveDue) })
+        #expect(told == tokens.map { .notify($0, .keepAliveDue) })
         #expect(bench.core.nextDeadline == nil && bench.core.counters.keepAlivesDue == 50)
     }
 
@@ -79,14 +79,14 @@ import Testing
         )
         bench.now = bench.now + .seconds(560)
         let told = bench.turn { $0.fired(traffic, .readable, into: &$2) }
-        #expect(told == [.tell(traffic, .readable), .tell(early, .keepAliveDue)])
+        #expect(told == [.notify(traffic, .readable), .notify(early, .keepAliveDue)])
         #expect(bench.core.contains(late))
     }
 
     @Test func aSocketIsToldOnceAndItsNameIsNotUsedAgain() {
         var bench = Bench()
         let token = bench.park()
-        #expect(bench.turn { $0.fired(token, .readable, into: &$2) } == [.tell(token, .readable)])
+        #expect(bench.turn { $0.fired(token, .readable, into: &$2) } == [.notify(token, .readable)])
         #expect(bench.turn { $0.fired(token, .hangUp, into: &$2) } == [])
         let removed = bench.core.remove(token, .claimed)
         #expect(removed && !bench.core.contains(token))
@@ -105,7 +105,7 @@ import Testing
         #expect(bench.now >= start + .seconds(24) && bench.now <= start + .seconds(30))
         #expect(bench.passToDeadline() == [.lookForAnswer(token)])
         let told = bench.turn { $0.answerLookedFor(token, at: $1, into: &$2) }
-        #expect(told == [.ignore(token), .tell(token, .pongMissing)])
+        #expect(told == [.ignore(token), .notify(token, .pongMissing)])
         // After its report it is left alone.
         #expect(bench.core.nextDeadline == nil && bench.core.noiseAllowance(token, at: bench.now) == 0)
     }

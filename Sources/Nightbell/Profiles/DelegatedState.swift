@@ -101,7 +101,7 @@ extension Holdings {
         }
     }
 
-    package mutating func take(returned: [WireDelegatedState]) {
+    package mutating func restore(returned: [WireDelegatedState]) {
         for wire in returned {
             guard let socket = socket(of: wire.token) else { continue }
             switch wire.value {

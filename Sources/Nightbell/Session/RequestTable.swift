@@ -25,7 +25,7 @@ package struct RequestTable {
     }
 
     /// The outcome once there is one; it is returned once.
-    package mutating func take(_ number: UInt64) -> Result<Answer, NightbellError>? {
+    package mutating func removeOutcome(of number: UInt64) -> Result<Answer, NightbellError>? {
         guard case .answered(let outcome)? = entries[number] else { return nil }
         entries[number] = nil
         return outcome
@@ -51,7 +51,7 @@ package struct RequestTable {
         }
     }
 
-    package mutating func settle(_ number: UInt64, _ outcome: Result<Answer, NightbellError>) {
+    package mutating func resolve(_ number: UInt64, _ outcome: Result<Answer, NightbellError>) {
         switch entries[number] {
         case .waiting: entries[number] = .answered(outcome)
         case .abandoned: entries[number] = nil

@@ -213,7 +213,7 @@ final class Session: Sendable {
                 guard error.code != .connectionLost, isOneCallers else {
                     return core.state.lost(error, at: BootClock.now())
                 }
-                core.state.requests.settle(message.request, .failure(error))
+                core.state.requests.resolve(message.request, .failure(error))
             }
         }
         watchWritable(false, link, &core)
@@ -354,7 +354,7 @@ final class Session: Sendable {
         var patience = Patience(requestTimeout, from: BootClock.now())
         var number: UInt64?
         let outcome = try pump(&patience) { core throws(NightbellError) -> Result<Answer, NightbellError>? in
-            if let number { return core.state.requests.take(number) }
+            if let number { return core.state.requests.removeOutcome(of: number) }
             switch try core.state.submit(request, at: BootClock.now()) {
             case .answered(let answer):
                 perform([], on: &core)
@@ -364,7 +364,7 @@ final class Session: Sendable {
             case .send(let opened, let message):
                 number = opened
                 perform([.send(message, descriptors: request.descriptors)], on: &core)
-                return core.state.requests.take(opened)
+                return core.state.requests.removeOutcome(of: opened)
             }
         }
         if let outcome { return try outcome.get() }

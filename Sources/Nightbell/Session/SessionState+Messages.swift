@@ -24,7 +24,7 @@ extension SessionState {
         case .prepareToSuspend(let prepare):
             return [.notify(.prepareToSuspend(epoch: prepare.epoch, connection: connection))]
         case .suspendCancelled(let cancelled):
-            holdings.take(returned: cancelled.returned)
+            holdings.restore(returned: cancelled.returned)
             return [.notify(.suspendCancelled(epoch: cancelled.epoch))]
         case .wake(let wake):
             return woken(wake, at: now)
@@ -76,7 +76,7 @@ extension SessionState {
     private mutating func woken(_ message: WireWake, at now: Int64) -> [Action] {
         if message.repeated, message.wakeID <= lastWakeID { return [] }
         lastWakeID = message.wakeID
-        holdings.take(returned: message.returned)
+        holdings.restore(returned: message.returned)
         var wake = Wake(
             id: message.wakeID, reasons: [], sockets: [], budget: .wireMilliseconds(message.budgetMs),
             asleepFor: .wireNanoseconds(message.asleepNs), isRepeated: message.repeated)

@@ -127,11 +127,11 @@ extension SessionState {
         }
         switch recipient {
         case .nobody(let request):
-            requests.settle(number, .success(.done))
+            requests.resolve(number, .success(.done))
             return giveBack(request, body)
         case .caller(let request):
             let outcome = outcome(of: request, body, at: now)
-            requests.settle(number, outcome)
+            requests.resolve(number, outcome)
             if case .failure(let error) = outcome, error.code == .malformedAnswer {
                 return lost(error, at: now)
             }

@@ -256,7 +256,7 @@ package struct SessionState {
         lastWakeID = 0
         isToldToEnterBackground = false
         for (number, request) in requests.orphan() {
-            requests.settle(number, outcome(of: request, lostWith: error))
+            requests.resolve(number, outcome(of: request, lostWith: error))
         }
         holdings.forgetNames()
     }

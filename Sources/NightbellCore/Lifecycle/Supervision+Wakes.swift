@@ -84,7 +84,7 @@ extension Supervision {
             users[clients[client.id].user, default: UserUsage()].countWake(
                 limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now)
         let isOverLimit =
-            clients[client.id].limiter.note(at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
+            clients[client.id].limiter.countWake(at: now, isUserOverLimit: isUserOverLimit, settings.wakes)
             && !mutated(.permitsAnyWakes)
         if isOverLimit || isUserOverLimit {
             count(.wakeLimitExceeded, of: client)

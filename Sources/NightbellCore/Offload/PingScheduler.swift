@@ -87,7 +87,7 @@ struct PingScheduler: Sendable, Equatable {
     }
 
     /// Schedules deadlines again that passed without being handled.
-    mutating func goOn(_ slot: UInt32) {
+    mutating func rearm(_ slot: UInt32) {
         deadlines.set(slot, to: nextDeadline(of: slot))
     }
 
@@ -100,8 +100,8 @@ struct PingScheduler: Sendable, Equatable {
 
     /// Records and counts the result of inspecting a sleeping client's socket.
     ///
-    /// - Returns: the conditions to wake the owner for; nil: call `settle`.
-    mutating func take(_ inspection: InspectionResult, _ slot: UInt32, at now: Instant) -> Conditions? {
+    /// - Returns: the conditions to wake the owner for; nil: call `reschedule`.
+    mutating func apply(_ inspection: InspectionResult, _ slot: UInt32, at now: Instant) -> Conditions? {
         count(inspection, slot, at: now)
         switch inspection.rest {
         case .nothing:
@@ -123,8 +123,8 @@ struct PingScheduler: Sendable, Equatable {
         return nil
     }
 
-    /// Call after `take` if the owner is not woken.
-    mutating func settle(_ slot: UInt32, at now: Instant) {
+    /// Call after `apply` if the owner is not woken.
+    mutating func reschedule(_ slot: UInt32, at now: Instant) {
         if pending[slot]?.awaited == nil, schedule.contains(slot) {
             deadlines.set(slot, to: nextDeadline(of: slot))
         } else {
@@ -248,7 +248,7 @@ struct PingScheduler: Sendable, Equatable {
     /// Releases the socket's earlier terms first.
     private mutating func setTerms(_ slot: UInt32, _ new: PingTerms?) {
         terms.putBack(offloads[slot].terms, of: slot)
-        offloads[slot].terms = new.map { terms.take($0, for: slot) } ?? TermsTable.none
+        offloads[slot].terms = new.map { terms.assign($0, for: slot) } ?? TermsTable.none
     }
 
     private mutating func setAwaited(_ slot: UInt32, _ awaited: Offload.Awaited?) {

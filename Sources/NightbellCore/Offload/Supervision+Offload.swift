@@ -68,7 +68,7 @@ extension Supervision {
     /// Call when the client's process has ended: deadlines that passed while it was terminating come due now.
     mutating func resumeOffloading(_ client: ClientID) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
-        for token in tokens where pings[token.slot].isActive { pings.goOn(token.slot) }
+        for token in tokens where pings[token.slot].isActive { pings.rearm(token.slot) }
     }
 
     /// Notes conditions again that belong to the client's next wake and that the kernel does not report twice.
@@ -132,12 +132,12 @@ extension Supervision {
                 return socketFired(token, .readable, at: now, into: &actions)
             }
         }
-        let found = pings.take(inspection, token.slot, at: elapsed(at: now))
+        let found = pings.apply(inspection, token.slot, at: elapsed(at: now))
         touchOffload(token)
         if let found, !found.contains(.flooded) || !mutated(.permitsAnyNoise) {
             return socketFired(token, found, at: now, into: &actions)
         }
-        pings.settle(token.slot, at: elapsed(at: now))
+        pings.reschedule(token.slot, at: elapsed(at: now))
     }
 
     /// Leaves an incomplete message to the owner.

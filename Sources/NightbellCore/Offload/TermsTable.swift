@@ -24,7 +24,7 @@ struct TermsTable: Sendable, Equatable {
     var count: Int { numbers.count }
 
     /// Returns a number for the terms of one more socket, until it is put back.
-    mutating func take(_ terms: PingTerms, for slot: UInt32) -> UInt16 {
+    mutating func assign(_ terms: PingTerms, for slot: UInt32) -> UInt16 {
         if let number = numbers[terms] {
             entries[Int(number) - 1].uses += 1
             return number

@@ -7,7 +7,7 @@ public struct Parking: Sendable, Equatable {
     /// An action for the edge, to be carried out in order.
     public enum Action: Sendable, Equatable {
         /// Notify the host.
-        case tell(SocketToken, ParkingReasons)
+        case notify(SocketToken, ParkingReasons)
         /// Watch the socket again: its one report was empty.
         case watch(SocketToken)
         /// Stop watching the socket. A socket without a profile is not watched after its report anyway.
@@ -118,7 +118,7 @@ public struct Parking: Sendable, Equatable {
         guard contains(token), places[token.id].isWatched else { return }
         // Another process that shares the socket has read the data.
         guard !conditions.isEmpty else { return actions.append(.watch(token)) }
-        tell(token, ParkingReasons(conditions), into: &actions)
+        notify(token, ParkingReasons(conditions), into: &actions)
     }
 
     /// Whether incoming data of a socket is to be inspected with its profile.
@@ -136,10 +136,10 @@ public struct Parking: Sendable, Equatable {
         _ token: SocketToken, _ inspection: InspectionResult, at now: Instant, into actions: inout [Action]
     ) {
         guard isInspecting(token) else { return }
-        if let found = pings.take(inspection, token.slot, at: now) {
-            return tell(token, ParkingReasons(found), into: &actions)
+        if let found = pings.apply(inspection, token.slot, at: now) {
+            return notify(token, ParkingReasons(found), into: &actions)
         }
-        pings.settle(token.slot, at: now)
+        pings.reschedule(token.slot, at: now)
     }
 
     /// The host has sent part of a message, and has to claim the socket to send the rest: until then it gets no further
@@ -163,7 +163,7 @@ public struct Parking: Sendable, Equatable {
     public mutating func pingFailed(_ token: SocketToken, at now: Instant, into actions: inout [Action]) {
         guard isInspecting(token) else { return }
         pings.pingFailed(token.slot, at: now)
-        tell(token, .unanswerable, into: &actions)
+        notify(token, .unanswerable, into: &actions)
     }
 
     /// No ping was available to be sent.
@@ -176,7 +176,7 @@ public struct Parking: Sendable, Equatable {
         _ token: SocketToken, at now: Instant, into actions: inout [Action]
     ) {
         guard isInspecting(token), pings.isUnanswered(token.slot, at: now) else { return }
-        tell(token, .pongMissing, into: &actions)
+        notify(token, .pongMissing, into: &actions)
     }
 
     /// Ends a turn: handles what is due, and reports every keep-alive inside its window if any notification is
@@ -186,7 +186,7 @@ public struct Parking: Sendable, Equatable {
             guard let slot = pings.popDeadline(at: now) else { break }
             guard let token = token(inSlot: slot), isInspecting(token) else { continue }
             switch pings.reachDeadline(slot, at: now) {
-            case .beginning: tell(token, .readable, into: &actions)
+            case .beginning: notify(token, .readable, into: &actions)
             case .answer: actions.append(.lookForAnswer(token))
             case .repetition: actions.append(.ping(token, again: true))
             case nil: break
@@ -198,7 +198,7 @@ public struct Parking: Sendable, Equatable {
         while let slot = schedule.popBegun(at: now) {
             guard let token = token(inSlot: slot) else { continue }
             counters.keepAlivesDue += 1
-            actions.append(.tell(token, .keepAliveDue))
+            actions.append(.notify(token, .keepAliveDue))
         }
         for _ in 0..<Self.pingsPerTurn {
             guard let slot = pings.popPing(at: now) else { return }
@@ -207,7 +207,7 @@ public struct Parking: Sendable, Equatable {
     }
 
     /// Notifies the host once: nothing more is done for this socket until the host claims it.
-    private mutating func tell(
+    private mutating func notify(
         _ token: SocketToken, _ reasons: ParkingReasons, into actions: inout [Action]
     ) {
         places[token.id].stage = .told
@@ -218,6 +218,6 @@ public struct Parking: Sendable, Equatable {
         hasToldInTurn = true
         counters.told += 1
         if reasons.contains(.pongMissing) { counters.pongsMissing += 1 }
-        actions.append(.tell(token, reasons))
+        actions.append(.notify(token, reasons))
     }
 }

@@ -24,7 +24,9 @@ package struct WakeLimiter: Sendable, Equatable {
 
     /// Counts a wake at `now`; returns whether it exceeds `limit` within `period`. The client also lingers longer if its
     /// uid is over its own limit.
-    package mutating func note(at now: Instant, isUserOverLimit: Bool, _ settings: Settings.Wakes) -> Bool {
+    package mutating func countWake(at now: Instant, isUserOverLimit: Bool, _ settings: Settings.Wakes)
+        -> Bool
+    {
         let isOverLimit = remember(now, settings)
         if !isOverLimit, !isUserOverLimit {
             excess = max(0, excess - 1)

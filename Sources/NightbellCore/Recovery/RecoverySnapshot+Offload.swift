@@ -60,9 +60,9 @@ extension Supervision {
         return snapshot
     }
 
-    // MARK: Taking over
+    // MARK: Recovery
 
-    mutating func take(_ old: RecoverySnapshot.Offload, _ token: SocketToken, of client: ClientID) {
+    mutating func add(_ old: RecoverySnapshot.Offload, _ token: SocketToken, of client: ClientID) {
         addOffload(token, client, elapsed: old.lastPing)
         pings[token.slot].isActive = old.wasActive && !mutated(.restoresWithoutPings)
         pings[token.slot].counters = old.counters

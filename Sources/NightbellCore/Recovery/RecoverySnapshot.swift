@@ -176,19 +176,19 @@ extension Supervision {
             },
             after: forgetsNames ? 0 : snapshot.clientGeneration)
         for old in snapshot.clients { lastOwnership = max(lastOwnership, old.ownership) }
-        for old in snapshot.clients { take(old) }
+        for old in snapshot.clients { add(old) }
         sockets = SlotMap(
             try snapshot.sockets.map { (old) throws(RecoverySnapshotError) in
                 (old.token.id, try restored(old))
             },
             after: forgetsNames ? 0 : snapshot.socketGeneration)
-        for (socket, client) in snapshot.sockets.map({ ($0, $0.owner) }) { take(socket, of: client) }
+        for (socket, client) in snapshot.sockets.map({ ($0, $0.owner) }) { add(socket, of: client) }
         var waiting: [ClientID: [RecoverySnapshot.Socket]] = [:]
         for socket in snapshot.sockets where !socket.conditions.isEmpty {
             waiting[socket.owner, default: []].append(socket)
         }
         for old in snapshot.clients.sorted(by: { $0.id.slot < $1.id.slot }) {
-            goOn(old, waiting[old.id] ?? [], at: now, into: &actions)
+            resume(old, waiting[old.id] ?? [], at: now, into: &actions)
         }
         // A process that has not been told of an end yet is told when the socket fires again.
         for old in snapshot.sockets where old.endedInWake != 0 {
@@ -229,12 +229,12 @@ extension Supervision {
         if mutated(.restoresTaskTime) { client.assertions.restoreTime() }
         client.launches.stateBytes = Int32(clamping: old.stateBytes)
         if !mutated(.restoresWelcome) || old.presence == .registered || old.presence == .absent {
-            client.settle(old, at: now, elapsed: elapsed(at: now), settings.launches)
+            client.reconcile(old, at: now, elapsed: elapsed(at: now), settings.launches)
         }
         return client
     }
 
-    private mutating func take(_ old: RecoverySnapshot.Client) {
+    private mutating func add(_ old: RecoverySnapshot.Client) {
         let identifier = old.registration.identifier
         if owners[identifier] == nil {
             let number = old.ownership == 0 ? lastOwnership + 1 : old.ownership
@@ -266,18 +266,18 @@ extension Supervision {
             condition: isEnded ? .ended : .held, index: 0)
     }
 
-    private mutating func take(_ old: RecoverySnapshot.Socket, of client: ClientID) {
+    private mutating func add(_ old: RecoverySnapshot.Socket, of client: ClientID) {
         sockets[old.token.id].index = Int32(clients[client.id].sockets.count)
         clients[client.id].sockets.append(old.token)
         clients[client.id].unarmed.append(old.token)
         inherited[client]?.adoptions[.init(request: old.request, index: old.index)] = old.token
         users[clients[client.id].user]?.sockets += 1
-        if let offload = old.offload { take(offload, old.token, of: client) }
+        if let offload = old.offload { add(offload, old.token, of: client) }
     }
 
-    // MARK: Going on
+    // MARK: Resuming
 
-    private mutating func goOn(
+    private mutating func resume(
         _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], at now: Instant,
         into actions: inout ActionBuffer
     ) {
@@ -302,7 +302,7 @@ extension Supervision {
             repeatWakes(old, waiting, at: now)
             warnAgain(client, at: now, into: &actions)
         case .suspending(let suspending):
-            goOn(suspending, old, at: now, into: &actions)
+            resumeSuspending(suspending, old, at: now, into: &actions)
         case .suspended:
             continueSleeping(old, waiting, at: now, into: &actions)
         case .terminating(.noticed(let until, let reason)):
@@ -349,7 +349,7 @@ extension Supervision {
         clients[old.id.id].lastWakeID = min(clients[old.id.id].lastWakeID, old.toldWakeID)
     }
 
-    private mutating func goOn(
+    private mutating func resumeSuspending(
         _ suspending: Lifecycle.Suspending, _ old: RecoverySnapshot.Client, at now: Instant,
         into actions: inout ActionBuffer
     ) {

@@ -1,7 +1,7 @@
 /// Recovery of clients without a process, when one supervisor takes over from another.
 extension Client {
     /// Reconciles the stored state with the actions that were carried out before the previous supervisor ended.
-    mutating func settle(
+    mutating func reconcile(
         _ old: RecoverySnapshot.Client, at now: Instant, elapsed: Instant, _ settings: Settings.Launches
     ) {
         // Not if that process has ended: the next one has been told of nothing.
@@ -14,7 +14,7 @@ extension Client {
         case .dormant, .terminating:
             break
         case .notRunning, .inactive, .active, .background, .suspending, .suspended:
-            guard old.presence != .absent else { return settleUnwelcomed(old, at: now, settings) }
+            guard old.presence != .absent else { return reconcileUnwelcomed(old, at: now, settings) }
             guard isThere else { return }
             // It has identified itself but was not welcomed: it will identify itself again.
             lifecycle.launch(until: now + settings.budget)
@@ -28,7 +28,7 @@ extension Client {
 
     /// A process started by its user has identified itself but was not welcomed. It will identify itself again: it has
     /// time for that before another process is launched. The pause also is the back-off after the last failure.
-    private mutating func settleUnwelcomed(
+    private mutating func reconcileUnwelcomed(
         _ old: RecoverySnapshot.Client, at now: Instant, _ settings: Settings.Launches
     ) {
         if lastWakeID > old.toldWakeID {

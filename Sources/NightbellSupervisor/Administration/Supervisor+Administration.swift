@@ -112,7 +112,7 @@ extension Supervisor {
             return answer(connection, request, .error(error))
         }
         upgradeRequests.append((connection.key, request))
-        journal.link.say(.upgradeWanted)
+        journal.link.send(.upgradeWanted)
     }
 
     private func beginWatching(_ connection: Connection, _ identifier: String, _ request: UInt64) {

@@ -61,10 +61,10 @@ extension Supervisor {
             return false
         }
         let old = configuration
-        take(new)
+        apply(new)
         redeclare(instead: old.declarations, &reloaded)
         // Later workers are to start with the same configuration.
-        journal?.link.say(.reloaded)
+        journal?.link.send(.reloaded)
         logger.notice("the configuration was read again")
         for line in reloaded.changed { logger.notice("changed: \(line)") }
         for line in reloaded.kept { logger.warning("counts from the next start: \(line)") }
@@ -73,7 +73,7 @@ extension Supervisor {
     }
 
     /// The other values are unchanged, or mean nothing any more.
-    private func take(_ new: SupervisorConfiguration) {
+    private func apply(_ new: SupervisorConfiguration) {
         let watchesAgain = new.memoryPressure != configuration.memoryPressure
         let administrator = configuration.settings.administrator
         configuration.settings = new.settings
@@ -171,8 +171,8 @@ extension Supervisor {
         }
         let recipe = LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false)
         let problem = launches.problem(of: client)
-        note(client, recipe, state: launches.state(of: client))
-        launches.note(problem: problem, of: client)
+        setRecipe(client, recipe, state: launches.state(of: client))
+        launches.setProblem(problem, of: client)
         if let journal, let bytes = recordNow(of: client) { journal.update(client, bytes) }
         return "has a changed declaration, which counts from its next launch"
     }

@@ -8,7 +8,7 @@ extension Supervisor {
     /// - Parameters:
     ///   - work: the actions that the trace is a part of.
     ///   - offeredNames: of the sockets that are being handed over.
-    func note(_ trace: Trace, of client: ClientID, _ work: ActionBuffer, _ offeredNames: [String]) {
+    func report(_ trace: Trace, of client: ClientID, _ work: ActionBuffer, _ offeredNames: [String]) {
         if trace.level >= logger.logLevel || watchers > 0 {
             let (identifier, user) = identity(of: client, work)
             if trace.level >= logger.logLevel { log(trace, of: identifier, user) }
@@ -108,12 +108,12 @@ extension Supervisor {
             guard case .watcher(let wanted) = connection.role, wanted.isEmpty || wanted == identifier,
                 isAdministrator(connection) || connection.credentials.uid == user
             else { continue }
-            tell(event, to: connection)
+            send(event, to: connection)
         }
     }
 
     /// A watcher that does not keep up misses events, and is told how many.
-    private func tell(_ event: WireWatchEvent, to connection: Connection) {
+    private func send(_ event: WireWatchEvent, to connection: Connection) {
         guard connection.outgoingBytes < configuration.outgoingBytesPerConnection / 2 else {
             connection.droppedEvents += 1
             return

@@ -62,14 +62,14 @@ extension Supervisor {
         guard SocketFacts.isDatagram(descriptor) else {
             return offer.profileRefusal = .receiveBufferNotForThis
         }
-        offered.note(receiveBuffer: Int32(clamping: socket.receiveBuffer), at: index)
+        offered.setReceiveBuffer(Int32(clamping: socket.receiveBuffer), at: index)
     }
 
     /// Call it before the owner is told that the socket is adopted.
     func storeReceiveBuffer(_ token: SocketToken, _ wanted: Int32, of client: ClientID) {
         let buffer = ReceiveBuffer(owner: client, wanted: wanted)
         receiveBuffers.insert(buffer, token)
-        journal?.keep(buffer, of: token)
+        journal?.store(buffer, of: token)
     }
 
     func adjustReceiveBuffers(_ client: ClientID, _ from: ClientState?, _ to: ClientState) {
@@ -96,15 +96,15 @@ extension Supervisor {
         var buffer = receiveBuffers[token]
         if fallsAsleep { buffer.dropsBefore = SocketMemory.drops(of: descriptor) ?? 0 }
         guard let now = SocketOption.receiveBuffer.value(of: descriptor), now / 2 < buffer.wanted else {
-            return note(buffer, of: token)
+            return record(buffer, of: token)
         }
         buffer.former = now
         // Record first, then change: the next worker sets it back.
-        note(buffer, of: token)
+        record(buffer, of: token)
         SocketOption.receiveBuffer.set(buffer.wanted, on: descriptor)
         buffer.raised = SocketOption.receiveBuffer.value(of: descriptor) ?? 0
         buffer.isRaised = true
-        note(buffer, of: token)
+        record(buffer, of: token)
     }
 
     private func lower(_ token: SocketToken, _ descriptor: CInt) {
@@ -116,12 +116,12 @@ extension Supervisor {
     }
 
     /// Records a change only: buffers are mostly as large as at the last sleep.
-    private func note(_ buffer: ReceiveBuffer, of token: SocketToken) {
+    private func record(_ buffer: ReceiveBuffer, of token: SocketToken) {
         var (old, new) = (receiveBuffers[token], buffer)
         (old.isRaised, new.isRaised) = (false, false)
         guard let journal, old != new else { return receiveBuffers[token] = buffer }
         receiveBuffers[token] = buffer
-        journal.keep(buffer, of: token)
+        journal.store(buffer, of: token)
         journal.link.flush()
     }
 
@@ -171,7 +171,7 @@ extension RecordKey {
 }
 
 extension Journal {
-    func keep(_ buffer: ReceiveBuffer, of token: SocketToken) {
+    func store(_ buffer: ReceiveBuffer, of token: SocketToken) {
         let stored = StoredReceiveBuffer.with {
             $0.owner = buffer.owner.rawValue
             $0.wanted = buffer.wanted

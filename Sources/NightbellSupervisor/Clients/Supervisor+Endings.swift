@@ -164,7 +164,7 @@ extension Supervisor {
     /// Writes down what outlives all supervisors: the owners of identifiers, and which clients were quit.
     func rememberOwnership(_ identifiers: [ClientIdentifier]) {
         let boot = boot
-        identifierStore?.note(
+        identifierStore?.record(
             identifiers.map { identifier in
                 let owner = supervision.ownership(of: identifier)
                 let entry = owner.map {

@@ -14,7 +14,7 @@ package struct Backlog<Element>: ~Copyable {
         /// The rest of its share, in nanoseconds; negative: it is in debt.
         var credit: Int64 = 0
 
-        mutating func take() -> Element {
+        mutating func removeFirst() -> Element {
             defer {
                 next += 1
                 if next == waiting.count || next >= 64 && next > waiting.count / 2 {
@@ -63,7 +63,7 @@ package struct Backlog<Element>: ~Copyable {
                 continue
             }
             count -= 1
-            let element = users.values[user].take()
+            let element = users.values[user].removeFirst()
             if users.values[user].waiting.isEmpty {
                 ring.remove(at: position)
                 users.values[user].credit = min(0, users.values[user].credit)
@@ -97,7 +97,7 @@ extension Supervisor {
     private static let bytesPerConnection = 65_536
 
     /// A connection is readable.
-    func note(_ connection: Connection) {
+    func connectionReadable(_ connection: Connection) {
         // A waiting connection is not to be reported again in each turn, in the place of others.
         if connection.isWaiting { return connection.readable.disarm() }
         enqueue(connection)

@@ -11,11 +11,13 @@ struct Offered {
     /// The problems of invalid profiles.
     private(set) var problems: [Int: String] = [:]
 
-    mutating func note(_ profile: OfferedProfile, at index: Int) { profiles[index] = profile }
+    mutating func setProfile(_ profile: OfferedProfile, at index: Int) { profiles[index] = profile }
 
-    mutating func note(problem: String, at index: Int) { problems[index] = problem }
+    mutating func setProblem(_ problem: String, at index: Int) { problems[index] = problem }
 
-    mutating func note(receiveBuffer: Int32, at index: Int) { receiveBuffers[index] = receiveBuffer }
+    mutating func setReceiveBuffer(_ receiveBuffer: Int32, at index: Int) {
+        receiveBuffers[index] = receiveBuffer
+    }
 }
 
 /// A profile that fits its socket.

@@ -95,7 +95,7 @@ extension Supervisor {
                 let error = WireError(.malformedPacket, "only HandOver carries descriptors")
                 return protocolViolation(connection, error, request: message.request)
             }
-            take(body, connection, message)
+            handle(body, connection, message)
         }
     }
 
@@ -133,7 +133,7 @@ extension Supervisor {
     }
 
     /// All messages but HandOver.
-    private func take(
+    private func handle(
         _ body: WireClientMessage.OneOf_Body, _ connection: Connection, _ whole: WireClientMessage
     ) {
         let request = whole.request

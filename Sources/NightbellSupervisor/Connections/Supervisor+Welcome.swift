@@ -12,7 +12,7 @@ extension Supervisor {
             preconditionFailure("a registration is answered while it is being handled")
         }
         if let recipe = newcomer.recipe {
-            note(client, recipe)
+            setRecipe(client, recipe)
         }
         admit(client, newcomer, connection, key, nil)
     }
@@ -44,7 +44,7 @@ extension Supervisor {
         }
         record.previous = previous
         connection.role = .client(record)
-        note(connection, of: client, record)
+        attach(connection, to: client, record)
         if said != record.identifier {
             record.saidIdentifier = said
             log(
@@ -53,7 +53,7 @@ extension Supervisor {
             )
         }
         findObstacle(client, connection)
-        keep(client, record, connection)
+        store(client, record, connection)
         addWakeWord(record, connection)
         if isWelcome || welcome(client, record, connection, key.request) {
             confirmPreviousProcess(record, connection)
@@ -73,7 +73,7 @@ extension Supervisor {
         }
     }
 
-    func note(_ connection: Connection, of client: ClientID, _ record: ClientRecord) {
+    func attach(_ connection: Connection, to client: ClientID, _ record: ClientRecord) {
         while clientConnections.count <= Int(client.slot) { clientConnections.append(nil) }
         clientConnections[Int(client.slot)] = connection
         clientProcesses.insert(record.process.pid)
@@ -114,7 +114,7 @@ extension Supervisor {
     }
 
     /// Records a client with the keeper before it is welcomed.
-    private func keep(_ client: ClientID, _ record: ClientRecord, _ connection: Connection) {
+    private func store(_ client: ClientID, _ record: ClientRecord, _ connection: Connection) {
         guard let journal, let bytes = recordBytes(of: client, record, connection) else { return }
         if connection.launched == nil { journal.forgetProcess(client) }
         if let previous = record.previous {

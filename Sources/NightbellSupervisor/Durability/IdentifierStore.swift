@@ -165,7 +165,7 @@ package final class IdentifierStore: @unchecked Sendable {
 
     /// Records changes of some identifiers (nil: the entry is removed), and has them written soon. Takes the same time
     /// for any size of the table.
-    package func note(_ changes: some Sequence<(identifier: String, entry: IdentifierTable.Entry?)>) {
+    package func record(_ changes: some Sequence<(identifier: String, entry: IdentifierTable.Entry?)>) {
         unsafe pthread_mutex_lock(mutex)
         defer { unsafe pthread_mutex_unlock(mutex) }
         for change in changes { pending.updateValue(change.entry, forKey: change.identifier) }

@@ -131,7 +131,7 @@ extension Supervisor {
         }
         let last = lastRun()
         waitForReturn(of: (last?.running ?? []).filter(\.process.isThere))
-        if returning.until == nil { note(LastRun()) }
+        if returning.until == nil { store(LastRun()) }
         for declaration in startingWithSupervisor {
             let identifier = declaration.registration.identifier
             guard returning.processes[identifier] == nil else { continue }
@@ -179,7 +179,7 @@ extension Supervisor {
             declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
         }
         returning = Returning()
-        note(LastRun())
+        store(LastRun())
     }
 
     private func wasQuit(_ identifier: ClientIdentifier) -> Bool {
@@ -215,7 +215,7 @@ extension Supervisor {
                 running.append((identifier, process))
             }
         }
-        note(LastRun(running: running))
+        store(LastRun(running: running))
         // No client is launched any more, and the notes stay as they are.
         returning = Returning()
     }
@@ -237,7 +237,7 @@ extension Supervisor {
     }
 
     /// Without declarations there is nothing to tell the next supervisor.
-    private func note(_ run: LastRun) {
+    private func store(_ run: LastRun) {
         guard !configuration.declarations.isEmpty else { return }
         do throws(SystemError) {
             try run.write(in: configuration.runtimeDirectory)

@@ -69,7 +69,7 @@ final class LaunchAttempt {
     var pid: pid_t { process.pid }
 
     /// Lets its program run.
-    func go() { launch?.go() }
+    func letRun() { launch?.letRun() }
 
     var reportDescriptor: CInt? { launch?.reportDescriptor }
 

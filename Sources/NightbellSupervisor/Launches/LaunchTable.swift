@@ -55,13 +55,13 @@ struct LaunchTable: ~Copyable {
     /// The state that its last process left.
     func state(of client: ClientID) -> [UInt8] { contains(client) ? Array(states[client.slot]) : [] }
 
-    mutating func keep(state: [UInt8], of client: ClientID) {
+    mutating func setState(_ state: [UInt8], of client: ClientID) {
         if contains(client) { states.set(client.slot, to: state) }
     }
 
     func attempt(of client: ClientID) -> LaunchAttempt? { contains(client) ? attempts[client.slot] : nil }
 
-    mutating func note(_ attempt: LaunchAttempt?, of client: ClientID) {
+    mutating func setAttempt(_ attempt: LaunchAttempt?, of client: ClientID) {
         guard contains(client) else { return }
         endAttempt(client.slot)
         attempts[client.slot] = attempt
@@ -83,7 +83,7 @@ struct LaunchTable: ~Copyable {
     /// Why its last launch failed, if it did.
     func problem(of client: ClientID) -> String? { contains(client) ? problems[client.slot] : nil }
 
-    mutating func note(problem: String?, of client: ClientID) {
+    mutating func setProblem(_ problem: String?, of client: ClientID) {
         if contains(client) { problems[client.slot] = problem }
     }
 

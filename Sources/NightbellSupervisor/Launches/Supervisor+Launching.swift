@@ -53,9 +53,9 @@ extension Supervisor {
     }
 
     /// Records that a client is launchable from now on, or launched in another way.
-    func note(_ client: ClientID, _ recipe: LaunchRecipe, state: [UInt8] = []) {
+    func setRecipe(_ client: ClientID, _ recipe: LaunchRecipe, state: [UInt8] = []) {
         var recipe = recipe
-        if recipe.share(&launches.settings) { journal?.keep(recipe.setting) }
+        if recipe.share(&launches.settings) { journal?.store(recipe.setting) }
         launches.insert(recipe, state: state, of: client)
     }
 
@@ -85,7 +85,7 @@ extension Supervisor {
     /// The core has registered a declared client.
     func declared(_ client: ClientID, _ context: borrowing RequestContext) {
         guard let declaration = context.declaration else { preconditionFailure("it is being declared") }
-        note(
+        setRecipe(
             client, LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false))
         guard let journal, var bytes = recordBytes(of: client) else { return }
         bytes.presence = .absent
@@ -115,13 +115,13 @@ extension Supervisor {
             }
             FaultInjection.point("before a launch")
             let attempt = try begin(order, client, sockets)
-            launches.note(attempt, of: client)
-            launches.note(problem: nil, of: client)
-            keep(attempt, client)
-            attempt.go()
+            launches.setAttempt(attempt, of: client)
+            launches.setProblem(nil, of: client)
+            store(attempt, client)
+            attempt.letRun()
             FaultInjection.point("after a launch")
         } catch {
-            launches.note(problem: "\(error)", of: client)
+            launches.setProblem("\(error)", of: client)
             log(
                 .launches, .error, of: supervision.user(of: client),
                 "cannot launch \(identifier(of: client)): \(error)")
@@ -155,7 +155,7 @@ extension Supervisor {
     }
 
     /// Records a process with the keeper before the process may run.
-    private func keep(_ attempt: LaunchAttempt, _ client: ClientID) {
+    private func store(_ attempt: LaunchAttempt, _ client: ClientID) {
         guard let journal, var bytes = recordBytes(of: client),
             let connection = connections[attempt.connection], let gate = attempt.reportDescriptor
         else { return }
@@ -183,7 +183,7 @@ extension Supervisor {
         guard let attempt = launches.attempt(of: client), let outcome = attempt.takeOutcome() else { return }
         switch outcome {
         case .failed(let error):
-            launches.note(problem: "\(error)", of: client)
+            launches.setProblem("\(error)", of: client)
             log(
                 .launches, .error, of: supervision.user(of: client),
                 "cannot launch \(identifier(of: client)): \(error)")
@@ -212,7 +212,7 @@ extension Supervisor {
 
     /// Removes the attempt: the launch is over.
     func takeAttempt(_ client: ClientID) -> LaunchAttempt? {
-        defer { launches.note(nil as LaunchAttempt?, of: client) }
+        defer { launches.setAttempt(nil, of: client) }
         return launches.attempt(of: client)
     }
 
@@ -293,7 +293,7 @@ extension Supervisor {
         }
         // A process that connects by itself may have been started in another way.
         if let recipe = newcomer.recipe, attempt == nil {
-            note(client, recipe, state: launches.state(of: client))
+            setRecipe(client, recipe, state: launches.state(of: client))
         }
         let sockets = attempt?.sockets ?? supervision.survivors(of: client).filter { parked.contains($0) }
         let hasInherited = attempt != nil && !isWrapped
@@ -349,12 +349,12 @@ extension Supervisor {
     // MARK: State
 
     func storeState(_ client: ClientID, _ state: [UInt8]) {
-        launches.keep(state: state, of: client)
+        launches.setState(state, of: client)
         journal?.storeState(client, state)
     }
 
     func dropState(_ client: ClientID) {
-        launches.keep(state: [], of: client)
+        launches.setState([], of: client)
         journal?.dropState(client)
     }
 }

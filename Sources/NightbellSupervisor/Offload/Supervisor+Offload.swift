@@ -94,17 +94,17 @@ extension Supervisor {
             parked.noteFired(token)
             return feed(.fired(token, Conditions(Poll.now(descriptor))))
         }
-        if let inspection = look(token) { feed(.inspected(token, inspection)) }
+        if let inspection = inspect(token) { feed(.inspected(token, inspection)) }
     }
 
     /// Inspects a sleeper's socket, and handles the noise.
-    private func look(_ token: SocketToken) -> InspectionResult? {
+    private func inspect(_ token: SocketToken) -> InspectionResult? {
         guard let descriptor = parked.descriptor(of: token) else { return nil }
         let isDelegated = offload[token].profile.delegated != .nothing
         if isDelegated { journal?.invalidateDelegated(token) }
         let allowance = ask { $0.noiseAllowance(token, at: now) }
         let (peer, isLocal) = (offload[token].peer, offload[token].isLocal)
-        let inspection = engine.look(
+        let inspection = engine.inspect(
             descriptor, &offload[token].profile, peer: peer, isLocal: isLocal, allowance: allowance)
         switch inspection.rest {
         case .nothing, .partial: break
@@ -140,7 +140,7 @@ extension Supervisor {
     }
 
     func lookForAnswer(_ token: SocketToken) {
-        if ask({ $0.isOffloading(token) }), offload.contains(token), let inspection = look(token) {
+        if ask({ $0.isOffloading(token) }), offload.contains(token), let inspection = inspect(token) {
             followUps.append(.inspected(token, inspection))
         }
         followUps.append(.answerLookedFor(token))

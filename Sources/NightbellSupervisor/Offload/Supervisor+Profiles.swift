@@ -23,7 +23,7 @@ extension Supervisor {
             return offer.profileRefusal = .profileNotForThis
         }
         if let problem = obstacle(to: descriptor, uid) {
-            offered.note(problem: problem, at: index)
+            offered.setProblem(problem, at: index)
             return offer.profileRefusal = .profileNotForThis
         }
         let transport: Transport = offer.isStream ? .stream : .datagram
@@ -31,7 +31,7 @@ extension Supervisor {
             // Thousands of sockets may come with one each, and it is stored as received.
             let bytes: [UInt8] = try socket.profile.serializedBytes()
             guard bytes.count <= Self.longestProfile else {
-                offered.note(problem: "a profile has at most \(Self.longestProfile) bytes", at: index)
+                offered.setProblem("a profile has at most \(Self.longestProfile) bytes", at: index)
                 return offer.profileRefusal = .invalidProfile
             }
             let settings = try offload.settings(for: socket.profile, over: transport)
@@ -41,18 +41,18 @@ extension Supervisor {
             do {
                 _ = try Profile(settings, over: transport)
             } catch {
-                offered.note(problem: "the profile \(settings.name): \(error)", at: index)
+                offered.setProblem("the profile \(settings.name): \(error)", at: index)
                 return offer.profileRefusal = .profileNotForThis
             }
             if case .tcp = settings, TCPKeepAlive(of: descriptor) == nil {
-                offered.note(problem: "the profile tcp: not a TCP connection", at: index)
+                offered.setProblem("the profile tcp: not a TCP connection", at: index)
                 return offer.profileRefusal = .profileNotForThis
             }
-            offered.note(
+            offered.setProfile(
                 OfferedProfile(settings: settings, transport: transport, bytes: bytes), at: index)
             offer.hasProfile = true
         } catch let problem as ProfileProblem {
-            offered.note(problem: problem.message, at: index)
+            offered.setProblem(problem.message, at: index)
             offer.profileRefusal = .invalidProfile
         } catch {
             offer.profileRefusal = .invalidProfile
@@ -135,7 +135,7 @@ extension Supervisor {
             if socket.survives { taken.bytes = bytes }
             if socket.offload?.wasActive == true {
                 taken.formerKeepAlive = former
-                goOn(&taken, socket)
+                resume(&taken, socket)
             }
             offload.insert(taken, socket.token)
             return true
@@ -147,7 +147,7 @@ extension Supervisor {
     }
 
     /// Restores the profile's state: the delegated state, and the ping under way.
-    private func goOn(_ taken: inout OffloadedSocket, _ socket: RecoverySnapshot.Socket) {
+    private func resume(_ taken: inout OffloadedSocket, _ socket: RecoverySnapshot.Socket) {
         guard let journal else { return }
         guard let delegated = journal.delegated(socket.token) else {
             taken.hasLost = true

@@ -87,7 +87,7 @@ final class Journal {
     }
 
     /// `flush` before the descriptor is given to another process.
-    func keep(_ socket: RecoverySnapshot.Socket, name: String, descriptor: CInt) {
+    func store(_ socket: RecoverySnapshot.Socket, name: String, descriptor: CInt) {
         storeEnd(0, of: socket.token)
         raise(General.socketGeneration, to: socket.token.rawValue >> 32)
         let record = SocketRecordBytes(socket: socket, name: name)
@@ -106,7 +106,7 @@ final class Journal {
     }
 
     /// Call it before a client with this setting is recorded.
-    func keep(_ setting: LaunchSetting) { link.put(.setting(setting.number), setting.record) }
+    func store(_ setting: LaunchSetting) { link.put(.setting(setting.number), setting.record) }
 
     /// Call it after the last client with these settings is forgotten, or is launched in another way.
     func forget(settings: [UInt64]) {

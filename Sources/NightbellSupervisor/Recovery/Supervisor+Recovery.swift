@@ -15,22 +15,22 @@ struct RecoveryResult {
 
 /// Recovers one client after the other: with its connection, without a process, or while it is being launched.
 extension Supervisor {
-    func take(
+    func restoreClient(
         _ client: ClientID, _ record: ClientRecordBytes, _ store: inout RecordStore,
         _ result: inout RecoveryResult
     ) {
-        let descriptor = store.take(.client(client))?.takeDescriptor()
-        let process = store.take(.process(client))?.takeDescriptor()
+        let descriptor = store.removeValue(for: .client(client))?.takeDescriptor()
+        let process = store.removeValue(for: .process(client))?.takeDescriptor()
         // It may still wait for the worker that made it to let it run.
-        switch store.take(.gate(client))?.takeDescriptor() {
+        switch store.removeValue(for: .gate(client))?.takeDescriptor() {
         case .some(let gate):
-            Launch.go(gate.rawValue)
+            Launch.letRun(gate.rawValue)
             gate.close()
             journal?.forgetGate(client)
         case .none: break
         }
         if let recipe = record.recipe {
-            let state = store.take(.state(client))?.record ?? []
+            let state = store.removeValue(for: .state(client))?.record ?? []
             launches.insert(recipe, state: state, of: client)
         }
         switch record.presence {
@@ -70,7 +70,7 @@ extension Supervisor {
             known.previous = record.previous
             connections.insert(connection)
             connection.role = .client(known)
-            note(connection, of: client, known)
+            attach(connection, to: client, known)
         } catch {
             exitIfOutOfResources(error)
             logger.debug("\(record.registration.identifier) is gone: \(error)")
@@ -99,7 +99,7 @@ extension Supervisor {
             let attempt = try LaunchAttempt(
                 process, client: client, connection: connection.key, sockets: record.previous?.sockets ?? [],
                 introduction, loop: loop)
-            launches.note(attempt, of: client)
+            launches.setAttempt(attempt, of: client)
         } catch {
             exitIfOutOfResources(error)
             log(

@@ -46,7 +46,7 @@ extension Supervisor {
         }
         let now = Instant(nanoseconds: RunningClock.now())
         do {
-            guard let sharedState = store.take(.sharedState)?.takeDescriptor() else {
+            guard let sharedState = store.removeValue(for: .sharedState)?.takeDescriptor() else {
                 throw SystemError(code: EBADF, call: "shared state")
             }
             let records = try Journal.Records(store)
@@ -64,8 +64,8 @@ extension Supervisor {
                 )
             }
             // It stays with the keeper.
-            _ = store.take(.lock)
-            guard let listener = store.take(.listener)?.takeDescriptor() else {
+            _ = store.removeValue(for: .lock)
+            guard let listener = store.removeValue(for: .listener)?.takeDescriptor() else {
                 throw SystemError(code: EBADF, call: "listener")
             }
             return SupervisorStartup(
@@ -83,8 +83,8 @@ extension Supervisor {
     /// False: it is not needed.
     nonisolated func announce(to link: KeeperLink?) -> Bool {
         guard let link else { return true }
-        link.say(.ready)
-        return !mustWait || link.waitAndHear() == .item(.act)
+        link.send(.ready)
+        return !mustWait || link.waitAndReceive() == .item(.act)
     }
 
     // MARK: Recovery
@@ -102,7 +102,7 @@ extension Supervisor {
         launches.settings.inherit(records.settings.values)
         let forgotten = journal.finishForgetting(&snapshot)
         for (id, record) in records.clients where !forgotten.contains(id) {
-            take(id, record, &store, &result)
+            restoreClient(id, record, &store, &result)
         }
         // A client with a process that has ended is recovered too: the end is an event like any other.
         snapshot.clients = snapshot.clients.map { client in
@@ -119,8 +119,8 @@ extension Supervisor {
                 if records.receiveBuffers[socket.token] != nil { journal.forgetReceiveBuffer(socket.token) }
                 return nil
             }
-            let taken = take(
-                socket, record.name, store.take(.socket(socket.token))?.takeDescriptor(), waiting,
+            let taken = restoreSocket(
+                socket, record.name, store.removeValue(for: .socket(socket.token))?.takeDescriptor(), waiting,
                 records.profiles[socket.token], records.formerOptions[socket.token])
             if let buffer = records.receiveBuffers[socket.token] {
                 recoverReceiveBuffer(buffer, of: socket.token)
@@ -183,7 +183,7 @@ extension Supervisor {
     }
 
     /// nil: its owner is gone.
-    private func take(
+    private func restoreSocket(
         _ socket: RecoverySnapshot.Socket, _ name: String, _ descriptor: consuming OwnedDescriptor?,
         _ waiting: Set<ClientID>, _ profile: [UInt8]?, _ former: TCPKeepAlive?
     ) -> RecoverySnapshot.Socket? {
@@ -249,14 +249,14 @@ extension Supervisor {
     /// A message from the keeper.
     func receiveFromKeeper() {
         guard let journal else { return }
-        switch journal.link.hear() {
+        switch journal.link.receive() {
         case .item(.stop):
             beginLameDuck()
         case .item(.reload):
             reloadUnasked()
         case .item(.quiesce(let number)):
             quiesceOrder = number
-        case .item(.goOn(let reason)):
+        case .item(.cancelUpgrade(let reason)):
             noUpgrade(reason)
         case .end:
             logger.error("the keeper is gone: state is no longer preserved if this process ends")
@@ -274,10 +274,10 @@ extension Supervisor {
     func quiesce() {
         guard let number = quiesceOrder.take(), let journal else { return }
         journal.link.flush()
-        journal.link.say(.quiesced(number))
+        journal.link.send(.quiesced(number))
         while true {
-            switch journal.link.waitAndHear() {
-            case .item(.goOn(let reason)): return noUpgrade(reason)
+            switch journal.link.waitAndReceive() {
+            case .item(.cancelUpgrade(let reason)): return noUpgrade(reason)
             case .item(.stop), .end: return beginLameDuck()
             case .item, .nothing: break
             }

@@ -93,7 +93,7 @@ final class EarlyWaker {
         if slot >= capacity { grow(beyond: Int(slot)) }
         unsafe sleepers[Int(slot)] = Sleeper()
         guard wantsWord else { return nil }
-        let place = try words.take(user: user)
+        let place = try words.allocate(user: user)
         unsafe sleepers[Int(slot)].place = place
         unsafe sleepers[Int(slot)].word = words.word(at: place)
         return (words.descriptor(for: place), place.index)

@@ -46,7 +46,7 @@ struct TurnGatherer {
         guard loop.dealtCount > 0 else { return false }
         burst.reset()
         var now = BootClock.now()
-        burst.note(pending: loop.dealtCount, at: now)
+        burst.update(pending: loop.dealtCount, at: now)
         var hasWaited = false
         while loop.readyCount < Self.enough, let wait = burst.wait(at: now) {
             hasWaited = true
@@ -54,7 +54,7 @@ struct TurnGatherer {
             let isThawed = try loop.collectUrgent(waiting: wait, atMost: Self.enough - known)
             guard loop.readyCount > known else { break }
             now = BootClock.now()
-            if isThawed { burst.note(pending: loop.dealtCount, at: now) }
+            if isThawed { burst.update(pending: loop.dealtCount, at: now) }
         }
         return hasWaited
     }

@@ -30,7 +30,7 @@ package struct WakeBurst {
     /// Notes that wakes have arrived.
     ///
     /// - Parameter pending: how many clients were thawed and are waiting for the turn.
-    package mutating func note(pending: Int, at now: Int64) {
+    package mutating func update(pending: Int, at now: Int64) {
         let isBurst = began != nil || pending >= Self.many || now - latest < Self.succession
         let start = began ?? now
         began = start

@@ -23,7 +23,7 @@ package struct WakeWords: ~Copyable {
     package var pageCount: Int { live.count - vacant.count }
 
     /// A word for a client of this user; its value is 0, which is no epoch.
-    package mutating func take(user: UInt32) throws(SystemError) -> Place {
+    package mutating func allocate(user: UInt32) throws(SystemError) -> Place {
         if free[user, default: []].isEmpty { try addPage(for: user) }
         guard let place = free[user, default: []].popLast() else {
             preconditionFailure("a new page has free words")

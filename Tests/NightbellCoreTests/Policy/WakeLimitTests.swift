@@ -118,13 +118,13 @@ import Testing
         var limiter = WakeLimiter()
         var now = Instant(nanoseconds: 0)
         for _ in 0..<100_000 {
-            _ = limiter.note(at: now, isUserOverLimit: false, settings)
+            _ = limiter.countWake(at: now, isUserOverLimit: false, settings)
             now = now + .milliseconds(1)
         }
         #expect(limiter.linger(settings) == .seconds(2))
         for _ in 0..<17 {
             now = now + .seconds(3_600)
-            _ = limiter.note(at: now, isUserOverLimit: false, settings)
+            _ = limiter.countWake(at: now, isUserOverLimit: false, settings)
         }
         #expect(limiter.linger(settings) == .milliseconds(500))
     }

@@ -53,12 +53,12 @@ import Testing
 
     @Test func equalTermsHaveOneNumberForAsLongAsOneIsLeft() {
         var table = TermsTable()
-        let first = table.take(terms(1), for: 0)
-        #expect(table.take(terms(1), for: 1) == first && table.take(terms(2), for: 2) != first)
+        let first = table.assign(terms(1), for: 0)
+        #expect(table.assign(terms(1), for: 1) == first && table.assign(terms(2), for: 2) != first)
         table.putBack(first, of: 0)
         #expect(table.terms(first, of: 1) == terms(1) && table.count == 2)
         table.putBack(first, of: 1)
-        #expect(table.count == 1 && table.take(terms(3), for: 3) == first)
+        #expect(table.count == 1 && table.assign(terms(3), for: 3) == first)
     }
 
     @Test func numbersDependOnTheCallsAlone() {
@@ -66,7 +66,7 @@ import Testing
             var table = TermsTable()
             var numbers: [UInt16] = []
             for number in 0..<1_000 {
-                numbers.append(table.take(terms(number % 300), for: UInt32(number)))
+                numbers.append(table.assign(terms(number % 300), for: UInt32(number)))
                 if number % 3 == 0 { table.putBack(numbers[number / 2], of: UInt32(number / 2)) }
             }
             return numbers

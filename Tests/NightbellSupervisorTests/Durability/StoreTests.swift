@@ -31,13 +31,13 @@ struct StoreTests {
         let first = try store()
         #expect(try first.entries().isEmpty && first.warnings.isEmpty)
         for number in 0..<100 {
-            first.note("client.\(number)", .init(user: 1_000, isQuit: number % 2 == 0))
+            first.record("client.\(number)", .init(user: 1_000, isQuit: number % 2 == 0))
         }
         first.flush()
         let second = try store()
         #expect(try second.table() == first.table() && second.entries().count == 100)
-        second.note("client.7", nil)
-        second.note("client.8", .init(user: 1_000, isQuit: false))
+        second.record("client.7", nil)
+        second.record("client.8", .init(user: 1_000, isQuit: false))
         second.flush()
         let third = try store()
         #expect(try third.table() == second.table() && third.entries().count == 99)
@@ -48,9 +48,9 @@ struct StoreTests {
     @Test("A file that cannot be a table is put aside without blocking", arguments: 0..<3)
     func strangers(kind: Int) throws {
         let first = try store()
-        first.note("a", .init(user: 1, isQuit: false))
+        first.record("a", .init(user: 1, isQuit: false))
         first.flush()
-        first.note("b", .init(user: 1, isQuit: false))
+        first.record("b", .init(user: 1, isQuit: false))
         first.flush()
         unlink(path)
         switch kind {
@@ -66,7 +66,7 @@ struct StoreTests {
         let words = kind < 2 ? "it is no regular file" : "it is longer than 268435456 bytes"
         #expect(second.warnings == ["\(path): \(words)", "the damaged table is \(path).damaged now"])
         #expect(try second.entries().keys.sorted() == ["a"])
-        second.note("c", .init(user: 1, isQuit: false))
+        second.record("c", .init(user: 1, isQuit: false))
         second.flush()
         #expect(try second.entries().keys.sorted() == ["a", "c"])
         if kind == 1 { rmdir(path + ".damaged") } else { unlink(path + ".damaged") }
@@ -75,12 +75,12 @@ struct StoreTests {
     @Test("Nothing is written when nothing has changed")
     func unchanged() throws {
         let store = try store()
-        store.note("a", .init(user: 1, isQuit: false))
+        store.record("a", .init(user: 1, isQuit: false))
         store.flush()
         var before = stat()
         stat(path, &before)
-        store.note("a", .init(user: 1, isQuit: false))
-        store.note("b", nil)
+        store.record("a", .init(user: 1, isQuit: false))
+        store.record("b", nil)
         store.flush()
         var after = stat()
         stat(path, &after)
@@ -90,7 +90,7 @@ struct StoreTests {
     @Test("A write interrupted anywhere leaves the old table or the new one")
     func torn() throws {
         let store = try store()
-        store.note("old", .init(user: 1, isQuit: false))
+        store.record("old", .init(user: 1, isQuit: false))
         store.flush()
         let old = try bytes()
         let new = IdentifierTable(["new": .init(user: 2, isQuit: true)]).encoded
@@ -110,9 +110,9 @@ struct StoreTests {
     @Test("On a disk that loses synced data, the previous table counts")
     func damaged() throws {
         let first = try store()
-        first.note("a", .init(user: 1, isQuit: false))
+        first.record("a", .init(user: 1, isQuit: false))
         first.flush()
-        first.note("b", .init(user: 1, isQuit: false))
+        first.record("b", .init(user: 1, isQuit: false))
         first.flush()
         let whole = try bytes()
         for index in whole.indices {
@@ -134,7 +134,7 @@ struct StoreTests {
         let store = try store()
         #expect(try store.entries().isEmpty && store.warnings.count == 3)
         #expect(try bytes(".damaged") == [1, 2, 3])
-        store.note("a", .init(user: 1, isQuit: false))
+        store.record("a", .init(user: 1, isQuit: false))
         store.flush()
         #expect(try self.store().table() == store.table())
     }
@@ -146,7 +146,7 @@ struct StoreTests {
         let store = try store()
         #expect(try store.entries().isEmpty && store.warnings.count == 3)
         #expect(try bytes(".previous.damaged") == [1, 2, 3])
-        store.note("a", .init(user: 1, isQuit: false))
+        store.record("a", .init(user: 1, isQuit: false))
         store.flush()
         #expect(try self.store().table() == store.table())
     }
@@ -154,7 +154,7 @@ struct StoreTests {
     @Test("A damaged table does not replace the previous one")
     func keepsPrevious() throws {
         let first = try store()
-        first.note("a", .init(user: 1, isQuit: false))
+        first.record("a", .init(user: 1, isQuit: false))
         first.flush()
         rename(path, path + ".previous")
         try put([1, 2, 3])
@@ -172,11 +172,11 @@ struct StoreTests {
         func time(_ names: ArraySlice<String>) -> Duration {
             let clock = SuspendingClock()
             return clock.measure {
-                for name in names { store.note(name, .init(user: 1, isQuit: false)) }
+                for name in names { store.record(name, .init(user: 1, isQuit: false)) }
             }
         }
         let first = time(names[..<500])
-        store.note(names[500..<19_500].map { ($0, .init(user: 1, isQuit: false)) })
+        store.record(names[500..<19_500].map { ($0, .init(user: 1, isQuit: false)) })
         store.flush()
         let last = time(names[19_500...])
         store.flush()
@@ -188,13 +188,13 @@ struct StoreTests {
     @Test("Damage to the file while a supervisor serves is reported, and hardly anything is lost")
     func damagedMeanwhile() throws {
         let told = Told()
-        let store = try IdentifierStore(path: path) { told.note($0) }
+        let store = try IdentifierStore(path: path) { told.record($0) }
         for name in ["a", "b", "c"] {
-            store.note(name, .init(user: 1, isQuit: false))
+            store.record(name, .init(user: 1, isQuit: false))
             store.flush()
         }
         try put([1, 2, 3])
-        store.note("d", .init(user: 1, isQuit: false))
+        store.record("d", .init(user: 1, isQuit: false))
         store.flush()
         // The damage, and where the file is now.
         #expect(told.number == 2)
@@ -215,14 +215,14 @@ struct StoreTests {
     @Test("A failed write is reported once, and done when it can be and a flush asks for it")
     func unwritable() throws {
         let told = Told()
-        let store = try IdentifierStore(path: path) { told.note($0) }
+        let store = try IdentifierStore(path: path) { told.record($0) }
         mkdir(path + ".new", 0o700)
-        store.note("a", .init(user: 1, isQuit: false))
+        store.record("a", .init(user: 1, isQuit: false))
         store.flush()
         store.flush()
         #expect(told.number == 1 && store.problems.count == 1)
         rmdir(path + ".new")
-        store.note("b", .init(user: 1, isQuit: false))
+        store.record("b", .init(user: 1, isQuit: false))
         store.flush()
         #expect(try self.store().entries().count == 2)
         #expect(told.last == .written && store.problems.isEmpty)
@@ -233,11 +233,11 @@ struct StoreTests {
         let disk = try SmallDisk()
         let told = Told()
         let path = disk.path + "/state/identifiers"
-        let store = try IdentifierStore(path: path) { told.note($0) }
-        store.note("first", .init(user: 1, isQuit: false))
+        let store = try IdentifierStore(path: path) { told.record($0) }
+        store.record("first", .init(user: 1, isQuit: false))
         store.flush()
         try disk.fill()
-        for number in 0..<2_000 { store.note("client.\(number)", .init(user: 1, isQuit: false)) }
+        for number in 0..<2_000 { store.record("client.\(number)", .init(user: 1, isQuit: false)) }
         store.flush()
         #expect(store.problems.count == 1)
         try disk.free()
@@ -255,7 +255,7 @@ struct StoreTests {
         try disk.fill(inodes: true)
         let store = try IdentifierStore(path: path) { _ in }
         #expect(store.warnings.count == 1 && store.problems.count == 1)
-        store.note("a", .init(user: 1, isQuit: false))
+        store.record("a", .init(user: 1, isQuit: false))
         store.flush()
         #expect(store.problems.count == 2)
         try disk.free()
@@ -271,15 +271,15 @@ extension IdentifierStore {
         return entries
     }
 
-    fileprivate func note(_ identifier: String, _ entry: IdentifierTable.Entry?) {
-        note(CollectionOfOne((identifier: identifier, entry: entry)))
+    fileprivate func record(_ identifier: String, _ entry: IdentifierTable.Entry?) {
+        record(CollectionOfOne((identifier: identifier, entry: entry)))
     }
 }
 
 private final class Told: @unchecked Sendable {
     private let lock = NSLock()
     private var changes: [IdentifierStore.Change] = []
-    func note(_ change: IdentifierStore.Change) { lock.withLock { changes.append(change) } }
+    func record(_ change: IdentifierStore.Change) { lock.withLock { changes.append(change) } }
     var number: Int { lock.withLock { changes.count } }
     var last: IdentifierStore.Change? { lock.withLock { changes.last } }
 }

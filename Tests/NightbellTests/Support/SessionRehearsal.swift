@@ -65,7 +65,7 @@ struct SessionFixture {
     mutating func done(_ request: Request, at now: Int64) throws {
         let number = try ask(request, at: now)
         answer(.done(.init()), at: now)
-        let outcome = state.requests.take(number)
+        let outcome = state.requests.removeOutcome(of: number)
         _ = try #require(outcome).get()
     }
 
