@@ -345,4 +345,13 @@ struct RunTests {
         #expect(result.status == 1)
         #expect(result.complaints.contains("/nowhere/nightbelld"))
     }
+
+    @Test("A directory of programs may be named from the current one")
+    func relativePrograms() throws {
+        let result = try attempt("wake --programs nowhere")
+        #expect(result.status == 1)
+        // The full path: processes of a run have another current directory.
+        #expect(result.complaints.contains(" /"))
+        #expect(result.complaints.contains("/nowhere/nightbelld"))
+    }
 }
