@@ -158,13 +158,13 @@ package enum TraceFormat {
     }
 
     /// The counters that differ between two sets.
-    static func difference(_ recorded: Counters, _ happened: Counters, of whom: String) -> String {
+    static func difference(_ recorded: Counters, _ happened: Counters, of owner: String) -> String {
         let differences = zip(Mirror(reflecting: recorded).children, Mirror(reflecting: happened).children)
             .compactMap { left, right -> String? in
                 guard let recorded = left.value as? UInt64, let happened = right.value as? UInt64,
                     recorded != happened
                 else { return nil }
-                return "\(left.label ?? "?") of \(whom): \(recorded) recorded, \(happened) happened"
+                return "\(left.label ?? "?") of \(owner): \(recorded) recorded, \(happened) happened"
             }
         return differences.joined(separator: "; ")
     }

@@ -38,35 +38,35 @@ public final class ChatServer: Sendable {
     private let group: MultiThreadedEventLoopGroup
     private let listener: any Channel
     private let hibernator: Hibernator?
-    private let everybody: Everybody
+    private let allMembers: AllMembers
     private let tally = Tally()
 
     /// Listens on the loopback interface.
     public init(_ configuration: Configuration) throws {
         let tally = self.tally
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
-        let everybody = try Everybody(
+        let allMembers = try AllMembers(
             group, tally, pingInterval: configuration.pingEvery.map { TimeAmount($0) })
         do {
             let hibernator = try configuration.hibernateAfter.map { idleTime in
-                try Self.hibernator(everybody, idleTime: idleTime, configuration)
+                try Self.hibernator(allMembers, idleTime: idleTime, configuration)
             }
-            try everybody.meet(hibernator)
+            try allMembers.meet(hibernator)
             let facts = PageHandler.Facts(
                 counters: { tally.counters(hibernator) },
-                sleepers: { everybody.sleepers(in: $0, for: $1) })
-            listener = try Self.bootstrap(group, everybody, hibernator, facts)
+                sleepers: { allMembers.sleepers(in: $0, for: $1) })
+            listener = try Self.bootstrap(group, allMembers, hibernator, facts)
                 .bind(host: "127.0.0.1", port: configuration.port).wait()
             self.hibernator = hibernator
         } catch {
-            try everybody.close()
+            try allMembers.close()
             try group.syncShutdownGracefully()
             guard let refusal = error as? IOError else { throw error }
             throw CannotListen(port: configuration.port, code: refusal.errnoCode)
         }
         port = listener.localAddress?.port ?? 0
         self.group = group
-        self.everybody = everybody
+        self.allMembers = allMembers
     }
 
     public var counters: ChatCounters { tally.counters(hibernator) }
@@ -74,7 +74,7 @@ public final class ChatServer: Sendable {
     /// Closes everything.
     public func stop() throws {
         try listener.close().wait()
-        try everybody.close()
+        try allMembers.close()
         hibernator?.close()
         try group.syncShutdownGracefully()
     }
@@ -82,18 +82,18 @@ public final class ChatServer: Sendable {
     // MARK: Hibernating
 
     private static func hibernator(
-        _ everybody: Everybody, idleTime: Duration, _ server: Configuration
+        _ allMembers: AllMembers, idleTime: Duration, _ server: Configuration
     ) throws -> Hibernator {
         var configuration = Hibernator.Configuration(idleTime: TimeAmount(idleTime))
         configuration.framing = .webSocket
         if let pingEvery = server.pingEvery {
             configuration.profile = try .webSocket(isServer: true, interval: pingEvery)
         }
-        configuration.whenLost = { everybody.members(on: $1).lose($0) }
+        configuration.whenLost = { allMembers.members(on: $1).lose($0) }
         return try Hibernator(configuration) { channel, woken in
             try server.willRebuild()
             try channel.syncOptions?.setOption(.writeBufferWaterMark, value: waterMark)
-            let session = Session(everybody.members(on: channel.eventLoop), woken)
+            let session = Session(allMembers.members(on: channel.eventLoop), woken)
             let operations = channel.pipeline.syncOperations
             try operations.addHandler(
                 ByteToMessageHandler(WebSocketFrameDecoder(maxFrameSize: Limits.frameBytes)))
@@ -109,7 +109,7 @@ public final class ChatServer: Sendable {
     // MARK: Connections
 
     private static func bootstrap(
-        _ group: MultiThreadedEventLoopGroup, _ everybody: Everybody, _ hibernator: Hibernator?,
+        _ group: MultiThreadedEventLoopGroup, _ allMembers: AllMembers, _ hibernator: Hibernator?,
         _ facts: PageHandler.Facts
     ) -> ServerBootstrap {
         let upgrader = NIOWebSocketServerUpgrader(
@@ -119,7 +119,7 @@ public final class ChatServer: Sendable {
         } upgradePipelineHandler: { channel, _ in
             channel.eventLoop.makeCompletedFuture {
                 let operations = channel.pipeline.syncOperations
-                let session = Session(everybody.members(on: channel.eventLoop))
+                let session = Session(allMembers.members(on: channel.eventLoop))
                 try operations.addHandler(session)
                 let decoder = try operations.handler(type: ByteToMessageHandler<WebSocketFrameDecoder>.self)
                 try hibernator?.watch(channel, saving: session, readingFrom: decoder)
@@ -166,7 +166,7 @@ public final class ChatServer: Sendable {
 }
 
 /// The members of all event loops.
-private final class Everybody: Sendable {
+private final class AllMembers: Sendable {
     private let perLoop: [ObjectIdentifier: NIOLoopBound<Members>]
     private let outboxes: [Outbox]
 

@@ -39,14 +39,14 @@ package struct RequestTable {
 
     package enum Recipient {
         case caller(Request)
-        case nobody(Request)
+        case abandoned(Request)
     }
 
     /// The recipient of this answer; nil: there is no such request.
     package func recipient(of number: UInt64) -> Recipient? {
         switch entries[number] {
         case .waiting(let request): .caller(request)
-        case .abandoned(let request): .nobody(request)
+        case .abandoned(let request): .abandoned(request)
         case .answered, nil: nil
         }
     }

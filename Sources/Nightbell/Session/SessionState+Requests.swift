@@ -126,7 +126,7 @@ extension SessionState {
             return lost(NightbellError(.malformedAnswer, "an answer to no request"), at: now)
         }
         switch recipient {
-        case .nobody(let request):
+        case .abandoned(let request):
             requests.resolve(number, .success(.done))
             return giveBack(request, body)
         case .caller(let request):
