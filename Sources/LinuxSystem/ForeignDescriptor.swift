@@ -24,16 +24,8 @@ package enum ForeignDescriptor {
 
     /// Discards packets that were sent before the other end was shut down, `packets` at the most.
     static func discardInput(_ socket: CInt, packets: Int) {
-        // A packet may be empty, and then looks like the end. A queue cannot hold more of them in a row than
-        // this.
-        var empty = 0
-        var byte: UInt8 = 0
-        var looks = 0
-        while looks < packets, empty < 4_096 {
-            looks += 1
-            let count = unsafe recv(socket, &byte, 1, CInt(MSG_DONTWAIT | MSG_TRUNC))
-            if count < 0, errno != EINTR, errno != ECONNRESET { return }
-            empty = count == 0 ? empty + 1 : 0
+        unsafe withSenderRoom(socket) { control in
+            for _ in 0..<packets where unsafe receive(socket, CInt(MSG_TRUNC), control) == .end { return }
         }
     }
 
@@ -42,30 +34,45 @@ package enum ForeignDescriptor {
     ///
     /// - Returns: whether the queue is empty then.
     static func discardPlainInput(_ socket: CInt, packets: Int) -> Bool {
-        // With this option every packet names its sender, which distinguishes an empty one from the end.
-        var isOn: CInt = 1
-        let length = socklen_t(MemoryLayout<CInt>.size)
-        guard unsafe setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &isOn, length) == 0 else { return false }
-        // There is room for that (a process, a user and a group), and for no descriptor.
-        let capacity = clinux_cmsg_space(3 * MemoryLayout<CInt>.size)
-        return unsafe withUnsafeTemporaryAllocation(
-            byteCount: capacity, alignment: MemoryLayout<cmsghdr>.alignment
-        ) { control in
-            var byte: UInt8 = 0
+        var isEmpty = false
+        unsafe withSenderRoom(socket) { control in
             for _ in 0..<packets {
-                let next = unsafe peek(socket, control)
-                if next.failed, errno == EINTR || errno == ECONNRESET { continue }
-                if next.failed || next.isEnd { return true }
-                if next.carriesDescriptors { return false }
-                _ = unsafe recv(socket, &byte, 1, CInt(MSG_DONTWAIT | MSG_TRUNC))
+                switch unsafe receive(socket, CInt(MSG_PEEK), control) {
+                case .end: return isEmpty = true
+                case .packetWithDescriptors: return
+                case .packet: _ = unsafe receive(socket, CInt(MSG_TRUNC), control)
+                case .interrupted: break
+                }
             }
-            return false
         }
+        return isEmpty
     }
 
-    private static func peek(
-        _ socket: CInt, _ control: UnsafeMutableRawBufferPointer
-    ) -> (failed: Bool, isEnd: Bool, carriesDescriptors: Bool) {
+    private enum Reception {
+        case packet, packetWithDescriptors, interrupted
+        /// There is no packet left.
+        case end
+    }
+
+    /// Makes every packet name its sender, which distinguishes an empty one from the end, and provides room for
+    /// that (a process, a user and a group) and for no descriptor.
+    private static func withSenderRoom(
+        _ socket: CInt, _ body: (_ control: UnsafeMutableRawBufferPointer) -> Void
+    ) {
+        var isOn: CInt = 1
+        let length = socklen_t(MemoryLayout<CInt>.size)
+        guard unsafe setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &isOn, length) == 0 else {
+            preconditionFailure("a Unix socket has this option")
+        }
+        let capacity = clinux_cmsg_space(3 * MemoryLayout<CInt>.size)
+        unsafe withUnsafeTemporaryAllocation(
+            byteCount: capacity, alignment: MemoryLayout<cmsghdr>.alignment
+        ) { control in unsafe body(control) }
+    }
+
+    private static func receive(
+        _ socket: CInt, _ flag: CInt, _ control: UnsafeMutableRawBufferPointer
+    ) -> Reception {
         var byte: UInt8 = 0
         return unsafe withUnsafeMutablePointer(to: &byte) { byte in
             var vector = unsafe iovec(iov_base: byte, iov_len: 1)
@@ -75,10 +82,11 @@ package enum ForeignDescriptor {
                 unsafe message.msg_iovlen = 1
                 unsafe message.msg_control = control.baseAddress
                 unsafe message.msg_controllen = control.count
-                let count = unsafe recvmsg(socket, &message, CInt(MSG_DONTWAIT | MSG_PEEK))
-                return unsafe (
-                    count < 0, message.msg_controllen == 0, message.msg_flags & CInt(MSG_CTRUNC) != 0
-                )
+                guard unsafe recvmsg(socket, &message, CInt(MSG_DONTWAIT) | flag) >= 0 else {
+                    return errno == EINTR || errno == ECONNRESET ? .interrupted : .end
+                }
+                guard unsafe message.msg_controllen > 0 else { return .end }
+                return unsafe message.msg_flags & CInt(MSG_CTRUNC) != 0 ? .packetWithDescriptors : .packet
             }
         }
     }
