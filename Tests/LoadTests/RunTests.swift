@@ -72,7 +72,10 @@ struct RunTests {
         let kinds = try #require(told.json["kinds"] as? [[String: Any]])
         #expect(
             kinds.compactMap { $0["name"] as? String }
-                == ["hand_over", "patterns", "identifiers", "connections", "messages", "crashes"])
+                == [
+                    "hand_over", "patterns", "identifiers", "connections", "messages", "crashes", "unread",
+                    "slow_pings",
+                ])
         for kind in kinds {
             // Where nothing keeps attackers from it, half of the wakes take longer than half a second.
             let median = try #require(kind["victim_p50_us"] as? Double, "\(kind)")

@@ -18,6 +18,11 @@ package struct HostileCommand: ParsableCommand {
     @Option(help: "How long each kind lasts.")
     package var seconds = 10
 
+    @Option(
+        name: .customLong("kind"),
+        help: "Only this kind, beside the two without attack. Can be repeated.")
+    var kinds: [HostileKind] = []
+
     @OptionGroup package var common: CommonOptions
 
     package init() {}
@@ -30,7 +35,8 @@ package struct HostileCommand: ParsableCommand {
     package func run() throws {
         let runDirectory = try common.runDirectory(.called(clients, .unix, suspend, hasFloor: false))
         let settings = HostileRun.Settings(
-            suspension: suspend, clients: clients, seconds: seconds, kinds: HostileKind.allCases,
+            suspension: suspend, clients: clients, seconds: seconds,
+            kinds: HostileKind.allCases.filter { !$0.isAttack || kinds.isEmpty || kinds.contains($0) },
             seed: common.seed)
         try common.present(try HostileRun(settings: settings, runDirectory: runDirectory).run())
     }

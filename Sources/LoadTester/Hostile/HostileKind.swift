@@ -17,6 +17,11 @@ enum HostileKind: String, CaseIterable, Sendable {
     case messages
     /// Clients that crash at once and are relaunched.
     case crashes
+    /// Six clients with a thousand sockets each that they leave unread: woken by all of them, asleep at once, woken
+    /// again.
+    case unread
+    /// Pings, byte by byte, on 300 sockets that the supervisor answers for.
+    case slowPings = "slow_pings"
 
     /// Whether the load is on the supervisor.
     var isAttack: Bool { self != .none && self != .busy }

@@ -50,6 +50,8 @@ struct HostileProcess {
             let packets = [try Packet(.status(WireStatus())), try Packet(.list(WireList()))]
             try flood(connections: 50, packets: packets)
         case .crashes: crash()
+        case .unread: try sleepWithUnreadSockets()
+        case .slowPings: try sendSlowPings()
         }
     }
 
@@ -86,7 +88,9 @@ struct HostileProcess {
         return try Packet(.show(show))
     }
 
-    private func hello(_ number: Int) throws -> Packet {
+    private func hello(_ number: Int) throws -> Packet { try Packet(.hello(greeting(number))) }
+
+    private func greeting(_ number: Int) -> WireHello {
         var hello = WireHello()
         hello.version = 1
         hello.modes = [.voip]
@@ -95,7 +99,7 @@ struct HostileProcess {
             hello.launch.arguments = ["/bin/false"]
             hello.launch.directory = "/"
         }
-        return try Packet(.hello(hello))
+        return hello
     }
 
     private func patterns(_ sockets: Int, _ length: Int, _ descriptor: CInt) throws -> Packet {
@@ -132,11 +136,8 @@ struct HostileProcess {
     }
 
     private func floodWithPatterns() throws {
-        var ends: [CInt] = [-1, -1]
-        guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 else {
-            throw LoadError(failed: "socketpair")
-        }
-        let packets = [try patterns(1, 120_000, ends[0]), try patterns(15, 4_000, ends[0])]
+        let (near, _) = try Self.connectedPair()
+        let packets = [try patterns(1, 120_000, near), try patterns(15, 4_000, near)]
         for client in 0..<8 {
             let child = cfloors_fork()
             guard child >= 0 else { throw LoadError(failed: "fork") }
@@ -156,6 +157,61 @@ struct HostileProcess {
             rounds += 1
             if (try? SeqPacketSocket.connect(path: socketPath)) == nil { usleep(100) }
         }
+    }
+
+    /// Clients that never read what wakes them.
+    private func sleepWithUnreadSockets() throws {
+        for client in 0..<6 {
+            let child = cfloors_fork()
+            guard child >= 0 else { throw LoadError(failed: "fork") }
+            guard child == 0 else { continue }
+            var sleeper = try HostileSleeper(socketPath)
+            try sleeper.register(greeting(6 * number + client))
+            for _ in 0..<1_000 {
+                let (near, far) = try Self.connectedPair()
+                _ = unsafe Glibc.send(far, "x", 1, CInt(MSG_DONTWAIT))
+                try sleeper.handOver(near, nil)
+            }
+            try sleeper.sleep { isOver }
+            _exit(0)
+        }
+        while !isOver { usleep(10_000) }
+    }
+
+    /// Each byte has to be inspected, and none wakes the client.
+    private func sendSlowPings() throws {
+        let child = cfloors_fork()
+        guard child >= 0 else { throw LoadError(failed: "fork") }
+        let pairs = try (0..<300).map { _ in try Self.connectedPair() }
+        guard child != 0 else {
+            var profile = WireProfile()
+            profile.irc = WireProfile.IRC()
+            var sleeper = try HostileSleeper(socketPath)
+            try sleeper.register(greeting(number))
+            for (near, _) in pairs { try sleeper.handOver(near, profile) }
+            try sleeper.sleep { isOver }
+            _exit(0)
+        }
+        let ping = Array("PING :\(String(repeating: "a", count: 400))\r\n".utf8)
+        var answer = [UInt8](repeating: 0, count: ping.count)
+        while !isOver {
+            for var byte in ping {
+                for (_, far) in pairs {
+                    _ = unsafe Glibc.send(far, &byte, 1, CInt(MSG_DONTWAIT))
+                }
+            }
+            for (_, far) in pairs {
+                while unsafe recv(far, &answer, answer.count, CInt(MSG_DONTWAIT)) > 0 {}
+            }
+        }
+    }
+
+    private static func connectedPair() throws(LoadError) -> (near: CInt, far: CInt) {
+        var ends: [CInt] = [-1, -1]
+        guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 else {
+            throw LoadError(failed: "socketpair")
+        }
+        return (ends[0], ends[1])
     }
 
     private func crash() {

@@ -95,5 +95,6 @@ package struct CommonOptions: ParsableArguments {
     }
 }
 
+extension HostileKind: ExpressibleByArgument {}
 extension SuspensionMethod: ExpressibleByArgument {}
 extension Transport: ExpressibleByArgument {}
