@@ -34,6 +34,9 @@ package struct EpollSet: ~Copyable {
     /// Readable while the set has something to report.
     var rawValue: CInt { descriptor.rawValue }
 
+    /// Whether it has something to report; that is not collected.
+    package var isReady: Bool { !Poll.now(rawValue).isEmpty }
+
     /// Watches a descriptor, which stays the caller's. Conditions that already hold are reported, also when it is armed
     /// again.
     ///

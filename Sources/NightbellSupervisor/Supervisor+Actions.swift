@@ -47,9 +47,9 @@ extension Supervisor {
             guard let connection = connection(of: client) else { return }
             notify(connection, client, notice, work)
         case .arm(let token):
-            arm(token)
+            armInTurn(token, pastEnd: false)
         case .armPastEnd(let token):
-            arm(token, pastEnd: true)
+            armInTurn(token, pastEnd: true)
         case .beginOffload(let token):
             beginOffload(token)
         case .endOffload(let token):
@@ -199,7 +199,7 @@ extension Supervisor {
     // MARK: Sockets
 
     /// A socket that cannot be watched would never wake its owner: the owner is told at once instead.
-    private func arm(_ token: SocketToken, pastEnd: Bool = false) {
+    func arm(_ token: SocketToken, pastEnd: Bool) {
         do {
             guard parked.contains(token) else { return followUps.append(.fired(token, .error)) }
             if pastEnd { try parked.armPastEnd(token) } else { try parked.arm(token) }

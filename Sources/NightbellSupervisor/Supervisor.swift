@@ -87,8 +87,9 @@ public actor Supervisor {
     /// Memory used by recovery has not been given back yet.
     var hasTakenOver = false
 
-    /// Connections that are still to be served.
-    var backlog = Backlog<Connection>()
+    /// Connections and sockets that are still to be served.
+    var backlog = Backlog<PendingWork>()
+    var socketQuota = SocketQuota()
     /// Clients that ended while being launched: messages of their processes are handled first.
     private var endedLaunches: [ClientID] = []
     /// No connection is accepted until then: too many descriptors wait to be closed.
@@ -302,13 +303,14 @@ public actor Supervisor {
         housekeep()
     }
 
-    /// Feeds in everything that has happened: fired sockets come before connections left from the last turn.
+    /// Feeds in everything that has happened: fired sockets come before the backlog of the last turn.
     private func dispatch(_ batch: [Ready]) {
         hasFired = false
+        socketQuota.beginTurn()
         let isBehind = !backlog.isEmpty
         for ready in batch { handle(ready) }
         if isBehind, hasFired { endTurn() }
-        serveConnections()
+        serveBacklog()
         continueSurvey()
         endFailedLaunches()
     }
@@ -400,10 +402,10 @@ public actor Supervisor {
             }
             if let socket = parked.token(for: token) {
                 hasFired = true
-                socketFired(socket, ready)
+                socketReady(socket, ready)
             }
         case .offloadedSocket:
-            if let socket = parked.token(for: token) { offloadedSocketFired(socket) }
+            if let socket = parked.token(for: token) { enqueueInspection(socket) }
         case .keeper:
             receiveFromKeeper()
         case nil:
@@ -432,7 +434,7 @@ public actor Supervisor {
     ///
     /// A socket that a sleeper was thawed for was readable when the loop looked: that counts, even if the
     /// sleeper, or another process that shares the socket, has read the input since.
-    private func socketFired(_ token: SocketToken, _ ready: Ready) {
+    func socketFired(_ token: SocketToken, _ ready: Ready) {
         guard let descriptor = parked.descriptor(of: token) else { return }
         if parked.isArmedPastEnd(token), !SocketTraffic.hasUnread(descriptor) { return }
         let sleeper = ask { $0.certainToThaw(by: token) }

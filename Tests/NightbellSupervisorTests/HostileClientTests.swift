@@ -116,7 +116,7 @@ import Testing
         backlog.append("one", of: 2)
         var order: [String] = []
         for _ in 0..<30 {
-            guard let next = backlog.takeNext() else { break }
+            guard let next = backlog.takeNext()?.element else { break }
             order.append(next)
             backlog.charge(next == "one" ? 2 : 1, nanoseconds: Backlog<String>.share / 4)
         }
@@ -135,7 +135,7 @@ import Testing
         // Each element of one user takes a hundred times as long as each of the other.
         var time: [UInt32: Int64] = [1: 0, 2: 0]
         for _ in 0..<1_000 {
-            guard let next = backlog.takeNext() else { break }
+            guard let next = backlog.takeNext()?.element else { break }
             let cost: Int64 = next == 1 ? 1_000_000 : 10_000
             time[next, default: 0] += cost
             backlog.charge(next, nanoseconds: cost)
@@ -146,10 +146,53 @@ import Testing
         while backlog.takeNext() != nil {}
         backlog.endTurn()
         backlog.append(1, of: 1)
-        let next = backlog.takeNext()
+        let next = backlog.takeNext()?.element
         #expect(next == 1)
         let isEmpty = backlog.isEmpty
         #expect(isEmpty)
+    }
+
+    @Test func socketsBeyondAQuotaWait() {
+        let perUser = SocketQuota.perUser
+        var quota = SocketQuota()
+        let recovered = (0..<10 * perUser).count { _ in quota.take(1) }
+        #expect(recovered == 10 * perUser)
+        quota.beginTurn()
+        let taken = (0..<10 * perUser).count { _ in quota.take(1) }
+        #expect(taken >= perUser && taken <= 2 * perUser)
+        let another = (0..<2 * perUser).count { _ in quota.take(2) }
+        #expect(another == perUser)
+        quota.beginTurn()
+        let again = quota.take(1)
+        #expect(again)
+    }
+
+    /// It reads nothing that it was not told of.
+    @Test func manySocketsThatFireTogetherAreAllReported() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, "org.example.chat")
+        let pairs = try (0..<800).map { _ in try Pair.unix() }
+        var waiting: [UInt64: Pair] = [:]
+        for start in stride(from: 0, to: pairs.count, by: 200) {
+            let some = pairs[start..<start + 200]
+            let outcomes = try client.handOverAny(some.map(\.near))
+            for (pair, outcome) in zip(some, outcomes) { waiting[outcome.token] = pair }
+        }
+        #expect(waiting.count == pairs.count)
+        try client.goToSleep()
+        try client.wait(for: "org.example.chat", toBe: .suspended, supervisor)
+        for pair in pairs { try pair.send("x") }
+        while !waiting.isEmpty {
+            let wake = try client.wake()
+            for socket in wake.sockets {
+                let known = waiting.removeValue(forKey: socket.token)
+                let pair = try #require(known, "told twice")
+                #expect(pair.received() == "x")
+            }
+            try client.finish(wake)
+            if !waiting.isEmpty { try client.ready(try client.prepare()) }
+        }
+        try supervisor.stop()
     }
 
     // MARK: Connections

@@ -1,10 +1,7 @@
-import EventLoop
-import LinuxSystem
-
 /// Pending work, served round-robin by user.
 ///
-/// A turn of the loop has a limited time for connections, because fired sockets wait meanwhile; the rest stays
-/// in here until the next turn. A user that has used up its share, with one costly packet or with a thousand
+/// A turn of the loop has a limited time for it, because fired sockets wait meanwhile; the rest stays in here
+/// until the next turn. A user that has used up its share, with one costly packet or with a thousand
 /// connections, waits until the others have had theirs.
 package struct Backlog<Element>: ~Copyable {
     private struct User {
@@ -50,7 +47,7 @@ package struct Backlog<Element>: ~Copyable {
         if users[uid]?.waiting.count == 1 { ring.append(uid) }
     }
 
-    package mutating func takeNext() -> Element? {
+    package mutating func takeNext() -> (element: Element, uid: UInt32)? {
         guard count > 0 else { return nil }
         while true {
             if position >= ring.count { position = 0 }
@@ -63,12 +60,13 @@ package struct Backlog<Element>: ~Copyable {
                 continue
             }
             count -= 1
+            let uid = ring[position]
             let element = users.values[user].removeFirst()
             if users.values[user].waiting.isEmpty {
                 ring.remove(at: position)
                 users.values[user].credit = min(0, users.values[user].credit)
             }
-            return element
+            return (element, uid)
         }
     }
 
@@ -84,58 +82,5 @@ package struct Backlog<Element>: ~Copyable {
         guard count == 0 else { return }
         if users.count > Self.mostUsers { return users = [:] }
         for user in users.indices { users.values[user].credit = 0 }
-    }
-}
-
-/// Serves connections within the time budget of a turn.
-extension Supervisor {
-    /// Fired sockets wait at most this long, plus one message, for connections.
-    private static let timePerTurn: Int64 = 500_000
-    /// The share of it that one connection may have.
-    private static let timePerConnection: Int64 = 100_000
-    /// The most that is read from one connection in a turn; its last packet may exceed it.
-    private static let bytesPerConnection = 65_536
-
-    /// A connection is readable.
-    func connectionReadable(_ connection: Connection) {
-        // A waiting connection is not to be reported again in each turn, in the place of others.
-        if connection.isWaiting { return connection.readable.disarm() }
-        enqueue(connection)
-    }
-
-    /// Queues the connection once.
-    func enqueue(_ connection: Connection) {
-        guard !connection.isWaiting else { return }
-        connection.isWaiting = true
-        backlog.append(connection, of: connection.credentials.uid)
-    }
-
-    /// Serves connections until none waits, or the time is over.
-    func serveConnections() {
-        guard !backlog.isEmpty else { return }
-        let start = BootClock.now()
-        var last = start
-        while last - start < Self.timePerTurn, let connection = backlog.takeNext() {
-            connection.isWaiting = false
-            guard connections[connection.key] === connection else { continue }
-            serve(connection, from: last)
-            let time = BootClock.now()
-            backlog.charge(connection.credentials.uid, nanoseconds: time - last)
-            last = time
-        }
-        backlog.endTurn()
-    }
-
-    private func serve(_ connection: Connection, from start: Int64) {
-        if connection.hasProcessEnded {
-            connection.hasProcessEnded = false
-            return processEnded(connection)
-        }
-        guard connection.listing == nil else { return continueListing(connection) }
-        receiveMessages(connection, atMost: Self.bytesPerConnection, until: start + Self.timePerConnection)
-        guard connections[connection.key] === connection, connection.listing == nil, !connection.isHungUp,
-            !connection.isPaused, !connection.readable.isArmed
-        else { return }
-        readAgain(connection)
     }
 }

@@ -19,6 +19,8 @@ struct OffloadedSocket: Sendable {
     var owesReturn = false
     /// The delegated state was lost with a worker that died.
     var hasLost = false
+    /// It is in the backlog.
+    var isWaiting = false
     /// The profile is in effect.
     var isActive = false
     /// The original kernel keep-alives, while others are set.
