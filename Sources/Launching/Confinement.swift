@@ -25,7 +25,7 @@ package enum Confinement {
             if theirs.seccomp != ours.seccomp { return "its system calls are filtered" }
             let lacks = ours.bounding & ~theirs.bounding
             if lacks != 0 { return "it can never have all of our capabilities" }
-            if theirs.users.first == "0", ours.permitted & ~theirs.permitted != 0 {
+            if theirs.users.first == 0, ours.permitted & ~theirs.permitted != 0 {
                 return "it is root without all of our capabilities"
             }
             return nil
@@ -43,27 +43,34 @@ package enum Confinement {
     /// A process's privileges as the kernel reports them.
     private struct Status {
         /// Real, effective, saved, and of the file system.
-        var users: [Substring] = []
-        var groups: [Substring] = []
+        var users: [UInt64] = []
+        var groups: [UInt64] = []
         var permitted: UInt64 = 0
         var bounding: UInt64 = 0
         var noNewPrivileges = false
-        var seccomp = ""
+        var seccomp: [UInt64] = []
 
         init(_ process: pid_t) throws(SystemError) {
-            for line in try SmallFile.readText("/proc/\(process)/status").split(separator: "\n") {
-                let fields = line.split { $0 == "\t" || $0 == " " }
-                guard fields.count > 1 else { continue }
-                switch fields[0] {
-                case "Uid:": users = Array(fields.dropFirst())
-                case "Gid:": groups = Array(fields.dropFirst())
-                case "CapPrm:": permitted = UInt64(fields[1], radix: 16) ?? 0
-                case "CapBnd:": bounding = UInt64(fields[1], radix: 16) ?? 0
-                case "NoNewPrivs:": noNewPrivileges = fields[1] == "1"
-                case "Seccomp:", "Seccomp_filters:": seccomp += fields[1] + " "
+            var fields = ByteFields(try SmallFile.read("/proc/\(process)/status"))
+            repeat {
+                switch fields.next() {
+                case Self.uid: users = fields.restOfLine().map { ByteFields.number($0) ?? .max }
+                case Self.gid: groups = fields.restOfLine().map { ByteFields.number($0) ?? .max }
+                case Self.capPrm: permitted = ByteFields.number(fields.next(), radix: 16) ?? 0
+                case Self.capBnd: bounding = ByteFields.number(fields.next(), radix: 16) ?? 0
+                case Self.noNewPrivs: noNewPrivileges = ByteFields.number(fields.next()) == 1
+                case Self.mode, Self.filters: seccomp.append(ByteFields.number(fields.next()) ?? .max)
                 default: break
                 }
-            }
+            } while fields.nextLine()
         }
+
+        private static let uid = Array("Uid:".utf8)[...]
+        private static let gid = Array("Gid:".utf8)[...]
+        private static let capPrm = Array("CapPrm:".utf8)[...]
+        private static let capBnd = Array("CapBnd:".utf8)[...]
+        private static let noNewPrivs = Array("NoNewPrivs:".utf8)[...]
+        private static let mode = Array("Seccomp:".utf8)[...]
+        private static let filters = Array("Seccomp_filters:".utf8)[...]
     }
 }

@@ -58,14 +58,15 @@ struct Cgroup: Hashable {
     }
 
     func state() throws(SystemError) -> State {
-        Self.state(inEvents: try SmallFile.readText(directory + "/cgroup.events"))
+        Self.state(inEvents: try SmallFile.read(directory + "/cgroup.events"))
     }
 
-    static func state(inEvents text: String) -> State {
+    /// It is read at each suspension: as `String` it would cost as much as the rest of that.
+    static func state(inEvents bytes: [UInt8]) -> State {
         var state = State()
-        for line in text.split(separator: "\n") {
-            if line == "frozen 1" { state.isFrozen = true }
-            if line == "populated 1" { state.isPopulated = true }
+        for line in bytes.split(separator: UInt8(ascii: "\n")) {
+            if line.elementsEqual("frozen 1".utf8) { state.isFrozen = true }
+            if line.elementsEqual("populated 1".utf8) { state.isPopulated = true }
         }
         return state
     }
