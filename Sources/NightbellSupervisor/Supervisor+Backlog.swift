@@ -94,7 +94,10 @@ extension Supervisor {
     }
 
     private func user(of token: SocketToken) -> UserID? {
-        ask { $0.owner(of: token).flatMap($0.user(of:)) }
+        ask { supervision in
+            guard let owner = supervision.owner(of: token) else { return nil }
+            return supervision.user(of: owner)
+        }
     }
 
     /// Serves pending work until there is none, the time is over, or sockets have fired.
