@@ -51,6 +51,11 @@ package final class KeeperLink: @unchecked Sendable {
         packet.append(item, descriptor: descriptor)
     }
 
+    /// Sends everything that is pending, if descriptors are. Call it before one of them may be closed.
+    package func flushDescriptors() {
+        if !packet.descriptors.isEmpty { flush() }
+    }
+
     /// Sends everything that is pending. Blocks while the keeper's queue is full: the keeper does nothing but read it.
     package func flush() {
         guard !packet.isEmpty else { return }

@@ -59,6 +59,8 @@ extension Supervisor {
         case .lookForAnswer(let token):
             lookForAnswer(token)
         case .close(let token):
+            // The keeper may not have got its descriptor yet.
+            journal?.link.flushDescriptors()
             parked.remove(token)
             departures += 1
             forgetRecords(of: token)
@@ -159,7 +161,7 @@ extension Supervisor {
             }
         }
         guard let connection = connection(of: client) else { return }
-        send(Self.answer(outcomes, key.request, offered.problems), to: connection)
+        sendLater(Self.answer(outcomes, key.request, offered.problems), to: connection)
     }
 
     private static func answer(

@@ -141,8 +141,22 @@ extension Supervisor {
         return try connection.socket.send(Self.encode(message), descriptors: descriptors)
     }
 
+    /// Sends an answer once the connection's other messages of this turn are handled.
+    func sendLater(_ bytes: [UInt8], to connection: Connection) {
+        guard connection.isServed else { return _ = send(bytes, to: connection) }
+        connection.answers.append(bytes)
+    }
+
+    func sendAnswers(_ connection: Connection) {
+        guard !connection.answers.isEmpty else { return }
+        var answers: [[UInt8]] = []
+        swap(&answers, &connection.answers)
+        for answer in answers { send(answer, to: connection) }
+    }
+
     @discardableResult
     func send(_ bytes: [UInt8], to connection: Connection) -> Bool {
+        sendAnswers(connection)
         // The keeper must have the records before the client is told.
         if let journal, journal.link.hasPending { journal.link.flush() }
         FaultInjection.point("before a client is told")

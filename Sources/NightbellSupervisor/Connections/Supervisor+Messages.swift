@@ -21,7 +21,12 @@ extension Supervisor {
     ) {
         var bytes = 0
         var hearsSleeper = false
-        defer { if hearsSleeper { journal?.markReading(nil) } }
+        connection.isServed = true
+        defer {
+            connection.isServed = false
+            sendAnswers(connection)
+            if hearsSleeper { journal?.markReading(nil) }
+        }
         for number in 0..<configuration.messagesPerTurn {
             if number > 0, bytes >= mostBytes || deadline != .max && BootClock.now() >= deadline { return }
             guard connections[connection.key] === connection, connection.listing == nil,
