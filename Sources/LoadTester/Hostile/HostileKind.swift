@@ -2,8 +2,8 @@
 enum HostileKind: String, CaseIterable, Sendable {
     /// No load: the baseline for the others.
     case none
-    /// Uses as much processor time as the others, but not the supervisor. The effect of few processors on a
-    /// wake is not caused by the supervisor.
+    /// Keeps as many processors busy as an attack does, without the supervisor: one of the attackers', and one as
+    /// the supervisor would that works for them. How long a wake waits for a processor is the kernel's decision.
     case busy
     /// HandOver with as many empty sockets as fit into a packet, on a hundred connections.
     case handOver = "hand_over"

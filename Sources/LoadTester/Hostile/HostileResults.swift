@@ -54,7 +54,7 @@ struct HostileResults {
     }
     var late: Int { attacks.reduce(0) { $0 + $1.late } }
     var lost: Int { attacks.reduce(0) { $0 + $1.lost } }
-    /// The worst p99 over that with as many processes that do not use the supervisor.
+    /// The worst p99 over that with as many busy processors, but an idle supervisor.
     private var ratio: Double? {
         guard let busy, busy.lost == 0 else { return nil }
         return worst99 / busy.latencies.percentile(99)
@@ -102,7 +102,7 @@ extension HostileResults: Reportable {
     var verdicts: [Verdict] {
         [
             Verdict("worst p99, ms", worst99 / 1_000, atMost: 50),
-            Verdict("worst p99, times that beside a busy process", ratio, atMost: 5),
+            Verdict("worst p99, times that on a machine as busy", ratio, atMost: 5),
             Verdict("worst wake, ms", worst / 1_000, atMost: 50),
             Verdict("late", Double(late), atMost: 0),
             Verdict("lost", Double(lost), atMost: 0),

@@ -76,9 +76,8 @@ struct HostileRun {
 
     private func start(_ kind: HostileKind, _ supervisor: PrivateSupervisor) throws -> [ChildProcess] {
         guard kind != .none else { return [] }
-        let users: [uid_t?] = geteuid() == 0 ? Self.attackers : [nil]
-        let count = kind == .busy ? 1 : users.count
-        return try users.prefix(count).enumerated().map { number, user in
+        let users: [uid_t?] = geteuid() == 0 ? Self.attackers : kind == .busy ? [nil, nil] : [nil]
+        return try users.enumerated().map { number, user in
             try runDirectory.start(
                 .hostile,
                 HostileProcess.arguments(
