@@ -1,5 +1,5 @@
 /// Why a request was refused. The edge words the answer.
-public enum Refusal: Sendable, Hashable {
+package enum Refusal: Sendable, Hashable {
     case identifierInUse
     case identifierOfOtherUser
     case tooManyClients
@@ -33,7 +33,7 @@ public enum Refusal: Sendable, Hashable {
 }
 
 /// The result of a client's request.
-public enum Answer: Sendable, Equatable {
+package enum Answer: Sendable, Equatable {
     case done
     case refused(Refusal)
     /// `nil` is the invalid task: none can be granted, because the time is up.
@@ -43,47 +43,47 @@ public enum Answer: Sendable, Equatable {
 }
 
 /// Why a client is woken.
-public struct WakeReasons: OptionSet, Sendable, BitwiseCopyable, Hashable {
-    public let rawValue: UInt16
+package struct WakeReasons: OptionSet, Sendable, BitwiseCopyable, Hashable {
+    package let rawValue: UInt16
 
-    public init(rawValue: UInt16) {
+    package init(rawValue: UInt16) {
         self.rawValue = rawValue
     }
 
-    public static let socket = WakeReasons(rawValue: 1)
-    public static let keepAlive = WakeReasons(rawValue: 2)
-    public static let request = WakeReasons(rawValue: 4)
+    package static let socket = WakeReasons(rawValue: 1)
+    package static let keepAlive = WakeReasons(rawValue: 2)
+    package static let request = WakeReasons(rawValue: 4)
     /// A message of the client itself arrived after it had been suspended.
-    public static let clientMessage = WakeReasons(rawValue: 8)
-    public static let supervisorStopping = WakeReasons(rawValue: 16)
+    package static let clientMessage = WakeReasons(rawValue: 8)
+    package static let supervisorStopping = WakeReasons(rawValue: 16)
     /// It was launched together with the supervisor.
-    public static let launched = WakeReasons(rawValue: 32)
+    package static let launched = WakeReasons(rawValue: 32)
     /// It was launched again because it had failed, or was terminated by the supervisor.
-    public static let relaunched = WakeReasons(rawValue: 64)
+    package static let relaunched = WakeReasons(rawValue: 64)
     /// A ping that was sent in the client's name was not answered in time.
-    public static let unanswered = WakeReasons(rawValue: 128)
+    package static let unanswered = WakeReasons(rawValue: 128)
     /// The kernel has given up a connection, because sent data is not acknowledged.
-    public static let pathLost = WakeReasons(rawValue: 256)
+    package static let pathLost = WakeReasons(rawValue: 256)
 
     /// The reasons that come with sockets.
     static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]
 }
 
 /// One wake, as it is delivered to the client.
-public struct Wake: Sendable, Equatable {
-    public var wakeID: UInt64
-    public var reasons: WakeReasons
+package struct Wake: Sendable, Equatable {
+    package var wakeID: UInt64
+    package var reasons: WakeReasons
     /// A range of `ActionBuffer.firedSockets`.
-    public var sockets: Range<Int>
-    public var budget: Duration
+    package var sockets: Range<Int>
+    package var budget: Duration
     /// Zero if the client was not suspended.
-    public var asleepFor: Duration
+    package var asleepFor: Duration
     /// A previous process decided it and may have delivered it already.
-    public var isRepeated = false
+    package var isRepeated = false
 }
 
 /// A message of the supervisor to a client that is no answer to a request.
-public enum Notice: Sendable, Equatable {
+package enum Notice: Sendable, Equatable {
     case didEnterBackground(budget: Duration)
     case prepareToSuspend(epoch: UInt64, budget: Duration)
     case suspendCancelled(epoch: UInt64)
@@ -93,7 +93,7 @@ public enum Notice: Sendable, Equatable {
 }
 
 /// Why a client is terminated. The numbers are stored.
-public enum TerminationReason: UInt8, Sendable, Hashable {
+package enum TerminationReason: UInt8, Sendable, Hashable {
     case quitByUser = 1
     case backgroundTasksOverran = 2
     case tooManyWakes = 3
@@ -118,7 +118,7 @@ extension TerminationReason {
 }
 
 /// A step that a client may overrun.
-public enum Step: Sendable, Hashable, CaseIterable {
+package enum Step: Sendable, Hashable, CaseIterable {
     case enteringBackground
     case prepareToSuspend
     case wake
@@ -128,7 +128,7 @@ public enum Step: Sendable, Hashable, CaseIterable {
 }
 
 /// An event for the supervisor's observers. It is cheap to make, because it contains no text.
-public enum Trace: Sendable, Equatable {
+package enum Trace: Sendable, Equatable {
     case registered
     case gone
     case state(from: ClientState, to: ClientState)
@@ -161,7 +161,7 @@ public enum Trace: Sendable, Equatable {
 }
 
 /// An action for the edge, to be carried out in order.
-public enum Action: Sendable, Equatable {
+package enum Action: Sendable, Equatable {
     case registered(ClientID, RequestKey)
     case refuseRegistration(Refusal, RequestKey)
     case answer(Answer, ClientID, RequestKey)
@@ -207,14 +207,14 @@ public enum Action: Sendable, Equatable {
 
 /// The buffer to which the core appends its actions. The edge reuses one, so that nothing is allocated in the
 /// steady state.
-public struct ActionBuffer: Sendable {
-    public var actions: [Action] = []
-    public var firedSockets: [FiredSocket] = []
-    public var adoptions: [Result<SocketToken, Refusal>] = []
+package struct ActionBuffer: Sendable {
+    package var actions: [Action] = []
+    package var firedSockets: [FiredSocket] = []
+    package var adoptions: [Result<SocketToken, Refusal>] = []
 
-    public init() {}
+    package init() {}
 
-    public mutating func removeAll() {
+    package mutating func removeAll() {
         actions.removeAll(keepingCapacity: true)
         firedSockets.removeAll(keepingCapacity: true)
         adoptions.removeAll(keepingCapacity: true)

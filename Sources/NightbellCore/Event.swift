@@ -1,11 +1,11 @@
 /// A key with which the edge finds the connection and the request of an answer. The core returns it unchanged.
-public struct RequestKey: Sendable, Hashable {
-    public var connection: UInt64
-    public var request: UInt64
+package struct RequestKey: Sendable, Hashable {
+    package var connection: UInt64
+    package var request: UInt64
     /// The client asks again, because the process it asked before may have ended without an answer.
-    public var isRepeated: Bool
+    package var isRepeated: Bool
 
-    public init(connection: UInt64, request: UInt64, isRepeated: Bool = false) {
+    package init(connection: UInt64, request: UInt64, isRepeated: Bool = false) {
         self.connection = connection
         self.request = request
         self.isRepeated = isRepeated
@@ -13,19 +13,19 @@ public struct RequestKey: Sendable, Hashable {
 }
 
 /// The data with which a process registers as a client.
-public struct Registration: Sendable, Equatable {
-    public var identifier: ClientIdentifier
-    public var user: UserID
-    public var modes: Modes
-    public var wakeLimitPolicy: WakeLimitPolicy
+package struct Registration: Sendable, Equatable {
+    package var identifier: ClientIdentifier
+    package var user: UserID
+    package var modes: Modes
+    package var wakeLimitPolicy: WakeLimitPolicy
     /// The supervisor can start the program again.
-    public var isLaunchable = false
+    package var isLaunchable = false
     /// It is terminated instead of being suspended.
-    public var exitsOnSuspend = false
+    package var exitsOnSuspend = false
     /// A keep-alive timeout that holds until the client sets another.
-    public var keepAliveTimeout: Duration?
+    package var keepAliveTimeout: Duration?
 
-    public init(
+    package init(
         identifier: ClientIdentifier, user: UserID, modes: Modes, wakeLimitPolicy: WakeLimitPolicy = .linger
     ) {
         self.identifier = identifier
@@ -36,21 +36,21 @@ public struct Registration: Sendable, Equatable {
 }
 
 /// The background activities that a client declares.
-public struct Modes: OptionSet, Sendable, Hashable {
-    public let rawValue: UInt8
+package struct Modes: OptionSet, Sendable, Hashable {
+    package let rawValue: UInt8
 
-    public init(rawValue: UInt8) {
+    package init(rawValue: UInt8) {
         self.rawValue = rawValue
     }
 
     /// Hand over `voip` sockets, set a keep-alive timeout.
-    public static let voip = Modes(rawValue: 1)
+    package static let voip = Modes(rawValue: 1)
     /// Hold off suspension while media plays.
-    public static let audio = Modes(rawValue: 2)
+    package static let audio = Modes(rawValue: 2)
 }
 
 /// The treatment of a client that exceeds its wake limit.
-public enum WakeLimitPolicy: Sendable, Hashable, CaseIterable {
+package enum WakeLimitPolicy: Sendable, Hashable, CaseIterable {
     /// It stays awake longer after each further wake.
     case linger
     /// It is terminated.
@@ -58,7 +58,7 @@ public enum WakeLimitPolicy: Sendable, Hashable, CaseIterable {
 }
 
 /// A client's request or notice.
-public enum ClientMessage: Sendable {
+package enum ClientMessage: Sendable {
     case handOver([SocketOffer])
     case release(SocketToken)
     case enterBackground
@@ -81,7 +81,7 @@ public enum ClientMessage: Sendable {
 }
 
 /// An administrator's command for a client.
-public enum Command: Sendable, Hashable, CaseIterable {
+package enum Command: Sendable, Hashable, CaseIterable {
     case wake
     case suspend
     case quit
@@ -89,7 +89,7 @@ public enum Command: Sendable, Hashable, CaseIterable {
 }
 
 /// How a process has ended.
-public enum Ending: Sendable, Hashable, CaseIterable {
+package enum Ending: Sendable, Hashable, CaseIterable {
     /// It had nothing more to do: exit status 0, or it was asked to terminate.
     case succeeded
     /// Any other status, a signal, or unknown.
@@ -97,18 +97,18 @@ public enum Ending: Sendable, Hashable, CaseIterable {
 }
 
 /// The memory that a client uses.
-public struct ClientSize: Sendable, Hashable {
-    public var client: ClientID
-    public var bytes: Int
+package struct ClientSize: Sendable, Hashable {
+    package var client: ClientID
+    package var bytes: Int
 
-    public init(_ client: ClientID, bytes: Int) {
+    package init(_ client: ClientID, bytes: Int) {
         self.client = client
         self.bytes = bytes
     }
 }
 
 /// An event from outside the core.
-public enum Event: Sendable {
+package enum Event: Sendable {
     case registration(Registration, RequestKey)
     case message(ClientMessage, from: ClientID, RequestKey)
     case command(Command, ClientID, RequestKey)

@@ -4,10 +4,10 @@
 /// run can be replayed. Sockets are tokens and processes are client IDs; descriptors, pids and the clock belong
 /// to the edge. The edge passes the events of one turn of its loop to `handle`, then calls `endTurn`, carries out
 /// the actions in order, and reports their results as further events.
-public struct Supervision: Sendable, Equatable {
-    public internal(set) var settings: Settings
-    public internal(set) var counters = Counters()
-    public internal(set) var isStopping = false
+package struct Supervision: Sendable, Equatable {
+    package internal(set) var settings: Settings
+    package internal(set) var counters = Counters()
+    package internal(set) var isStopping = false
 
     var clients = SlotMap<Client>()
     var sockets = SlotMap<ParkedSocket>()
@@ -30,12 +30,12 @@ public struct Supervision: Sendable, Equatable {
     var hasThawedInTurn = false
     var launchQueue = LaunchQueue()
     /// How long the machine has slept since it was started: elapsed time is ahead of running time by this.
-    public internal(set) var machineSlept = Duration.zero
+    package internal(set) var machineSlept = Duration.zero
     /// The end of the pause after memory pressure.
     var pressedUntil = Supervision.unpressed
     var lastOwnership: UInt64 = 0
     /// Whether changes are persisted.
-    public var notesChanges = false
+    package var notesChanges = false
     /// The changes since the last call of `persistChanges`.
     var changes = ChangeSet()
     /// The client that is being recovered: it runs, or has been thawed already.
@@ -60,21 +60,21 @@ public struct Supervision: Sendable, Equatable {
         var givenUp: UInt64 = 0
     }
 
-    public init(settings: Settings) {
+    package init(settings: Settings) {
         self.settings = settings
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
         pings = PingScheduler(settings)
     }
 
     /// Applies new settings. Earlier decisions stay, such as running budgets and accepted timeouts.
-    public mutating func change(_ settings: Settings) {
+    package mutating func change(_ settings: Settings) {
         self.settings = settings
         schedule.lead = settings.keepAlive.lead
         pings.change(settings)
     }
 
     /// When `Event.timer` must be fed at the latest; the loop's only timer is set to it.
-    public var nextDeadline: Instant? {
+    package var nextDeadline: Instant? {
         guard !isStopping else { return nil }
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
@@ -83,18 +83,18 @@ public struct Supervision: Sendable, Equatable {
     }
 
     /// Converts running time to elapsed time, which goes on while the machine sleeps.
-    public func elapsed(at now: Instant) -> Instant {
+    package func elapsed(at now: Instant) -> Instant {
         mutated(.chargesSleep) || mutated(.ignoresSleep) ? now : now + machineSlept
     }
 
     /// Frees the memory of clients and sockets that are gone. It takes time in proportion to the remaining ones.
-    public mutating func giveMemoryBack() {
+    package mutating func giveMemoryBack() {
         clients.giveMemoryBack()
         sockets.giveMemoryBack()
     }
 
     /// Handles one event. Wakes are collected until `endTurn`.
-    public mutating func handle(_ event: Event, at now: Instant, into actions: inout ActionBuffer) {
+    package mutating func handle(_ event: Event, at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
         switch event {
         case .registration(let registration, let key):
@@ -192,7 +192,7 @@ public struct Supervision: Sendable, Equatable {
 
     /// Ends a turn: each client inside its keep-alive window runs if any client was thawed or a window is about to end,
     /// and every client woken in this turn gets all its reasons in one wake.
-    public mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
+    package mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
         let runsAlong = hasThawedInTurn && !mutated(.sleepsThroughWindow)
         let isDue = runsAlong || schedule.isDue(at: elapsed(at: now)) || pings.isDue(at: elapsed(at: now))
@@ -207,7 +207,7 @@ public struct Supervision: Sendable, Equatable {
 
     /// Delivers the wakes decided so far in mid-turn; call it only while fired sockets are still queued, and handle nothing
     /// else until the queue is empty. If another of these sockets belongs to a client already notified, it gets another wake.
-    public mutating func endPortion(into actions: inout ActionBuffer) {
+    package mutating func endPortion(into actions: inout ActionBuffer) {
         toldInTurn.formUnion(pendingWakes)
         deliverWakes(into: &actions)
     }
@@ -222,7 +222,7 @@ public struct Supervision: Sendable, Equatable {
 
     /// Prepares for the supervisor to be down for `duration` after this turn. If any keep-alive handler would be late by
     /// then, all clients inside their window run now.
-    public mutating func prepareForSilence(of duration: Duration, at now: Instant) {
+    package mutating func prepareForSilence(of duration: Duration, at now: Instant) {
         if schedule.isDue(at: elapsed(at: now) + duration) { hasThawedInTurn = true }
     }
 

@@ -1,4 +1,4 @@
-public import NightbellCore
+package import NightbellCore
 
 /// The configuration of a supervisor.
 public struct SupervisorConfiguration: Sendable {
@@ -37,7 +37,7 @@ public struct SupervisorConfiguration: Sendable {
     public var socketMode: UInt32 = 0o666
     public var suspension = Suspension.auto
     /// Numbers that govern behaviour.
-    public var settings = Settings()
+    package var settings = Settings()
     /// The most messages of one connection that are handled in one turn of the loop; the rest waits for the
     /// next, so that a flood delays no other client.
     public var messagesPerTurn = 32

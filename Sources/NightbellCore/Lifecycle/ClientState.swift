@@ -1,5 +1,5 @@
 /// The states of a client, without their associated data.
-public enum ClientState: Sendable, Hashable, CaseIterable {
+package enum ClientState: Sendable, Hashable, CaseIterable {
     /// No process is known under this name.
     case notRunning
     /// Connected; has not declared whether it is in use.

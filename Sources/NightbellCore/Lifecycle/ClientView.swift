@@ -1,97 +1,97 @@
 /// A client as it is visible outside the core.
-public struct ClientView: Sendable {
-    public var id: ClientID
-    public var identifier: ClientIdentifier
-    public var user: UserID
-    public var modes: Modes
-    public var state: ClientState
+package struct ClientView: Sendable {
+    package var id: ClientID
+    package var identifier: ClientIdentifier
+    package var user: UserID
+    package var modes: Modes
+    package var state: ClientState
     /// In elapsed time.
-    public var enteredStateAt: Instant
-    public var registeredAt: Instant
-    public var holds: Holds
-    public var sockets: [SocketToken]
-    public var keepAliveTimeout: Duration?
+    package var enteredStateAt: Instant
+    package var registeredAt: Instant
+    package var holds: Holds
+    package var sockets: [SocketToken]
+    package var keepAliveTimeout: Duration?
     /// In elapsed time.
-    public var keepAliveWindow: Window?
-    public var backgroundTasks: [String]
-    public var mediaPlays: Bool
+    package var keepAliveWindow: Window?
+    package var backgroundTasks: [String]
+    package var mediaPlays: Bool
     /// It should be reachable, but only a request can wake or launch it.
-    public var isOutOfReach: Bool
-    public var launches: Launches
-    public var counters: Counters
+    package var isOutOfReach: Bool
+    package var launches: Launches
+    package var counters: Counters
 
     /// The launch state of a client.
-    public struct Launches: Sendable, Equatable {
-        public var isPossible: Bool
+    package struct Launches: Sendable, Equatable {
+        package var isPossible: Bool
         /// Why it is to be launched, or is being launched.
-        public var reasons: WakeReasons
+        package var reasons: WakeReasons
         /// The earliest time of a delayed launch.
-        public var notBefore: Instant?
+        package var notBefore: Instant?
         /// The deadline for a launched process to identify itself.
-        public var until: Instant?
+        package var until: Instant?
         /// Consecutive launches after a failure.
-        public var inRow: Int
-        public var stateBytes: Int
-        public var hibernates: Bool
-        public var exitsOnSuspend: Bool
+        package var inRow: Int
+        package var stateBytes: Int
+        package var hibernates: Bool
+        package var exitsOnSuspend: Bool
     }
 
     /// Reasons that keep a background client from being suspended, besides tasks and media.
-    public struct Holds: OptionSet, Sendable {
-        public let rawValue: UInt8
+    package struct Holds: OptionSet, Sendable {
+        package let rawValue: UInt8
 
-        public init(rawValue: UInt8) {
+        package init(rawValue: UInt8) {
             self.rawValue = rawValue
         }
 
-        public static let enteringBackground = Holds(rawValue: 1)
-        public static let openWake = Holds(rawValue: 2)
-        public static let linger = Holds(rawValue: 4)
+        package static let enteringBackground = Holds(rawValue: 1)
+        package static let openWake = Holds(rawValue: 2)
+        package static let linger = Holds(rawValue: 4)
         /// It was launched, and it has no wake source yet.
-        public static let settingUp = Holds(rawValue: 8)
+        package static let settingUp = Holds(rawValue: 8)
     }
 }
 
 extension Supervision {
     /// The clients that run, by slot.
-    public var clientIDs: [ClientID] { clients.ids.map(ClientID.init) }
+    package var clientIDs: [ClientID] { clients.ids.map(ClientID.init) }
 
-    public var socketCount: Int { sockets.count }
+    package var socketCount: Int { sockets.count }
 
-    public func contains(_ client: ClientID) -> Bool { clients.contains(client.id) }
+    package func contains(_ client: ClientID) -> Bool { clients.contains(client.id) }
 
-    public func client(named identifier: ClientIdentifier) -> ClientID? { owners[identifier]?.client }
+    package func client(named identifier: ClientIdentifier) -> ClientID? { owners[identifier]?.client }
 
     /// The resources used by the clients of each uid, sorted by uid.
-    public var usage: [(user: UserID, usage: UserUsage)] {
+    package var usage: [(user: UserID, usage: UserUsage)] {
         users.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    public func state(of client: ClientID) -> ClientState {
+    package func state(of client: ClientID) -> ClientState {
         clients.contains(client.id) ? clients[client.id].lifecycle.state : .notRunning
     }
 
-    public func identifier(of client: ClientID) -> ClientIdentifier? {
+    package func identifier(of client: ClientID) -> ClientIdentifier? {
         clients.contains(client.id) ? owners.identifier(at: clients[client.id].owner) : nil
     }
 
-    public func user(of client: ClientID) -> UserID? {
+    package func user(of client: ClientID) -> UserID? {
         clients.contains(client.id) ? clients[client.id].user : nil
     }
 
     /// Whether the supervisor has requested that the client be frozen: it cannot repeat a message before it is thawed.
-    public func mayBeFrozen(_ client: ClientID) -> Bool {
+    package func mayBeFrozen(_ client: ClientID) -> Bool {
         clients.contains(client.id) && clients[client.id].lifecycle.mayBeFrozen
     }
 
     /// Whether a client that may be frozen is certain to be thawed when one of its armed sockets fires, because it
     /// cannot be ended for being woken too often. The edge may thaw it before it tells the core what has happened.
-    public func isCertainToWake(_ client: ClientID) -> Bool {
+    package func isCertainToWake(_ client: ClientID) -> Bool {
         clients.contains(client.id) && clients[client.id].wakeLimitPolicy == .linger
     }
 
     /// The owner of a socket, if the socket's firing is certain to thaw it.
-    public func certainToThaw(by token: SocketToken) -> ClientID? {
+    package func certainToThaw(by token: SocketToken) -> ClientID? {
         guard sockets.contains(token.id), sockets[token.id].condition == .armed, !sockets[token.id].hasProfile
         else { return nil }
         let owner = sockets[token.id].owner
@@ -111,11 +111,11 @@ extension Supervision {
         clients.contains(client.id) ? clients[client.id].assertions.mediaUntil : nil
     }
 
-    public func owner(of token: SocketToken) -> ClientID? {
+    package func owner(of token: SocketToken) -> ClientID? {
         sockets.contains(token.id) ? sockets[token.id].owner : nil
     }
 
-    public func isStream(_ token: SocketToken) -> Bool {
+    package func isStream(_ token: SocketToken) -> Bool {
         sockets.contains(token.id) && sockets[token.id].isStream
     }
 
@@ -133,16 +133,16 @@ extension Supervision {
 
     /// The client's sockets that survive its process, in the order in which they were handed over, unless one was
     /// released since.
-    public func survivors(of client: ClientID) -> [SocketToken] {
+    package func survivors(of client: ClientID) -> [SocketToken] {
         clients.contains(client.id) ? clients[client.id].sockets.filter { sockets[$0.id].survives } : []
     }
 
-    public func sockets(of client: ClientID) -> [SocketToken] {
+    package func sockets(of client: ClientID) -> [SocketToken] {
         clients.contains(client.id) ? Array(clients[client.id].sockets) : []
     }
 
     /// The still relevant parts of its registration.
-    public func registration(of client: ClientID) -> Registration? {
+    package func registration(of client: ClientID) -> Registration? {
         guard clients.contains(client.id) else { return nil }
         let record = clients[client.id]
         var registration = Registration(
@@ -153,23 +153,23 @@ extension Supervision {
         return registration
     }
 
-    public func registeredAt(_ client: ClientID) -> Instant? {
+    package func registeredAt(_ client: ClientID) -> Instant? {
         clients.contains(client.id) ? clients[client.id].registeredAt : nil
     }
 
-    public func survives(_ token: SocketToken) -> Bool {
+    package func survives(_ token: SocketToken) -> Bool {
         sockets.contains(token.id) && sockets[token.id].survives
     }
 
-    public func tag(of token: SocketToken) -> SocketTag? {
+    package func tag(of token: SocketToken) -> SocketTag? {
         sockets.contains(token.id) ? sockets[token.id].tag : nil
     }
 
-    public func condition(of token: SocketToken) -> SocketCondition? {
+    package func condition(of token: SocketToken) -> SocketCondition? {
         sockets.contains(token.id) ? sockets[token.id].condition : nil
     }
 
-    public func view(of client: ClientID, at now: Instant) -> ClientView? {
+    package func view(of client: ClientID, at now: Instant) -> ClientView? {
         guard clients.contains(client.id) else { return nil }
         let record = clients[client.id]
         var holds: ClientView.Holds = []

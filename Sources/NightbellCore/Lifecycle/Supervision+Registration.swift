@@ -133,15 +133,15 @@ extension Supervision {
     // MARK: What is remembered of identifiers
 
     /// The owner of an identifier, and whether its user has quit the client.
-    public func ownership(of identifier: ClientIdentifier) -> (user: UserID, isQuit: Bool)? {
+    package func ownership(of identifier: ClientIdentifier) -> (user: UserID, isQuit: Bool)? {
         owners[identifier].map { ($0.user, $0.isQuit) }
     }
 
     /// All identifiers that have an owner, sorted.
-    public var identifiers: [ClientIdentifier] { owners.keys.sorted { $0.description < $1.description } }
+    package var identifiers: [ClientIdentifier] { owners.keys.sorted { $0.description < $1.description } }
 
     /// Restores an ownership known to a previous supervisor. Call it before the first event.
-    public mutating func remember(_ identifier: ClientIdentifier, of user: UserID, isQuit: Bool) {
+    package mutating func remember(_ identifier: ClientIdentifier, of user: UserID, isQuit: Bool) {
         guard owners[identifier] == nil else { return }
         owners[identifier] = Ownership(user: user, client: nil, isQuit: isQuit, number: nextOwnership())
         users[user, default: UserUsage()].identifiers += 1
@@ -165,7 +165,7 @@ extension Supervision {
     }
 
     /// Takes a quit back: the process that uses this identifier is about to reconnect, and is wanted again.
-    public mutating func takeBackQuit(of identifier: ClientIdentifier) { setQuit(false, identifier) }
+    package mutating func takeBackQuit(of identifier: ClientIdentifier) { setQuit(false, identifier) }
 
     mutating func disown(
         _ identifier: ClientIdentifier, _ key: RequestKey, at now: Instant, into actions: inout ActionBuffer

@@ -13,7 +13,7 @@ public struct OffloadCounters: Sendable, Equatable {
 
     public init() {}
 
-    package static func += (left: inout OffloadCounters, right: OffloadCounters) {
+    public static func += (left: inout OffloadCounters, right: OffloadCounters) {
         left.sent += right.sent
         left.confirmed += right.confirmed
         left.answered += right.answered
@@ -23,19 +23,19 @@ public struct OffloadCounters: Sendable, Equatable {
 }
 
 /// When pings are sent for a socket, and which answers are expected. The edge knows their bytes.
-public struct PingTerms: Sendable, Hashable {
+package struct PingTerms: Sendable, Hashable {
     /// The shortest time from one ping to the next.
-    public var earliest: Duration
+    package var earliest: Duration
     /// The longest time from one ping to the next.
-    public var latest: Duration
+    package var latest: Duration
     /// nil: no answer is expected.
-    public var answerWithin: Duration?
+    package var answerWithin: Duration?
     /// From a ping to its first repetition; each pause after that is twice as long.
-    public var repeatAfter: Duration
+    package var repeatAfter: Duration
     /// The maximum number of repetitions.
-    public var repetitions: Int
+    package var repetitions: Int
 
-    public init(
+    package init(
         earliest: Duration, latest: Duration, answerWithin: Duration? = nil, repeatAfter: Duration = .zero,
         repetitions: Int = 0
     ) {
@@ -48,9 +48,9 @@ public struct PingTerms: Sendable, Hashable {
 }
 
 /// The result of the edge's inspection of a sleeping client's socket, and what the edge has already handled.
-public struct InspectionResult: Sendable, Equatable {
+package struct InspectionResult: Sendable, Equatable {
     /// The data left in the socket.
-    public enum Rest: Sendable, Equatable {
+    package enum Rest: Sendable, Equatable {
         case nothing
         /// An incomplete message that may turn out to be noise.
         case partial
@@ -63,18 +63,18 @@ public struct InspectionResult: Sendable, Equatable {
     }
 
     /// Pings of the peer that were answered.
-    public var answered = 0
+    package var answered = 0
     /// Answers to our ping.
-    public var confirmed = 0
+    package var confirmed = 0
     /// Noise of other kinds.
-    public var absorbed = 0
+    package var absorbed = 0
     /// The answer to one of our pings is still outstanding.
-    public var isAwaitingAnswer = false
-    public var rest = Rest.nothing
+    package var isAwaitingAnswer = false
+    package var rest = Rest.nothing
 
-    public init() {}
+    package init() {}
 
-    public var noise: Int { answered + confirmed + absorbed }
+    package var noise: Int { answered + confirmed + absorbed }
 }
 
 /// Conditions of the owner's last wake that the kernel does not report, and the mark of that wake.

@@ -104,13 +104,13 @@ extension Supervision {
     }
 
     /// Whether the edge may handle data that arrives on this socket.
-    public func isOffloading(_ token: SocketToken) -> Bool {
+    package func isOffloading(_ token: SocketToken) -> Bool {
         guard sockets.contains(token.id), sockets[token.id].hasProfile else { return false }
         return pings[token.slot].isActive
     }
 
     /// The number of pieces of noise that may be handled now.
-    public func noiseAllowance(_ token: SocketToken, at now: Instant) -> Int {
+    package func noiseAllowance(_ token: SocketToken, at now: Instant) -> Int {
         guard isOffloading(token) else { return 0 }
         return pings.allowance(token.slot, at: elapsed(at: now))
     }

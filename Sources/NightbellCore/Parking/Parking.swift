@@ -3,9 +3,9 @@
 ///
 /// It is deterministic and copyable, like `Supervision`: events come in with the time, actions are appended to `actions`,
 /// and descriptors stay outside.
-public struct Parking: Sendable, Equatable {
+package struct Parking: Sendable, Equatable {
     /// An action for the edge, to be carried out in order.
-    public enum Action: Sendable, Equatable {
+    package enum Action: Sendable, Equatable {
         /// Notify the host.
         case notify(SocketToken, ParkingReasons)
         /// Watch the socket again: its one report was empty.
@@ -33,7 +33,7 @@ public struct Parking: Sendable, Equatable {
         var isWatched: Bool { stage == .watched }
     }
 
-    public private(set) var counters = ParkingCounters()
+    package private(set) var counters = ParkingCounters()
     private let settings: Settings
     private var places = SlotMap<Place>()
     private var pings: PingScheduler
@@ -44,34 +44,36 @@ public struct Parking: Sendable, Equatable {
     private static let pingsPerTurn = 32
 
     /// Only the settings of keep-alives and pings are used.
-    public init(settings: Settings) {
+    package init(settings: Settings) {
         self.settings = settings
         pings = PingScheduler(settings)
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
     }
 
     /// When `endTurn` must be called at the latest.
-    public var nextDeadline: Instant? { earlier(schedule.nextDeadline, pings.nextDeadline) }
+    package var nextDeadline: Instant? { earlier(schedule.nextDeadline, pings.nextDeadline) }
 
-    public var count: Int { places.count }
+    package var count: Int { places.count }
 
     /// Totals of all sockets with a profile, removed ones included.
-    public var pingCounters: OffloadCounters { pings.counters }
+    package var pingCounters: OffloadCounters { pings.counters }
 
-    public func contains(_ token: SocketToken) -> Bool { places.contains(token.id) }
+    package func contains(_ token: SocketToken) -> Bool { places.contains(token.id) }
 
     /// The socket in a slot of the edge's tables.
-    public func token(inSlot slot: UInt32) -> SocketToken? { places.id(inSlot: slot).map { SocketToken($0) } }
+    package func token(inSlot slot: UInt32) -> SocketToken? {
+        places.id(inSlot: slot).map { SocketToken($0) }
+    }
 
     /// All sockets, by slot.
-    public var tokens: [SocketToken] { places.ids.map { SocketToken($0) } }
+    package var tokens: [SocketToken] { places.ids.map { SocketToken($0) } }
 
     // MARK: Coming and going
 
     /// - Parameters:
     ///   - pinging: the terms of the pings of a socket with a profile.
     ///   - keepAlive: how long the host wants to wait at most before it is told `keepAliveDue`.
-    public mutating func park(
+    package mutating func park(
         hasProfile: Bool, pinging: PingTerms?, keepAlive: Duration?, at now: Instant
     ) -> SocketToken {
         let token = SocketToken(places.insert(Place(hasProfile: hasProfile)))
@@ -89,7 +91,7 @@ public struct Parking: Sendable, Equatable {
     }
 
     /// Why a socket is no longer parked.
-    public enum Departure: Sendable, Hashable, CaseIterable {
+    package enum Departure: Sendable, Hashable, CaseIterable {
         /// The host has taken it back.
         case claimed
         /// It was closed.
@@ -99,7 +101,7 @@ public struct Parking: Sendable, Equatable {
     }
 
     /// - Returns: whether it was there.
-    public mutating func remove(_ token: SocketToken, _ departure: Departure) -> Bool {
+    package mutating func remove(_ token: SocketToken, _ departure: Departure) -> Bool {
         guard let place = places.remove(token.id) else { return false }
         if place.hasProfile { pings.remove(token.slot) }
         schedule.set(token.slot, to: nil)
@@ -114,7 +116,8 @@ public struct Parking: Sendable, Equatable {
     // MARK: What happens
 
     /// The kernel has reported a socket without a profile. It reports it once only.
-    public mutating func fired(_ token: SocketToken, _ conditions: Conditions, into actions: inout [Action]) {
+    package mutating func fired(_ token: SocketToken, _ conditions: Conditions, into actions: inout [Action])
+    {
         guard contains(token), places[token.id].isWatched else { return }
         // Another process that shares the socket has read the data.
         guard !conditions.isEmpty else { return actions.append(.watch(token)) }
@@ -122,17 +125,17 @@ public struct Parking: Sendable, Equatable {
     }
 
     /// Whether incoming data of a socket is to be inspected with its profile.
-    public func isInspecting(_ token: SocketToken) -> Bool {
+    package func isInspecting(_ token: SocketToken) -> Bool {
         contains(token) && places[token.id].hasProfile && places[token.id].isWatched
     }
 
     /// How many pieces of noise may be absorbed now.
-    public func noiseAllowance(_ token: SocketToken, at now: Instant) -> Int {
+    package func noiseAllowance(_ token: SocketToken, at now: Instant) -> Int {
         isInspecting(token) ? pings.allowance(token.slot, at: now) : 0
     }
 
     /// The incoming data of a socket was inspected with its profile.
-    public mutating func inspected(
+    package mutating func inspected(
         _ token: SocketToken, _ inspection: InspectionResult, at now: Instant, into actions: inout [Action]
     ) {
         guard isInspecting(token) else { return }
@@ -144,7 +147,7 @@ public struct Parking: Sendable, Equatable {
 
     /// The host has sent part of a message, and has to claim the socket to send the rest: until then it gets no further
     /// notification, and nothing is done for the socket.
-    public mutating func hold(_ token: SocketToken, into actions: inout [Action]) {
+    package mutating func hold(_ token: SocketToken, into actions: inout [Action]) {
         guard contains(token) else { return }
         if places[token.id].isWatched {
             actions.append(.ignore(token))
@@ -155,24 +158,24 @@ public struct Parking: Sendable, Equatable {
     }
 
     /// Whether the host has sent only part of a message.
-    public func isHeld(_ token: SocketToken) -> Bool {
+    package func isHeld(_ token: SocketToken) -> Bool {
         contains(token) && places[token.id].stage == .held
     }
 
     /// A ping could not be sent: the peer accepts no data.
-    public mutating func pingFailed(_ token: SocketToken, at now: Instant, into actions: inout [Action]) {
+    package mutating func pingFailed(_ token: SocketToken, at now: Instant, into actions: inout [Action]) {
         guard isInspecting(token) else { return }
         pings.pingFailed(token.slot, at: now)
         notify(token, .unanswerable, into: &actions)
     }
 
     /// No ping was available to be sent.
-    public mutating func pingOmitted(_ token: SocketToken, at now: Instant) {
+    package mutating func pingOmitted(_ token: SocketToken, at now: Instant) {
         if isInspecting(token) { pings.pingFailed(token.slot, at: now) }
     }
 
     /// The edge has looked for an answer that is due; if there was one, it was reported before.
-    public mutating func answerLookedFor(
+    package mutating func answerLookedFor(
         _ token: SocketToken, at now: Instant, into actions: inout [Action]
     ) {
         guard isInspecting(token), pings.isUnanswered(token.slot, at: now) else { return }
@@ -181,7 +184,7 @@ public struct Parking: Sendable, Equatable {
 
     /// Ends a turn: handles what is due, and reports every keep-alive inside its window if any notification is
     /// delivered.
-    public mutating func endTurn(at now: Instant, into actions: inout [Action]) {
+    package mutating func endTurn(at now: Instant, into actions: inout [Action]) {
         for _ in 0..<pings.deadlineCount {
             guard let slot = pings.popDeadline(at: now) else { break }
             guard let token = token(inSlot: slot), isInspecting(token) else { continue }

@@ -1,5 +1,5 @@
 /// Everything that is counted, of each client and of all. To add a counter, add it here, as the last one.
-public enum Counter: Int, Sendable, Hashable, CaseIterable {
+package enum Counter: Int, Sendable, Hashable, CaseIterable {
     // The order is that of the recovery records: the first six also a client has that was never woken.
     case suspensions
     case socketsAdopted
@@ -45,7 +45,7 @@ public enum Counter: Int, Sendable, Hashable, CaseIterable {
     }
 
     /// The name on the wire and in JSON, such as `wakes_path_lost`.
-    public var name: String {
+    package var name: String {
         "\(self)".reduce(into: "") { name, character in
             if character.isUppercase { name.append("_") }
             name += character.lowercased()
@@ -54,20 +54,20 @@ public enum Counter: Int, Sendable, Hashable, CaseIterable {
 }
 
 /// Event counts, of one client or of several.
-public struct Counters: Sendable, Equatable {
+package struct Counters: Sendable, Equatable {
     /// By the numbers of the counters.
     private var values = InlineArray<26, UInt64>(repeating: 0)
     /// The time spent suspended, in nanoseconds; of finished sleeps only.
-    public var asleepNanoseconds: UInt64 = 0
+    package var asleepNanoseconds: UInt64 = 0
 
-    public init() {}
+    package init() {}
 
-    public subscript(counter: Counter) -> UInt64 {
+    package subscript(counter: Counter) -> UInt64 {
         get { values[counter.rawValue] }
         set { values[counter.rawValue] = newValue }
     }
 
-    public static func == (one: Counters, other: Counters) -> Bool {
+    package static func == (one: Counters, other: Counters) -> Bool {
         one.asleepNanoseconds == other.asleepNanoseconds
             && one.values.indices.allSatisfy { one.values[$0] == other.values[$0] }
     }
@@ -85,13 +85,13 @@ public struct Counters: Sendable, Equatable {
 }
 
 /// The resources used by all clients of one uid.
-public struct UserUsage: Sendable, Equatable {
-    public var clients = 0
-    public var sockets = 0
-    public var stateBytes = 0
+package struct UserUsage: Sendable, Equatable {
+    package var clients = 0
+    package var sockets = 0
+    package var stateBytes = 0
     /// Identifiers that belong to this uid, in use or not.
-    public var identifiers = 0
-    public var wakes: UInt64 = 0
+    package var identifiers = 0
+    package var wakes: UInt64 = 0
     var givenUp = GivenUpIdentifiers()
     var wakesInPeriod = 0
     var periodEnd = Instant(nanoseconds: .min)

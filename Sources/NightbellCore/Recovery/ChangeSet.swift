@@ -77,10 +77,10 @@ extension Supervision {
     // MARK: Persisting
 
     /// Identifiers with a changed owner or quit state. They are noted even if nothing else is.
-    public var changedOwnerships: [ClientIdentifier] { changes.ownerships }
+    package var changedOwnerships: [ClientIdentifier] { changes.ownerships }
 
     /// Writes all changes since the last call to the log. Call it before the actions are carried out.
-    public mutating func persistChanges(in log: inout some RecoveryLog) {
+    package mutating func persistChanges(in log: inout some RecoveryLog) {
         guard !changes.isEmpty else { return }
         var changes = ChangeSet()
         swap(&changes, &self.changes)
@@ -91,7 +91,7 @@ extension Supervision {
     }
 
     /// As `persistChanges`, without a log.
-    public mutating func dropChanges() {
+    package mutating func dropChanges() {
         untouch(changes)
         changes.removeAll()
     }

@@ -1,6 +1,6 @@
 /// The frequently changing state of a client, as it lies in the shared memory that outlives the supervisor: fixed types
 /// in this order, without gaps. Its fields are only valid together.
-public struct ClientRow: Sendable, Equatable, BitwiseCopyable {
+package struct ClientRow: Sendable, Equatable, BitwiseCopyable {
     /// Of this layout.
     package var version = Self.currentVersion
     /// `StageNumber`.
@@ -78,7 +78,7 @@ public struct ClientRow: Sendable, Equatable, BitwiseCopyable {
     }
 
     /// Whether it is about this client, and not about one before it in the same slot.
-    public func isAbout(_ client: ClientID) -> Bool { generation == client.id.generation }
+    package func isAbout(_ client: ClientID) -> Bool { generation == client.id.generation }
 
     /// Whether the client was suspended or being frozen.
     var isStopped: Bool {
@@ -102,25 +102,25 @@ struct StoredInstant: Sendable, Equatable, BitwiseCopyable {
 
 extension Supervision {
     /// The state that another supervisor needs to recover a client.
-    public func row(of id: ClientID) -> ClientRow { ClientRow(clients[id.id], id) }
+    package func row(of id: ClientID) -> ClientRow { ClientRow(clients[id.id], id) }
 
     /// The counters and latest wakes of a client.
-    public func statistics(of id: ClientID) -> ClientStatistics {
+    package func statistics(of id: ClientID) -> ClientStatistics {
         ClientStatistics(clients[id.id].counterWords, clients[id.id].limiter)
     }
 
     /// The number of the last wake decided.
-    public func wakeID(of client: ClientID) -> UInt64 { clients[client.id].lastWakeID }
+    package func wakeID(of client: ClientID) -> UInt64 { clients[client.id].lastWakeID }
 
     /// The background tasks that a client holds.
-    public func tasks(of client: ClientID) -> [RecoverySnapshot.Task] {
+    package func tasks(of client: ClientID) -> [RecoverySnapshot.Task] {
         clients[client.id].assertions.tasks.map {
             RecoverySnapshot.Task(id: $0.id, request: $0.request, name: $0.name)
         }
     }
 
     /// The record that another supervisor needs to recover an ownership.
-    public func owner(of identifier: ClientIdentifier) -> RecoverySnapshot.Owner? {
+    package func owner(of identifier: ClientIdentifier) -> RecoverySnapshot.Owner? {
         owners[identifier].map {
             RecoverySnapshot.Owner(
                 identifier: identifier, user: $0.user, number: $0.number, givenUp: $0.givenUp,
@@ -129,10 +129,10 @@ extension Supervision {
     }
 
     /// The sum of the counters of clients that are gone.
-    public var statisticsOfGone: ClientStatistics.CounterWords { PackedCounters(goneCounters).words }
+    package var statisticsOfGone: ClientStatistics.CounterWords { PackedCounters(goneCounters).words }
 
     /// The number of the last wake delivered, provided that all wakes decided before this turn were.
-    public func toldWakeID(of client: ClientID) -> UInt64 {
+    package func toldWakeID(of client: ClientID) -> UInt64 {
         clients[client.id].lastWakeID - (clients[client.id].pendingWake == nil ? 0 : 1)
     }
 }

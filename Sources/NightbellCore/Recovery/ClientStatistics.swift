@@ -1,18 +1,18 @@
 /// The counters of a client and its latest wakes by traffic, as independent numbers of the shared state that outlives the
 /// supervisor.
-public struct ClientStatistics: Sendable {
-    public typealias CounterWords = InlineArray<14, UInt64>
+package struct ClientStatistics: Sendable {
+    package typealias CounterWords = InlineArray<14, UInt64>
 
     /// The counters, and then the latest wakes: in nanoseconds, plus one, because zero stands for none.
-    public var words = InlineArray<30, UInt64>(repeating: 0)
+    package var words = InlineArray<30, UInt64>(repeating: 0)
 
     /// The number of words that are nonzero for a client that went to sleep or became dormant and was never woken.
     /// Its other words are zero.
-    public static let usualCount = 4
+    package static let usualCount = 4
     static let counterCount = 14
     static let wakeCount = 16
 
-    public init() {}
+    package init() {}
 
     init(_ counters: CounterWords, _ limiter: WakeLimiter) {
         for index in counters.indices { words[index] = counters[index] }

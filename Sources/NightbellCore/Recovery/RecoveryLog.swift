@@ -2,7 +2,7 @@
 ///
 /// The policy is here, as extensions: which change writes what, and in which order. A log only stores. There are two: shared
 /// memory and the keeper's records, and the simulator's, which loses what a death can lose.
-public protocol RecoveryLog {
+package protocol RecoveryLog {
     // MARK: Shared state, which outlives the supervisor at once
 
     /// Stores the state of a client, all of the row or nothing.
@@ -72,7 +72,7 @@ extension RecoveryLog {
     }
 
     /// Records a client before its process, if it has one, is welcomed.
-    public mutating func admit(
+    package mutating func admit(
         _ client: ClientID, _ record: ClientRecord, of supervision: borrowing Supervision
     ) {
         put(record, of: client)
@@ -83,7 +83,7 @@ extension RecoveryLog {
     }
 
     /// Forgets a client, after its process, if it has one, is thawed for good.
-    public mutating func forget(
+    package mutating func forget(
         _ client: ClientID, _ identifier: ClientIdentifier, of supervision: borrowing Supervision
     ) {
         store(gone: supervision.statisticsOfGone)
@@ -97,7 +97,7 @@ extension RecoveryLog {
     ///
     /// - Returns: these clients, which are in the snapshot no more.
     @discardableResult
-    public mutating func finishForgetting(_ snapshot: inout RecoverySnapshot) -> Set<ClientID> {
+    package mutating func finishForgetting(_ snapshot: inout RecoverySnapshot) -> Set<ClientID> {
         let forgotten = snapshot.clients.filter { $0.state == nil }
         for client in forgotten {
             let identifier = client.registration.identifier

@@ -1,25 +1,25 @@
 extension RecoverySnapshot {
     /// The keep-alive state of a socket with a profile, as the previous supervisor recorded it.
-    public struct Offload: Sendable, Equatable {
+    package struct Offload: Sendable, Equatable {
         /// The record as words for the shared state. Each word can be read without the others.
-        public typealias Words = InlineArray<5, UInt64>
+        package typealias Words = InlineArray<5, UInt64>
 
         /// The owner slept, and had confirmed that the socket may be used.
-        public var wasActive = false
-        public var wasAwaitingAnswer = false
+        package var wasActive = false
+        package var wasAwaitingAnswer = false
         /// In elapsed time.
-        public var lastPing: Instant
-        public var counters = OffloadCounters()
+        package var lastPing: Instant
+        package var counters = OffloadCounters()
         /// Conditions of the owner's last wake that the kernel does not report, and the mark of that wake.
-        public var found: Conditions = []
-        public var foundInWake: UInt32 = 0
+        package var found: Conditions = []
+        package var foundInWake: UInt32 = 0
 
         /// Nothing has happened yet.
-        public init(at now: Instant) {
+        package init(at now: Instant) {
             lastPing = now
         }
 
-        public init(_ words: Words) {
+        package init(_ words: Words) {
             wasActive = words[0] & 1 != 0
             wasAwaitingAnswer = words[0] & 2 != 0
             found = Conditions(rawValue: UInt8(truncatingIfNeeded: words[0] >> 8))
@@ -30,7 +30,7 @@ extension RecoverySnapshot {
             counters.wakesAvoided = words[4]
         }
 
-        public var words: Words {
+        package var words: Words {
             func pair(_ low: UInt64, _ high: UInt64) -> UInt64 {
                 UInt64(UInt32(clamping: high)) << 32 | UInt64(UInt32(clamping: low))
             }
@@ -47,7 +47,7 @@ extension RecoverySnapshot {
 
 extension Supervision {
     /// The record that another supervisor needs to continue a socket's pings.
-    public func offloadSnapshot(of token: SocketToken) -> RecoverySnapshot.Offload? {
+    package func offloadSnapshot(of token: SocketToken) -> RecoverySnapshot.Offload? {
         guard hasProfile(token) else { return nil }
         let offload = pings[token.slot]
         var snapshot = RecoverySnapshot.Offload(at: offload.lastPing)

@@ -1,38 +1,38 @@
 /// The records of the previous supervisor, decoded for recovery.
-public struct RecoverySnapshot: Sendable {
-    public struct Client: Sendable {
-        public var id: ClientID
-        public var registration: Registration
-        public var registeredAt: Instant
+package struct RecoverySnapshot: Sendable {
+    package struct Client: Sendable {
+        package var id: ClientID
+        package var registration: Registration
+        package var registeredAt: Instant
         /// nil: the previous supervisor had begun to forget it.
-        public var state: (row: ClientRow, statistics: ClientStatistics)?
-        public var tasks: [Task] = []
+        package var state: (row: ClientRow, statistics: ClientStatistics)?
+        package var tasks: [Task] = []
         /// Wakes up to this number are known to have been delivered; later ones may have been decided only.
-        public var toldWakeID: UInt64 = 0
-        public var execution = Execution.running
+        package var toldWakeID: UInt64 = 0
+        package var execution = Execution.running
         /// The state of its process.
-        public var presence = Presence.registered
+        package var presence = Presence.registered
         /// The size of the state stored for it.
-        public var stateBytes = 0
+        package var stateBytes = 0
         /// The number of its ownership of its identifier, unless an `Owner` record has it.
-        public var ownership: UInt64 = 0
+        package var ownership: UInt64 = 0
 
         /// Whether the record says that it was suspended or being frozen.
-        public var wasStopped: Bool { state?.row.isStopped ?? false }
+        package var wasStopped: Bool { state?.row.isStopped ?? false }
 
         /// The suspension under way, or else the last one.
-        public var epoch: UInt64? { state?.row.lastEpoch }
+        package var epoch: UInt64? { state?.row.lastEpoch }
 
         /// Whether recovery of this client depends on the conditions of its sockets.
-        public var needsConditions: Bool {
+        package var needsConditions: Bool {
             guard let row = state?.row else { return false }
             return row.lastWakeID != toldWakeID || (execution == .running && wasStopped)
         }
 
         /// The previous supervisor read from its connection while it slept, so messages may have been lost.
-        public var mayHaveSpoken = false
+        package var mayHaveSpoken = false
 
-        public init(id: ClientID, registration: Registration, registeredAt: Instant) {
+        package init(id: ClientID, registration: Registration, registeredAt: Instant) {
             self.id = id
             self.registration = registration
             self.registeredAt = registeredAt
@@ -40,7 +40,7 @@ public struct RecoverySnapshot: Sendable {
     }
 
     /// The recorded state of a client's process.
-    public enum Presence: UInt8, Sendable, Hashable {
+    package enum Presence: UInt8, Sendable, Hashable {
         /// It has registered, and is served.
         case registered = 0
         /// There is none.
@@ -52,42 +52,42 @@ public struct RecoverySnapshot: Sendable {
     }
 
     /// Whether the supervisor's own suspension stops the process at this moment.
-    public enum Execution: Sendable, Hashable {
+    package enum Execution: Sendable, Hashable {
         case running
         /// A freeze was requested, and is not complete.
         case stopping
         case stopped
     }
 
-    public struct Task: Sendable, Equatable {
-        public var id: UInt64
-        public var request: UInt64
-        public var name: String
+    package struct Task: Sendable, Equatable {
+        package var id: UInt64
+        package var request: UInt64
+        package var name: String
 
-        public init(id: UInt64, request: UInt64, name: String) {
+        package init(id: UInt64, request: UInt64, name: String) {
             self.id = id
             self.request = request
             self.name = name
         }
     }
 
-    public struct Socket: Sendable {
-        public var token: SocketToken
-        public var owner: ClientID
-        public var tag: SocketTag
-        public var isStream: Bool
+    package struct Socket: Sendable {
+        package var token: SocketToken
+        package var owner: ClientID
+        package var tag: SocketTag
+        package var isStream: Bool
         /// The request that handed it over, and its index there.
-        public var request: UInt64
-        public var index: UInt16
-        public var survives: Bool
+        package var request: UInt64
+        package var index: UInt16
+        package var survives: Bool
         /// The mark of the wake that reported its end; 0: none did.
-        public var endedInWake: UInt32 = 0
+        package var endedInWake: UInt32 = 0
         /// The conditions that hold at this moment.
-        public var conditions: Conditions = []
+        package var conditions: Conditions = []
         /// nil: it has no keep-alive profile.
-        public var offload: Offload?
+        package var offload: Offload?
 
-        public init(
+        package init(
             token: SocketToken, owner: ClientID, tag: SocketTag, isStream: Bool, request: UInt64,
             index: UInt16, survives: Bool
         ) {
@@ -102,18 +102,18 @@ public struct RecoverySnapshot: Sendable {
     }
 
     /// The ownership of an identifier.
-    public struct Owner: Sendable, Equatable {
-        public var identifier: ClientIdentifier
-        public var user: UserID
+    package struct Owner: Sendable, Equatable {
+        package var identifier: ClientIdentifier
+        package var user: UserID
         /// Names the ownership.
-        public var number: UInt64
+        package var number: UInt64
         /// Increases with each identifier given up; 0 while this one is in use. Then its client's record holds the
         /// ownership, unless the client was quit.
-        public var givenUp: UInt64
+        package var givenUp: UInt64
         /// Its user has quit it, and it was not started since.
-        public var isQuit: Bool
+        package var isQuit: Bool
 
-        public init(
+        package init(
             identifier: ClientIdentifier, user: UserID, number: UInt64, givenUp: UInt64, isQuit: Bool
         ) {
             self.identifier = identifier
@@ -124,24 +124,24 @@ public struct RecoverySnapshot: Sendable {
         }
     }
 
-    public var clients: [Client] = []
-    public var sockets: [Socket] = []
-    public var owners: [Owner] = []
+    package var clients: [Client] = []
+    package var sockets: [Socket] = []
+    package var owners: [Owner] = []
     /// How long the machine has slept by now, since it was started.
-    public var machineSlept = Duration.zero
+    package var machineSlept = Duration.zero
     /// `Supervision.statisticsOfGone`.
-    public var gone = ClientStatistics.CounterWords(repeating: 0)
+    package var gone = ClientStatistics.CounterWords(repeating: 0)
     /// Launches wait until then, because memory is short; nil: it is not, as far as is known.
-    public var pressedUntil: Instant?
+    package var pressedUntil: Instant?
     /// The highest generations of all names given so far.
-    public var clientGeneration: UInt32 = 0
-    public var socketGeneration: UInt32 = 0
+    package var clientGeneration: UInt32 = 0
+    package var socketGeneration: UInt32 = 0
 
-    public init() {}
+    package init() {}
 }
 
 /// Why a recovery snapshot cannot be taken over: it was left by another version.
-public enum RecoverySnapshotError: Error, Sendable, Hashable {
+package enum RecoverySnapshotError: Error, Sendable, Hashable {
     case unintelligible(ClientID)
     /// The socket's client is not in the records.
     case withoutOwner(SocketToken)
@@ -151,7 +151,7 @@ extension Supervision {
     /// Recovers the state of a previous supervisor, which may have ended at any point: clients and sockets keep their
     /// names, and operations under way are finished or cancelled. Feed `actions` to the edge, and then `endTurn`.
     /// Changes are noted from the start.
-    public init(
+    package init(
         settings: Settings, restoring snapshot: RecoverySnapshot, at now: Instant,
         into actions: inout ActionBuffer
     ) throws(RecoverySnapshotError) {
@@ -439,5 +439,5 @@ extension Supervision {
 
 extension SocketToken {
     /// The short form of a wake's number, stored beside a socket; never 0.
-    public static func mark(of wakeID: UInt64) -> UInt32 { max(1, UInt32(truncatingIfNeeded: wakeID)) }
+    package static func mark(of wakeID: UInt64) -> UInt32 { max(1, UInt32(truncatingIfNeeded: wakeID)) }
 }

@@ -1,5 +1,5 @@
 /// Names a running client within one supervisor. Opaque; never used again for another client.
-public struct ClientID: Sendable, Hashable {
+package struct ClientID: Sendable, Hashable {
     let id: SlotID
 
     init(_ id: SlotID) {
@@ -7,17 +7,17 @@ public struct ClientID: Sendable, Hashable {
     }
 
     /// Its index in the edge's tables. Reused for later clients.
-    public var slot: UInt32 { id.slot }
+    package var slot: UInt32 { id.slot }
 
-    public var rawValue: UInt64 { id.rawValue }
+    package var rawValue: UInt64 { id.rawValue }
 
-    public init(rawValue: UInt64) {
+    package init(rawValue: UInt64) {
         id = SlotID(rawValue: rawValue)
     }
 }
 
 /// Names an adopted socket. Opaque to clients; never used again for another socket.
-public struct SocketToken: Sendable, Hashable {
+package struct SocketToken: Sendable, Hashable {
     let id: SlotID
 
     init(_ id: SlotID) {
@@ -25,14 +25,14 @@ public struct SocketToken: Sendable, Hashable {
     }
 
     /// Its index in the edge's tables. Reused for later sockets.
-    public var slot: UInt32 { id.slot }
+    package var slot: UInt32 { id.slot }
 
     /// How often that slot had been used before.
     package var generation: UInt32 { id.generation }
 
-    public var rawValue: UInt64 { id.rawValue }
+    package var rawValue: UInt64 { id.rawValue }
 
-    public init(rawValue: UInt64) {
+    package init(rawValue: UInt64) {
         id = SlotID(rawValue: rawValue)
     }
 
@@ -42,14 +42,14 @@ public struct SocketToken: Sendable, Hashable {
 }
 
 /// A Unix user ID, as reported by the kernel.
-public typealias UserID = UInt32
+package typealias UserID = UInt32
 
 /// The name that a client goes by, such as `org.example.phone.alice`.
-public struct ClientIdentifier: Sendable, Hashable, CustomStringConvertible {
-    public let description: String
+package struct ClientIdentifier: Sendable, Hashable, CustomStringConvertible {
+    package let description: String
 
     /// 1 to 128 characters out of `A-Z a-z 0-9 . _ -`; `nil` for anything else.
-    public init?(_ name: String) {
+    package init?(_ name: String) {
         let allowed = name.utf8.allSatisfy { byte in
             switch byte {
             case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),

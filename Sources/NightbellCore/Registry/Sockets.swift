@@ -1,5 +1,5 @@
 /// The client's stated use of a descriptor.
-public enum SocketTag: Sendable, Hashable, CaseIterable {
+package enum SocketTag: Sendable, Hashable, CaseIterable {
     /// A connected stream or a datagram socket.
     case voip
     /// A listening stream socket.
@@ -9,52 +9,52 @@ public enum SocketTag: Sendable, Hashable, CaseIterable {
 }
 
 /// The state of a socket, as far as it can be found out without reading.
-public struct Conditions: OptionSet, Sendable, Hashable {
-    public let rawValue: UInt8
+package struct Conditions: OptionSet, Sendable, Hashable {
+    package let rawValue: UInt8
 
-    public init(rawValue: UInt8) {
+    package init(rawValue: UInt8) {
         self.rawValue = rawValue
     }
 
-    public static let readable = Conditions(rawValue: 1)
+    package static let readable = Conditions(rawValue: 1)
     /// The peer closed its half: there may be bytes before the end.
-    public static let peerClosed = Conditions(rawValue: 2)
+    package static let peerClosed = Conditions(rawValue: 2)
     /// Both halves are closed.
-    public static let hangUp = Conditions(rawValue: 4)
-    public static let error = Conditions(rawValue: 8)
+    package static let hangUp = Conditions(rawValue: 4)
+    package static let error = Conditions(rawValue: 8)
 
     // Conditions that the kernel does not report; the supervisor finds them out while the owner sleeps.
 
     /// A ping sent in the owner's name was not answered in time.
-    public static let unanswered = Conditions(rawValue: 16)
+    package static let unanswered = Conditions(rawValue: 16)
     /// The peer sends more pings than the rate limit allows.
-    public static let flooded = Conditions(rawValue: 32)
+    package static let flooded = Conditions(rawValue: 32)
     /// A ping, or the answer to one, could not be sent: the peer does not read.
-    public static let unanswerable = Conditions(rawValue: 64)
+    package static let unanswerable = Conditions(rawValue: 64)
     /// The kernel has given the connection up, because no data reaches the peer.
-    public static let pathLost = Conditions(rawValue: 128)
+    package static let pathLost = Conditions(rawValue: 128)
 
     static let foundOut: Conditions = [.unanswered, .flooded, .unanswerable, .pathLost]
 }
 
 /// The edge's findings about a descriptor that a client wants to hand over.
-public struct SocketOffer: Sendable, Equatable {
-    public var tag: SocketTag
-    public var isPollable: Bool
-    public var isSocket: Bool
+package struct SocketOffer: Sendable, Equatable {
+    package var tag: SocketTag
+    package var isPollable: Bool
+    package var isSocket: Bool
     /// Its bytes have an order and an end: once closed or reset, nothing can follow.
-    public var isStream: Bool
-    public var isListening: Bool
-    public var isConnected: Bool
-    public var hasPendingError: Bool
+    package var isStream: Bool
+    package var isListening: Bool
+    package var isConnected: Bool
+    package var hasPendingError: Bool
     /// It stays parked when its owner's process is gone, and launches it again.
-    public var survives = false
+    package var survives = false
     /// It comes with a keep-alive profile that fits the socket.
-    public var hasProfile = false
+    package var hasProfile = false
     /// Why its profile or another option does not fit the socket.
-    public var profileRefusal: Refusal?
+    package var profileRefusal: Refusal?
 
-    public init(
+    package init(
         tag: SocketTag, isPollable: Bool = true, isSocket: Bool = true, isStream: Bool = true,
         isListening: Bool = false, isConnected: Bool = true, hasPendingError: Bool = false
     ) {
@@ -88,7 +88,7 @@ public struct SocketOffer: Sendable, Equatable {
 }
 
 /// Whether an adopted socket is being watched.
-public enum SocketCondition: Sendable, Hashable {
+package enum SocketCondition: Sendable, Hashable {
     /// Adopted, not watched: its owner runs, or it fired while its owner ran.
     case held
     /// Watched, one-shot: stays so until it fires, also while the owner runs.
@@ -154,7 +154,7 @@ struct ParkedSocket: Sendable, Equatable {
 }
 
 /// A socket and what happened to it.
-public struct FiredSocket: Sendable, Equatable {
-    public var token: SocketToken
-    public var conditions: Conditions
+package struct FiredSocket: Sendable, Equatable {
+    package var token: SocketToken
+    package var conditions: Conditions
 }

@@ -3,30 +3,30 @@
 /// There are two clocks. *Running time* stops while the machine sleeps; the edge reads `CLOCK_MONOTONIC`.
 /// All events carry it, and budgets count it. *Elapsed time* goes on (`CLOCK_BOOTTIME`); peers and their timeouts
 /// count it, and so do keep-alive windows. `Supervision.elapsed(at:)` converts running time to elapsed time.
-public struct Instant: Sendable, Hashable, Comparable {
-    public var nanoseconds: Int64
+package struct Instant: Sendable, Hashable, Comparable {
+    package var nanoseconds: Int64
 
-    public init(nanoseconds: Int64) {
+    package init(nanoseconds: Int64) {
         self.nanoseconds = nanoseconds
     }
 
-    public static func < (left: Instant, right: Instant) -> Bool {
+    package static func < (left: Instant, right: Instant) -> Bool {
         left.nanoseconds < right.nanoseconds
     }
 
     /// Saturates instead of overflowing: a duration of centuries means "never".
-    public static func + (instant: Instant, duration: Duration) -> Instant {
+    package static func + (instant: Instant, duration: Duration) -> Instant {
         let (sum, overflow) = instant.nanoseconds.addingReportingOverflow(duration.nanoseconds)
         return Instant(nanoseconds: overflow ? (duration < .zero ? .min : .max) : sum)
     }
 
-    public static func - (instant: Instant, duration: Duration) -> Instant {
+    package static func - (instant: Instant, duration: Duration) -> Instant {
         let (difference, overflow) = instant.nanoseconds.subtractingReportingOverflow(duration.nanoseconds)
         return Instant(nanoseconds: overflow ? (duration < .zero ? .max : .min) : difference)
     }
 
     /// The time from `earlier` to `self`; negative when `earlier` is the later one.
-    public func since(_ earlier: Instant) -> Duration {
+    package func since(_ earlier: Instant) -> Duration {
         let (difference, overflow) = nanoseconds.subtractingReportingOverflow(earlier.nanoseconds)
         return .nanoseconds(overflow ? (self < earlier ? .min : .max) : difference)
     }
@@ -34,7 +34,7 @@ public struct Instant: Sendable, Hashable, Comparable {
 
 extension Duration {
     /// The whole duration in nanoseconds, clamped to what 64 bits hold (292 years).
-    public var nanoseconds: Int64 {
+    package var nanoseconds: Int64 {
         let (seconds, attoseconds) = components
         let (scaled, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
         guard !overflow else { return seconds < 0 ? .min : .max }

@@ -1,7 +1,7 @@
 /// When a keep-alive handler may run: not before `earliest`, never after `latest`.
-public struct Window: Sendable, Equatable {
-    public var earliest: Instant
-    public var latest: Instant
+package struct Window: Sendable, Equatable {
+    package var earliest: Instant
+    package var latest: Instant
 
     package init(earliest: Instant, latest: Instant) {
         self.earliest = earliest
