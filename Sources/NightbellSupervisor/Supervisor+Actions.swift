@@ -62,7 +62,7 @@ extension Supervisor {
             // The keeper may not have got its descriptor yet.
             journal?.link.flushDescriptors()
             parked.remove(token)
-            departures += 1
+            memory.departures += 1
             forgetRecords(of: token)
             if offload.contains(token) { removeOffload(token) }
             if receiveBuffers.contains(token) { receiveBuffers.remove(token) }
@@ -96,12 +96,7 @@ extension Supervisor {
         }
     }
 
-    func connection(of client: ClientID) -> Connection? {
-        guard Int(client.slot) < clientConnections.count,
-            let connection = clientConnections[Int(client.slot)], connection.client?.id == client
-        else { return nil }
-        return connection
-    }
+    func connection(of client: ClientID) -> Connection? { connections[client] }
 
     // MARK: Answers
 

@@ -32,6 +32,47 @@ final class StateLog: @unchecked Sendable {
     func tellOfHeldBack() { limiter.logHeldBack(logger) }
 }
 
+/// What outlives all supervisors, on disk: the owners of identifiers.
+struct DurableState {
+    /// nil: nothing is written down.
+    let identifiers: IdentifierStore?
+    let log: StateLog
+    /// The boot ID; empty: unknown.
+    let boot: String
+
+    init(_ configuration: SupervisorConfiguration, _ logger: Logger) throws(SupervisorError) {
+        let log = StateLog(logger)
+        self.log = log
+        boot = (try? LastRun.boot()) ?? ""
+        guard let directory = configuration.stateDirectory else {
+            identifiers = nil
+            return
+        }
+        let store: IdentifierStore
+        do {
+            store = try IdentifierStore(path: directory + "/identifiers") { log.report($0) }
+        } catch {
+            // A table of a later version must not be overwritten.
+            throw SupervisorError(.state, error)
+        }
+        for warning in store.warnings { logger.error("\(warning)") }
+        if !store.warnings.isEmpty {
+            logger.critical(
+                "the owners of identifiers are not known for certain: one may go to the first to ask")
+        }
+        identifiers = store
+    }
+
+    /// Tries everything once more: there may be space by now.
+    func finish(_ logger: Logger) {
+        identifiers?.flush()
+        log.tellOfHeldBack()
+        for problem in identifiers?.problems ?? [] {
+            logger.critical("\(problem); after the next start identifiers may go to the first to ask")
+        }
+    }
+}
+
 /// State that outlives the supervisor, and access to the core.
 extension Supervisor {
     /// Queries the core in place: as a stored property of a class it would be copied, with a reference counted
@@ -55,47 +96,20 @@ extension Supervisor {
 
     // MARK: Identifiers
 
-    static func openIdentifiers(
-        _ configuration: SupervisorConfiguration, _ log: StateLog, _ logger: Logger
-    ) throws(SupervisorError) -> IdentifierStore? {
-        guard let directory = configuration.stateDirectory else { return nil }
-        do {
-            let store = try IdentifierStore(path: directory + "/identifiers") { log.report($0) }
-            for warning in store.warnings { logger.error("\(warning)") }
-            if !store.warnings.isEmpty {
-                logger.critical(
-                    "the owners of identifiers are not known for certain: one may go to the first to ask")
-            }
-            return store
-        } catch {
-            // A table of a later version must not be overwritten.
-            throw SupervisorError(.state, error)
-        }
-    }
-
-    /// Tries everything once more: there may be space by now.
-    func finishWriting() {
-        identifierStore?.flush()
-        stateLog.tellOfHeldBack()
-        for problem in identifierStore?.problems ?? [] {
-            logger.critical("\(problem); after the next start identifiers may go to the first to ask")
-        }
-    }
-
     /// Restores what an earlier supervisor knew and what is declared.
     func recallOwnership() {
         // Later workers have it from the keeper, and the table may lag behind it.
         let isKnown = journal?.hasBegun ?? false
         var forgotten: [ClientIdentifier] = []
         do throws(IdentifierStore.Failure) {
-            try identifierStore?.table().forEach { name, entry in
+            try durable.identifiers?.table().forEach { name, entry in
                 guard let identifier = ClientIdentifier(name) else { return }
                 guard !isKnown else {
                     if supervision.ownership(of: identifier) == nil { forgotten.append(identifier) }
                     return
                 }
                 // A quit holds until the machine is started, not until the supervisor is.
-                let isQuit = entry.isQuit && !entry.quitBoot.isEmpty && entry.quitBoot == boot
+                let isQuit = entry.isQuit && !entry.quitBoot.isEmpty && entry.quitBoot == durable.boot
                 supervision.remember(identifier, of: entry.user, isQuit: isQuit)
             }
         } catch {

@@ -26,10 +26,7 @@ public actor Supervisor {
     /// The previous workers' records, until they are recovered.
     var recovered: RecoveredRecords?
     let mustWait: Bool
-    /// The keeper has asked this worker to stop acting after this turn.
-    var quiesceOrder: UInt64?
-    /// Connections and requests that have asked for an upgrade.
-    var upgradeRequests: [(connection: UInt64, request: UInt64)] = []
+    var upgrade = UpgradeState()
     private var keeperWatch: Watch?
     private nonisolated let keeperLink: KeeperLink?
 
@@ -39,10 +36,6 @@ public actor Supervisor {
     var offload = OffloadTable()
     var receiveBuffers = ReceiveBufferTable()
     var engine = OffloadEngine()
-    /// The connections of clients, by the slot of their ID.
-    var clientConnections: [Connection?] = []
-    /// The clients' processes, while each process may be only one client.
-    var clientProcesses: Set<pid_t> = []
     /// Released when `run()` is over, so that the next supervisor need not wait for the end of this value.
     private var directory: RuntimeDirectory?
     let suspender: any Suspender
@@ -56,54 +49,20 @@ public actor Supervisor {
     /// The packet that was received last, with its descriptors until they are adopted.
     var packet = PacketBuffer(capacity: Supervisor.maximumPacket)
     var launches: LaunchTable
-    /// Clients that have hung up and may be about to end, in that order.
-    var hungUpConnections: [(key: UInt64, until: Instant)] = []
-    /// Launched wrapper processes of clients that have ended.
-    var wrappers: [pid_t] = []
-    /// Clients that are about to reconnect, and are not launched meanwhile.
-    var returning = Returning()
-    let identifierStore: IdentifierStore?
-    let stateLog: StateLog
-    /// The boot ID; empty: unknown.
-    let boot: String
-    var memoryWatcher: MemoryWatcher?
-    /// Writes sleepers to swap, if configured and if there is any.
-    let pageOut: PageOut?
+    let durable: DurableState
+    var memory: MemoryCare
     /// Running time; `elapsedNow` is the same moment in elapsed time.
     var now: Instant
     var clocks = ClockPair()
-    var watchers = 0
     var lockInspections = LockInspections()
-    /// The survey of the sleepers' memory, while it is under way.
-    var survey: SizeSurvey?
-    /// The limit of descriptors of this process.
-    let descriptorLimit = Supervisor.currentDescriptorLimit()
-    var protocolErrors: UInt64 = 0
     var logLimiter = LogLimiter()
-    /// Connections that have not sent anything yet.
-    var silent = SilentConnections()
-    /// Connections and sockets closed since memory was last given back.
-    var departures = 0
-    /// Memory used by recovery has not been given back yet.
-    var hasTakenOver = false
-
     /// Connections and sockets that are still to be served.
     var backlog = Backlog<PendingWork>()
     var socketQuota = SocketQuota()
-    /// Clients that ended while being launched: messages of their processes are handled first.
-    private var endedLaunches: [ClientID] = []
-    /// No connection is accepted until then: too many descriptors wait to be closed.
-    var acceptsAgainAt: Instant?
 
     var acceptance: Acceptance
-    let listenerWatch: Watch
-    let timer: TimerDescriptor
-    private let timerWatch: Watch
-    private var armedDeadline: Instant?
-    private let stopWatch: Watch
-    private let memoryRequestWatch: Watch
-    private let signalWatches: SignalWatches
-    private let reloadWatches: SignalWatches
+    private var timer: TurnTimer
+    private let requestWatches: RequestWatches
     private var phase = Phase.running
     private var hasBegun = false
     /// A socket of a sleeper has fired in this turn.
@@ -165,41 +124,25 @@ public actor Supervisor {
         directory = startup.directory.take()
         mustWait = startup.mustWait
         launches = LaunchTable(configuration.declarations)
-        pageOut = configuration.pagesOut && PageOut.hasSwap ? PageOut() : nil
-        if configuration.pagesOut, pageOut == nil {
-            logger.notice("sleepers are not written to swap: there is none")
-        }
-        stateLog = StateLog(logger)
-        boot = (try? LastRun.boot()) ?? ""
-        identifierStore = try Self.openIdentifiers(configuration, stateLog, logger)
+        durable = try DurableState(configuration, logger)
         var isListening = false
         do {
             loop = try LoopExecutor()
             parked = ParkedTable(loop: loop)
-            timer = try TimerDescriptor()
+            timer = try TurnTimer(loop)
             stopRequest = try EventDescriptor()
             memoryRequest = try EventDescriptor()
+            requestWatches = try RequestWatches(
+                configuration, stop: stopRequest, memory: memoryRequest, loop)
             switch startup.listener.take() {
             case .some(let listener):
-                acceptance = Acceptance(listener)
+                acceptance = try Acceptance(listener, loop)
             case .none:
-                acceptance = try Acceptance(configuration)
+                let listener = try Acceptance.listen(configuration)
                 isListening = true
+                acceptance = try Acceptance(listener, loop)
             }
             recovered = startup.recovered.take()
-            timerWatch = try loop.watch(
-                timer.rawValue, .read, .persistent, token: WatchToken(.timer).rawValue)
-            stopWatch = try loop.watch(
-                stopRequest.rawValue, .read, .persistent, token: WatchToken(.signal).rawValue)
-            listenerWatch = try loop.watch(
-                acceptance.listener.rawValue, .read, .persistent, token: WatchToken(.listener).rawValue)
-            signalWatches = try SignalWatches(configuration.stopSignals, .signal, loop)
-            reloadWatches = try SignalWatches(configuration.reloadSignals, .reload, loop)
-            memoryRequestWatch = try loop.watch(
-                memoryRequest.rawValue, .read, .persistent, token: WatchToken(.memoryPressure).rawValue)
-            try memoryRequestWatch.arm()
-            // The first turn, which recovers or begins, comes at once.
-            try timer.set(absoluteNanoseconds: 0)
             if let journal {
                 let watch = try loop.watch(
                     journal.link.rawValue, .read, .persistent, token: WatchToken(.keeper).rawValue)
@@ -208,10 +151,7 @@ public actor Supervisor {
             } else {
                 keeperWatch = nil
             }
-            try timerWatch.arm()
-            try stopWatch.arm()
-            try listenerWatch.arm()
-            memoryWatcher = try MemoryWatcher.begin(configuration, loop, logger)
+            memory = try MemoryCare(configuration, loop, logger)
             try Self.requireRoomForOne()
         } catch {
             if isFirst { suspender.detachAll() }
@@ -271,25 +211,18 @@ public actor Supervisor {
     /// Sets the one timer, for keep-alives, budgets and the end.
     func setTimer() {
         var deadline = ask { $0.nextDeadline }
-        if let silence = silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
-        if let missing = returning.until { deadline = min(deadline ?? missing, missing) }
+        if let silence = connections.silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
+        if let missing = launches.returning.until { deadline = min(deadline ?? missing, missing) }
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
-        if let again = acceptsAgainAt { deadline = min(deadline ?? again, again) }
-        if let patience = hungUpConnections.first?.until { deadline = min(deadline ?? patience, patience) }
+        if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
+        if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
         if !hasBegun { deadline = now }
         if case .lameDuck(let until) = phase { deadline = until }
         // With work left the next turn begins at once.
-        if !backlog.isEmpty || survey != nil { deadline = now }
+        if !backlog.isEmpty || memory.survey != nil { deadline = now }
         // The timer runs on while the machine sleeps, so that no keep-alive is late. For a budget it then fires
         // early, and is set once more.
-        deadline = deadline.map { $0 + .nanoseconds(clocks.nanosecondsSlept) }
-        guard deadline != armedDeadline else { return }
-        armedDeadline = deadline
-        do {
-            try timer.set(absoluteNanoseconds: deadline?.nanoseconds)
-        } catch {
-            preconditionFailure("a timer of our own can be set: \(error)")
-        }
+        timer.set(deadline.map { $0 + .nanoseconds(clocks.nanosecondsSlept) })
     }
 
     // MARK: One turn of the loop
@@ -323,7 +256,7 @@ public actor Supervisor {
         launchMissing()
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
         disconnectSilent()
-        if quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
+        if upgrade.quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
         parked.endTurn()
         suspender.settle()
@@ -356,10 +289,7 @@ public actor Supervisor {
     }
 
     private func endFailedLaunches() {
-        guard !endedLaunches.isEmpty else { return }
-        let clients = endedLaunches
-        endedLaunches.removeAll(keepingCapacity: true)
-        for client in clients {
+        for client in launches.takeEnded() {
             // It may have said Hello, which has not been read yet.
             if let attempt = launches.attempt(of: client), let connection = connections[attempt.connection],
                 connection.isWaiting
@@ -377,7 +307,7 @@ public actor Supervisor {
         case .listener:
             acceptConnections()
         case .timer:
-            clearTimer()
+            timer.clear()
         case .signal:
             beginLameDuck()
         case .reload:
@@ -393,7 +323,7 @@ public actor Supervisor {
         case .launchReport:
             if let client = launches.client(for: token) { launchReported(client) }
         case .launchExit:
-            if let client = launches.client(for: token) { endedLaunches.append(client) }
+            if let client = launches.client(for: token) { launches.noteEnd(of: client) }
         case .memoryPressure:
             relieveMemory()
         case .socket:
@@ -419,15 +349,6 @@ public actor Supervisor {
         recallOwnership()
         if journal?.hasBegun != true { launchDeclared() } else { continueWaiting() }
         journal?.hasBegun = true
-    }
-
-    private func clearTimer() {
-        armedDeadline = nil
-        do {
-            try timer.clear()
-        } catch {
-            preconditionFailure("a timer of our own can be read: \(error)")
-        }
     }
 
     /// Finds out what has happened, without reading or clearing anything.
@@ -483,7 +404,7 @@ public actor Supervisor {
         logger.notice("stopping: thawing all clients")
         configuration.onStopping()
         phase = .lameDuck(until: now + Self.lameDuck)
-        listenerWatch.disarm()
+        acceptance.pause(until: nil)
         Acceptance.unlink(configuration)
         noteRunning()
         feed(.stop)
@@ -493,7 +414,7 @@ public actor Supervisor {
     private func finish() {
         phase = .stopped
         logWhatWasHeldBack()
-        finishWriting()
+        durable.finish(logger)
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }
         directory = nil

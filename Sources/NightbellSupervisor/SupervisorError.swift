@@ -64,7 +64,7 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
 
     private static func advice(_ error: SystemError) -> String {
         guard error.code == EMFILE else { return "" }
-        let limit = Supervisor.currentDescriptorLimit()
+        let limit = Acceptance.currentDescriptorLimit()
         return "; this process may have only \(limit) descriptors: raise the limit (ulimit -n, LimitNOFILE=)"
     }
 }

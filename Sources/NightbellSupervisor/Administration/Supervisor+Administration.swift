@@ -38,7 +38,7 @@ extension Supervisor {
         case .relieveMemory:
             relieveMemory(connection, request)
         case .upgrade:
-            upgrade(connection, request)
+            beginUpgrade(connection, request)
         case .reload:
             reload(connection, request)
         case .restartNoted, .hello, .handOver, .release, .enterBackground, .backgroundEntered,
@@ -87,7 +87,7 @@ extension Supervisor {
             return answer(connection, request, .error(WireError(.noSuchClient)))
         }
         // It runs, and is about to reconnect.
-        guard returning.processes[name] == nil else {
+        guard launches.returning.processes[name] == nil else {
             supervision.takeBackQuit(of: name)
             persist()
             return answer(connection, request, .done(WireDone()))
@@ -102,7 +102,7 @@ extension Supervisor {
         feed(.disown(name, RequestKey(connection: connection.key, request: request)))
     }
 
-    private func upgrade(_ connection: Connection, _ request: UInt64) {
+    private func beginUpgrade(_ connection: Connection, _ request: UInt64) {
         guard isAdministrator(connection) else {
             let error = WireError(.permissionDenied, "this is for the supervisor's own user, and for root")
             return answer(connection, request, .error(error))
@@ -111,7 +111,7 @@ extension Supervisor {
             let error = WireError(.upgradeFailed, "the supervisor runs without a keeper")
             return answer(connection, request, .error(error))
         }
-        upgradeRequests.append((connection.key, request))
+        upgrade.requests.append((connection.key, request))
         journal.link.send(.upgradeWanted)
     }
 
@@ -121,7 +121,7 @@ extension Supervisor {
             return protocolViolation(connection, error, request: request)
         }
         connection.role = .watcher(identifier: identifier)
-        watchers += 1
+        connections.watchers += 1
         answer(connection, request, .done(WireDone()))
     }
 
@@ -195,7 +195,9 @@ extension Supervisor {
         status.sockets = UInt64(supervision.socketCount)
         status.connections = UInt64(connections.count)
         status.counters = WireCounters(supervision.counters)
-        if protocolErrors > 0 { status.counters["protocol_errors"] = protocolErrors }
+        if connections.protocolErrors > 0 {
+            status.counters["protocol_errors"] = connections.protocolErrors
+        }
         status.offload = WireOffloadCounters(supervision.offloadCounters)
         status.counters.asleepNs = supervision.clientIDs.reduce(into: status.counters.asleepNs) {
             sum, client in
@@ -214,14 +216,14 @@ extension Supervisor {
             status.users.append(counters)
         }
         status.descriptorsOpen = UInt64(ProcFS.openDescriptors(getpid()) ?? 0)
-        status.descriptorsLimit = UInt64(descriptorLimit)
+        status.descriptorsLimit = UInt64(acceptance.descriptorLimit)
         if let deadline = supervision.nextDeadline {
             status.nextDeadlineMs = deadline.since(now).wireMilliseconds
         } else {
             status.noDeadline = true
         }
         status.stopping = supervision.isStopping
-        if isAdministrator(connection) { status.warnings = identifierStore?.problems ?? [] }
+        if isAdministrator(connection) { status.warnings = durable.identifiers?.problems ?? [] }
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
         return status
     }

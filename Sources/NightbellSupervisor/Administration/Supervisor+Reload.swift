@@ -87,9 +87,9 @@ extension Supervisor {
         configuration.configurationFile = new.configurationFile
         supervision.change(configuration.settings)
         guard watchesAgain else { return }
-        memoryWatcher = nil
+        memory.watcher = nil
         do {
-            memoryWatcher = try MemoryWatcher.begin(configuration, loop, logger)
+            memory.watcher = try MemoryWatcher.begin(configuration, loop, logger)
         } catch {
             logger.error("clients are not ended when memory is short: \(error)")
         }
@@ -158,7 +158,7 @@ extension Supervisor {
     /// A client that was declared before, or has registered by its own Hello. One that was given up gets another chance.
     private func change(_ declaration: Declaration) -> String {
         let identifier = declaration.registration.identifier
-        if supervision.client(named: identifier) == nil, returning.processes[identifier] == nil,
+        if supervision.client(named: identifier) == nil, launches.returning.processes[identifier] == nil,
             launchAtStart(declaration)
         {
             return "has a changed declaration, and is launched"

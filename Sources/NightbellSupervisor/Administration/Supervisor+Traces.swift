@@ -9,10 +9,10 @@ extension Supervisor {
     ///   - work: the actions that the trace is a part of.
     ///   - offeredNames: of the sockets that are being handed over.
     func report(_ trace: Trace, of client: ClientID, _ work: ActionBuffer, _ offeredNames: [String]) {
-        if trace.level >= logger.logLevel || watchers > 0 {
+        if trace.level >= logger.logLevel || connections.watchers > 0 {
             let (identifier, user) = identity(of: client, work)
             if trace.level >= logger.logLevel { log(trace, of: identifier, user) }
-            if watchers > 0 {
+            if connections.watchers > 0 {
                 let detail = detail(of: trace, client, work, offeredNames)
                 notifyWatchers(trace, detail, of: client, identifier, user)
             }
@@ -24,7 +24,7 @@ extension Supervisor {
                 connection(of: client)?.client?.awakeSince = nil
                 scheduleLockInspection(client)
             }
-            if pageOut != nil { pageOut(client, from, to) }
+            if memory.pageOut != nil { pageOut(client, from, to) }
         }
     }
 

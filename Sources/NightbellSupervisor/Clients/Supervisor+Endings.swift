@@ -19,16 +19,9 @@ extension Supervisor {
         if !connection.hasEnded { receiveMessages(connection) }
         guard connections[connection.key] === connection, case .client = connection.role else { return }
         let status = Self.exitStatus(of: record.process)
-        waitForWrappers(adding: record.wrapper)
+        launches.reapWrappers(adding: record.wrapper)
         logger.debug("\(record.identifier), pid \(record.process.pid), has ended: \(Self.text(of: status))")
         feed(.ended(record.id, Self.ending(status)))
-    }
-
-    /// Wrappers that were launched and have started the client's process end soon after it. They are our
-    /// children and are reaped: those that have not ended by now, when the next client does.
-    private func waitForWrappers(adding wrapper: pid_t?) {
-        if let wrapper { wrappers.append(wrapper) }
-        wrappers.removeAll { waitpid($0, nil, WNOHANG) != 0 }
     }
 
     /// nil: its exit status is unknown, or it has not ended.
@@ -85,23 +78,23 @@ extension Supervisor {
 
     private func waitForEnd(of connection: Connection) {
         connection.hangUp()
-        hungUpConnections.append((connection.key, now + Self.patience))
+        connections.hungUp.append((connection.key, now + Self.patience))
     }
 
     /// Forgets clients that have hung up but live on as processes.
     func forgetHungUp() {
         // More of them are left to the next turn, which begins at once.
         for _ in 0..<16 {
-            guard let first = hungUpConnections.first else { return }
+            guard let first = connections.hungUp.first else { return }
             let connection = connections[first.key]
             guard connection == nil || first.until <= now else { return }
-            hungUpConnections.removeFirst()
+            connections.hungUp.removeFirst()
             guard let connection, case .client(let record) = connection.role else { continue }
             if record.process.hasExited {
                 processEnded(connection)
             } else if ProcFS.isExiting(record.process.pid) {
                 // On a busy machine that may take longer.
-                hungUpConnections.append((connection.key, now + Self.patience))
+                connections.hungUp.append((connection.key, now + Self.patience))
             } else {
                 feed(.gone(record.id))
             }
@@ -123,7 +116,7 @@ extension Supervisor {
             launchEnded(client)
         }
         let pid = newcomer.credentials.pid
-        guard clientProcesses.contains(pid),
+        guard connections.clientProcesses.contains(pid),
             let other = connections.all.first(where: { $0.client?.process.pid == pid })
         else { return }
         noticeEnd(of: other, before: newcomer)
@@ -163,8 +156,8 @@ extension Supervisor {
 
     /// Writes down what outlives all supervisors: the owners of identifiers, and which clients were quit.
     func rememberOwnership(_ identifiers: [ClientIdentifier]) {
-        let boot = boot
-        identifierStore?.record(
+        let boot = durable.boot
+        durable.identifiers?.record(
             identifiers.map { identifier in
                 let owner = supervision.ownership(of: identifier)
                 let entry = owner.map {

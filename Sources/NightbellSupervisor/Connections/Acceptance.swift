@@ -1,11 +1,18 @@
+import EventLoop
 import Glibc
 import LinuxSystem
+import NightbellCore
 
 /// The listening socket with one descriptor in reserve: when no other is left, a connection can still be
 /// accepted for long enough to be told why it is refused.
 struct Acceptance: ~Copyable {
     let listener: SeqPacketSocket
+    private let watch: Watch
     private var reserve: EventDescriptor?
+    /// No connection is accepted until then: too many descriptors wait to be closed.
+    var resumesAt: Instant?
+    /// The limit of descriptors of this process.
+    let descriptorLimit = Acceptance.currentDescriptorLimit()
 
     enum AcceptResult: ~Copyable {
         case none
@@ -16,14 +23,19 @@ struct Acceptance: ~Copyable {
         case exhausted
     }
 
-    init(_ configuration: SupervisorConfiguration) throws(SupervisorError) {
-        listener = try Self.listen(configuration)
+    init(_ listener: consuming SeqPacketSocket, _ loop: LoopExecutor) throws(LoopError) {
+        let watch = try loop.watch(
+            listener.rawValue, .read, .persistent, token: WatchToken(.listener).rawValue)
+        try watch.arm()
+        self.watch = watch
+        self.listener = listener
         refill()
     }
 
-    init(_ listener: consuming SeqPacketSocket) {
-        self.listener = listener
-        refill()
+    static func currentDescriptorLimit() -> Int {
+        var limit = rlimit()
+        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1_024 }
+        return Int(clamping: limit.rlim_cur)
     }
 
     static func listen(
@@ -61,6 +73,20 @@ struct Acceptance: ~Copyable {
         } catch {
             return false
         }
+    }
+
+    /// Accepts nothing for a while.
+    ///
+    /// - Parameter end: nil: until `resume` is called.
+    mutating func pause(until end: Instant?) {
+        if let end { resumesAt = end }
+        watch.disarm()
+    }
+
+    /// Accepts again, unless a pause is under way or no descriptor is free.
+    mutating func resume() throws(LoopError) {
+        guard resumesAt == nil, refill(), !watch.isArmed else { return }
+        try watch.arm()
     }
 
     /// Removes the socket's path, so that no new connection can be made.

@@ -1,12 +1,25 @@
+import Glibc
 import LinuxSystem
+import NightbellCore
 
-/// All connections, by slot, with a count for each uid. Keys are never reused.
+/// All connections, by slot, with a count for each uid, and those of clients. Keys are never reused.
 struct ConnectionTable: ~Copyable {
     private var slots: [Connection?] = []
     private var generations: [UInt32] = []
     private var free: [UInt32] = []
     private var perUser: [UInt32: Int] = [:]
     private(set) var count = 0
+    /// The connections of clients, by the slot of their ID.
+    private var ofClients: [Connection?] = []
+    /// The clients' processes, while each process may be only one client.
+    private(set) var clientProcesses: Set<pid_t> = []
+    /// Connections that have not sent anything yet.
+    var silent = SilentConnections()
+    /// Clients that have hung up and may be about to end, in that order.
+    var hungUp: [(key: UInt64, until: Instant)] = []
+    /// The number of connections that watch.
+    var watchers = 0
+    var protocolErrors: UInt64 = 0
 
     /// The key that the next connection will have.
     var nextKey: UInt64 {
@@ -56,4 +69,34 @@ struct ConnectionTable: ~Copyable {
     func count(ofUser uid: UInt32) -> Int { perUser[uid] ?? 0 }
 
     var all: some Sequence<Connection> { slots.lazy.compactMap { $0 } }
+
+    /// Many connections may come and go behind one that is silent.
+    mutating func forgetSpoken() {
+        guard silent.count > 2 * count + 64 else { return }
+        var rest = SilentConnections()
+        swap(&rest, &silent)
+        rest.removeAll { self[$0]?.hasSpoken ?? true }
+        silent = rest
+    }
+
+    // MARK: Clients
+
+    /// nil: it has no process, or not yet.
+    subscript(client: ClientID) -> Connection? {
+        guard Int(client.slot) < ofClients.count, let connection = ofClients[Int(client.slot)],
+            connection.client?.id == client
+        else { return nil }
+        return connection
+    }
+
+    mutating func attach(_ connection: Connection, to client: ClientID, in process: pid_t) {
+        while ofClients.count <= Int(client.slot) { ofClients.append(nil) }
+        ofClients[Int(client.slot)] = connection
+        clientProcesses.insert(process)
+    }
+
+    mutating func detach(_ client: ClientID, in process: pid_t) {
+        ofClients[Int(client.slot)] = nil
+        clientProcesses.remove(process)
+    }
 }

@@ -41,20 +41,17 @@ extension Supervisor {
     /// not set: an idle supervisor is not woken.
     func disconnectSilent() {
         for _ in 0..<Self.disconnectedPerTurn {
-            guard let next = silent.first else { break }
+            guard let next = connections.silent.first else { break }
             guard let connection = connections[next.key], !connection.hasSpoken else {
-                silent.removeFirst()
+                connections.silent.removeFirst()
                 continue
             }
             guard next.until <= now else { break }
-            silent.removeFirst()
+            connections.silent.removeFirst()
             let error = WireError(
                 .helloRequired, "nothing was said within \(configuration.helloTimeout) of the connection")
             disconnect(connection, with: error)
         }
-        // Many connections may come and go behind one that is silent.
-        if silent.count > 2 * connections.count + 64 {
-            silent.removeAll { connections[$0]?.hasSpoken ?? true }
-        }
+        connections.forgetSpoken()
     }
 }

@@ -20,8 +20,7 @@ extension Supervisor {
     func acceptConnections() {
         for _ in 0..<Self.acceptsPerTurn {
             guard ForeignDescriptor.pendingCount < Self.mostToBeClosed else {
-                acceptsAgainAt = now + Self.acceptPause
-                return listenerWatch.disarm()
+                return acceptance.pause(until: now + Self.acceptPause)
             }
             do throws(SystemError) {
                 switch try acceptance.accept() {
@@ -35,7 +34,7 @@ extension Supervisor {
                     acceptance.refill()
                 case .exhausted:
                     log(.descriptors, .error, "no descriptor left: not listening until one is free")
-                    return listenerWatch.disarm()
+                    return acceptance.pause(until: nil)
                 }
             } catch {
                 // The other connections in the queue are not at fault; if the error persists, the next turn
@@ -57,7 +56,7 @@ extension Supervisor {
             let connection = try Connection(
                 key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
             connections.insert(connection)
-            silent.append(connection.key, until: now + configuration.helloTimeout)
+            connections.silent.append(connection.key, until: now + configuration.helloTimeout)
         } catch {
             log(.connections, .error, "cannot serve a connection: \(error)")
         }
@@ -77,24 +76,18 @@ extension Supervisor {
     func hasDescriptors(for credentials: PeerCredentials, _ count: Int, leaving reserve: Reserve) -> Bool {
         // A client has its process and a way to stop it beside its connection; a few are our own.
         let pages = unsafe earlyWaker.pageCount
-        let clients = connections.count + 2 * clientProcesses.count + supervision.socketCount
+        let clients = connections.count + 2 * connections.clientProcesses.count + supervision.socketCount
         let inUse = clients + pages + ForeignDescriptor.pendingCount + 16
         let isOwn = credentials.uid == 0 || credentials.uid == geteuid()
         let kept = isOwn ? reserve : .administration
-        let forOthers = isOwn ? 0 : min(1_024, descriptorLimit / 8)
-        return inUse + count + kept.rawValue + forOthers <= descriptorLimit
-    }
-
-    static func currentDescriptorLimit() -> Int {
-        var limit = rlimit()
-        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1_024 }
-        return Int(clamping: limit.rlim_cur)
+        let forOthers = isOwn ? 0 : min(1_024, acceptance.descriptorLimit / 8)
+        return inUse + count + kept.rawValue + forOthers <= acceptance.descriptorLimit
     }
 
     /// The pause after too many descriptors had to be closed is over.
     func acceptAgain() {
-        guard let time = acceptsAgainAt, time <= now else { return }
-        acceptsAgainAt = nil
+        guard let time = acceptance.resumesAt, time <= now else { return }
+        acceptance.resumesAt = nil
         resumeAccepting()
     }
 
@@ -218,13 +211,12 @@ extension Supervisor {
         guard connections[connection.key] === connection else { return }
         switch connection.role {
         case .client(let record):
-            clientConnections[Int(record.id.slot)] = nil
+            connections.detach(record.id, in: record.process.pid)
             // The keeper has it open, too: do not let the peer wait for the keeper's close.
             if journal != nil { _ = shutdown(connection.socket.rawValue, CInt(SHUT_RDWR)) }
-            clientProcesses.remove(record.process.pid)
             record.exit.disarm()
         case .watcher:
-            watchers -= 1
+            connections.watchers -= 1
         case .stranger:
             break
         }
@@ -233,17 +225,16 @@ extension Supervisor {
         // It may have been told why.
         if !connection.hasEnded { connection.socket.discardInput() }
         connections.remove(connection)
-        departures += 1
+        memory.departures += 1
         connection.role = .stranger
         resumeAccepting()
     }
 
     /// A descriptor has become free.
     private func resumeAccepting() {
-        guard !supervision.isStopping, acceptsAgainAt == nil, acceptance.refill(), !listenerWatch.isArmed
-        else { return }
-        do {
-            try listenerWatch.arm()
+        guard !supervision.isStopping else { return }
+        do throws(LoopError) {
+            try acceptance.resume()
         } catch {
             log(.connections, .error, "cannot listen again: \(error)")
         }

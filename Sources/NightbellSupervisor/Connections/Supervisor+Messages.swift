@@ -133,7 +133,7 @@ extension Supervisor {
     }
 
     func protocolViolation(_ connection: Connection, _ error: WireError, request: UInt64 = 0) {
-        protocolErrors += 1
+        connections.protocolErrors += 1
         disconnect(connection, with: error, request: request)
     }
 
@@ -261,7 +261,8 @@ extension Supervisor {
             return refusal(.processGone, "the process that connected is not visible from here")
         }
         // Two clients in one process would suspend each other.
-        guard suspender.method == .none || !clientProcesses.contains(connection.credentials.pid) else {
+        guard suspender.method == .none || !connections.clientProcesses.contains(connection.credentials.pid)
+        else {
             return refusal(.alreadyRegistered, "this process is a client already")
         }
         guard !hello.hasLaunch || hello.launch.isWithin(WireLaunchSpecification.maximumBytes) else {

@@ -27,7 +27,9 @@ extension Supervisor {
     ) -> Bool {
         let isWelcome = newcomer.isWelcome
         let said = newcomer.saidIdentifier
-        if let identifier = ClientIdentifier(newcomer.identifier) { returning.processes[identifier] = nil }
+        if let identifier = ClientIdentifier(newcomer.identifier) {
+            launches.returning.processes[identifier] = nil
+        }
         let record: ClientRecord
         do {
             record = try ClientRecord(
@@ -74,9 +76,7 @@ extension Supervisor {
     }
 
     func attach(_ connection: Connection, to client: ClientID, _ record: ClientRecord) {
-        while clientConnections.count <= Int(client.slot) { clientConnections.append(nil) }
-        clientConnections[Int(client.slot)] = connection
-        clientProcesses.insert(record.process.pid)
+        connections.attach(connection, to: client, in: record.process.pid)
     }
 
     func forget(_ client: ClientID, _ identifier: ClientIdentifier) {

@@ -131,10 +131,10 @@ extension Supervisor {
         }
         let last = lastRun()
         waitForReturn(of: (last?.running ?? []).filter(\.process.isThere))
-        if returning.until == nil { store(LastRun()) }
+        if launches.returning.until == nil { store(LastRun()) }
         for declaration in startingWithSupervisor {
             let identifier = declaration.registration.identifier
-            guard returning.processes[identifier] == nil else { continue }
+            guard launches.returning.processes[identifier] == nil else { continue }
             guard !wasQuit(identifier) else {
                 logger.notice("\(identifier) was quit since the machine was started, and is not launched")
                 continue
@@ -158,19 +158,20 @@ extension Supervisor {
         let declared = Set(startingWithSupervisor.map(\.registration.identifier))
         for (identifier, process) in running
         where declared.contains(identifier) && supervision.client(named: identifier) == nil {
-            returning.processes[identifier] = process
+            launches.returning.processes[identifier] = process
         }
-        guard !returning.processes.isEmpty else { return }
-        logger.notice("waiting for declared clients to come back: \(returning.processes.count) still run")
-        returning.until = now + Returning.patience
+        guard !launches.returning.processes.isEmpty else { return }
+        let count = launches.returning.processes.count
+        logger.notice("waiting for declared clients to come back: \(count) still run")
+        launches.returning.until = now + Returning.patience
     }
 
     /// Launches the clients that have not reconnected in time.
     func launchMissing() {
-        guard let until = returning.until, now >= until else { return }
+        guard let until = launches.returning.until, now >= until else { return }
         for declaration in startingWithSupervisor {
             let identifier = declaration.registration.identifier
-            guard let process = returning.processes[identifier] else { continue }
+            guard let process = launches.returning.processes[identifier] else { continue }
             guard !wasQuit(identifier) else {
                 process.ask(toEnd: logger, identifier)
                 continue
@@ -178,7 +179,7 @@ extension Supervisor {
             logger.notice("\(identifier) has not come back: it is launched")
             declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
         }
-        returning = Returning()
+        launches.returning = Returning()
         store(LastRun())
     }
 
@@ -191,7 +192,7 @@ extension Supervisor {
     /// - Returns: false if no such client is about to reconnect.
     func quitReturning(_ name: String, _ connection: Connection, _ request: UInt64) -> Bool {
         guard let identifier = ClientIdentifier(name), supervision.client(named: identifier) == nil,
-            returning.processes[identifier] != nil,
+            launches.returning.processes[identifier] != nil,
             isAdministrator(connection)
                 || launches.declarations[identifier]?.registration.user == connection.credentials.uid
         else { return false }
@@ -201,7 +202,7 @@ extension Supervisor {
 
     /// Whether the process of this connection was quit before it reconnected.
     func wasQuitBeforeReturn(_ identifier: ClientIdentifier, _ connection: Connection) -> Bool {
-        returning.processes[identifier]?.pid == connection.credentials.pid && wasQuit(identifier)
+        launches.returning.processes[identifier]?.pid == connection.credentials.pid && wasQuit(identifier)
     }
 
     /// Called at the end: notes the processes that keep running and will reconnect to the next supervisor.
@@ -209,7 +210,7 @@ extension Supervisor {
         var running: [(identifier: ClientIdentifier, process: LastRun.Process)] = []
         for declaration in startingWithSupervisor {
             let identifier = declaration.registration.identifier
-            if let process = returning.processes[identifier], process.isThere {
+            if let process = launches.returning.processes[identifier], process.isThere {
                 running.append((identifier, process))
             } else if let process = process(of: identifier) {
                 running.append((identifier, process))
@@ -217,7 +218,7 @@ extension Supervisor {
         }
         store(LastRun(running: running))
         // No client is launched any more, and the notes stay as they are.
-        returning = Returning()
+        launches.returning = Returning()
     }
 
     private func process(of identifier: ClientIdentifier) -> LastRun.Process? {

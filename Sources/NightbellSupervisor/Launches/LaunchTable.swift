@@ -21,6 +21,13 @@ struct LaunchTable: ~Copyable {
     /// Why launches failed, as text for a user.
     private var problems: [UInt32: String] = [:]
     var settings = LaunchSettings()
+    /// Clients that are about to reconnect, and are not launched meanwhile.
+    var returning = Returning()
+    /// Clients with launched processes that may have ended before they said Hello: messages that they sent are
+    /// handled first.
+    private var ended: [ClientID] = []
+    /// Launched wrapper processes of clients that have ended.
+    private var wrappers: [pid_t] = []
     /// Declared clients.
     private(set) var declarations: [ClientIdentifier: Declaration] = [:]
 
@@ -70,6 +77,22 @@ struct LaunchTable: ~Copyable {
 
     private mutating func endAttempt(_ slot: UInt32) {
         if let attempt = attempts.removeValue(forKey: slot) { clients[attempt.pid] = nil }
+    }
+
+    /// Wrappers that were launched and have started the client's process end soon after it. They are our
+    /// children and are reaped: those that have not ended by now, when the next client does.
+    mutating func reapWrappers(adding wrapper: pid_t?) {
+        if let wrapper { wrappers.append(wrapper) }
+        wrappers.removeAll { waitpid($0, nil, WNOHANG) != 0 }
+    }
+
+    mutating func noteEnd(of client: ClientID) { ended.append(client) }
+
+    /// Those noted since the last call.
+    mutating func takeEnded() -> [ClientID] {
+        guard !ended.isEmpty else { return [] }
+        defer { ended = [] }
+        return ended
     }
 
     var hasAttempts: Bool { !attempts.isEmpty }

@@ -40,10 +40,10 @@ struct MemoryWatcher: ~Copyable {
 extension Supervisor {
     /// Writes a client to swap when it falls asleep; does nothing when it wakes.
     func pageOut(_ client: ClientID, _ before: ClientState, _ after: ClientState) {
-        if before == .suspended { pageOut?.cancel(client.rawValue) }
+        if before == .suspended { memory.pageOut?.cancel(client.rawValue) }
         guard after == .suspended, let record = connection(of: client)?.client else { return }
         do throws(SystemError) {
-            try pageOut?.begin(client.rawValue, record.process)
+            try memory.pageOut?.begin(client.rawValue, record.process)
         } catch {
             log(
                 .suspension, .notice, of: supervision.user(of: client),

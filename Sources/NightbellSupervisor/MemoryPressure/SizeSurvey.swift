@@ -18,7 +18,7 @@ struct SizeSurvey {
 extension Supervisor {
     /// Memory is short: starts a survey of the sleepers' sizes for the core.
     func relieveMemory() {
-        switch memoryWatcher {
+        switch memory.watcher {
         case .some(let watcher): watcher.clear()
         case .none: break
         }
@@ -37,18 +37,18 @@ extension Supervisor {
             return answer(connection, request, .error(error))
         }
         beginSurvey()
-        survey?.requests.append((connection.key, request))
+        memory.survey?.requests.append((connection.key, request))
         connection.isPaused = true
         connection.readable.disarm()
     }
 
     /// A survey that is under way serves this request, too.
     private func beginSurvey() {
-        if survey == nil { survey = SizeSurvey(clients: supervision.clientIDs) }
+        if memory.survey == nil { memory.survey = SizeSurvey(clients: supervision.clientIDs) }
     }
 
     func continueSurvey() {
-        guard var survey else { return }
+        guard var survey = memory.survey else { return }
         var looks = 0
         while looks < SizeSurvey.clientsPerTurn, survey.next < survey.clients.count {
             let client = survey.clients[survey.next]
@@ -60,10 +60,10 @@ extension Supervisor {
             survey.sizes.append(ClientSize(client, bytes: bytes))
         }
         guard survey.next == survey.clients.count else {
-            self.survey = survey
+            memory.survey = survey
             return
         }
-        self.survey = nil
+        memory.survey = nil
         // Some may have woken meanwhile.
         let sizes = survey.sizes.filter { size in ask { $0.state(of: size.client) } == .suspended }
         feed(.memoryPressure(sizes))

@@ -1,5 +1,28 @@
 import CLinux
+import EventLoop
+import Logging
 import NightbellCore
+
+/// The memory of clients, which may be short, and the supervisor's own, which it gives back.
+struct MemoryCare: ~Copyable {
+    var watcher: MemoryWatcher?
+    /// Writes sleepers to swap, if configured and if there is any.
+    let pageOut: PageOut?
+    /// The survey of the sleepers' memory, while it is under way.
+    var survey: SizeSurvey?
+    /// Connections and sockets closed since memory was last given back.
+    var departures = 0
+    /// Memory used by recovery has not been given back yet.
+    var hasRecovered = false
+
+    init(_ configuration: SupervisorConfiguration, _ loop: LoopExecutor, _ logger: Logger) throws(LoopError) {
+        watcher = try MemoryWatcher.begin(configuration, loop, logger)
+        pageOut = configuration.pagesOut && PageOut.hasSwap ? PageOut() : nil
+        if configuration.pagesOut, pageOut == nil {
+            logger.notice("sleepers are not written to swap: there is none")
+        }
+    }
+}
 
 /// Returns memory to the kernel when many clients have left, or when recovery is done.
 extension Supervisor {
@@ -11,10 +34,10 @@ extension Supervisor {
     /// there are now: clients may have gone without their sockets.
     func giveMemoryBack() {
         let population = connections.count + supervision.socketCount
-        let isMuchTakenOver = hasTakenOver && population >= Self.worthwhile
-        guard departures >= max(Self.worthwhile, population / 64) || isMuchTakenOver else { return }
-        hasTakenOver = false
-        departures = 0
+        let isMuchTakenOver = memory.hasRecovered && population >= Self.worthwhile
+        guard memory.departures >= max(Self.worthwhile, population / 64) || isMuchTakenOver else { return }
+        memory.hasRecovered = false
+        memory.departures = 0
         supervision.giveMemoryBack()
         parked.giveMemoryBack()
         clinux_release_free_memory()

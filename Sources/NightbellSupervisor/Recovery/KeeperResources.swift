@@ -13,7 +13,7 @@ package enum KeeperResources {
         let directory = try RuntimeDirectory(configuration.runtimeDirectory)
         let listener = try Acceptance.listen(configuration)
         do {
-            let limit = Supervisor.currentDescriptorLimit()
+            let limit = Acceptance.currentDescriptorLimit()
             // A socket has a descriptor; a client without a process has none. Unused rows take no memory.
             let shape = SharedStateTable.Shape(records: 1 << 18, marks: min(limit, 1 << 20))
             let sharedState = try SharedStateTable.create(shape)

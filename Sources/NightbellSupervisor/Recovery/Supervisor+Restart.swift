@@ -29,6 +29,14 @@ struct RecoveredRecords: ~Copyable {
     let records: Journal.Records
 }
 
+/// Another program may be about to replace this one.
+struct UpgradeState {
+    /// The keeper has asked this worker to stop acting after this turn.
+    var quiesceOrder: UInt64?
+    /// Connections and requests that have asked for an upgrade.
+    var requests: [(connection: UInt64, request: UInt64)] = []
+}
+
 /// One worker takes over from another.
 extension Supervisor {
     /// Reads what a keeper has passed on and checks that it can be decoded, without touching anything.
@@ -142,7 +150,7 @@ extension Supervisor {
         persist()
         journal.markReading(nil)
         for client in snapshot.clients { welcomeBack(client) }
-        hasTakenOver = true
+        memory.hasRecovered = true
         logger.notice(
             "took over \(snapshot.clients.count) clients with \(snapshot.sockets.count) sockets",
             metadata: ["restarts": "\(journal.restarts)"])
@@ -255,7 +263,7 @@ extension Supervisor {
         case .item(.reload):
             reloadUnasked()
         case .item(.quiesce(let number)):
-            quiesceOrder = number
+            upgrade.quiesceOrder = number
         case .item(.cancelUpgrade(let reason)):
             noUpgrade(reason)
         case .end:
@@ -272,7 +280,7 @@ extension Supervisor {
     /// Another program may replace this one: records are written through, and from here on nothing is done
     /// until the keeper cancels the upgrade.
     func quiesce() {
-        guard let number = quiesceOrder.take(), let journal else { return }
+        guard let number = upgrade.quiesceOrder.take(), let journal else { return }
         journal.link.flush()
         journal.link.send(.quiesced(number))
         while true {
@@ -286,11 +294,11 @@ extension Supervisor {
 
     private func noUpgrade(_ reason: String) {
         let error = WireError(.upgradeFailed, reason)
-        for (key, request) in upgradeRequests {
+        for (key, request) in upgrade.requests {
             guard let connection = connections[key] else { continue }
             answer(connection, request, .error(error))
         }
-        upgradeRequests.removeAll()
+        upgrade.requests.removeAll()
     }
 }
 
