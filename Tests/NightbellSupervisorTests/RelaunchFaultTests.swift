@@ -103,7 +103,10 @@ import Testing
 
     /// The keeper gives up the descriptors of a process that has ended, at whichever step the worker dies.
     @Test func nothingOfAnEndedProcessIsKept() throws {
-        let usual = try keptAfterCrash(dyingAt: 1_000_000).descriptors
+        // The first number may be taken while the keeper has yet to close some: the second look waits for that.
+        let first = try #require(try keptAfterCrash(dyingAt: 1_000_000).descriptors)
+        let second = try #require(try keptAfterCrash(dyingAt: 1_000_000, first).descriptors)
+        let usual = min(first, second)
         var step = 2
         while true {
             let (descriptors, hasDied) = try keptAfterCrash(dyingAt: step, usual)
