@@ -118,7 +118,7 @@ package struct Supervision: Sendable, Equatable {
             catchUp(client, at: now, into: &actions)
             obey(command, client, key, at: now, into: &actions)
             settle(client, at: now, into: &actions)
-        case .fired(let token, let conditions):
+        case .fired(let token, let conditions), .thawedEarly(let token, let conditions):
             guard sockets.contains(token.id) else { return }
             let owner = sockets[token.id].owner
             catchUp(owner, at: now, into: &actions)

@@ -327,7 +327,7 @@ public actor Supervisor {
         case .memoryPressure:
             relieveMemory()
         case .socket:
-            if let owner = token.owner, unsafe earlyWaker.hasThawed(owner) {
+            if ready.isDealt, let owner = token.owner, unsafe earlyWaker.hasThawed(owner) {
                 suspender.markThawed(slot: owner)
             }
             if let socket = parked.token(for: token) {
@@ -352,17 +352,16 @@ public actor Supervisor {
     }
 
     /// Finds out what has happened, without reading or clearing anything.
-    ///
-    /// A socket that a sleeper was thawed for was readable when the loop looked: that counts, even if the
-    /// sleeper, or another process that shares the socket, has read the input since.
     func socketFired(_ token: SocketToken, _ ready: Ready) {
         guard let descriptor = parked.descriptor(of: token) else { return }
         if parked.isArmedPastEnd(token), !SocketTraffic.hasUnread(descriptor) { return }
-        let sleeper = ask { $0.certainToThaw(by: token) }
         parked.noteFired(token)
-        var conditions = Conditions(Poll.now(descriptor))
-        if conditions.isEmpty, sleeper != nil { conditions = ready.readable ? .readable : .peerClosed }
-        feed(.fired(token, conditions))
+        let conditions = Conditions(Poll.now(descriptor))
+        guard ready.isDealt else { return feed(.fired(token, conditions)) }
+        // The input that its owner was thawed for counts, even if that, or another process that shares the socket,
+        // has read it since.
+        let seen: Conditions = ready.readable ? .readable : .peerClosed
+        feed(.thawedEarly(token, conditions.isEmpty ? seen : conditions))
     }
 
     /// Feeds one event to the core and carries out its actions.

@@ -49,6 +49,7 @@ package enum TraceFormat {
         case .message(let message, let client, _): "\(name(client)) says \(words(message))"
         case .command(let command, let client, _): "an administrator asks to \(command) \(name(client))"
         case .fired(let token, let conditions): "\(name(token)) fired: \(words(conditions))"
+        case .thawedEarly(let token, let conditions): "\(name(token)) thawed its owner: \(words(conditions))"
         case .inspected(let token, let inspection):
             "\(name(token)) was inspected: \(inspection.noise) pieces of noise, then \(inspection.rest)"
         case .offloadBegan(let token, let terms, let isAwaitingAnswer):

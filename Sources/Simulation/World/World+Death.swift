@@ -21,8 +21,8 @@ extension World {
 
     /// The supervisor may thaw a client that is certain to be woken, and die before it has decided anything.
     mutating func diesAfterThaw(_ event: Event) -> Bool {
-        guard momentsLeft != nil, case .fired(let token, _) = event, let id = core.certainToThaw(by: token),
-            let client = client(id), client.execution != .running, random.once(in: 2)
+        guard momentsLeft != nil, case .thawedEarly(let token, _) = event, let client = socket(token)?.owner,
+            client.execution != .running, random.once(in: 2)
         else { return false }
         client.execution = .running
         note("\(client.name) is thawed")

@@ -44,7 +44,7 @@ extension World {
                 client.ending = .quitByUser
                 if client.execution == .absent { client.fate = .forgotten }
             }
-        case .fired(let token, let conditions):
+        case .fired(let token, let conditions), .thawedEarly(let token, let conditions):
             guard let socket = socket(token) else { return }
             socket.isQueued = false
             // The edge no longer watches it, even if the conditions are out of date by now.
@@ -208,7 +208,7 @@ extension World {
             if let client = client(id) { client.wokenAtStep = steps }
         case .stop:
             for client in clients { client.wokenAtStep = steps }
-        case .registration, .message, .command, .fired, .inspected, .offloadBegan, .pingFailed,
+        case .registration, .message, .command, .fired, .thawedEarly, .inspected, .offloadBegan, .pingFailed,
             .pingOmitted, .delegatedStateLost, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed,
             .foundRunning,
             .gone,

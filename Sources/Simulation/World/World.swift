@@ -207,6 +207,7 @@ package struct World: ~Copyable {
             if let socket = lookedAt(events[index]) {
                 events[index] = .inspected(socket.token, inspect(socket))
             }
+            events[index] = thawedEarly(events[index])
             let event = events[index]
             if let narrator { narrator("  > " + TraceFormat.words(event)) }
             if isLastMoment() || diesAfterThaw(event) { return die(before: index) }
@@ -248,7 +249,7 @@ package struct World: ~Copyable {
     /// The edge handles a large wake burst in portions.
     private mutating func mayEndPortion(_ event: Event) -> Bool {
         switch event {
-        case .fired, .inspected: random.once(in: 8)
+        case .fired, .thawedEarly, .inspected: random.once(in: 8)
         default: false
         }
     }
@@ -260,6 +261,15 @@ package struct World: ~Copyable {
         isEndingPortion = true
         carryOutActions()
         isEndingPortion = false
+    }
+
+    /// The edge thaws an owner that is certain to be woken; the owner may read the input before the core is told.
+    private mutating func thawedEarly(_ event: Event) -> Event {
+        guard case .fired(let token, let conditions) = event, core.certainToThaw(by: token) != nil else {
+            return event
+        }
+        guard conditions.isEmpty else { return .thawedEarly(token, conditions) }
+        return random.once(in: 2) ? .thawedEarly(token, .readable) : event
     }
 
     /// An inspection has already taken the condition for which the socket fired, and the edge no longer watches it.
@@ -415,7 +425,7 @@ extension Event {
     /// Whether a wake that it causes is one by traffic, which counts against the limit.
     var isTraffic: Bool {
         switch self {
-        case .message, .fired, .inspected: true
+        case .message, .fired, .thawedEarly, .inspected: true
         // The timer wakes clients for incomplete messages, which were traffic.
         case .timer: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
