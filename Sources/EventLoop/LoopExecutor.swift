@@ -32,8 +32,6 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let ownEvents: UnsafeMutablePointer<event>
     /// Whether an event of the urgent set ends the current pass of libevent.
     private var stopsAtUrgent = true
-    /// Whether libevent watches the urgent set.
-    private var isUrgentWatched = true
     /// Events that are not urgent, of the current pass.
     private var reported = 0
     /// Why the urgent set could not be collected in the current pass.
@@ -158,7 +156,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     package func dispatch(waits: Bool) throws(LoopError) -> Bool {
         stopsAtUrgent = waits
         reported = 0
-        if waits, !isUrgentWatched { try watchUrgent() }
+        setUrgentPriority()
         let flags = waits ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK
         guard unsafe event_base_loop(base, flags) >= 0 else {
             throw LoopError(code: .cannotRun, underlying: SystemError("event_base_loop"))
@@ -226,16 +224,15 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
             return
         }
         unsafe list.pointee.isUrgentReady = true
-        // It stays ready until it is collected, and libevent would report it again and again before anything less urgent.
-        unsafe event_del(ownEvents + 1)
-        isUrgentWatched = false
+        setUrgentPriority()
     }
 
-    private func watchUrgent() throws(LoopError) {
-        guard unsafe event_add(ownEvents + 1, nil) == 0 else {
-            throw LoopError(code: .cannotRun, underlying: SystemError("event_add"))
-        }
-        isUrgentWatched = true
+    /// In a pass that does not wait, the urgent set stays ready until the pass is over: libevent would report it again and
+    /// again before anything less urgent, and so has to take it for one of the others. It is not removed meanwhile: when
+    /// an epoll set is added to another one, the kernel walks through all its members.
+    private func setUrgentPriority() {
+        // Fails, with no effect, if an earlier pass was ended before its callback was called.
+        _ = unsafe event_priority_set(ownEvents + 1, stopsAtUrgent ? 0 : 1)
     }
 
     /// Ends `run` after the current turn, whole or not, and the queued jobs. Can be called from any thread; before
