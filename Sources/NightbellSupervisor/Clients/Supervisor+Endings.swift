@@ -148,7 +148,7 @@ extension Supervisor {
 
     /// Persists the changes of the events just handled, before their actions are carried out.
     func persist() {
-        let identifiers = supervision.changedOwnerships
+        let identifiers = ask { $0.changedOwnerships }
         if !identifiers.isEmpty { rememberOwnership(identifiers) }
         guard var journal else { return supervision.dropChanges() }
         supervision.persistChanges(in: &journal)
