@@ -26,7 +26,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// The parked sockets, which must be handled before a turn begins.
     package let urgent: EpollSet
     /// Called with each urgent event as soon as it is collected, before the turn. True: it was handled, see
-    /// ``Ready/isDealt``.
+    /// ``Ready/wasHandledEarly``.
     package var onUrgent: (_ ready: Ready) -> Bool = { _ in false }
     /// libevent's events for `wakeupEvent` and `urgent`.
     private let ownEvents: UnsafeMutablePointer<event>
@@ -139,8 +139,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// The number of events gathered and not delivered yet.
     package var readyCount: Int { unsafe list.pointee.count }
 
-    /// How many of them were handled early.
-    package var dealtCount: Int { unsafe list.pointee.dealt }
+    /// The number of events in the list that were handled early.
+    package var handledEarlyCount: Int { unsafe list.pointee.handledEarly }
 
     /// Whether a turn may wait for an event: no gathered event and no job is pending. The loop's own thread signals no
     /// wakeup, so jobs that it has left for this turn must be checked for.
@@ -187,12 +187,12 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         unsafe list.pointee.isUrgentReady = false
         let first = unsafe list.pointee.count
         try unsafe urgent.collect(into: list, milliseconds: milliseconds, atMost: limit)
-        var isDealt = false
+        var wasHandledEarly = false
         for index in first..<(unsafe list.pointee.count) where onUrgent(unsafe list.pointee[index]) {
-            unsafe list.pointee.markDealt(index)
-            isDealt = true
+            unsafe list.pointee.markHandledEarly(index)
+            wasHandledEarly = true
         }
-        return isDealt
+        return wasHandledEarly
     }
 
     /// Delivers the oldest gathered events, if there are any.

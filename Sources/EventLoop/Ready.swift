@@ -9,7 +9,7 @@ package struct Ready: Sendable, Hashable {
     package var closed: Bool
     package var writable: Bool
     /// ``LoopExecutor/onUrgent`` has dealt with it before the turn.
-    package internal(set) var isDealt = false
+    package internal(set) var wasHandledEarly = false
 
     package init(token: UInt64, readable: Bool = false, closed: Bool = false, writable: Bool = false) {
         self.token = token

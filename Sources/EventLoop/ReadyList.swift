@@ -11,7 +11,7 @@ struct ReadyList: ~Copyable {
     private var capacity = 64
     private(set) var count = 0
     /// How many of the events were handled early.
-    private(set) var dealt = 0
+    private(set) var handledEarly = 0
     private var spare: [Ready] = []
     /// Another thread has woken the loop for its inbox.
     var isWakeupSignalled = false
@@ -46,10 +46,10 @@ struct ReadyList: ~Copyable {
         capacity *= 2
     }
 
-    mutating func markDealt(_ index: Int) {
+    mutating func markHandledEarly(_ index: Int) {
         precondition(index >= 0 && index < count, "no such event")
-        unsafe base[index].isDealt = true
-        dealt += 1
+        unsafe base[index].wasHandledEarly = true
+        handledEarly += 1
     }
 
     /// Removes and returns the oldest events. Hand the array to `recycle` afterwards, so that the next one needs no
@@ -59,7 +59,7 @@ struct ReadyList: ~Copyable {
         spare = []
         let taken = min(limit, count)
         unsafe batch.append(contentsOf: UnsafeBufferPointer(start: base, count: taken))
-        for index in 0..<taken where unsafe base[index].isDealt { dealt -= 1 }
+        for index in 0..<taken where unsafe base[index].wasHandledEarly { handledEarly -= 1 }
         count -= taken
         unsafe base.update(from: base + taken, count: count)
         return batch

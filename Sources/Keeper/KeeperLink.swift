@@ -103,7 +103,7 @@ package final class KeeperLink: @unchecked Sendable {
         }
     }
 
-    /// As `hear`, but waits for a message.
+    /// As `receive`, but waits for a message.
     package func waitAndReceive() -> Received {
         while true {
             let received = receive()

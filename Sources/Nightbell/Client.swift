@@ -181,7 +181,8 @@ public final class Client: Sendable {
         session.forgetWatch(socket)
     }
 
-    /// Releases the socket, then closes its descriptor, so that the peer learns of the close at once.
+    /// Releases the socket, then closes its descriptor. The peer learns of the close when the keeper has closed its
+    /// duplicate too, which follows without further action of the client.
     ///
     /// If the release fails, because the handle is invalid or the supervisor does not answer, the descriptor
     /// stays open.

@@ -146,7 +146,7 @@ package enum Trace: Sendable, Equatable {
     case tooManyWakes
     case terminated(TerminationReason)
     /// It has no process any more, but its sockets are watched and traffic launches it.
-    case parked
+    case becameDormant
     /// A process of its own is being started.
     case launching(WakeReasons)
     /// Its program runs but has not said Hello in time.
@@ -190,7 +190,7 @@ package enum Action: Sendable, Equatable {
     case thaw(ClientID)
     case kill(ClientID, TerminationReason)
     /// It has no process any more, or not yet: close its connection, release the process, keep everything else.
-    case park(ClientID)
+    case makeDormant(ClientID)
     /// Start its program.
     case launch(ClientID)
     /// The process that identified itself takes over this client, with all its kept state.

@@ -114,8 +114,8 @@ package enum Event: Sendable {
     case command(Command, ClientID, RequestKey)
     /// An armed socket fired; it is no longer armed.
     case fired(SocketToken, Conditions)
-    /// The same, and the edge has thawed the owner already (see `certainToThaw`). The conditions, which are not empty,
-    /// are those that the edge saw: the owner may have read the input since.
+    /// The same, and the edge has thawed the owner already (see `allowsEarlyThaw(of:)`). The conditions, which are
+    /// not empty, are those that the edge saw: the owner may have read the input since.
     case thawedEarly(SocketToken, Conditions)
     /// The kernel confirmed the suspension of this epoch.
     case frozen(ClientID, epoch: UInt64)

@@ -79,8 +79,8 @@ extension Supervisor {
             forget(client, identifier)
             unsafe earlyWaker.remove(client.slot, user: user)
             if let connection = connection(of: client) { closeConnection(connection) }
-        case .park(let client):
-            park(client)
+        case .makeDormant(let client):
+            makeDormant(client)
         case .launch(let client):
             launch(client)
         case .rejoined(let client, let key):
@@ -211,7 +211,7 @@ extension Supervisor {
     private func freeze(_ client: ClientID, epoch: UInt64) {
         guard let record = connection(of: client)?.client else { return }
         defer {
-            if ask({ $0.isCertainToWake(client) }) {
+            if ask({ $0.allowsEarlyThaw(of: client) }) {
                 unsafe earlyWaker.set(client.slot, epoch: epoch, thaw: suspender.quickThaw(slot: client.slot))
             }
         }

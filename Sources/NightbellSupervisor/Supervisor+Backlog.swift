@@ -77,7 +77,7 @@ extension Supervisor {
     /// Feeds a fired socket to the core, at once or in its user's turn.
     func socketReady(_ token: SocketToken, _ ready: Ready) {
         // The core must be told at once of each client that was thawed. A socket armed past its end fires again and again.
-        guard !ready.isDealt, !parked.isArmedPastEnd(token), let user = overQuota(token) else {
+        guard !ready.wasHandledEarly, !parked.isArmedPastEnd(token), let user = overQuota(token) else {
             return socketFired(token, ready)
         }
         backlog.append(.fired(token, ready), of: user)

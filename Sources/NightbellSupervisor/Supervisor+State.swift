@@ -5,7 +5,7 @@ import NightbellCore
 
 /// Logs when the state that outlives the supervisor cannot be written, and when it can again.
 final class StateLog: @unchecked Sendable {
-    // Sendable: the store never makes two calls of `tell` at a time, and has been flushed before
+    // Sendable: the store never makes two calls of `report` at a time, and has been flushed before
     // `tellOfHeldBack`.
     private var limiter = LogLimiter()
     private let logger: Logger
@@ -32,7 +32,7 @@ final class StateLog: @unchecked Sendable {
     func tellOfHeldBack() { limiter.logHeldBack(logger) }
 }
 
-/// What outlives all supervisors, on disk: the owners of identifiers.
+/// The durable part of the state, on disk, shared by all workers: the owners of identifiers.
 struct DurableState {
     /// nil: nothing is written down.
     let identifiers: IdentifierStore?

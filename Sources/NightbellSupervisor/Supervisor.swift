@@ -327,7 +327,7 @@ public actor Supervisor {
         case .memoryPressure:
             relieveMemory()
         case .socket:
-            if ready.isDealt, let owner = token.owner, unsafe earlyWaker.hasThawed(owner) {
+            if ready.wasHandledEarly, let owner = token.owner, unsafe earlyWaker.hasThawed(owner) {
                 suspender.markThawed(slot: owner)
             }
             if let socket = parked.token(for: token) {
@@ -357,7 +357,7 @@ public actor Supervisor {
         if parked.isArmedPastEnd(token), !SocketTraffic.hasUnread(descriptor) { return }
         parked.noteFired(token)
         let conditions = Conditions(Poll.now(descriptor))
-        guard ready.isDealt else { return feed(.fired(token, conditions)) }
+        guard ready.wasHandledEarly else { return feed(.fired(token, conditions)) }
         // The input that its owner was thawed for counts, even if that, or another process that shares the socket,
         // has read it since.
         let seen: Conditions = ready.readable ? .readable : .peerClosed

@@ -35,7 +35,7 @@ final class SimulatedSocket {
     /// The core has got these terms.
     var hasTerms = false
     /// The edge handles its pings.
-    var isDealtWith = false
+    var isOffloaded = false
     /// One of our pings waits for its answer; the latest time of the answer, and its actual time.
     var isAwaiting = false
     var answerUntil: Instant?
@@ -74,13 +74,13 @@ final class SimulatedSocket {
     /// Whether something in it must wake its owner.
     var mustWake: Bool {
         if isEnded { return unread > 0 }
-        guard isDealtWith else { return !conditions.isEmpty }
+        guard isOffloaded else { return !conditions.isEmpty }
         if isPeerClosed || isReset || hasError { return true }
         return inbox.contains(.news) || (!isAwaiting && inbox.contains(.pong))
     }
 
     func stopDealing() {
-        isDealtWith = false
+        isOffloaded = false
         hasTerms = false
         isAwaiting = false
         answerUntil = nil

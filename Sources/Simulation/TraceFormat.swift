@@ -122,7 +122,7 @@ package enum TraceFormat {
         case .checkFreeze(let client, _): "check the freeze of \(name(client))"
         case .thaw(let client): "thaw \(name(client))"
         case .kill(let client, let reason): "kill \(name(client)): \(reason)"
-        case .park(let client): "park \(name(client))"
+        case .makeDormant(let client): "make dormant \(name(client))"
         case .launch(let client): "launch \(name(client))"
         case .rejoined(let client, _): "\(name(client)) is admitted again"
         case .declared(let client): "\(name(client)) is declared"

@@ -166,9 +166,8 @@ struct VirtualKeepAlive {
         case .freeze(let client, let epoch), .checkFreeze(let client, let epoch):
             supervision.handle(.frozen(client, epoch: epoch), at: now, into: &actions)
         case .registered, .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm,
-            .armPastEnd, .close,
-            .thaw, .kill, .forget, .trace, .beginOffload, .endOffload, .ping, .lookForAnswer, .park, .launch,
-            .rejoined, .declared, .storeState, .dropState:
+            .armPastEnd, .close, .thaw, .kill, .forget, .trace, .beginOffload, .endOffload, .ping,
+            .lookForAnswer, .makeDormant, .launch, .rejoined, .declared, .storeState, .dropState:
             break
         }
     }

@@ -29,7 +29,7 @@ extension Supervision {
             guard mutated(.relaunchesQuit), hasSurvivors(client) else {
                 return forget(client, at: now, into: &actions)
             }
-            park(client, .resting, at: now, into: &actions)
+            becomeDormant(client, .resting, at: now, into: &actions)
         case .launchOverran, .backgroundTasksOverran:
             crashed(client, at: now, into: &actions)
         case .tooManyWakes:
@@ -40,16 +40,16 @@ extension Supervision {
             if isReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
             let linger = clients[client.id].limiter.linger(settings.wakes)
             let pause = mutated(.relaunchesAtOnce) ? .zero : max(settings.launches.retry, linger)
-            park(client, .waiting(until: now + pause), at: now, into: &actions)
+            becomeDormant(client, .waiting(until: now + pause), at: now, into: &actions)
         case .memoryPressure:
             guard clients[client.id].isLaunchable else { return forget(client, at: now, into: &actions) }
             if losesReach(client), !mutated(.leavesRelieved) {
                 clients[client.id].launches.reasons.insert(.relaunched)
             }
-            park(client, .resting, at: now, into: &actions)
+            becomeDormant(client, .resting, at: now, into: &actions)
         case .hibernation, .exitsOnSuspend:
             guard clients[client.id].isLaunchable else { return forget(client, at: now, into: &actions) }
-            park(client, .resting, at: now, into: &actions)
+            becomeDormant(client, .resting, at: now, into: &actions)
         }
     }
 
@@ -88,7 +88,7 @@ extension Supervision {
             mutated(.relaunchesAtOnce)
             ? .zero
             : doubled(settings.launches.retry, times: inRow, maximum: settings.launches.retryMaximum)
-        park(client, .waiting(until: now + pause), at: now, into: &actions)
+        becomeDormant(client, .waiting(until: now + pause), at: now, into: &actions)
     }
 
     /// Whether its process has run long enough to count as launched successfully. It must have identified itself, unless
@@ -123,7 +123,7 @@ extension Supervision {
     }
 
     /// Its process is gone; sockets that survive it are kept and watched.
-    private mutating func park(
+    private mutating func becomeDormant(
         _ client: ClientID, _ dormant: Lifecycle.Dormant, at now: Instant, into actions: inout ActionBuffer
     ) {
         for token in clients[client.id].sockets
@@ -134,12 +134,12 @@ extension Supervision {
         // The next process has not been told of any end of stream. Conditions already reported fire again if they persist.
         for token in clients[client.id].sockets {
             switch sockets[token.id].condition {
-            case .held, .armed: continue
+            case .unwatched, .armed: continue
             case .ended: break
             case .armedPastEnd: clients[client.id].unarmed.append(token)
             }
             noteEnd(token)
-            sockets[token.id].condition = .held
+            sockets[token.id].condition = .unwatched
         }
         clients[client.id].fired.removeAll()
         // The pending wake was never delivered.
@@ -153,11 +153,11 @@ extension Supervision {
         endTasks(client)
         clients[client.id].activity.tidy()
         noteEndOfSleep(client, at: now)
-        advance(client, at: now, into: &actions) { $0.park(dormant) }
+        advance(client, at: now, into: &actions) { $0.becomeDormant(dormant) }
         scheduleKeepAlive(client)
         recordBeginning(client)
-        actions.append(.park(client))
-        actions.append(.trace(client, .parked))
+        actions.append(.makeDormant(client))
+        actions.append(.trace(client, .becameDormant))
         resumeOffloading(client)
         watchBeginnings(client)
         if !mutated(.parksUnwatched) { armSockets(client, into: &actions) }

@@ -20,7 +20,7 @@ extension Supervision {
     }
 
     private mutating func enqueue(_ client: ClientID, isUrgent: Bool) {
-        clients[client.id].lifecycle.park(.queued)
+        clients[client.id].lifecycle.becomeDormant(.queued)
         let kind = setKind(client, isUrgent: isUrgent)
         launchQueue.append(client, of: clients[client.id].user, kind)
     }
@@ -38,7 +38,7 @@ extension Supervision {
     mutating func endPause(_ client: ClientID) {
         let reasons = clients[client.id].launches.reasons
         if reasons.isEmpty {
-            clients[client.id].lifecycle.park(.resting)
+            clients[client.id].lifecycle.becomeDormant(.resting)
         } else {
             enqueue(client, isUrgent: reasons.isUrgent)
         }
@@ -114,7 +114,7 @@ extension Supervision {
         recordBeginning(client)
         actions.append(.declared(client))
         actions.append(.trace(client, .registered))
-        advance(client, at: now, into: &actions) { $0.park(.resting) }
+        advance(client, at: now, into: &actions) { $0.becomeDormant(.resting) }
         requestLaunch(client, reasons, at: now, into: &actions)
         settle(client, at: now, into: &actions)
         return nil

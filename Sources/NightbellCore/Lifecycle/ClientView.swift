@@ -86,16 +86,16 @@ extension Supervision {
 
     /// Whether a client that may be frozen is certain to be thawed when one of its armed sockets fires, because it
     /// cannot be ended for being woken too often. The edge may thaw it before it tells the core what has happened.
-    package func isCertainToWake(_ client: ClientID) -> Bool {
+    package func allowsEarlyThaw(of client: ClientID) -> Bool {
         clients.contains(client.id) && clients[client.id].wakeLimitPolicy == .linger
     }
 
     /// The owner of a socket, if the socket's firing is certain to thaw it.
-    package func certainToThaw(by token: SocketToken) -> ClientID? {
+    package func clientAllowingEarlyThaw(by token: SocketToken) -> ClientID? {
         guard sockets.contains(token.id), sockets[token.id].condition == .armed, !sockets[token.id].hasProfile
         else { return nil }
         let owner = sockets[token.id].owner
-        return clients[owner.id].lifecycle.mayBeFrozen && isCertainToWake(owner) ? owner : nil
+        return clients[owner.id].lifecycle.mayBeFrozen && allowsEarlyThaw(of: owner) ? owner : nil
     }
 
     /// The deadline of a client's background tasks, once their clock runs, and whether it has been warned.

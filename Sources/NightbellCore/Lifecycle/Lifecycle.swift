@@ -93,7 +93,7 @@ extension Lifecycle {
     mutating func rejoin() { stage = .background(Background()) }
 
     /// Its process is gone, or it was declared and has none yet.
-    mutating func park(_ dormant: Dormant) { stage = .dormant(dormant) }
+    mutating func becomeDormant(_ dormant: Dormant) { stage = .dormant(dormant) }
 
     /// It is given up.
     mutating func forget() { stage = .notRunning }

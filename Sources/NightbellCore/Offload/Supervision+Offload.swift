@@ -90,7 +90,7 @@ extension Supervision {
         for token in tokens where pings[token.slot].hasLeftBeginning {
             pings[token.slot].hasLeftBeginning = false
             guard sockets[token.id].condition == .armed, !mutated(.forgetsBeginnings) else { continue }
-            sockets[token.id].condition = .held
+            sockets[token.id].condition = .unwatched
             clients[client.id].unarmed.append(token)
         }
     }

@@ -90,7 +90,7 @@ package struct SocketOffer: Sendable, Equatable {
 /// Whether an adopted socket is being watched.
 package enum SocketCondition: Sendable, Hashable {
     /// Adopted, not watched: its owner runs, or it fired while its owner ran.
-    case held
+    case unwatched
     /// Watched, one-shot: stays so until it fires, also while the owner runs.
     case armed
     /// Its end was reported. While its owner sleeps it is watched for bytes only.
@@ -101,7 +101,7 @@ package enum SocketCondition: Sendable, Hashable {
 
     package var isPastEnd: Bool {
         switch self {
-        case .held, .armed: false
+        case .unwatched, .armed: false
         case .ended, .armedPastEnd: true
         }
     }
@@ -126,8 +126,8 @@ struct ParkedSocket: Sendable, Equatable {
     }
 
     init(
-        owner: ClientID, tag: SocketTag, isStream: Bool, survives: Bool, condition: SocketCondition = .held,
-        index: Int32
+        owner: ClientID, tag: SocketTag, isStream: Bool, survives: Bool,
+        condition: SocketCondition = .unwatched, index: Int32
     ) {
         self.owner = owner
         self.index = index

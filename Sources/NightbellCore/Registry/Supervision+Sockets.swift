@@ -119,7 +119,7 @@ extension Supervision {
         switch sockets[token.id].condition {
         case .armed: wasPastEnd = false
         case .armedPastEnd: wasPastEnd = true
-        case .held, .ended: return
+        case .unwatched, .ended: return
         }
         let wakes: Bool
         switch clients[client.id].lifecycle.stage {
@@ -137,7 +137,7 @@ extension Supervision {
         }
         guard wakes else {
             // The owner reads the data itself; if it leaves any, the socket fires again once it sleeps.
-            sockets[token.id].condition = wasPastEnd ? .ended : .held
+            sockets[token.id].condition = wasPastEnd ? .ended : .unwatched
             clients[client.id].unarmed.append(token)
             return
         }
@@ -147,7 +147,7 @@ extension Supervision {
             return actions.append(wasPastEnd ? .armPastEnd(token) : .arm(token))
         }
         let isEnded = sockets[token.id].isFinal(conditions) && !mutated(.watchesAfterEnd)
-        sockets[token.id].condition = isEnded ? .ended : .held
+        sockets[token.id].condition = isEnded ? .ended : .unwatched
         clients[client.id].unarmed.append(token)
         leaveToNextProcess(token, of: client, into: &actions)
         noteFired(token, conditions, of: client)

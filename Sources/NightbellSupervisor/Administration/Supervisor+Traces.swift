@@ -136,7 +136,7 @@ extension Trace {
     var level: Logger.Level {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .parked, .launching, .rejoined:
+            .foundRunning, .becameDormant, .launching, .rejoined:
             .debug
         case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated, .crashed, .gaveUp,
             .stateDropped, .outOfReach:
@@ -150,7 +150,7 @@ extension Trace {
     fileprivate var limit: LogLimiter.Kind? {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .parked, .launching, .rejoined:
+            .foundRunning, .becameDormant, .launching, .rejoined:
             nil
         case .overran, .suspendedByForce, .tooManyWakes: .overruns
         case .suspensionFailed: .suspension
@@ -179,7 +179,7 @@ extension Trace {
         case .keepAliveLate: "late"
         case .tooManyWakes: "limit"
         case .terminated: "terminated"
-        case .parked: "parked"
+        case .becameDormant: "parked"
         case .launching: "launching"
         case .doesNotSpeak: "silent"
         case .rejoined: "rejoined"
@@ -205,7 +205,7 @@ extension Trace {
         case .keepAliveLate(let lateness): "by \(lateness)"
         case .tooManyWakes: "woken too often"
         case .terminated(let reason): reason.name
-        case .parked: "no process, sockets parked"
+        case .becameDormant: "no process, sockets parked"
         case .launching(let reasons): reasons.names
         case .doesNotSpeak:
             "its program has not said Hello in time: it does not speak to Nightbell, and runs on by itself"

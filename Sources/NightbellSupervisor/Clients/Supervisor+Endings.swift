@@ -136,34 +136,13 @@ extension Supervisor {
     // MARK: Persistence
 
     /// The client has no process, or not yet; it remains a client.
-    func park(_ client: ClientID) {
+    func makeDormant(_ client: ClientID) {
         detach(client)
         if let user = supervision.user(of: client) { unsafe earlyWaker.remove(client.slot, user: user) }
         if let journal, var bytes = recordBytes(of: client) {
             bytes.presence = .absent
-            journal.park(client, bytes)
+            journal.makeDormant(client, bytes)
         }
         if let connection = connection(of: client) { closeConnection(connection) }
-    }
-
-    /// Persists the changes of the events just handled, before their actions are carried out.
-    func persist() {
-        let identifiers = ask { $0.changedOwnerships }
-        if !identifiers.isEmpty { rememberOwnership(identifiers) }
-        guard var journal else { return supervision.dropChanges() }
-        supervision.persistChanges(in: &journal)
-    }
-
-    /// Writes down what outlives all supervisors: the owners of identifiers, and which clients were quit.
-    func rememberOwnership(_ identifiers: [ClientIdentifier]) {
-        let boot = durable.boot
-        durable.identifiers?.record(
-            identifiers.map { identifier in
-                let owner = supervision.ownership(of: identifier)
-                let entry = owner.map {
-                    IdentifierTable.Entry(user: $0.user, isQuit: $0.isQuit, quitBoot: boot)
-                }
-                return (identifier: identifier.description, entry: entry)
-            })
     }
 }

@@ -50,7 +50,7 @@ extension Supervisor {
 
     /// From now on it is treated as with suspension method `none`: its sockets are watched while it is believed
     /// to sleep, and it runs on.
-    func reportPermissionDenied(_ client: ClientID, _ record: ClientRecord, _ error: SuspensionError) {
+    func reportPermissionDenied(_ client: ClientID, _ record: ServedClient, _ error: SuspensionError) {
         detach(client)
         let uids =
             "it runs as uid \(connection(of: client)?.credentials.uid ?? 0), the supervisor as uid \(geteuid())"
@@ -61,7 +61,7 @@ extension Supervisor {
     }
 
     /// How a client is suspended, as told and shown.
-    func suspensionMethod(of client: ClientID, _ record: ClientRecord) -> SuspensionMethod {
+    func suspensionMethod(of client: ClientID, _ record: ServedClient) -> SuspensionMethod {
         record.obstacle == nil ? suspender.method(slot: client.slot) : .none
     }
 }

@@ -58,7 +58,7 @@ final class Connection {
     enum Role {
         /// Has not said Hello; may send administration requests.
         case stranger
-        case client(ClientRecord)
+        case client(ServedClient)
         /// Receives events: of all clients that its uid may see, or of one client.
         case watcher(identifier: String)
     }
@@ -77,7 +77,7 @@ final class Connection {
 
     var slot: UInt32 { UInt32(truncatingIfNeeded: key) }
 
-    var client: ClientRecord? {
+    var client: ServedClient? {
         switch role {
         case .client(let record): record
         case .stranger, .watcher: nil
@@ -153,7 +153,7 @@ final class Connection {
 }
 
 /// The supervisor's own data of a client, beside the core's.
-final class ClientRecord {
+final class ServedClient {
     let id: ClientID
     let identifier: String
     let process: ProcessHandle

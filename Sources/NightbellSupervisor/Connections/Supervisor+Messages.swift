@@ -20,12 +20,12 @@ extension Supervisor {
         _ connection: Connection, atMost mostBytes: Int = .max, until deadline: Int64 = .max
     ) {
         var bytes = 0
-        var hearsSleeper = false
+        var readsFromSleeper = false
         connection.isServed = true
         defer {
             connection.isServed = false
             sendAnswers(connection)
-            if hearsSleeper { journal?.markReading(nil) }
+            if readsFromSleeper { journal?.markMessageBeingRead(nil) }
         }
         for number in 0..<configuration.messagesPerTurn {
             if number > 0, bytes >= mostBytes || deadline != .max && BootClock.now() >= deadline { return }
@@ -42,9 +42,9 @@ extension Supervisor {
                 return disconnect(connection, with: error)
             }
             // A packet may begin the suspension that the next one was sent before.
-            if !hearsSleeper, let client = connection.client?.id, ask({ $0.mayBeFrozen(client) }) {
-                hearsSleeper = true
-                journal?.markReading(client)
+            if !readsFromSleeper, let client = connection.client?.id, ask({ $0.mayBeFrozen(client) }) {
+                readsFromSleeper = true
+                journal?.markMessageBeingRead(client)
             }
             do {
                 switch try connection.socket.receive(into: &packet) {
@@ -54,7 +54,7 @@ extension Supervisor {
                     connection.hasEnded = true
                     return hungUp(connection)
                 case .packet(_, let truncated, let controlTruncated):
-                    if hearsSleeper { FaultInjection.point("after a sleeper was heard") }
+                    if readsFromSleeper { FaultInjection.point("after a sleeper was heard") }
                     bytes += packet.count
                     handlePacket(connection, truncated: truncated, controlTruncated: controlTruncated)
                 }

@@ -30,9 +30,9 @@ extension Supervisor {
         if let identifier = ClientIdentifier(newcomer.identifier) {
             launches.returning.processes[identifier] = nil
         }
-        let record: ClientRecord
+        let record: ServedClient
         do {
-            record = try ClientRecord(
+            record = try ServedClient(
                 id: client, identifier: newcomer.identifier, process: newcomer.process,
                 launch: newcomer.launch, wantsWakeWord: newcomer.wantsWakeWord,
                 connection: connection.key, loop: loop)
@@ -63,7 +63,7 @@ extension Supervisor {
         return true
     }
 
-    func addWakeWord(_ record: ClientRecord, _ connection: Connection) {
+    func addWakeWord(_ record: ServedClient, _ connection: Connection) {
         do {
             record.wakeWord = try unsafe earlyWaker.add(
                 record.id.slot, user: connection.credentials.uid, wantsWord: record.wantsWakeWord)
@@ -75,7 +75,7 @@ extension Supervisor {
         }
     }
 
-    func attach(_ connection: Connection, to client: ClientID, _ record: ClientRecord) {
+    func attach(_ connection: Connection, to client: ClientID, _ record: ServedClient) {
         connections.attach(connection, to: client, in: record.process.pid)
     }
 
@@ -100,7 +100,7 @@ extension Supervisor {
     }
 
     func recordBytes(
-        of client: ClientID, _ record: ClientRecord, _ connection: Connection
+        of client: ClientID, _ record: ServedClient, _ connection: Connection
     ) -> ClientRecordBytes? {
         guard var bytes = recordBytes(of: client) else { return nil }
         bytes.wantsWakeWord = record.wantsWakeWord
@@ -114,7 +114,7 @@ extension Supervisor {
     }
 
     /// Records a client with the keeper before it is welcomed.
-    private func store(_ client: ClientID, _ record: ClientRecord, _ connection: Connection) {
+    private func store(_ client: ClientID, _ record: ServedClient, _ connection: Connection) {
         guard let journal, let bytes = recordBytes(of: client, record, connection) else { return }
         if connection.launched == nil { journal.forgetProcess(client) }
         if let previous = record.previous {
@@ -132,13 +132,6 @@ extension Supervisor {
         admit(client, bytes, connection: connection.socket.rawValue, journal)
     }
 
-    /// The next worker is not to have this socket.
-    func forgetRecords(of token: SocketToken) {
-        journal?.forget(token)
-        if offload.contains(token) { journal?.forgetOffload(token) }
-        if receiveBuffers.contains(token) { journal?.forgetReceiveBuffer(token) }
-    }
-
     /// - Parameter connection: nil if it has no process.
     func admit(_ client: ClientID, _ bytes: ClientRecordBytes, connection: CInt?, _ journal: Journal) {
         var journal = journal
@@ -150,7 +143,7 @@ extension Supervisor {
     ///
     /// A client that may not have been welcomed, by its record, is told again why it was launched. So this
     /// is recorded before any other wake.
-    func confirmPreviousProcess(_ record: ClientRecord, _ connection: Connection) {
+    func confirmPreviousProcess(_ record: ServedClient, _ connection: Connection) {
         guard record.previous != nil else { return }
         record.previous = nil
         guard let journal, let bytes = recordBytes(of: record.id, record, connection) else { return }
@@ -162,7 +155,7 @@ extension Supervisor {
     /// Returns whether the welcome was sent.
     @discardableResult
     func welcome(
-        _ client: ClientID, _ record: ClientRecord, _ connection: Connection, _ request: UInt64
+        _ client: ClientID, _ record: ServedClient, _ connection: Connection, _ request: UInt64
     ) -> Bool {
         var welcome = WireWelcome()
         welcome.version = 1

@@ -94,7 +94,7 @@ extension ClientState {
 extension SocketCondition {
     var name: String {
         switch self {
-        case .held: "held"
+        case .unwatched: "held"
         case .armed: "armed"
         case .ended, .armedPastEnd: "ended"
         }

@@ -339,7 +339,7 @@ extension Supervisor {
     }
 
     /// The client that has sent a message other than Hello.
-    func speaker(_ connection: Connection) -> ClientRecord? {
+    func speaker(_ connection: Connection) -> ServedClient? {
         rejoinSilently(connection)
         guard let record = connection.client else { return nil }
         confirmPreviousProcess(record, connection)

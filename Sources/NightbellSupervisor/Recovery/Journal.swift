@@ -27,7 +27,7 @@ final class Journal {
         static let hasBegun = 4
         /// All marks lie before it.
         static let marksEnd = 5
-        static let heard = 6
+        static let messageBeingRead = 6
         static let programNumber = 7
         static let gone = 8
         /// Follows the counters of clients that are gone.
@@ -76,8 +76,8 @@ final class Journal {
 
     /// A message of a client that may be frozen is being read, which removes it from the queue that would outlive
     /// this process; nil: what follows from it is recorded, or done. Such a client cannot repeat its message.
-    func markReading(_ sleeper: ClientID?) {
-        sharedState.setGeneral(General.heard, to: sleeper?.rawValue ?? 0)
+    func markMessageBeingRead(_ sleeper: ClientID?) {
+        sharedState.setGeneral(General.messageBeingRead, to: sleeper?.rawValue ?? 0)
     }
 
     // MARK: Records
@@ -99,7 +99,7 @@ final class Journal {
     // MARK: Clients without a process
 
     /// Its process is gone, and the client remains.
-    func park(_ client: ClientID, _ record: ClientRecordBytes) {
+    func makeDormant(_ client: ClientID, _ record: ClientRecordBytes) {
         link.put(.client(client), record.bytes)
         link.remove(.process(client))
         link.remove(.gate(client))
@@ -155,7 +155,7 @@ final class Journal {
             client.ownership = record.ownership
             client.tasks = records.tasks[id] ?? []
             client.stateBytes = records.stateSizes[id] ?? 0
-            client.mayHaveSpoken = sharedState.general(General.heard) == id.rawValue
+            client.hasMessageInFlight = sharedState.general(General.messageBeingRead) == id.rawValue
             client.presence = record.presence
             if let row = sharedState.read(Int(id.slot)).map(ClientRow.init), row.isAbout(id) {
                 var statistics = ClientStatistics()

@@ -64,7 +64,7 @@ extension Supervisor {
             let launch =
                 record.launch.isEmpty
                 ? nil : try WireLaunchSpecification(serializedBytes: record.launch)
-            let known = try ClientRecord(
+            let known = try ServedClient(
                 id: client, identifier: record.registration.identifier.description, process: process,
                 launch: launch, wantsWakeWord: record.wantsWakeWord, connection: connection.key, loop: loop)
             known.previous = record.previous

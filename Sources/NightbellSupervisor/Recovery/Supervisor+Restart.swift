@@ -141,14 +141,14 @@ extension Supervisor {
         } catch {
             preconditionFailure("what this very program has written can be read: \(error)")
         }
-        parkAgain(records, &result)
+        makeDormantAgain(records, &result)
         for client in snapshot.clients where !receiveBuffers.isEmpty {
             // The transitions that follow do the rest.
             let state = supervision.state(of: client.id)
             adjustReceiveBuffers(client.id, state, state)
         }
         persist()
-        journal.markReading(nil)
+        journal.markMessageBeingRead(nil)
         for client in snapshot.clients { welcomeBack(client) }
         memory.hasRecovered = true
         logger.notice(
@@ -160,16 +160,16 @@ extension Supervisor {
 
     /// The previous worker may have died before the keeper had heard that it had parked a client: its record still is
     /// that of a process which has ended.
-    private func parkAgain(_ records: Journal.Records, _ result: inout RecoveryResult) {
+    private func makeDormantAgain(_ records: Journal.Records, _ result: inout RecoveryResult) {
         for (client, record) in records.clients
         where record.presence != .absent && supervision.state(of: client) == .dormant {
             if let attempt = takeAttempt(client) { end(attempt) }
-            park(client)
+            makeDormant(client)
             result.ended.removeAll { $0.0 == client }
         }
     }
 
-    private func execution(of client: RecoverySnapshot.Client, _ record: ClientRecord)
+    private func execution(of client: RecoverySnapshot.Client, _ record: ServedClient)
         -> RecoverySnapshot.Execution
     {
         if let connection = connection(of: client.id) { findObstacle(client.id, connection) }
@@ -224,7 +224,7 @@ extension Supervisor {
         case .suspended:
             // Messages to a sleeper would pile up unread.
             connection.owesRestart = true
-            guard supervision.isCertainToWake(client.id), let epoch = client.epoch else { return }
+            guard supervision.allowsEarlyThaw(of: client.id), let epoch = client.epoch else { return }
             let thaw = suspender.quickThaw(slot: client.id.slot)
             unsafe earlyWaker.set(client.id.slot, epoch: epoch, thaw: thaw)
         case .notRunning, .inactive, .active, .background, .suspending, .terminating, .dormant, .launching:

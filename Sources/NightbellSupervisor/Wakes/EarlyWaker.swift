@@ -43,7 +43,7 @@ final class EarlyWaker {
     /// Wakes the owner of the socket that this event is about, if it sleeps and may be woken this way. The
     /// suspender does not know of it yet: see `hasThawed`.
     ///
-    /// - Returns: whether a sleeper was woken.
+    /// - Returns: whether a sleeper was to be woken; also true if the thaw failed, which `hasThawed` tells apart.
     func wake(_ ready: Ready) -> Bool {
         guard let owner = WatchToken(rawValue: ready.token).owner, owner < capacity else { return false }
         let sleeper = unsafe sleepers + Int(owner)

@@ -43,10 +43,10 @@ struct TurnGatherer {
 
     /// - Returns: whether it has waited for further wakes.
     private mutating func awaitEndOfBurst(_ loop: LoopExecutor) throws(LoopError) -> Bool {
-        guard loop.dealtCount > 0 else { return false }
+        guard loop.handledEarlyCount > 0 else { return false }
         burst.reset()
         var now = BootClock.now()
-        burst.update(pending: loop.dealtCount, at: now)
+        burst.update(pending: loop.handledEarlyCount, at: now)
         var hasWaited = false
         while loop.readyCount < Self.enough, let wait = burst.wait(at: now) {
             hasWaited = true
@@ -54,7 +54,7 @@ struct TurnGatherer {
             let isThawed = try loop.collectUrgent(waiting: wait, atMost: Self.enough - known)
             guard loop.readyCount > known else { break }
             now = BootClock.now()
-            if isThawed { burst.update(pending: loop.dealtCount, at: now) }
+            if isThawed { burst.update(pending: loop.handledEarlyCount, at: now) }
         }
         return hasWaited
     }
@@ -62,7 +62,7 @@ struct TurnGatherer {
     /// Whether more clients were thawed than the next turn may be told of. Limited in time, however many wakes
     /// arrive.
     private mutating func fallsBehind(_ loop: LoopExecutor) -> Bool {
-        guard loop.dealtCount > Self.portion else {
+        guard loop.handledEarlyCount > Self.portion else {
             behindSince = nil
             return false
         }

@@ -75,9 +75,9 @@ extension World {
         case .forget(let id, _, _):
             mix(13, id.rawValue)
             forget(id)
-        case .park(let id):
+        case .makeDormant(let id):
             mix(15, id.rawValue)
-            park(id)
+            makeDormant(id)
         case .launch(let id):
             mix(16, id.rawValue)
             launch(id)
@@ -291,7 +291,7 @@ extension World {
         client.isTouched = true
         require(.frozen, client.execution != .running, "\(TraceFormat.name(id)) is thawed while it runs")
         require(
-            .offload, !client.sockets.contains(where: \.isDealtWith),
+            .offload, !client.sockets.contains(where: \.isOffloaded),
             "\(TraceFormat.name(id)) is thawed while its pings are handled")
         if isTakingOver { return takeUpThaw(client) }
         if let undisturbed, undisturbed === client {

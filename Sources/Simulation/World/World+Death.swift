@@ -40,7 +40,7 @@ extension World {
             log.remove(token)
         case .forget(let id, let identifier, _):
             log.forget(id, identifier, of: core)
-        case .park, .launch, .rejoined, .declared, .storeState, .dropState:
+        case .makeDormant, .launch, .rejoined, .declared, .storeState, .dropState:
             keepLaunch(action)
         case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .armPastEnd, .freeze,
             .checkFreeze,
@@ -89,7 +89,7 @@ extension World {
             // The ping may have been sent and not recorded, or the reverse.
             socket.isAwaiting = wasActive && offload.wasAwaitingAnswer
             socket.pingedAt = offload.lastPing
-            socket.isDealtWith = wasActive
+            socket.isOffloaded = wasActive
             socket.partialSince = nil
         }
         queue.removeAll { event, _ in

@@ -108,7 +108,7 @@ extension World {
 
     // MARK: Actions
 
-    mutating func park(_ id: ClientID) {
+    mutating func makeDormant(_ id: ClientID) {
         guard let client = client(id) else { return violate(.launches, "park an unknown client") }
         client.isTouched = true
         require(.launches, client.fate == .parked, "\(client.name) is parked although it should not be")
@@ -151,7 +151,7 @@ extension World {
         require(.launches, !client.launchReasons.isEmpty, "\(name) is launched without a reason")
         require(.launches, now >= client.launchNotBefore, "\(name) is launched before its back-off is over")
         require(
-            .offload, !client.sockets.contains(where: \.isDealtWith),
+            .offload, !client.sockets.contains(where: \.isOffloaded),
             "\(name) is launched while its pings are handled")
         expect(client) { $0[.launches] += 1 }
         client.execution = .running
@@ -190,7 +190,7 @@ extension World {
             .launches, client.launchUntil != nil || client.execution == .absent,
             "\(client.name) is taken over while it runs")
         require(
-            .offload, !client.sockets.contains(where: \.isDealtWith),
+            .offload, !client.sockets.contains(where: \.isOffloaded),
             "\(client.name) is taken over while its pings are handled")
         if client.execution == .absent {
             coverage.takenOver += 1

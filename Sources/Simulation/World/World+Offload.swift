@@ -12,8 +12,8 @@ extension World {
             .offload, isTakingOver || client.vouchedEpoch == client.lastEpoch,
             "\(client.name) has not vouched for \(TraceFormat.name(token))")
         require(
-            .offload, isTakingOver || !socket.isDealtWith, "\(TraceFormat.name(token)) is offloaded twice")
-        socket.isDealtWith = true
+            .offload, isTakingOver || !socket.isOffloaded, "\(TraceFormat.name(token)) is offloaded twice")
+        socket.isOffloaded = true
         socket.partialSince = nil
         if !isTakingOver, let within = socket.terms?.answerWithin, random.once(in: 16) {
             // Its owner was waiting for an answer, and has delegated the state that identifies it.
@@ -34,7 +34,7 @@ extension World {
     }
 
     mutating func ping(_ token: SocketToken, again: Bool) {
-        guard let socket = socket(token), socket.isDealtWith, let terms = socket.terms else {
+        guard let socket = socket(token), socket.isOffloaded, let terms = socket.terms else {
             return violate(.offload, "a ping on \(TraceFormat.name(token)), which is not offloaded")
         }
         socket.owner.isTouched = true
@@ -71,7 +71,7 @@ extension World {
 
     mutating func lookForAnswer(_ token: SocketToken) {
         guard let socket = socket(token) else { return }
-        if socket.isDealtWith { followUp(.inspected(token, inspect(socket))) }
+        if socket.isOffloaded { followUp(.inspected(token, inspect(socket))) }
         followUp(.answerLookedFor(token))
     }
 
@@ -82,7 +82,7 @@ extension World {
 
     /// The socket of an event that the edge inspects because the socket has a profile.
     func lookedAt(_ event: Event) -> SimulatedSocket? {
-        guard case .fired(let token, _) = event, let socket = socket(token), socket.isDealtWith,
+        guard case .fired(let token, _) = event, let socket = socket(token), socket.isOffloaded,
             core.isOffloading(token), socket.owner.execution != .running || socket.owner.isKilled
         else { return nil }
         return socket
@@ -195,7 +195,7 @@ extension World {
             client.launchReasons.formUnion(socket.found.reasons)
             client.owed.append(socket.token)
         }
-        coverage.parkedOffloads += client.sockets.contains(where: \.isDealtWith) ? 1 : 0
+        coverage.parkedOffloads += client.sockets.contains(where: \.isOffloaded) ? 1 : 0
     }
 
     /// The socket was inspected before its owner was woken, and the result is fed after that.
@@ -288,10 +288,10 @@ extension World {
 
     /// Wakes a sleeping client for another reason while its peers are in the middle of a message.
     mutating func interruptPeers() {
-        guard let client = random.pick(clients.filter { $0.sockets.contains(where: \.isDealtWith) }) else {
+        guard let client = random.pick(clients.filter { $0.sockets.contains(where: \.isOffloaded) }) else {
             return
         }
-        for socket in client.sockets where socket.isDealtWith && socket.inbox.last != .partial {
+        for socket in client.sockets where socket.isOffloaded && socket.inbox.last != .partial {
             if !socket.isReset, !socket.isPeerClosed { receive(.partial, socket) }
         }
         queue.append((.command(.wake, client.id, nextKey()), now + .milliseconds(25)))
@@ -319,7 +319,7 @@ extension World {
                 .offload, view.counters == socket.expectedOffload,
                 "\(token): \(view.counters) recorded, \(socket.expectedOffload) happened")
         }
-        guard socket.isDealtWith, !client.isKilled, !core.isStopping else { return }
+        guard socket.isOffloaded, !client.isKilled, !core.isStopping else { return }
         require(
             .offload, core.isOffloading(socket.token), "\(token) is offloaded without the core")
         if socket.inbox.first == .partial, !socket.isQueued, client.asleepSince != nil {

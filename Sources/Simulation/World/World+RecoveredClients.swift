@@ -11,7 +11,7 @@ extension World {
             var record = record(of: client)
             record.presence = .absent
             log.admit(id, record, of: core)
-        case .park(let id):
+        case .makeDormant(let id):
             log.update(id) { $0.presence = .absent }
         case .launch(let id):
             log.update(id) { $0.presence = .launched }
@@ -113,7 +113,7 @@ extension World {
         client.fate = .parked
         client.execution = .absent
         client.isKilled = false
-        park(client.id)
+        makeDormant(client.id)
         queue.removeAll { $0.event.isEnd(of: client.id) }
     }
 }

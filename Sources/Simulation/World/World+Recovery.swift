@@ -115,7 +115,7 @@ extension World {
             guard client.execution != .running, !client.isKilled, state != .terminating else { continue }
             let wasActive = log.offloads[socket.token]?.wasActive ?? false
             require(
-                .restart, !socket.isDealtWith || wasActive,
+                .restart, !socket.isOffloaded || wasActive,
                 "no supervisor continues to offload \(TraceFormat.name(socket.token))")
         }
         client.traffic = TrafficLimit(

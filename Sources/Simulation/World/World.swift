@@ -265,9 +265,9 @@ package struct World: ~Copyable {
 
     /// The edge thaws an owner that is certain to be woken; the owner may read the input before the core is told.
     private mutating func thawedEarly(_ event: Event) -> Event {
-        guard case .fired(let token, let conditions) = event, core.certainToThaw(by: token) != nil else {
-            return event
-        }
+        guard case .fired(let token, let conditions) = event,
+            core.clientAllowingEarlyThaw(by: token) != nil
+        else { return event }
         guard conditions.isEmpty else { return .thawedEarly(token, conditions) }
         return random.once(in: 2) ? .thawedEarly(token, .readable) : event
     }
@@ -400,7 +400,7 @@ extension Action {
         case .refuseRegistration, .answer, .commandAnswer, .notify: true
         case .registered, .handedOver, .arm, .armPastEnd, .beginOffload, .endOffload, .ping, .lookForAnswer,
             .close,
-            .freeze, .checkFreeze, .thaw, .kill, .park, .launch, .rejoined, .declared, .storeState,
+            .freeze, .checkFreeze, .thaw, .kill, .makeDormant, .launch, .rejoined, .declared, .storeState,
             .dropState,
             .forget,
             .trace:

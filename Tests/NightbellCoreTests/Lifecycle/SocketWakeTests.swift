@@ -74,8 +74,8 @@ struct SocketWakeTests {
     @Test(
         arguments: [
             (Conditions.peerClosed, true, SocketCondition.ended), (.hangUp, true, .ended),
-            (.error, true, .ended),
-            (.error, false, .held), (.readable, true, .held), ([.readable, .hangUp], false, .ended),
+            (.error, true, .ended), (.error, false, .unwatched), (.readable, true, .unwatched),
+            ([.readable, .hangUp], false, .ended),
         ] as [(Conditions, Bool, SocketCondition)])
     func whatEndsASocket(_ sample: (conditions: Conditions, isStream: Bool, condition: SocketCondition))
         throws
@@ -109,7 +109,7 @@ struct SocketWakeTests {
         // The next writer of a FIFO has its own end.
         bench.suspend(client)
         bench.turn(.fired(socket, .readable))
-        #expect(bench.core.condition(of: socket) == .held)
+        #expect(bench.core.condition(of: socket) == .unwatched)
         bench.suspend(client)
         #expect(bench.core.condition(of: socket) == .armed)
     }

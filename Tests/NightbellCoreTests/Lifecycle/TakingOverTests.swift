@@ -89,7 +89,7 @@ struct TakingOverTests {
         var old = try snapshot([[], []], told: 0)
         old.clients[0].execution = .stopped
         #expect(try takeOver(old).wakes.isEmpty && bench.core.state(of: client) == .suspended)
-        old.clients[0].mayHaveSpoken = true
+        old.clients[0].hasMessageInFlight = true
         let actions = try takeOver(old)
         #expect(actions.wakes.map(\.reasons) == [.clientMessage] && actions.contains(.thaw(client)))
         #expect(bench.core.state(of: client) == .background)

@@ -51,7 +51,7 @@ struct TransitionTests {
                 #expect(key == Bench.key)
             case .notify(let client, _), .freeze(let client, _), .checkFreeze(let client, _),
                 .thaw(let client), .kill(let client, _), .forget(let client, _, _), .trace(let client, _),
-                .park(let client), .launch(let client), .declared(let client), .storeState(let client),
+                .makeDormant(let client), .launch(let client), .declared(let client), .storeState(let client),
                 .dropState(let client):
                 #expect(client == cell.client || again.contains(happening))
             case .arm(let token), .armPastEnd(let token), .close(let token), .beginOffload(let token),

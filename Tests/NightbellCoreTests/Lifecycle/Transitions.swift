@@ -326,12 +326,12 @@ enum Transitions {
         case .endedBadly:
             [
                 ([.gone] + dormant, "="),
-                ([.inactive], "dormant(pausing) crashed park arm"),
+                ([.inactive], "dormant(pausing) crashed makeDormant arm"),
                 (
                     asleep + [
                         .active, .entering, .openWake, .lingering, .heldByTask, .heldByMedia, .preparing,
                         .launching,
-                    ], "dormant(pausing) crashed park"
+                    ], "dormant(pausing) crashed makeDormant"
                 ),
                 (ending, "notRunning close forget"),
             ]

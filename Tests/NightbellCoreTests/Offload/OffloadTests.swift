@@ -83,7 +83,7 @@ import Testing
     @Test func isNotCertainToThaw() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()
-        #expect(sleeper.bench.core.certainToThaw(by: sleeper.token) == nil)
+        #expect(sleeper.bench.core.clientAllowingEarlyThaw(by: sleeper.token) == nil)
     }
 
     // MARK: What arrives
@@ -202,7 +202,7 @@ import Testing
         sleeper.sleep()
         sleeper.bench.command(.wake, sleeper.client)
         let actions = sleeper.inspect { $0.rest = .significant(.readable) }
-        #expect(actions.wakes.isEmpty && sleeper.bench.core.condition(of: sleeper.token) == .held)
+        #expect(actions.wakes.isEmpty && sleeper.bench.core.condition(of: sleeper.token) == .unwatched)
     }
 
     // MARK: Pings

@@ -49,7 +49,7 @@ private func words(_ action: Action) -> String? {
     case .thaw: "thaw"
     case .kill(_, let reason): "kill:\(reason)"
     case .forget: "forget"
-    case .park: "park"
+    case .makeDormant: "makeDormant"
     case .launch: "launch"
     case .rejoined: "rejoined"
     case .declared: "declared"
@@ -98,7 +98,8 @@ private func words(_ trace: Trace) -> String? {
     case .crashed: "crashed"
     case .gaveUp: "gaveUp"
     case .registered, .gone, .state, .woken, .suspensionCancelled, .foundRunning, .adopted, .refusedSocket,
-        .released, .terminated, .parked, .launching, .doesNotSpeak, .rejoined, .stateDropped, .outOfReach:
+        .released, .terminated, .becameDormant, .launching, .doesNotSpeak, .rejoined, .stateDropped,
+        .outOfReach:
         nil
     }
 }

@@ -10,7 +10,7 @@ extension Client {
         switch lifecycle.stage {
         case .launching:
             // The launch was decided but not carried out.
-            if !isThere { lifecycle.park(.queued) }
+            if !isThere { lifecycle.becomeDormant(.queued) }
         case .dormant, .terminating:
             break
         case .notRunning, .inactive, .active, .background, .suspending, .suspended:
@@ -39,7 +39,7 @@ extension Client {
         keepAlive = nil
         let pause = doubled(
             settings.retry, times: max(0, Int(launches.inRow) - 1), maximum: settings.retryMaximum)
-        lifecycle.park(launches.reasons.isEmpty ? .resting : .waiting(until: now + pause))
+        lifecycle.becomeDormant(launches.reasons.isEmpty ? .resting : .waiting(until: now + pause))
     }
 }
 

@@ -1,0 +1,32 @@
+import NightbellCore
+
+/// Persists what the next worker needs: the core's changes go through `RecoveryLog.apply` to `Journal`.
+extension Supervisor {
+    /// Persists the changes of the events just handled, before their actions are carried out.
+    func persist() {
+        let identifiers = ask { $0.changedOwnerships }
+        if !identifiers.isEmpty { rememberOwnership(identifiers) }
+        guard var journal else { return supervision.dropChanges() }
+        supervision.persistChanges(in: &journal)
+    }
+
+    /// Writes down what outlives all supervisors: the owners of identifiers, and which clients were quit.
+    func rememberOwnership(_ identifiers: [ClientIdentifier]) {
+        let boot = durable.boot
+        durable.identifiers?.record(
+            identifiers.map { identifier in
+                let owner = supervision.ownership(of: identifier)
+                let entry = owner.map {
+                    IdentifierTable.Entry(user: $0.user, isQuit: $0.isQuit, quitBoot: boot)
+                }
+                return (identifier: identifier.description, entry: entry)
+            })
+    }
+
+    /// The next worker is not to have this socket.
+    func forgetRecords(of token: SocketToken) {
+        journal?.forget(token)
+        if offload.contains(token) { journal?.forgetOffload(token) }
+        if receiveBuffers.contains(token) { journal?.forgetReceiveBuffer(token) }
+    }
+}
