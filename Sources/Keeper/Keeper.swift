@@ -60,6 +60,8 @@ package final class Keeper {
     var packet = PacketBuffer(capacity: ChannelPacket.capacity)
     private var closer = BackgroundCloser()
     var worker: WorkerProcess?
+    /// Workers that have been replaced while the kernel was still closing what they had open.
+    private var exiting: [WorkerProcess] = []
     var upgrade: Upgrade?
     /// When the next worker is to be started.
     var restartAt: Int64?
@@ -120,9 +122,8 @@ package final class Keeper {
 
     private func wait() {
         var entries = [pollfd(fd: signals.rawValue, events: CShort(POLLIN), revents: 0)]
-        for descriptor in [
-            worker?.audible, worker?.process.rawValue, upgrade?.process, upgrade?.candidate?.audible,
-        ] {
+        let own = [worker?.audible, worker?.process.rawValue, upgrade?.process, upgrade?.candidate?.audible]
+        for descriptor in own + exiting.map({ $0.process.rawValue }) {
             // The kernel ignores negative descriptors.
             entries.append(pollfd(fd: descriptor ?? -1, events: CShort(POLLIN), revents: 0))
         }
@@ -130,9 +131,13 @@ package final class Keeper {
         closer.reap()
         if entries[0].revents != 0 { takeSignals() }
         // A dead worker's last messages are read before its death is handled.
-        if let worker, entries[1].revents != 0 { receive(from: worker) }
+        if let worker, entries[1].revents != 0 {
+            receive(from: worker)
+            replaceIfExiting(worker)
+        }
         if let worker, entries[2].revents != 0 { ended(worker) }
         if entries[3].revents != 0 || entries[4].revents != 0 { upgradeMoved() }
+        if !exiting.isEmpty { reapExiting() }
     }
 
     /// Milliseconds until the next deadline; -1: there is none.
@@ -268,20 +273,42 @@ package final class Keeper {
         }
         if upgrade?.isTesting == true { return }  // The candidate replaces it, or another worker does.
         if case .quiescing = upgrade?.phase { return quiesced() }
-        replace(worker, Fork.text(of: status))
+        logEnd(of: worker, status)
+        if !replace(worker), !hasServed {
+            failure = "the worker ended by \(Fork.text(of: status)) before it served, repeatedly"
+            exitCode = EX_SOFTWARE
+        }
     }
 
-    func replace(_ worker: WorkerProcess, _ how: String) {
-        let verdict = policy.recordDeath(servedFor: worker.readyAt.map { RunningClock.now() - $0 })
-        let reason = worker.failure.map { " (\($0.text))" } ?? ""
-        hooks.log(
-            .error, "the worker, pid \(worker.process.pid), ended by \(how)\(reason): another takes its place"
-        )
-        if verdict.thaws, !hasServed {
-            failure = "the worker ended by \(how) before it served, repeatedly"
-            exitCode = EX_SOFTWARE
-            return
+    /// Replaces a worker that executes no code any more, though its process has not ended: with thousands of sockets the
+    /// kernel closes other descriptors for milliseconds after the channel.
+    private func replaceIfExiting(_ worker: WorkerProcess) {
+        guard worker.isSilent, hasServed, !isStopping, upgrade == nil, ProcFS.isExiting(worker.process.pid)
+        else { return }
+        self.worker = nil
+        exiting.append(worker)
+        replace(worker)
+    }
+
+    private func reapExiting() {
+        exiting.removeAll { worker in
+            guard let status = worker.reap() else { return false }
+            logEnd(of: worker, status)
+            return true
         }
+    }
+
+    private func logEnd(of worker: WorkerProcess, _ status: CInt) {
+        let reason = worker.failure.map { " (\($0.text))" } ?? ""
+        let end = Fork.text(of: status) + reason
+        hooks.log(.error, "the worker, pid \(worker.process.pid), ended by \(end): another takes its place")
+    }
+
+    /// - Returns: whether there will be another worker.
+    @discardableResult
+    private func replace(_ worker: WorkerProcess) -> Bool {
+        let verdict = policy.recordDeath(servedFor: worker.readyAt.map { RunningClock.now() - $0 })
+        if verdict.thaws, !hasServed { return false }
         if verdict.thaws {
             hooks.log(.error, "workers end one after the other: thawing all clients")
             hooks.thawAll()
@@ -291,6 +318,7 @@ package final class Keeper {
         } else {
             restartAt = RunningClock.now() + verdict.pause
         }
+        return true
     }
 
     // MARK: The end

@@ -74,6 +74,20 @@ struct KeeperTests {
         #expect(try program.list().first == "1=one")
     }
 
+    @Test("A worker that closes its channel is replaced when it ends, not while it runs")
+    func hungUp() throws {
+        let program = try KeptProgram()
+        let pid = try program.worker("first")
+        try program.command("put 1 one")
+        try program.child.send("hangUp\n")
+        try program.said("hung up")
+        #expect(try program.child.hear(within: 200) == nil)
+        try ProcessHandle(opening: pid).signal(SIGKILL)
+        try program.worker()
+        #expect(try program.list().first == "1=one")
+        try program.said("error: the worker, pid \(pid), ended by signal 9")
+    }
+
     @Test("A first worker that cannot serve ends the keeper, with its own exit code")
     func cannotServe() throws {
         let program = try KeptProgram("KEPT_BROKEN=1")

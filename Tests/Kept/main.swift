@@ -120,6 +120,10 @@ func work(_ startup: consuming WorkerStartup) -> Int32 {
             _ = send(link.rawValue, [9, 9, 9, 9, 9], 5, 0)
         case "die": kill(getpid(), SIGKILL)
         case "exit": exit(CInt(number))
+        case "hangUp":
+            close(link.rawValue)
+            say("hung up")
+            while true { pause() }
         case "upgrade": link.send(.upgradeWanted)
         case "list":
             for key in store.keys(ofKind: 20) {
