@@ -123,7 +123,9 @@ extension Supervisor {
             connection.isWaiting = false
             if connections[connection.key] === connection { serve(connection, from: start) }
         case .fired(let token, let ready):
-            if parked.contains(token) { socketFired(token, ready) }
+            guard parked.contains(token) else { return }
+            socketFired(token, ready)
+            flush()
         case .arming(let token, let pastEnd):
             if parked.contains(token) { arm(token, pastEnd: pastEnd) }
         case .inspection(let token):

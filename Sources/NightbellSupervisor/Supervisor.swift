@@ -242,7 +242,10 @@ public actor Supervisor {
         socketQuota.beginTurn()
         let isBehind = !backlog.isEmpty
         for ready in batch { handle(ready) }
-        if isBehind, hasFired { endTurn() }
+        if hasFired {
+            // A backlog may hold these wakes up.
+            if isBehind { endTurn() } else { flush() }
+        }
         serveBacklog()
         continueSurvey()
         endFailedLaunches()
@@ -351,17 +354,21 @@ public actor Supervisor {
         journal?.hasBegun = true
     }
 
-    /// Finds out what has happened, without reading or clearing anything.
+    /// Finds out what has happened, without reading or clearing anything, and tells the core. The sockets of a batch share
+    /// one `flush`.
     func socketFired(_ token: SocketToken, _ ready: Ready) {
         guard let descriptor = parked.descriptor(of: token) else { return }
         if parked.isArmedPastEnd(token), !SocketTraffic.hasUnread(descriptor) { return }
         parked.noteFired(token)
         let conditions = Conditions(Poll.now(descriptor))
-        guard ready.wasHandledEarly else { return feed(.fired(token, conditions)) }
+        guard ready.wasHandledEarly else {
+            return supervision.handle(.fired(token, conditions), at: now, into: &buffer)
+        }
         // The input that its owner was thawed for counts, even if that, or another process that shares the socket,
         // has read it since.
         let seen: Conditions = ready.readable ? .readable : .peerClosed
-        feed(.thawedEarly(token, conditions.isEmpty ? seen : conditions))
+        supervision.handle(
+            .thawedEarly(token, conditions.isEmpty ? seen : conditions), at: now, into: &buffer)
     }
 
     /// Feeds one event to the core and carries out its actions.
