@@ -55,7 +55,7 @@ let package = Package(
         .target(
             name: "NightbellWire",
             dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
-            exclude: ["nightbell.proto", "records.proto"],
+            exclude: ["monitor.proto", "nightbell.proto", "records.proto"],
             swiftSettings: settings),
 
         .target(name: "LinuxSystem", dependencies: ["CLinux"], swiftSettings: faulty),
