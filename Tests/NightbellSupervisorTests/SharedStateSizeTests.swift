@@ -18,4 +18,18 @@ import Testing
         #expect(MemoryLayout<ClientRow>.offset(of: \.lastEpoch) == 56)
         #expect(MemoryLayout<ClientRow>.offset(of: \.lastWakeID) == 64)
     }
+
+    /// The pings of a socket lie between its token and the random numbers of its last ping.
+    @Test func offloadHasOneLayout() {
+        typealias Offload = RecoverySnapshot.Offload
+        #expect(MemoryLayout<Offload>.size == 5 * MemoryLayout<UInt64>.size)
+        #expect(MemoryLayout<Offload>.offset(of: \.found) == 1)
+        #expect(MemoryLayout<Offload>.offset(of: \.foundInWake) == 4)
+        #expect(MemoryLayout<Offload>.offset(of: \.lastPing) == 8)
+        var offload = Offload(at: Instant(nanoseconds: 1))
+        offload.counters.wakesAvoided = 7
+        withUnsafeBytes(of: offload) { bytes in
+            #expect(bytes.loadUnaligned(fromByteOffset: 32, as: UInt64.self) == 7)
+        }
+    }
 }

@@ -1,46 +1,61 @@
 extension RecoverySnapshot {
-    /// The keep-alive state of a socket with a profile, as the previous supervisor recorded it.
-    package struct Offload: Sendable, Equatable {
-        /// The record as words for the shared state. Each word can be read without the others.
-        package typealias Words = InlineArray<5, UInt64>
+    /// The keep-alive state of a socket with a profile, as it lies in the shared memory that outlives the supervisor: fixed
+    /// types in this order, without gaps. Eight bytes are stored at a time, and valid without the others.
+    package struct Offload: Sendable, Equatable, BitwiseCopyable {
+        private struct Flags: OptionSet, BitwiseCopyable {
+            let rawValue: UInt8
 
-        /// The owner slept, and had confirmed that the socket may be used.
-        package var wasActive = false
-        package var wasAwaitingAnswer = false
-        /// In elapsed time.
-        package var lastPing: Instant
-        package var counters = OffloadCounters()
+            static let wasActive = Flags(rawValue: 1)
+            static let wasAwaitingAnswer = Flags(rawValue: 2)
+
+            mutating func set(_ flag: Flags, to isSet: Bool) {
+                if isSet { insert(flag) } else { remove(flag) }
+            }
+        }
+
+        private var flags: Flags = []
         /// Conditions of the owner's last wake that the kernel does not report, and the mark of that wake.
         package var found: Conditions = []
+        private var unused: UInt16 = 0
         package var foundInWake: UInt32 = 0
+        /// In elapsed time.
+        package var lastPing: Instant
+        private var sent: UInt32 = 0
+        private var confirmed: UInt32 = 0
+        private var answered: UInt32 = 0
+        private var absorbed: UInt32 = 0
+        private var wakesAvoided: UInt64 = 0
 
         /// Nothing has happened yet.
         package init(at now: Instant) {
             lastPing = now
         }
 
-        package init(_ words: Words) {
-            wasActive = words[0] & 1 != 0
-            wasAwaitingAnswer = words[0] & 2 != 0
-            found = Conditions(rawValue: UInt8(truncatingIfNeeded: words[0] >> 8))
-            foundInWake = UInt32(words[0] >> 32)
-            lastPing = Instant(nanoseconds: Int64(bitPattern: words[1]))
-            (counters.sent, counters.confirmed) = (words[2] & 0xFFFF_FFFF, words[2] >> 32)
-            (counters.answered, counters.absorbed) = (words[3] & 0xFFFF_FFFF, words[3] >> 32)
-            counters.wakesAvoided = words[4]
+        /// The owner slept, and had confirmed that the socket may be used.
+        package var wasActive: Bool {
+            get { flags.contains(.wasActive) }
+            set { flags.set(.wasActive, to: newValue) }
         }
 
-        package var words: Words {
-            func pair(_ low: UInt64, _ high: UInt64) -> UInt64 {
-                UInt64(UInt32(clamping: high)) << 32 | UInt64(UInt32(clamping: low))
+        package var wasAwaitingAnswer: Bool {
+            get { flags.contains(.wasAwaitingAnswer) }
+            set { flags.set(.wasAwaitingAnswer, to: newValue) }
+        }
+
+        package var counters: OffloadCounters {
+            get {
+                var counters = OffloadCounters()
+                (counters.sent, counters.confirmed) = (UInt64(sent), UInt64(confirmed))
+                (counters.answered, counters.absorbed) = (UInt64(answered), UInt64(absorbed))
+                counters.wakesAvoided = wakesAvoided
+                return counters
             }
-            let flags: UInt64 = (wasActive ? 1 : 0) | (wasAwaitingAnswer ? 2 : 0)
-            return [
-                UInt64(foundInWake) << 32 | UInt64(found.rawValue) << 8 | flags,
-                UInt64(bitPattern: lastPing.nanoseconds), pair(counters.sent, counters.confirmed),
-                pair(counters.answered, counters.absorbed),
-                counters.wakesAvoided,
-            ]
+            set {
+                (sent, confirmed) = (UInt32(clamping: newValue.sent), UInt32(clamping: newValue.confirmed))
+                answered = UInt32(clamping: newValue.answered)
+                absorbed = UInt32(clamping: newValue.absorbed)
+                wakesAvoided = newValue.wakesAvoided
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ package enum SocketTag: Sendable, Hashable, CaseIterable {
 }
 
 /// The state of a socket, as far as it can be found out without reading.
-package struct Conditions: OptionSet, Sendable, Hashable {
+package struct Conditions: OptionSet, Sendable, BitwiseCopyable, Hashable {
     package let rawValue: UInt8
 
     package init(rawValue: UInt8) {

@@ -3,7 +3,7 @@
 /// There are two clocks. *Running time* stops while the machine sleeps; the edge reads `CLOCK_MONOTONIC`.
 /// All events carry it, and budgets count it. *Elapsed time* goes on (`CLOCK_BOOTTIME`); peers and their timeouts
 /// count it, and so do keep-alive windows. `Supervision.elapsed(at:)` converts running time to elapsed time.
-package struct Instant: Sendable, Hashable, Comparable {
+package struct Instant: Sendable, Hashable, Comparable, BitwiseCopyable {
     package var nanoseconds: Int64
 
     package init(nanoseconds: Int64) {

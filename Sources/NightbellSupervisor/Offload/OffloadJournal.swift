@@ -43,7 +43,7 @@ enum FormerOptionsBytes {
 extension Journal {
     private enum Wide {
         static let token = 0
-        /// `RecoverySnapshot.Offload.Words`.
+        /// `RecoverySnapshot.Offload`.
         static let progress = 1
         static let random = 6
         static let delegated = 8
@@ -102,11 +102,8 @@ extension Journal {
         guard sharedState.wide(slot, Wide.token) == token.rawValue else {
             return RecoverySnapshot.Offload(at: now)
         }
-        return RecoverySnapshot.Offload([
-            sharedState.wide(slot, Wide.progress), sharedState.wide(slot, Wide.progress + 1),
-            sharedState.wide(slot, Wide.progress + 2), sharedState.wide(slot, Wide.progress + 3),
-            sharedState.wide(slot, Wide.progress + 4),
-        ])
+        return RecoverySnapshot.Offload(
+            InlineArray { index in sharedState.wide(slot, Wide.progress + index) })
     }
 
     func pingRandom(_ token: SocketToken) -> UInt128 {
@@ -119,10 +116,19 @@ extension Journal {
     func delegated(_ token: SocketToken) -> DelegatedValues? {
         let slot = Int(token.slot)
         guard sharedState.wide(slot, Wide.delegated) & Self.doubt == 0 else { return nil }
-        return DelegatedValues(words: [
-            sharedState.wide(slot, Wide.delegated), sharedState.wide(slot, Wide.delegated + 1),
-            sharedState.wide(slot, Wide.delegated + 2),
-        ])
+        return DelegatedValues(
+            words: InlineArray { index in sharedState.wide(slot, Wide.delegated + index) })
+    }
+}
+
+// The two have the same size: see `SharedStateSizeTests`.
+extension RecoverySnapshot.Offload {
+    fileprivate init(_ words: InlineArray<5, UInt64>) {
+        self = unsafe unsafeBitCast(words, to: Self.self)
+    }
+
+    fileprivate var words: InlineArray<5, UInt64> {
+        unsafe unsafeBitCast(self, to: InlineArray<5, UInt64>.self)
     }
 }
 

@@ -41,8 +41,7 @@ struct TakingOverTests {
             socket.endedInWake =
                 bench.core.condition(of: token)?.isPastEnd == true
                 ? SocketToken.mark(of: bench.core.wakeID(of: client)) : 0
-            // In the encoding of the shared state.
-            socket.offload = bench.core.offloadSnapshot(of: token).map { RecoverySnapshot.Offload($0.words) }
+            socket.offload = bench.core.offloadSnapshot(of: token)
             return socket
         }
         return snapshot
