@@ -61,7 +61,9 @@ let package = Package(
         .target(name: "LinuxSystem", dependencies: ["CLinux"], swiftSettings: faulty),
         .target(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "LinuxSystem"], swiftSettings: strict),
-        .target(name: "Suspension", dependencies: ["CLinux", "LinuxSystem"], swiftSettings: strict),
+        .target(
+            name: "Suspension", dependencies: ["CLinux", "LinuxSystem", "NightbellWire"],
+            swiftSettings: strict),
         .target(name: "Launching", dependencies: ["CLinux", "LinuxSystem"], swiftSettings: strict),
 
         // Holds the state that a supervisor must not lose, and replaces a worker that has died.

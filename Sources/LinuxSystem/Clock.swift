@@ -10,6 +10,11 @@ package enum BootClock {
         precondition(result == 0, "CLOCK_BOOTTIME exists on every Linux we run on")
         return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
     }
+
+    /// Identifies the time from one start of the machine to the next.
+    package static func bootID() throws(SystemError) -> String {
+        String(try SmallFile.readText("/proc/sys/kernel/random/boot_id").prefix { $0 != "\n" })
+    }
 }
 
 /// A clock that stops while the machine sleeps: budgets of processes use it.

@@ -43,7 +43,7 @@ struct DurableState {
     init(_ configuration: SupervisorConfiguration, _ logger: Logger) throws(SupervisorError) {
         let log = StateLog(logger)
         self.log = log
-        boot = (try? LastRun.boot()) ?? ""
+        boot = (try? BootClock.bootID()) ?? ""
         guard let directory = configuration.stateDirectory else {
             identifiers = nil
             return

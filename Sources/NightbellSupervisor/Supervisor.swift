@@ -38,6 +38,7 @@ public actor Supervisor {
     var engine = OffloadEngine()
     /// Released when `run()` is over, so that the next supervisor need not wait for the end of this value.
     private var directory: RuntimeDirectory?
+    let runtimeState: RuntimeState
     let suspender: any Suspender
     /// Unsafe: it is confined to the loop's thread, as the actor is.
     nonisolated(unsafe) let earlyWaker: EarlyWaker
@@ -119,7 +120,7 @@ public actor Supervisor {
         journal = startup.journal
         keeperLink = startup.journal?.link
         let isFirst = startup.isFirst
-        suspender = try Self.prepareSuspension(configuration, thaws: isFirst, logger)
+        (runtimeState, suspender) = try Self.prepareSuspension(configuration, thaws: isFirst, logger)
         unsafe earlyWaker = EarlyWaker()
         directory = startup.directory.take()
         mustWait = startup.mustWait
@@ -412,7 +413,7 @@ public actor Supervisor {
         phase = .lameDuck(until: now + Self.lameDuck)
         acceptance.pause(until: nil)
         Acceptance.unlink(configuration)
-        noteRunning()
+        noteReturning()
         feed(.stop)
         endLaunches()
     }

@@ -461,6 +461,86 @@ package nonisolated struct StoredReceiveBuffer: Sendable {
   package init() {}
 }
 
+/// The file `runtime-state`: what the next supervisor with this runtime directory needs, even if this one and its keeper are
+/// killed. A change is made by appending a message that holds only that change, which protobuf merges.
+package nonisolated struct StoredRuntimeState: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var changes: [StoredRuntimeChange] = []
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+package nonisolated struct StoredRuntimeChange: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// in the first change: all are about the time since that start of the machine
+  package var bootID: String = String()
+
+  /// of processes that are stopped by a signal
+  package var stoppedPids: [Int32] = []
+
+  /// in the same order
+  package var stoppedStartTimes: [UInt64] = []
+
+  package var resumedPids: [Int32] = []
+
+  /// below which clients are frozen
+  package var cgroups: [String] = []
+
+  package var removedCgroups: [String] = []
+
+  /// replaces the former
+  package var returning: StoredRuntimeChange.Returning {
+    get {_returning ?? StoredRuntimeChange.Returning()}
+    set {_returning = newValue}
+  }
+  /// Returns true if `returning` has been explicitly set.
+  package var hasReturning: Bool {self._returning != nil}
+  /// Clears the value of `returning`. Subsequent reads from it will return its default value.
+  package mutating func clearReturning() {self._returning = nil}
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated struct Returning: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var clients: [StoredRuntimeChange.Returning.Client] = []
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package nonisolated struct Client: Sendable {
+      // SwiftProtobuf.Message conformance is added in an extension below. See the
+      // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+      // methods supported on all messages.
+
+      package var identifier: String = String()
+
+      package var pid: Int32 = 0
+
+      package var startTime: UInt64 = 0
+
+      package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+      package init() {}
+    }
+
+    package init() {}
+  }
+
+  package init() {}
+
+  fileprivate var _returning: StoredRuntimeChange.Returning? = nil
+}
+
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
 
 fileprivate nonisolated let _protobuf_package = "nightbell.records"
@@ -1154,6 +1234,170 @@ nonisolated extension StoredReceiveBuffer: SwiftProtobuf.Message, SwiftProtobuf.
     if lhs.former != rhs.former {return false}
     if lhs.raised != rhs.raised {return false}
     if lhs.dropsBefore != rhs.dropsBefore {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredRuntimeState: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".RuntimeState"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}changes\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.changes) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.changes.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.changes, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredRuntimeState, rhs: StoredRuntimeState) -> Bool {
+    if lhs.changes != rhs.changes {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredRuntimeChange: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".RuntimeChange"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}boot_id\0\u{3}stopped_pids\0\u{3}stopped_start_times\0\u{3}resumed_pids\0\u{1}cgroups\0\u{3}removed_cgroups\0\u{1}returning\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.bootID) }()
+      case 2: try { try decoder.decodeRepeatedInt32Field(value: &self.stoppedPids) }()
+      case 3: try { try decoder.decodeRepeatedUInt64Field(value: &self.stoppedStartTimes) }()
+      case 4: try { try decoder.decodeRepeatedInt32Field(value: &self.resumedPids) }()
+      case 5: try { try decoder.decodeRepeatedStringField(value: &self.cgroups) }()
+      case 6: try { try decoder.decodeRepeatedStringField(value: &self.removedCgroups) }()
+      case 7: try { try decoder.decodeSingularMessageField(value: &self._returning) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.bootID.isEmpty {
+      try visitor.visitSingularStringField(value: self.bootID, fieldNumber: 1)
+    }
+    if !self.stoppedPids.isEmpty {
+      try visitor.visitPackedInt32Field(value: self.stoppedPids, fieldNumber: 2)
+    }
+    if !self.stoppedStartTimes.isEmpty {
+      try visitor.visitPackedUInt64Field(value: self.stoppedStartTimes, fieldNumber: 3)
+    }
+    if !self.resumedPids.isEmpty {
+      try visitor.visitPackedInt32Field(value: self.resumedPids, fieldNumber: 4)
+    }
+    if !self.cgroups.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.cgroups, fieldNumber: 5)
+    }
+    if !self.removedCgroups.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.removedCgroups, fieldNumber: 6)
+    }
+    try { if let v = self._returning {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredRuntimeChange, rhs: StoredRuntimeChange) -> Bool {
+    if lhs.bootID != rhs.bootID {return false}
+    if lhs.stoppedPids != rhs.stoppedPids {return false}
+    if lhs.stoppedStartTimes != rhs.stoppedStartTimes {return false}
+    if lhs.resumedPids != rhs.resumedPids {return false}
+    if lhs.cgroups != rhs.cgroups {return false}
+    if lhs.removedCgroups != rhs.removedCgroups {return false}
+    if lhs._returning != rhs._returning {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredRuntimeChange.Returning: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredRuntimeChange.protoMessageName + ".Returning"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}clients\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.clients) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.clients.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.clients, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredRuntimeChange.Returning, rhs: StoredRuntimeChange.Returning) -> Bool {
+    if lhs.clients != rhs.clients {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredRuntimeChange.Returning.Client: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredRuntimeChange.Returning.protoMessageName + ".Client"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}pid\0\u{3}start_time\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 2: try { try decoder.decodeSingularInt32Field(value: &self.pid) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.startTime) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
+    }
+    if self.pid != 0 {
+      try visitor.visitSingularInt32Field(value: self.pid, fieldNumber: 2)
+    }
+    if self.startTime != 0 {
+      try visitor.visitSingularUInt64Field(value: self.startTime, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredRuntimeChange.Returning.Client, rhs: StoredRuntimeChange.Returning.Client) -> Bool {
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs.pid != rhs.pid {return false}
+    if lhs.startTime != rhs.startTime {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -52,7 +52,8 @@ final class CgroupFreezer: Suspender {
     }
 
     private let place: InstanceCgroup
-    private let instance: InstancePaths
+    private let instance: InstanceNames
+    private let state: RuntimeState
     private var clients = ClientSlots<Client>()
     /// The place below this instance's own cgroup, made at the start.
     private let ownPlace: Place
@@ -61,13 +62,14 @@ final class CgroupFreezer: Suspender {
     /// Whether clients of an earlier run may be in other places than its own.
     private let hasNotedPlaces: Bool
 
-    init(instance: InstancePaths) throws(SuspensionError) {
+    init(instance: InstanceNames, state: RuntimeState) throws(SuspensionError) {
         self.instance = instance
+        self.state = state
         place = try InstanceCgroup(instance: instance)
         ownPlace = Place(place.cgroup)
         let own = place.cgroup
-        hasNotedPlaces = Leftovers.places(of: instance).contains { $0 != own }
-        try place.create()
+        hasNotedPlaces = Leftovers.places(of: instance, in: state).contains { $0 != own }
+        try place.create(state)
     }
 
     var method: SuspensionMethod { .cgroup }
@@ -139,7 +141,7 @@ final class CgroupFreezer: Suspender {
             }
         }
         try place.cgroup.create()
-        try Leftovers.record(place.cgroup, of: instance)
+        try state.note(cgroup: place.cgroup.directory)
         try cgroup.create()
     }
 
@@ -159,7 +161,7 @@ final class CgroupFreezer: Suspender {
         places[place.cgroup.directory] = nil
         // A place that cannot be removed stays recorded until the end.
         if unsafe rmdir(place.cgroup.directory) == 0 || errno == ENOENT {
-            Leftovers.forget(place.cgroup, of: instance)
+            state.forget(cgroup: place.cgroup.directory)
         }
     }
 
@@ -266,12 +268,12 @@ final class CgroupFreezer: Suspender {
     func detachAll() {
         for slot in clients.slots { detach(slot: slot) }
         // A dying process may have kept a cgroup from being removed.
-        Leftovers.dissolve(of: instance, keeping: place.cgroup)
-        place.remove()
+        Leftovers.dissolve(of: instance, in: state, keeping: place.cgroup)
+        place.remove(state)
     }
 
     func thawLeftovers() -> [LeftoverReport] {
-        Leftovers.thaw(of: instance, keeping: place.cgroup)
+        Leftovers.thaw(of: instance, in: state, keeping: place.cgroup)
     }
 
     private func client(_ slot: UInt32, _ attempt: String) throws(SuspensionError) -> Client {

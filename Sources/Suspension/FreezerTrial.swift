@@ -9,13 +9,12 @@ enum FreezerTrial {
             let directory = try makeDirectory()
             defer { remove(directory) }
             // The directory's name is unique, so two trials never share a cgroup.
-            let instance = InstancePaths(
-                name: "doctor-" + directory.suffix(6), runtimeDirectory: directory,
-                cgroupParent: cgroupParent)
+            let instance = InstanceNames(name: "doctor-" + directory.suffix(6), cgroupParent: cgroupParent)
+            let state = try RuntimeState(directory: directory)
             let child = try ScratchChild()
             defer { child.end() }
             let process = try ProcessHandle(opening: child.pid)
-            return freezerFacts(instance, process) + [signalFact(instance, process)]
+            return freezerFacts(instance, state, process) + [signalFact(instance, state, process)]
         } catch {
             return [
                 MachineFacts.Fact(
@@ -26,11 +25,11 @@ enum FreezerTrial {
     }
 
     private static func freezerFacts(
-        _ instance: InstancePaths, _ process: borrowing ProcessHandle
+        _ instance: InstanceNames, _ state: RuntimeState, _ process: borrowing ProcessHandle
     ) -> [MachineFacts.Fact] {
         let freezer: CgroupFreezer
         do throws(SuspensionError) {
-            freezer = try CgroupFreezer(instance: instance)
+            freezer = try CgroupFreezer(instance: instance, state: state)
         } catch {
             return [
                 MachineFacts.Fact("cgroup-place", .missing, "\(error)", remedy: remedy(for: error.code)),
@@ -51,10 +50,10 @@ enum FreezerTrial {
     }
 
     private static func signalFact(
-        _ instance: InstancePaths, _ process: borrowing ProcessHandle
+        _ instance: InstanceNames, _ state: RuntimeState, _ process: borrowing ProcessHandle
     ) -> MachineFacts.Fact {
         do throws(SuspensionError) {
-            let microseconds = try measure(try StopSignal(instance: instance), process)
+            let microseconds = try measure(StopSignal(instance: instance, state: state), process)
             return MachineFacts.Fact(
                 "signals", .ok, "stopped and continued a process; the kernel took \(microseconds) µs")
         } catch {

@@ -10,10 +10,10 @@ struct InstanceCgroup {
     let cgroup: Cgroup
     /// All clients are put there, whatever their own cgroup.
     let isFixed: Bool
-    private let instance: InstancePaths
+    private let instance: InstanceNames
 
     /// Determines the place; makes nothing.
-    init(instance: InstancePaths) throws(SuspensionError) {
+    init(instance: InstanceNames) throws(SuspensionError) {
         self.instance = instance
         guard let mount = CgroupMount.find() else { throw SuspensionError(.freezerMissing, "find cgroup2") }
         self.mount = mount
@@ -35,15 +35,15 @@ struct InstanceCgroup {
     }
 
     /// Makes it, and records its path for a later cleanup.
-    func create() throws(SuspensionError) {
+    func create(_ state: RuntimeState) throws(SuspensionError) {
         do {
             try cgroup.create()
-            if !Leftovers.places(of: instance).contains(cgroup) { try Leftovers.record(cgroup, of: instance) }
+            try state.note(cgroup: cgroup.directory)
         } catch {
             throw SuspensionError("make \(cgroup.directory)", error)
         }
         guard cgroup.hasFreezer else {
-            remove()
+            remove(state)
             throw SuspensionError(.freezerMissing, "freeze \(cgroup.directory)")
         }
     }
@@ -71,9 +71,9 @@ struct InstanceCgroup {
     }
 
     /// Dissolves the remaining cgroups of clients, removes this one and its record.
-    func remove() {
+    func remove(_ state: RuntimeState) {
         Self.dissolveClients(in: cgroup)
-        if unsafe rmdir(cgroup.directory) == 0 { Leftovers.forget(cgroup, of: instance) }
+        if unsafe rmdir(cgroup.directory) == 0 { state.forget(cgroup: cgroup.directory) }
     }
 
     /// Dissolves all cgroups below; returns the processes that were frozen.

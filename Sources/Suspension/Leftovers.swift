@@ -7,88 +7,62 @@ import LinuxSystem
 enum Leftovers {
     /// - Parameter place: the present run's own cgroup, which stays; without one, all cgroups of the instance
     ///   are removed.
-    static func thaw(of instance: InstancePaths, keeping place: Cgroup? = nil) -> [LeftoverReport] {
-        thawCgroups(of: instance, keeping: place) + continueStopped(of: instance)
+    static func thaw(
+        of instance: InstanceNames, in state: RuntimeState, keeping place: Cgroup? = nil
+    ) -> [LeftoverReport] {
+        thawCgroups(of: instance, in: state, keeping: place) + continueStopped(in: state)
     }
 
     // MARK: Cgroups
 
-    private static func notePath(of instance: InstancePaths) -> String {
-        instance.runtimeDirectory + "/cgroups"
-    }
-
     /// The name of the cgroups below which an instance puts its clients.
-    static func name(of instance: InstancePaths) -> String { "nightbell-" + instance.name }
+    static func name(of instance: InstanceNames) -> String { "nightbell-" + instance.name }
 
-    /// One is below the instance's own cgroup and one in each cgroup that clients come from; they are
-    /// recorded, one a line. Lines that cannot be such a cgroup are ignored.
-    static func places(of instance: InstancePaths) -> [Cgroup] {
-        guard let text = try? SmallFile.readText(notePath(of: instance)), let mount = CgroupMount.find()
-        else { return [] }
-        var found: Set<Substring> = []
-        return text.split(separator: "\n").filter { line in
-            line.hasPrefix(mount.path + "/") && line.hasSuffix("/" + name(of: instance))
-                && found.insert(line).inserted
-        }.map { Cgroup(directory: String($0)) }
+    /// One is below the instance's own cgroup, and one in each cgroup that clients come from. Recorded paths that cannot be
+    /// such a cgroup are ignored.
+    static func places(of instance: InstanceNames, in state: RuntimeState) -> [Cgroup] {
+        guard !state.cgroups.isEmpty, let mount = CgroupMount.find() else { return [] }
+        return state.cgroups.filter { path in
+            path.hasPrefix(mount.path + "/") && path.hasSuffix("/" + name(of: instance))
+        }.map { Cgroup(directory: $0) }
     }
 
-    /// Appends a line.
-    static func record(_ cgroup: Cgroup, of instance: InstancePaths) throws(SystemError) {
-        try write([cgroup], to: notePath(of: instance), O_APPEND)
-    }
-
-    static func forget(_ cgroup: Cgroup, of instance: InstancePaths) {
-        let noted = places(of: instance)
-        guard noted.contains(cgroup) else { return }
-        // Atomically: the clients of an unrecorded place would stay frozen after a crash.
-        let path = notePath(of: instance)
-        unsafe unlink(path + ".new")
-        guard (try? write(noted.filter { $0 != cgroup }, to: path + ".new", O_EXCL)) != nil else { return }
-        unsafe rename(path + ".new", path)
-    }
-
-    private static func write(
-        _ cgroups: [Cgroup], to path: String, _ flags: CInt
-    ) throws(SystemError) {
-        let file = try OwnedDescriptor(
-            opening: path, O_WRONLY | O_CREAT | O_NOFOLLOW | flags, mode: 0o600)
-        let rawValue = file.rawValue
-        let bytes = cgroups.flatMap { Array($0.directory.utf8) + [UInt8(ascii: "\n")] }
-        let count = try systemCall("write \(path)") { unsafe Glibc.write(rawValue, bytes, bytes.count) }
-        guard count == bytes.count else { throw SystemError(code: ENOSPC, call: "write \(path)") }
-    }
-
-    private static func thawCgroups(of instance: InstancePaths, keeping place: Cgroup?) -> [LeftoverReport] {
-        var cgroups = places(of: instance)
+    private static func thawCgroups(
+        of instance: InstanceNames, in state: RuntimeState, keeping place: Cgroup?
+    ) -> [LeftoverReport] {
+        var cgroups = places(of: instance, in: state)
         // The default place, in case its record is lost.
         if let here = try? InstanceCgroup(instance: instance), !cgroups.contains(here.cgroup) {
             cgroups.append(here.cgroup)
         }
-        return cgroups.flatMap { dissolve($0, of: instance, keeping: place) }
+        return cgroups.flatMap { dissolve($0, in: state, keeping: place) }
     }
 
     /// Dissolves all remaining cgroups, which are thawed already.
-    static func dissolve(of instance: InstancePaths, keeping place: Cgroup) {
-        for cgroup in places(of: instance) where cgroup != place {
-            _ = dissolve(cgroup, of: instance, keeping: place)
+    static func dissolve(of instance: InstanceNames, in state: RuntimeState, keeping place: Cgroup) {
+        for cgroup in places(of: instance, in: state) where cgroup != place {
+            _ = dissolve(cgroup, in: state, keeping: place)
         }
     }
 
     private static func dissolve(
-        _ cgroup: Cgroup, of instance: InstancePaths, keeping place: Cgroup?
+        _ cgroup: Cgroup, in state: RuntimeState, keeping place: Cgroup?
     ) -> [LeftoverReport] {
         let reports = InstanceCgroup.dissolveClients(in: cgroup)
         if cgroup != place, unsafe rmdir(cgroup.directory) == 0 || errno == ENOENT {
-            forget(cgroup, of: instance)
+            state.forget(cgroup: cgroup.directory)
         }
         return reports
     }
 
     // MARK: Signals
 
-    private static func continueStopped(of instance: InstancePaths) -> [LeftoverReport] {
-        defer { StoppedRecord.erase(of: instance) }
-        return StoppedRecord.entries(of: instance).compactMap { entry in
+    private static func continueStopped(in state: RuntimeState) -> [LeftoverReport] {
+        let stopped = state.stopped.sorted { $0.key < $1.key }.map {
+            RuntimeState.Process(pid: $0.key, startTime: $0.value)
+        }
+        defer { state.noteResumed(stopped) }
+        return stopped.compactMap { entry in
             do throws(SystemError) {
                 // The pidfd is opened before the identity check: in this order the result stays valid.
                 let process = try ProcessHandle(opening: entry.pid)

@@ -37,7 +37,7 @@ package struct MachineFacts: Sendable, Hashable {
     package subscript(key: String) -> Fact? { facts.first { $0.key == key } }
 
     /// Tries everything. Takes some milliseconds; temporarily makes a cgroup, a directory and a child
-    /// process. `cgroupParent` as in `InstancePaths`.
+    /// process. `cgroupParent` as in `InstanceNames`.
     package static func gather(cgroupParent: String? = nil) -> MachineFacts {
         var facts = [kernel(), user(), hierarchy()]
         facts += FreezerTrial.facts(cgroupParent: cgroupParent)

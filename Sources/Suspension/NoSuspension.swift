@@ -2,10 +2,12 @@ import LinuxSystem
 
 /// Stops no process: clients are treated as if they slept.
 final class NoSuspension: Suspender {
-    private let instance: InstancePaths
+    private let instance: InstanceNames
+    private let state: RuntimeState
 
-    init(instance: InstancePaths) {
+    init(instance: InstanceNames, state: RuntimeState) {
         self.instance = instance
+        self.state = state
     }
 
     var method: SuspensionMethod { .none }
@@ -26,5 +28,5 @@ final class NoSuspension: Suspender {
     func thaw(slot: UInt32) throws(SuspensionError) {}
     func detach(slot: UInt32) {}
     func detachAll() {}
-    func thawLeftovers() -> [LeftoverReport] { Leftovers.thaw(of: instance) }
+    func thawLeftovers() -> [LeftoverReport] { Leftovers.thaw(of: instance, in: state) }
 }

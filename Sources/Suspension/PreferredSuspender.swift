@@ -41,7 +41,7 @@ final class PreferredSuspender: Suspender {
     func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> Execution {
-        if fallback.hasStopped(slot: slot, process) {
+        if fallback.hasStopped(process) {
             inFallback.insert(slot)
             return try fallback.reattach(slot: slot, process: process, wasStopped: wasStopped)
         }

@@ -18,24 +18,26 @@ final class StopSignal: Suspender {
         let startTime: UInt64
         var state = State.running
 
+        var name: RuntimeState.Process { RuntimeState.Process(pid: process.pid, startTime: startTime) }
+
         init(process: consuming ProcessHandle, startTime: UInt64) {
             self.process = process
             self.startTime = startTime
         }
     }
 
-    private let instance: InstancePaths
-    private let record: StoppedRecord
+    private let instance: InstanceNames
+    private let record: RuntimeState
     private var clients = ClientSlots<Client>()
-    /// Slots with a stale record: their clients run.
-    private var toClear: [UInt32] = []
+    /// Clients that run, and are still recorded as stopped.
+    private var resumed: [Client] = []
 
     /// The reason for not using the freezer; part of `detail`.
     var reason: String?
 
-    init(instance: InstancePaths) throws(SuspensionError) {
+    init(instance: InstanceNames, state: RuntimeState) {
         self.instance = instance
-        record = try StoppedRecord(instance: instance)
+        record = state
     }
 
     var method: SuspensionMethod { .signal }
@@ -61,9 +63,9 @@ final class StopSignal: Suspender {
     }
 
     /// Whether an earlier run has recorded this very process as stopped.
-    func hasStopped(slot: UInt32, _ process: borrowing ProcessHandle) -> Bool {
-        guard let entry = record.entry(slot), entry.pid == process.pid else { return false }
-        return entry.startTime == ProcFS.startTime(process.pid)
+    func hasStopped(_ process: borrowing ProcessHandle) -> Bool {
+        guard let startTime = record.stopped[process.pid] else { return false }
+        return startTime == ProcFS.startTime(process.pid)
     }
 
     func reattach(
@@ -71,7 +73,7 @@ final class StopSignal: Suspender {
     ) throws(SuspensionError) -> Execution {
         try attach(slot: slot, process: process)
         let client = try client(slot, "reattach")
-        if hasStopped(slot: slot, process) {
+        if hasStopped(process) {
             client.state = .stopped
             if try Self.isStopped(client, "T", "t") { return .stopped }
             // It was continued since, or the signal is still pending: either way it has to run.
@@ -98,12 +100,12 @@ final class StopSignal: Suspender {
         do {
             // Recorded first: after a crash in between, the next start continues a running process, which is
             // harmless.
-            try record.set(slot, pid: client.process.pid, startTime: client.startTime)
+            try record.noteStopped(client.name)
             client.state = .stopped
             try client.process.signal(SIGSTOP)
         } catch {
             client.state = .running
-            record.clear(slot)
+            record.noteResumed([client.name])
             throw SuspensionError(attempt, error)
         }
         return try progress(slot: slot)
@@ -131,7 +133,7 @@ final class StopSignal: Suspender {
                 }
             }
             client.state = .running
-            toClear.append(slot)
+            resumed.append(client)
         }
     }
 
@@ -142,14 +144,15 @@ final class StopSignal: Suspender {
 
     func markThawed(slot: UInt32) {
         guard let client = clients[slot] else { return }
-        if client.state == .stopped { toClear.append(slot) }
+        if client.state == .stopped { resumed.append(client) }
         client.state = .running
     }
 
     func settle() {
+        guard !resumed.isEmpty else { return }
         // The record of a client that was stopped again is correct.
-        for slot in toClear where clients[slot]?.state != .stopped { record.clear(slot) }
-        toClear.removeAll(keepingCapacity: true)
+        record.noteResumed(resumed.filter { $0.state != .stopped }.map(\.name))
+        resumed.removeAll(keepingCapacity: true)
     }
 
     func detach(slot: UInt32) {
@@ -164,7 +167,7 @@ final class StopSignal: Suspender {
     }
 
     func thawLeftovers() -> [LeftoverReport] {
-        Leftovers.thaw(of: instance)
+        Leftovers.thaw(of: instance, in: record)
     }
 
     private func client(_ slot: UInt32, _ attempt: String) throws(SuspensionError) -> Client {

@@ -29,19 +29,16 @@ package enum Execution: Sendable, Hashable {
     case stopped
 }
 
-/// The names and paths that keep several supervisors on one machine apart.
-package struct InstancePaths: Sendable, Hashable {
+/// The names that keep the cgroups of several supervisors on one machine apart.
+package struct InstanceNames: Sendable, Hashable {
     /// Part of a directory name, such as `system` or `1000`.
     package let name: String
-    /// Exists and belongs to this instance. It should not survive a reboot (`/run`).
-    package let runtimeDirectory: String
     /// The cgroup for all clients, such as `/nightbell.slice`; nil: below the cgroup that each is in, or else
     /// below the instance's own.
     package let cgroupParent: String?
 
-    package init(name: String, runtimeDirectory: String, cgroupParent: String? = nil) {
+    package init(name: String, cgroupParent: String? = nil) {
         self.name = name
-        self.runtimeDirectory = runtimeDirectory
         self.cgroupParent = cgroupParent
     }
 }
@@ -139,16 +136,16 @@ extension ProcessHandle {
 
 /// Makes the suspender for a method; `auto` falls back to signals if the freezer cannot be used.
 package func makeSuspender(
-    _ wanted: SuspensionMethod, instance: InstancePaths
+    _ wanted: SuspensionMethod, instance: InstanceNames, state: RuntimeState
 ) throws(SuspensionError) -> any Suspender {
     switch wanted {
-    case .none: return NoSuspension(instance: instance)
-    case .signal: return try StopSignal(instance: instance)
-    case .cgroup: return try CgroupFreezer(instance: instance)
+    case .none: return NoSuspension(instance: instance, state: state)
+    case .signal: return StopSignal(instance: instance, state: state)
+    case .cgroup: return try CgroupFreezer(instance: instance, state: state)
     case .auto:
-        let signals = try StopSignal(instance: instance)
+        let signals = StopSignal(instance: instance, state: state)
         do {
-            return PreferredSuspender(try CgroupFreezer(instance: instance), else: signals)
+            return PreferredSuspender(try CgroupFreezer(instance: instance, state: state), else: signals)
         } catch {
             signals.reason = "the freezer cannot be used: \(error)"
             return signals

@@ -1,5 +1,6 @@
 import EdgeTestSupport
 import Foundation
+import Logging
 import NightbellSupervisor
 import Testing
 
@@ -61,6 +62,24 @@ import Testing
             try Supervisor.thawLeftovers(of: configuration, logger: TestSupervisor.logger())
         }
         #expect(refused?.errorNumber == EPERM)
+    }
+
+    @Test func damagedRuntimeStateIsLogged() throws {
+        try Data([0x21, 0x4E, 0x42]).write(to: URL(filePath: directory.file("runtime-state")))
+        let log = Log()
+        let logger = Logger(label: "start") { _ in log.handler }
+        let configuration = SupervisorConfiguration(
+            socketPath: directory.file("nightbell.sock"), runtimeDirectory: directory.path)
+        try Supervisor.thawLeftovers(of: configuration, logger: logger)
+        #expect(log.lines.contains { $0.contains("damaged") && $0.contains("may stay stopped") })
+    }
+
+    /// Its directory may be ours while it is not.
+    @Test(.enabled(if: geteuid() == 0, "needs root")) func runtimeStateOfAnotherUser() throws {
+        try Data().write(to: URL(filePath: directory.file("runtime-state")))
+        #expect(chown(directory.file("runtime-state"), 4_711, 4_711) == 0)
+        let error = start { $0.suspension = .signal }
+        #expect(error?.code == .runtimeDirectory && error?.errorNumber == EPERM)
     }
 
     @Test func directoryForTheSocketThatIsMissing() throws {

@@ -14,7 +14,7 @@ struct ImportRulesTests {
         "NightbellWire": ["Foundation", "FoundationEssentials", "SwiftProtobuf"],
         "LinuxSystem": edge,
         "EventLoop": edge.union(["CLibevent", "LinuxSystem"]),
-        "Suspension": edge.union(["LinuxSystem"]),
+        "Suspension": edge.union(["LinuxSystem", "NightbellWire"]),
         "Keeper": edge.union(["LinuxSystem"]),
         "Launching": edge.union(["LinuxSystem"]),
         "Manifests": ["CYaml", "Glibc", "Launching", "LinuxSystem", "NightbellCore", "Yams"],

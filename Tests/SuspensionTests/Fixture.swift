@@ -14,22 +14,23 @@ private let counter = Atomic<Int>(0)
 /// An instance of a test's own.
 final class Fixture: Sendable {
     let directory: TemporaryDirectory
-    let instance: InstancePaths
+    let instance: InstanceNames
 
     init(cgroupParent: String? = nil) throws {
         directory = try TemporaryDirectory()
         let number = counter.add(1, ordering: .relaxed).newValue
-        instance = InstancePaths(
-            name: "test-\(getpid())-\(number)", runtimeDirectory: directory.path, cgroupParent: cgroupParent)
+        instance = InstanceNames(name: "test-\(getpid())-\(number)", cgroupParent: cgroupParent)
     }
 
     func suspender(_ method: SuspensionMethod) throws -> any Suspender {
-        try makeSuspender(method, instance: instance)
+        try makeSuspender(method, instance: instance, state: state())
     }
+
+    func state() throws -> RuntimeState { try RuntimeState(directory: directory.path) }
 
     /// Cleans up after suspenders that are dropped, as in a crash.
     deinit {
-        guard canFreeze, let suspender = try? makeSuspender(.cgroup, instance: instance) else { return }
+        guard canFreeze, let suspender = try? suspender(.cgroup) else { return }
         _ = suspender.thawLeftovers()
         suspender.detachAll()
     }

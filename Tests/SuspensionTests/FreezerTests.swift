@@ -231,12 +231,15 @@ import Testing
     }
 
     @Test(arguments: ["", "a/b", ".."]) func invalidNamesAreRefused(name: String) throws {
-        let instance = InstancePaths(name: name, runtimeDirectory: stage.directory.path)
+        let instance = InstanceNames(name: name)
         if name == ".." {
             // `nightbell-..` is a name like any other.
-            try makeSuspender(.cgroup, instance: instance).detachAll()
+            try makeSuspender(.cgroup, instance: instance, state: stage.state()).detachAll()
         } else {
-            #expect(throws: SuspensionError.self) { _ = try makeSuspender(.cgroup, instance: instance) }
+            let state = try stage.state()
+            #expect(throws: SuspensionError.self) {
+                _ = try makeSuspender(.cgroup, instance: instance, state: state)
+            }
         }
     }
 

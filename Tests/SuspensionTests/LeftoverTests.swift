@@ -70,7 +70,7 @@ import Testing
         #expect(exists(place))
         #expect(try stage.suspender(next).thawLeftovers().map(\.pid) == [child.pid])
         #expect(!exists(place))
-        #expect(try SmallFile.readText(stage.directory.file("cgroups")) == "")
+        #expect(try stage.state().cgroups == [])
         #expect(try child.answers())
     }
 
@@ -90,21 +90,12 @@ import Testing
             try suspender.attach(0, child)
             try suspender.freezeFully(0)
         }
-        let path = stage.directory.file("stopped")
-        let file = try OwnedDescriptor(opening: path, O_WRONLY)
+        let state = try stage.state()
         let startTime = try #require(ProcFS.startTime(child.pid))
-        var another = startTime + 1
-        #expect(pwrite(file.rawValue, &another, 8, 8) == 8)
+        #expect(state.stopped == [child.pid: startTime])
+        try state.noteStopped(RuntimeState.Process(pid: child.pid, startTime: startTime + 1))
         #expect(try stage.suspender(.signal).thawLeftovers() == [])
         #expect(ProcFS.state(child.pid) == "T")
-    }
-
-    @Test(arguments: [0, 1, 15, 17, 4096]) func aDamagedRecordDoesNoHarm(length: Int) throws {
-        let file = try OwnedDescriptor(
-            opening: stage.directory.file("stopped"), O_WRONLY | O_CREAT, mode: 0o600)
-        let bytes = (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 37) }
-        #expect(write(file.rawValue, bytes, length) == length)
-        #expect(try stage.suspender(.signal).thawLeftovers() == [])
     }
 
     /// A recorded path has our name, and is part of the hierarchy.
@@ -117,10 +108,9 @@ import Testing
         try SmallFile.write("\(child.pid)", to: place + "/cgroup.procs")
         try SmallFile.write("1", to: place + "/cgroup.freeze")
         #expect(try eventually { try SmallFile.readText(place + "/cgroup.events").contains("frozen 1") })
-        let file = try OwnedDescriptor(
-            opening: stage.directory.file("cgroups"), O_WRONLY | O_CREAT, mode: 0o600)
-        let text = Array("\(others.directory)\n/etc/nightbell-\(stage.instance.name)\n".utf8)
-        #expect(write(file.rawValue, text, text.count) == text.count)
+        let state = try stage.state()
+        try state.note(cgroup: others.directory)
+        try state.note(cgroup: "/etc/nightbell-\(stage.instance.name)")
         #expect(try stage.suspender(.cgroup).thawLeftovers() == [])
         #expect(try child.isSilent())
         try SmallFile.write("0", to: place + "/cgroup.freeze")
@@ -132,10 +122,9 @@ import Testing
     @Test func leftoversElsewhereAreFound() throws {
         let elsewhere = try ScratchCgroup()
         let child = try Child.awakeEcho()
-        let there = InstancePaths(
-            name: stage.instance.name, runtimeDirectory: stage.directory.path, cgroupParent: elsewhere.name)
+        let there = InstanceNames(name: stage.instance.name, cgroupParent: elsewhere.name)
         do {
-            let suspender = try makeSuspender(.cgroup, instance: there)
+            let suspender = try makeSuspender(.cgroup, instance: there, state: stage.state())
             try suspender.attach(0, child)
             try suspender.freezeFully(0)
         }

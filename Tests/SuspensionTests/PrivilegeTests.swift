@@ -36,8 +36,7 @@ private let nobody: uid_t = 65_534
     @Test func autoFallsBackToSignals() throws {
         #expect(try stage.suspender(.auto).method == .cgroup)
         try stage.suspender(.auto).detachAll()
-        let stopped = stage.directory.file("stopped")
-        #expect(chown(stopped, nobody, nobody) == 0)
+        #expect(chown(stage.directory.file("runtime-state"), nobody, nobody) == 0)
         try asNobody { stage in
             let suspender = try stage.suspender(.auto)
             #expect(suspender.method == .signal)

@@ -13,7 +13,7 @@ extension Supervisor {
         of configuration: SupervisorConfiguration, logger: Logger
     ) throws(SupervisorError) {
         let directory = try RuntimeDirectory(configuration.runtimeDirectory)
-        try prepareSuspension(configuration, logger).detachAll()
+        try prepareSuspension(configuration, logger).suspender.detachAll()
         withExtendedLifetime(directory) {}
     }
 
@@ -21,7 +21,7 @@ extension Supervisor {
     /// keeper, which holds the runtime directory.
     package static func thawAll(of configuration: SupervisorConfiguration, logger: Logger) {
         do {
-            try prepareSuspension(configuration, logger).detachAll()
+            try prepareSuspension(configuration, logger).suspender.detachAll()
         } catch {
             logger.critical("cannot thaw all processes: \(error)")
         }
@@ -29,16 +29,26 @@ extension Supervisor {
 
     static func prepareSuspension(
         _ configuration: SupervisorConfiguration, thaws: Bool = true, _ logger: Logger
-    ) throws(SupervisorError) -> any Suspender {
+    ) throws(SupervisorError) -> (state: RuntimeState, suspender: any Suspender) {
         let directory = configuration.runtimeDirectory
-        let paths = InstancePaths(
-            name: RuntimeDirectory.instanceName(of: directory), runtimeDirectory: directory,
-            cgroupParent: configuration.cgroupParent)
+        let instance = InstanceNames(
+            name: RuntimeDirectory.instanceName(of: directory), cgroupParent: configuration.cgroupParent)
+        let state: RuntimeState
         let suspender: any Suspender
         do {
-            suspender = try makeSuspender(configuration.suspension.method, instance: paths)
+            state = try RuntimeState(directory: directory)
+            suspender = try makeSuspender(
+                configuration.suspension.method, instance: instance, state: state)
         } catch {
-            throw SupervisorError(error)
+            switch error {
+            case let error as SuspensionError: throw SupervisorError(error)
+            case let error as SystemError:
+                throw SupervisorError(.runtimeDirectory, error, "cannot use \(directory)")
+            default: preconditionFailure("\(error)")
+            }
+        }
+        if let damage = state.damage {
+            logger.error("\(damage): processes that an earlier run has stopped may stay stopped")
         }
         let leftovers = thaws ? suspender.thawLeftovers() : []
         if leftovers.count > LogLimiter.perMinute {
@@ -54,7 +64,7 @@ extension Supervisor {
             }
         }
         logger.info("clients are suspended by \(suspender.method.rawValue): \(suspender.detail)")
-        return suspender
+        return (state, suspender)
     }
 }
 
