@@ -143,11 +143,12 @@ struct ManifestReader {
     private mutating func readModes(_ node: Node) -> Modes {
         var modes: Modes = []
         for entry in list(node, "modes", "[voip] or [voip, audio]") {
-            switch entry.scalar?.string {
-            case "voip": modes.insert(.voip)
-            case "audio": modes.insert(.audio)
-            default:
-                complain(entry, "modes", "expected voip or audio, not '\(entry.scalar?.string ?? "a list")'")
+            let text = entry.scalar?.string
+            if let known = Modes.named.first(where: { $0.name == text }) {
+                modes.insert(known.mode)
+            } else {
+                let names = Modes.named.map(\.name).joined(separator: ", ")
+                complain(entry, "modes", "expected one of \(names), not '\(text ?? "a list")'")
             }
         }
         return modes

@@ -156,6 +156,11 @@ extension Mode {
         switch wire {
         case .voip: self = .voip
         case .audio: self = .audio
+        case .fetch: self = .fetch
+        case .location: self = .location
+        case .bluetoothCentral: self = .bluetoothCentral
+        case .bluetoothPeripheral: self = .bluetoothPeripheral
+        case .externalAccessory: self = .externalAccessory
         case .unspecified, .UNRECOGNIZED: return nil
         }
     }

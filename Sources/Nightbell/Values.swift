@@ -4,6 +4,16 @@ public enum Mode: String, Sendable, Hashable, CaseIterable {
     case voip
     /// May hold off suspension with ``Client/mediaActivity()``.
     case audio
+    /// Is woken now and then to fetch new content.
+    case fetch
+    /// Is woken when the machine has moved.
+    case location
+    /// Is woken when a Bluetooth device notifies or connects.
+    case bluetoothCentral = "bluetooth-central"
+    /// Is woken when another machine uses a Bluetooth service of the client's.
+    case bluetoothPeripheral = "bluetooth-peripheral"
+    /// Is woken when an attached device has data, or comes and goes.
+    case externalAccessory = "external-accessory"
 }
 
 /// The treatment of a client that is woken more often than the supervisor's limit (15 times in 300 s by
@@ -73,15 +83,27 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
     public static let relaunched = WakeReasons(rawValue: 1 << 6)
     /// A peer has not answered a ping that was sent for the client: see ``Wake/sockets``.
     public static let unanswered = WakeReasons(rawValue: 1 << 7)
-    /// The kernel has given up a connection because no data arrives at the peer: see ``Wake/sockets``.
+    /// A connection is of no use any more because no data arrives at the peer: see ``Wake/sockets``.
     public static let pathLost = WakeReasons(rawValue: 1 << 8)
+    /// It is a good moment to fetch new content.
+    public static let fetch = WakeReasons(rawValue: 1 << 9)
+    /// The machine has another network. Sockets that cannot work any more are in ``Wake/sockets``.
+    public static let networkChanged = WakeReasons(rawValue: 1 << 10)
+    /// The machine has moved.
+    public static let location = WakeReasons(rawValue: 1 << 11)
+    /// An accessory has data, or has come or gone.
+    public static let device = WakeReasons(rawValue: 1 << 12)
+    /// A Bluetooth device has notified or connected, or uses a service of the client's.
+    public static let bluetooth = WakeReasons(rawValue: 1 << 13)
 
     public var description: String {
         let names: [(WakeReasons, String)] = [
             (.socket, "socket"), (.keepAlive, "keep-alive"), (.request, "request"),
             (.clientMessage, "client-message"), (.supervisorStopping, "supervisor-stopping"),
             (.launched, "launched"), (.relaunched, "relaunched"),
-            (.unanswered, "unanswered"), (.pathLost, "path-lost"),
+            (.unanswered, "unanswered"), (.pathLost, "path-lost"), (.fetch, "fetch"),
+            (.networkChanged, "network-changed"), (.location, "location"), (.device, "device"),
+            (.bluetooth, "bluetooth"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }

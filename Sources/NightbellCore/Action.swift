@@ -64,6 +64,16 @@ package struct WakeReasons: OptionSet, Sendable, BitwiseCopyable, Hashable {
     package static let unanswered = WakeReasons(rawValue: 128)
     /// The kernel has given up a connection, because sent data is not acknowledged.
     package static let pathLost = WakeReasons(rawValue: 256)
+    /// It is a good moment to fetch new content.
+    package static let fetch = WakeReasons(rawValue: 512)
+    /// The machine has another network.
+    package static let networkChanged = WakeReasons(rawValue: 1_024)
+    /// The machine has moved.
+    package static let location = WakeReasons(rawValue: 2_048)
+    /// An accessory has data, or has come or gone.
+    package static let device = WakeReasons(rawValue: 4_096)
+    /// A Bluetooth device has notified or connected, or uses a service of the client's.
+    package static let bluetooth = WakeReasons(rawValue: 8_192)
 
     /// The reasons that come with sockets.
     static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]

@@ -47,6 +47,23 @@ package struct Modes: OptionSet, Sendable, Hashable {
     package static let voip = Modes(rawValue: 1)
     /// Hold off suspension while media plays.
     package static let audio = Modes(rawValue: 2)
+    /// Run now and then to fetch new content.
+    package static let fetch = Modes(rawValue: 4)
+    /// Run when the machine has moved.
+    package static let location = Modes(rawValue: 8)
+    /// Run when a Bluetooth device notifies or connects.
+    package static let bluetoothCentral = Modes(rawValue: 16)
+    /// Run when another machine uses a Bluetooth service of the client's.
+    package static let bluetoothPeripheral = Modes(rawValue: 32)
+    /// Run when an attached device has data, or comes and goes.
+    package static let externalAccessory = Modes(rawValue: 64)
+
+    /// All modes, by the names that manifests and people use, in the order of their bits.
+    package static let named: [(mode: Modes, name: String)] = [
+        (.voip, "voip"), (.audio, "audio"), (.fetch, "fetch"), (.location, "location"),
+        (.bluetoothCentral, "bluetooth-central"), (.bluetoothPeripheral, "bluetooth-peripheral"),
+        (.externalAccessory, "external-accessory"),
+    ]
 }
 
 /// The treatment of a client that exceeds its wake limit.
@@ -154,6 +171,8 @@ package enum Event: Sendable {
     case memoryPressure([ClientSize])
     /// The supervisor shuts down: all clients are thawed and notified.
     case stop
+    /// A source reports how a thing outside is now.
+    case fact(Fact)
     /// The total time that the machine has slept since it was started. It comes before all other events of a turn.
     case machineSlept(total: Duration)
     /// `nextDeadline` has come.

@@ -31,6 +31,8 @@ package struct Supervision: Sendable, Equatable {
     var launchQueue = LaunchQueue()
     /// How long the machine has slept since it was started: elapsed time is ahead of running time by this.
     package internal(set) var machineSlept = Duration.zero
+    /// The facts about the machine that are known.
+    package internal(set) var machine = MachineState()
     /// The end of the pause after memory pressure.
     var pressedUntil = Supervision.unpressed
     var lastOwnership: UInt64 = 0
@@ -181,6 +183,8 @@ package struct Supervision: Sendable, Equatable {
             disown(identifier, key, at: now, into: &actions)
         case .memoryPressure(let sizes):
             relieve(sizes, at: now, into: &actions)
+        case .fact(let fact):
+            learn(fact, at: now, into: &actions)
         case .machineSlept(let total):
             machineSlept = total
         case .timer:

@@ -66,6 +66,21 @@ package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
 
   /// may delay suspension with MediaActivity
   case audio // = 2
+
+  /// is woken now and then to fetch new content
+  case fetch // = 3
+
+  /// is woken when the machine has moved
+  case location // = 4
+
+  /// is woken when a Bluetooth device notifies or connects
+  case bluetoothCentral // = 5
+
+  /// is woken when another machine uses a Bluetooth service of the client's
+  case bluetoothPeripheral // = 6
+
+  /// is woken when an attached device has data, or comes and goes
+  case externalAccessory // = 7
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -77,6 +92,11 @@ package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case 0: self = .unspecified
     case 1: self = .voip
     case 2: self = .audio
+    case 3: self = .fetch
+    case 4: self = .location
+    case 5: self = .bluetoothCentral
+    case 6: self = .bluetoothPeripheral
+    case 7: self = .externalAccessory
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -86,6 +106,11 @@ package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case .unspecified: return 0
     case .voip: return 1
     case .audio: return 2
+    case .fetch: return 3
+    case .location: return 4
+    case .bluetoothCentral: return 5
+    case .bluetoothPeripheral: return 6
+    case .externalAccessory: return 7
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -95,6 +120,11 @@ package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
     .unspecified,
     .voip,
     .audio,
+    .fetch,
+    .location,
+    .bluetoothCentral,
+    .bluetoothPeripheral,
+    .externalAccessory,
   ]
 
 }
@@ -217,8 +247,23 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
   /// the peer of a socket has not answered a ping that was sent for the client
   case unanswered // = 8
 
-  /// the kernel has given a connection up: no data arrives at the peer
+  /// a connection is of no use any more: no data arrives at the peer
   case pathLost // = 9
+
+  /// it is a good moment to fetch new content
+  case fetch // = 10
+
+  /// the machine has another network
+  case networkChanged // = 11
+
+  /// the machine has moved
+  case location // = 12
+
+  /// an accessory has data, or has come or gone
+  case device // = 13
+
+  /// a Bluetooth device has notified or connected, or uses a service
+  case bluetooth // = 14
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -237,6 +282,11 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case 7: self = .relaunched
     case 8: self = .unanswered
     case 9: self = .pathLost
+    case 10: self = .fetch
+    case 11: self = .networkChanged
+    case 12: self = .location
+    case 13: self = .device
+    case 14: self = .bluetooth
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -253,6 +303,11 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case .relaunched: return 7
     case .unanswered: return 8
     case .pathLost: return 9
+    case .fetch: return 10
+    case .networkChanged: return 11
+    case .location: return 12
+    case .device: return 13
+    case .bluetooth: return 14
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -269,6 +324,11 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     .relaunched,
     .unanswered,
     .pathLost,
+    .fetch,
+    .networkChanged,
+    .location,
+    .device,
+    .bluetooth,
   ]
 
 }
@@ -2897,7 +2957,7 @@ package nonisolated struct WireError: Sendable {
 fileprivate nonisolated let _protobuf_package = "nightbell.v1"
 
 nonisolated extension WireMode: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0MODE_UNSPECIFIED\0\u{1}MODE_VOIP\0\u{1}MODE_AUDIO\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0MODE_UNSPECIFIED\0\u{1}MODE_VOIP\0\u{1}MODE_AUDIO\0\u{1}MODE_FETCH\0\u{1}MODE_LOCATION\0\u{1}MODE_BLUETOOTH_CENTRAL\0\u{1}MODE_BLUETOOTH_PERIPHERAL\0\u{1}MODE_EXTERNAL_ACCESSORY\0")
 }
 
 nonisolated extension WireWakeLimitPolicy: SwiftProtobuf._ProtoNameProviding {
@@ -2909,7 +2969,7 @@ nonisolated extension WireSocketTag: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireWakeReason: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0\u{1}WAKE_REASON_FETCH\0\u{1}WAKE_REASON_NETWORK_CHANGED\0\u{1}WAKE_REASON_LOCATION\0\u{1}WAKE_REASON_DEVICE\0\u{1}WAKE_REASON_BLUETOOTH\0")
 }
 
 nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {

@@ -37,7 +37,9 @@ package enum TraceFormat {
             (.socket, "socket"), (.keepAlive, "keep-alive"), (.request, "request"),
             (.clientMessage, "its own message"), (.supervisorStopping, "supervisor stops"),
             (.launched, "launched"), (.relaunched, "launched again"),
-            (.unanswered, "no answer"), (.pathLost, "path lost"),
+            (.unanswered, "no answer"), (.pathLost, "path lost"), (.fetch, "fetch"),
+            (.networkChanged, "network changed"), (.location, "location"), (.device, "device"),
+            (.bluetooth, "Bluetooth"),
         ]
         return names.filter { reasons.contains($0.0) }.map(\.1).joined(separator: ", ")
     }
@@ -72,9 +74,28 @@ package enum TraceFormat {
         case .quitAbsent(let identifier, _): "an administrator quits \(identifier), which is not back yet"
         case .disown(let identifier, _): "an administrator asks to forget \(identifier)"
         case .memoryPressure(let sizes): "memory is short, with \(sizes.count) sizes"
+        case .fact(let fact): words(fact)
         case .machineSlept(let total): "the machine has slept for \(words(total)) in all"
         case .stop: "the supervisor stops"
         case .timer: "the timer fires"
+        }
+    }
+
+    static func words(_ fact: Fact) -> String {
+        switch fact {
+        case .network(let network):
+            network.map {
+                "the network is \($0.fingerprint), \($0.isUp ? "up" : "down"), change \($0.generation)"
+            } ?? "the network is unknown"
+        case .power(let isOnBattery):
+            isOnBattery.map { $0 ? "the machine runs on battery" : "the machine has power" }
+                ?? "the power supply is unknown"
+        case .sleepImminent(let isDelayed):
+            "the machine is about to sleep" + (isDelayed ? " and waits" : "")
+        case .resumed: "the machine is awake"
+        case .unlocked(.unknown): "unlocked users are unknown"
+        case .unlocked(.unavailable): "unlocked users cannot be known"
+        case .unlocked(.known(let users)): "unlocked users: \(users.sorted())"
         }
     }
 

@@ -24,7 +24,7 @@ struct ManifestTests {
         let file = read(
             """
             identifier: org.example.phone.alice
-            modes: [voip, audio]
+            modes: [voip, audio, fetch, location, bluetooth-central, bluetooth-peripheral, external-accessory]
             command: [phone, --account, "a b", '']
             directory: /srv/phone
             environment: {LEVEL: '3', HOME: /elsewhere}
@@ -46,7 +46,7 @@ struct ManifestTests {
             """)
         #expect(file.problems.isEmpty, "\(file.problems)")
         let manifest = try #require(file.manifests.first)
-        #expect(manifest.modes == [.voip, .audio])
+        #expect(manifest.modes == Modes(Modes.named.map(\.mode)))
         #expect(manifest.identity == ProcessIdentity(user: 1_001, group: 29, otherGroups: [44, 7]))
         var launch = LaunchSpecification(
             arguments: ["phone", "--account", "a b", ""], directory: "/srv/phone")

@@ -133,6 +133,11 @@ extension Mode {
         switch self {
         case .voip: .voip
         case .audio: .audio
+        case .fetch: .fetch
+        case .location: .location
+        case .bluetoothCentral: .bluetoothCentral
+        case .bluetoothPeripheral: .bluetoothPeripheral
+        case .externalAccessory: .externalAccessory
         }
     }
 }

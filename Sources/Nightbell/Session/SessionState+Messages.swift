@@ -91,6 +91,11 @@ extension SessionState {
             case .relaunched: wake.reasons.insert(.relaunched)
             case .unanswered: wake.reasons.insert(.unanswered)
             case .pathLost: wake.reasons.insert(.pathLost)
+            case .fetch: wake.reasons.insert(.fetch)
+            case .networkChanged: wake.reasons.insert(.networkChanged)
+            case .location: wake.reasons.insert(.location)
+            case .device: wake.reasons.insert(.device)
+            case .bluetooth: wake.reasons.insert(.bluetooth)
             case .unspecified, .UNRECOGNIZED: break
             }
         }

@@ -18,6 +18,11 @@ extension Modes {
             switch mode {
             case .voip: insert(.voip)
             case .audio: insert(.audio)
+            case .fetch: insert(.fetch)
+            case .location: insert(.location)
+            case .bluetoothCentral: insert(.bluetoothCentral)
+            case .bluetoothPeripheral: insert(.bluetoothPeripheral)
+            case .externalAccessory: insert(.externalAccessory)
             case .unspecified, .UNRECOGNIZED: return nil
             }
         }
@@ -27,8 +32,18 @@ extension Modes {
         var modes: [WireMode] = []
         if contains(.voip) { modes.append(.voip) }
         if contains(.audio) { modes.append(.audio) }
+        if contains(.fetch) { modes.append(.fetch) }
+        if contains(.location) { modes.append(.location) }
+        if contains(.bluetoothCentral) { modes.append(.bluetoothCentral) }
+        if contains(.bluetoothPeripheral) { modes.append(.bluetoothPeripheral) }
+        if contains(.externalAccessory) { modes.append(.externalAccessory) }
         return modes
     }
+}
+
+extension Modes {
+    /// For messages to a user.
+    var names: String { Self.named.filter { contains($0.mode) }.map(\.name).joined(separator: ", ") }
 }
 
 extension WakeLimitPolicy {
@@ -113,6 +128,11 @@ extension WakeReasons {
         if contains(.relaunched) { reasons.append(.relaunched) }
         if contains(.unanswered) { reasons.append(.unanswered) }
         if contains(.pathLost) { reasons.append(.pathLost) }
+        if contains(.fetch) { reasons.append(.fetch) }
+        if contains(.networkChanged) { reasons.append(.networkChanged) }
+        if contains(.location) { reasons.append(.location) }
+        if contains(.device) { reasons.append(.device) }
+        if contains(.bluetooth) { reasons.append(.bluetooth) }
         return reasons
     }
 
@@ -127,6 +147,11 @@ extension WakeReasons {
         if contains(.relaunched) { names.append("launched again") }
         if contains(.unanswered) { names.append("no answer to a ping") }
         if contains(.pathLost) { names.append("path lost") }
+        if contains(.fetch) { names.append("fetch") }
+        if contains(.networkChanged) { names.append("network changed") }
+        if contains(.location) { names.append("location") }
+        if contains(.device) { names.append("device") }
+        if contains(.bluetooth) { names.append("Bluetooth") }
         return names.joined(separator: ", ")
     }
 }
@@ -183,7 +208,7 @@ extension WireError {
             case .shuttingDown:
                 (.shuttingDown, "the supervisor is stopping")
             case .modeRequired(let mode):
-                (.modeRequired, mode == .audio ? "needs the mode audio" : "needs the mode voip")
+                (.modeRequired, "needs the mode \(mode.names)")
             case .timeoutTooShort(let minimum):
                 (.timeoutTooShort, "the shortest keep-alive timeout is \(minimum)")
             case .timeoutTooLong(let maximum):

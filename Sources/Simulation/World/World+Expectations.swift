@@ -143,7 +143,7 @@ extension World {
         case .timer:
             foreseePartial()
             for client in clients { noteTime(client) }
-        case .machineSlept:
+        case .machineSlept, .fact:
             break
         case .stop:
             for client in clients { client.isTouched = true }
@@ -212,7 +212,7 @@ extension World {
             .pingOmitted, .delegatedStateLost, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed,
             .foundRunning,
             .gone,
-            .timer, .machineSlept, .ended, .rejoined,
+            .timer, .machineSlept, .fact, .ended, .rejoined,
             .launch, .quitAbsent, .disown, .memoryPressure:
             break
         }

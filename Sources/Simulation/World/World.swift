@@ -430,7 +430,7 @@ extension Event {
         case .timer: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
             .ended, .rejoined, .launch, .quitAbsent, .disown, .memoryPressure, .offloadBegan, .pingFailed,
-            .pingOmitted, .delegatedStateLost, .answerLookedFor, .machineSlept:
+            .pingOmitted, .delegatedStateLost, .answerLookedFor, .machineSlept, .fact:
             false
         }
     }

@@ -110,6 +110,8 @@ extension WakeReasons {
             (.socket, "socket"), (.keepAlive, "keepAlive"), (.request, "request"),
             (.clientMessage, "clientMessage"), (.supervisorStopping, "stopping"), (.launched, "launched"),
             (.relaunched, "relaunched"), (.unanswered, "unanswered"), (.pathLost, "pathLost"),
+            (.fetch, "fetch"), (.networkChanged, "networkChanged"), (.location, "location"),
+            (.device, "device"), (.bluetooth, "bluetooth"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }

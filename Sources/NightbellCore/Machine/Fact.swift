@@ -1,0 +1,51 @@
+/// How a thing outside the supervisor is now, as its source reports it.
+///
+/// A fact says how things are and not what has happened to them: the core finds the difference to what it knew. So a fact
+/// may be reported again at any time, and a source may be replaced.
+package enum Fact: Sendable, Equatable {
+    /// The network, once it has settled; nil: unknown.
+    case network(NetworkFact?)
+    /// nil: unknown.
+    case power(isOnBattery: Bool?)
+    /// The machine is about to sleep. `isDelayed`: it waits a few seconds at most, for `Action.allowSleep`.
+    case sleepImminent(isDelayed: Bool)
+    /// The machine is awake, or does not go to sleep after all.
+    case resumed
+    /// The users whose homes are there.
+    case unlocked(Knowledge<Set<UserID>>)
+}
+
+/// A value that may not be known.
+package enum Knowledge<Value: Sendable & Equatable>: Sendable, Equatable {
+    /// Its source has not reported it yet.
+    case unknown
+    /// No source can report it.
+    case unavailable
+    case known(Value)
+
+    package var value: Value? {
+        switch self {
+        case .unknown, .unavailable: nil
+        case .known(let value): value
+        }
+    }
+}
+
+/// The network of the machine.
+package struct NetworkFact: Sendable, Equatable {
+    /// Differs between networks with different addresses or default routes; never 0.
+    package var fingerprint: UInt64
+    /// Differs after each change of a route, an address or a link.
+    package var generation: UInt64
+    /// The machine has an address and a default route.
+    package var isUp: Bool
+    /// nil: unknown.
+    package var isMetered: Bool?
+
+    package init(fingerprint: UInt64, generation: UInt64 = 0, isUp: Bool, isMetered: Bool? = nil) {
+        self.fingerprint = max(1, fingerprint)
+        self.generation = generation
+        self.isUp = isUp
+        self.isMetered = isMetered
+    }
+}
