@@ -21,6 +21,7 @@ let package = Package(
         .library(name: "NightbellNIO", targets: ["NightbellNIO"]),
         .executable(name: "nightbelld", targets: ["nightbelld"]),
         .executable(name: "nightbell", targets: ["nightbell"]),
+        .executable(name: "nightbell-monitor", targets: ["nightbell-monitor"]),
         .executable(name: "nightbell-sim", targets: ["nightbell-sim"]),
         .executable(name: "nightbell-load", targets: ["nightbell-load"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
@@ -44,7 +45,11 @@ let package = Package(
     targets: [
         // C, as thin as possible.
         .systemLibrary(name: "CLibevent", pkgConfig: "libevent", providers: [.apt(["libevent-dev"])]),
+        .systemLibrary(
+            name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
+        .systemLibrary(name: "CUdev", pkgConfig: "libudev", providers: [.apt(["libudev-dev"])]),
         .target(name: "CLinux"),
+        .target(name: "CMachine"),
 
         // Pure: no I/O, no clock, no Foundation.
         // Deliberate mistakes for the simulator to find, in debug builds only.
@@ -142,6 +147,22 @@ let package = Package(
                 "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: strict),
+
+        // The process that observes the machine for a supervisor.
+        .target(
+            name: "MachineMonitor",
+            dependencies: [
+                "CLinux", "CMachine", "CSystemd", "CUdev", "EventLoop", "LinuxSystem", "NightbellWire",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "nightbell-monitor",
+            dependencies: [
+                "CLinux", "LinuxSystem", "MachineMonitor",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
 
@@ -335,6 +356,13 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(
+            name: "MachineMonitorTests",
+            dependencies: [
+                "EdgeTestSupport", "LinuxSystem", "MachineMonitor", "NightbellWire", "nightbell-monitor",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
             name: "NightbellTests",
             dependencies: [
                 "Nightbell", "NightbellWire", "LinuxSystem",
@@ -351,8 +379,8 @@ let package = Package(
         .testTarget(
             name: "CommandLineTests",
             dependencies: [
-                "EdgeTestSupport", "LinuxSystem", "nightbell", "nightbell-phone", "nightbelld", "parrot",
-                "scripted-client",
+                "EdgeTestSupport", "LinuxSystem", "nightbell", "nightbell-monitor", "nightbell-phone",
+                "nightbelld", "parrot", "scripted-client",
             ],
             swiftSettings: settings),
         .testTarget(

@@ -23,6 +23,10 @@ struct ImportRulesTests {
             "NightbellCore", "NightbellParking", "NightbellProfiles", "NightbellWire", "LinuxSystem",
             "EventLoop", "Keeper", "Launching", "Suspension", "Logging", "SwiftProtobuf",
         ]),
+        "MachineMonitor": edge.union([
+            "CMachine", "CSystemd", "CUdev", "EventLoop", "LinuxSystem", "NightbellWire", "SwiftProtobuf",
+        ]),
+        "nightbell-monitor": ["ArgumentParser", "CLinux", "Glibc", "LinuxSystem", "MachineMonitor"],
         "NightbellNIO": edge.union([
             "NightbellCore", "NightbellParking", "NIOCore", "NIOPosix", "NIOTLS",
         ]),
@@ -51,7 +55,8 @@ struct ImportRulesTests {
     ]
     /// Targets of C: their headers include the headers that they wrap.
     private static let headers: Set = [
-        "CChat", "CFloors", "CPhone", "nightbell-phone", "CLibevent", "CLinux",
+        "CChat", "CFloors", "CPhone", "nightbell-phone", "CLibevent", "CLinux", "CMachine", "CSystemd",
+        "CUdev",
     ]
 
     static var targets: [String] {

@@ -1,0 +1,2 @@
+// D-Bus.
+#include <systemd/sd-bus.h>

@@ -1,0 +1,2 @@
+// Device events.
+#include <libudev.h>

@@ -1,0 +1,248 @@
+import CSystemd
+import EventLoop
+import Glibc
+import LinuxSystem
+
+/// A part of the monitor that uses a bus.
+protocol BusClient: AnyObject {
+    /// There is a connection: rules and calls can be made.
+    func busOpened()
+    /// The connection is gone, with all rules and calls.
+    func busClosed(reason: String)
+}
+
+/// A connection to one message bus, by sd-bus on the monitor's loop.
+///
+/// A bus that is not there is tried again when its socket appears; a lost connection is made again with growing pauses.
+/// A peer that sends more than can be dealt with in a tenth of the time has its messages wait in the bus.
+final class BusConnection {
+    private let loop: MonitorLoop
+    private let address: String
+    private let takesDescriptors: Bool
+    /// nil: there is no connection.
+    private var bus: BusHandle?
+    private var input: DescriptorWatch?
+    private var output: DescriptorWatch?
+    private var processing: LoopTimer?
+    private var reconnecting: LoopTimer?
+    private var socketPath: PathWatch?
+    /// Failures in a row.
+    private var failures = 0
+    private var openedAt: Int64 = 0
+    private var share = TimeShare()
+    private var pausedUntil: Int64?
+    private(set) var reason = "not connected"
+    private var clients: [WeakClient] = []
+
+    private struct WeakClient {
+        weak var client: (any BusClient)?
+    }
+
+    /// So many messages are handled in a turn.
+    private static let messagesPerTurn = 64
+    /// In milliseconds. A bus that exists is tried again at the last of them; one that does not, after the last one only
+    /// when its socket changes.
+    private static let pauses: [Int64] = [100, 400, 1_600, 6_400, 60_000]
+
+    init(_ loop: MonitorLoop, address: String, takesDescriptors: Bool) {
+        self.loop = loop
+        self.address = address
+        self.takesDescriptors = takesDescriptors
+        processing = LoopTimer(loop) { [unowned self] in
+            pausedUntil = nil
+            process()
+        }
+        reconnecting = LoopTimer(loop) { [unowned self] in open() }
+        open()
+    }
+
+    deinit { closeBus() }
+
+    /// The handle, for rules and calls; nil: there is no connection.
+    @unsafe var handle: OpaquePointer? { unsafe bus?.pointer }
+
+    /// The client is told at once if there is a connection, and otherwise why there is none.
+    func add(_ client: any BusClient) {
+        clients.removeAll { $0.client == nil }
+        clients.append(WeakClient(client: client))
+        if bus != nil { client.busOpened() } else { client.busClosed(reason: reason) }
+    }
+
+    // MARK: Opening and closing
+
+    private func open() {
+        guard bus == nil else { return }
+        do throws(BusError) {
+            let bus = try BusHandle(address: address, takesDescriptors: takesDescriptors)
+            let descriptor = bus.descriptor
+            do throws(LoopError) {
+                input = try DescriptorWatch(loop, descriptor, .read) { [unowned self] _ in process() }
+                output = try DescriptorWatch(loop, descriptor, .write, isArmed: false) { [unowned self] _ in
+                    process()
+                }
+            } catch {
+                throw BusError(text: "\(error)")
+            }
+            self.bus = bus
+        } catch {
+            return fail("the bus at \(address): \(error)", hasExisted: false)
+        }
+        socketPath = nil
+        openedAt = BootClock.now()
+        for entry in clients { entry.client?.busOpened() }
+    }
+
+    private func fail(_ reason: String, hasExisted: Bool) {
+        self.reason = reason
+        closeBus()
+        for entry in clients { entry.client?.busClosed(reason: reason) }
+        if hasExisted, BootClock.now() - openedAt > 60_000_000_000 { failures = 0 }
+        if failures < Self.pauses.count || hasExisted {
+            reconnecting?.set(milliseconds: Self.pauses[min(failures, Self.pauses.count - 1)])
+        }
+        failures += 1
+        watchSocket()
+    }
+
+    private func closeBus() {
+        processing?.deadline = nil
+        pausedUntil = nil
+        // Their descriptor is the handle's.
+        input = nil
+        output = nil
+        bus = nil
+    }
+
+    /// The bus may come, or come back.
+    private func watchSocket() {
+        guard socketPath == nil, let path = Self.path(in: address) else { return }
+        socketPath = PathWatch(loop, [path]) { [unowned self] in
+            failures = 0
+            // It may not listen yet.
+            reconnecting?.set(milliseconds: 10)
+        }
+    }
+
+    /// The path in an address such as `unix:path=/run/dbus/system_bus_socket`.
+    static func path(in address: String) -> String? {
+        let mark = "unix:path="
+        guard address.hasPrefix(mark) else { return nil }
+        return String(address.dropFirst(mark.count).prefix { $0 != "," && $0 != ";" })
+    }
+
+    // MARK: Processing
+
+    private func process() {
+        guard let bus, pausedUntil == nil else { return }
+        let start = BootClock.now()
+        for _ in 0..<Self.messagesPerTurn {
+            let result = bus.process()
+            if result < 0 { return fail("the connection was lost: \(BusError(result))", hasExisted: true) }
+            if result == 0 { break }
+        }
+        pausedUntil = share.spend(from: start, to: BootClock.now())
+    }
+
+    /// Has libevent wait for what sd-bus waits for; it changes with each call.
+    func endTurn() {
+        guard let bus else { return }
+        do throws(LoopError) {
+            let events = bus.events
+            try input?.setArmed(pausedUntil == nil && events & POLLIN != 0)
+            try output?.setArmed(pausedUntil == nil && events & POLLOUT != 0)
+        } catch {
+            return fail("\(error)", hasExisted: true)
+        }
+        processing?.deadline = pausedUntil ?? bus.deadline
+    }
+}
+
+/// Owns sd-bus's object.
+@safe
+private final class BusHandle {
+    let pointer: OpaquePointer
+
+    init(address: String, takesDescriptors: Bool) throws(BusError) {
+        var made: OpaquePointer?
+        var result = unsafe sd_bus_new(&made)
+        guard result >= 0, let bus = unsafe made else { throw BusError(result) }
+        unsafe pointer = bus
+        result = unsafe sd_bus_set_address(bus, address)
+        if result >= 0 { result = unsafe sd_bus_set_bus_client(bus, 1) }
+        // No peer can put descriptors into a process that takes none.
+        if result >= 0 { result = unsafe sd_bus_negotiate_fds(bus, takesDescriptors ? 1 : 0) }
+        if result >= 0 { result = unsafe sd_bus_start(bus) }
+        guard result >= 0 else { throw BusError(result) }
+    }
+
+    deinit { unsafe sd_bus_close_unref(pointer) }
+
+    var descriptor: CInt { unsafe sd_bus_get_fd(pointer) }
+    var events: CInt { max(0, unsafe sd_bus_get_events(pointer)) }
+
+    /// One message, or one step of connecting: a negative error; 0: there is nothing to do.
+    func process() -> CInt { unsafe sd_bus_process(pointer, nil) }
+
+    /// The instant of `BootClock` at which it has something to do.
+    var deadline: Int64? {
+        var instant: UInt64 = 0
+        guard unsafe sd_bus_get_timeout(pointer, &instant) >= 0, instant != .max else { return nil }
+        // sd-bus counts in microseconds of the other clock.
+        let rest = Int64(clamping: instant) * 1_000 - RunningClock.now()
+        return BootClock.now() + max(0, rest)
+    }
+}
+
+/// Limits the time that is spent on something to a tenth, 10 ms in 100 ms.
+struct TimeShare {
+    private var windowStart: Int64 = 0
+    private var spent: Int64 = 0
+
+    private static let window: Int64 = 100_000_000
+    private static let most: Int64 = 10_000_000
+
+    /// - Returns: the instant until which nothing more may be spent; nil: it is within the limit.
+    mutating func spend(from start: Int64, to end: Int64) -> Int64? {
+        if start - windowStart >= Self.window {
+            windowStart = start
+            spent = 0
+        }
+        spent += end - start
+        guard spent >= Self.most else { return nil }
+        // What exceeds a window's share is taken from the following ones.
+        return windowStart + Self.window * (spent / Self.most)
+    }
+}
+
+/// The buses, each connected while it is used.
+final class BusPool {
+    private let loop: MonitorLoop
+    private let configuration: MonitorConfiguration
+    private weak var systemConnection: BusConnection?
+    private weak var sessionConnection: BusConnection?
+
+    init(_ loop: MonitorLoop, _ configuration: MonitorConfiguration) {
+        self.loop = loop
+        self.configuration = configuration
+    }
+
+    func system() -> BusConnection {
+        if let systemConnection { return systemConnection }
+        let connection = BusConnection(loop, address: configuration.systemBusAddress, takesDescriptors: true)
+        systemConnection = connection
+        return connection
+    }
+
+    func session() -> BusConnection {
+        if let sessionConnection { return sessionConnection }
+        let connection = BusConnection(
+            loop, address: configuration.sessionBusAddress, takesDescriptors: false)
+        sessionConnection = connection
+        return connection
+    }
+
+    func endTurn() {
+        systemConnection?.endTurn()
+        sessionConnection?.endTurn()
+    }
+}

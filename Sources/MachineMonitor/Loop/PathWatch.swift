@@ -1,0 +1,66 @@
+import EventLoop
+import Glibc
+import LinuxSystem
+
+/// Tells when one of these paths may have appeared or gone, by inotify(7) on the nearest directories that exist.
+final class PathWatch {
+    private let paths: [String]
+    private let handler: () -> Void
+    private var descriptor: OwnedDescriptor?
+    private var watch: DescriptorWatch?
+    private var buffer = [UInt8](repeating: 0, count: 4_096)
+    /// The watched directories, by the kernel's number.
+    private var directories: [CInt: String] = [:]
+
+    private static let mask: UInt32 = {
+        let events = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF
+        return UInt32(events | IN_ATTRIB | IN_ONLYDIR)
+    }()
+
+    init(_ loop: MonitorLoop, _ paths: [String], _ handler: @escaping () -> Void) {
+        self.paths = paths
+        self.handler = handler
+        do {
+            let opened = OwnedDescriptor(
+                adopting: try systemCall("inotify_init1") {
+                    inotify_init1(CInt(IN_CLOEXEC | IN_NONBLOCK))
+                })
+            watch = try DescriptorWatch(loop, opened.rawValue, .read) { [unowned self] _ in receive() }
+            descriptor = consume opened
+            watchDirectories()
+        } catch {
+            // Without it, the path is looked at when something else tells of a change.
+        }
+    }
+
+    deinit { watch = nil }
+
+    private func watchDirectories() {
+        guard let rawValue = descriptor?.rawValue else { return }
+        var found: [CInt: String] = [:]
+        for directory in Set(paths.map(Self.nearestDirectory)) {
+            let number = unsafe inotify_add_watch(rawValue, directory, Self.mask)
+            if number >= 0 { found[number] = directory }
+        }
+        for number in directories.keys where found[number] == nil { _ = inotify_rm_watch(rawValue, number) }
+        directories = found
+    }
+
+    /// The directory that the path is in or, if that does not exist, the nearest one above it.
+    private static func nearestDirectory(_ path: String) -> String {
+        var rest = path[...]
+        while let slash = rest.lastIndex(of: "/"), slash > rest.startIndex {
+            rest = rest[..<slash]
+            if unsafe access(String(rest), F_OK) == 0 { return String(rest) }
+        }
+        return "/"
+    }
+
+    private func receive() {
+        guard let rawValue = descriptor?.rawValue else { return }
+        // What has happened is found by looking at the paths.
+        while unsafe read(rawValue, &buffer, buffer.count) > 0 {}
+        watchDirectories()
+        handler()
+    }
+}

@@ -1,0 +1,69 @@
+import CLinux
+import CMachine
+import Glibc
+package import LinuxSystem
+
+/// The rights that the monitor gives up before it talks to others.
+package enum Privileges {
+    /// Becomes a user, with that user's group alone. Only root can; a process that is this user already stays it.
+    package static func become(_ name: String) throws(SystemError) {
+        let (user, group) = try identity(name)
+        if geteuid() == user, getuid() == user { return }
+        _ = try systemCall("becoming \(name)") { cmachine_become_user(user, group) }
+    }
+
+    /// A user that is unknown, given by number, has the group of the same number.
+    private static func identity(_ name: String) throws(SystemError) -> (uid_t, gid_t) {
+        if let number = uid_t(name) {
+            let entry = unsafe getpwuid(number)
+            return (number, unsafe entry?.pointee.pw_gid ?? number)
+        }
+        errno = 0
+        guard let entry = unsafe getpwnam(name) else {
+            throw SystemError(code: errno == 0 ? ENOENT : errno, call: "user \(name)")
+        }
+        return unsafe (entry.pointee.pw_uid, entry.pointee.pw_gid)
+    }
+
+    /// No new rights, no inspection by other processes of the user, and limits far above what observing needs: so a peer
+    /// cannot have the monitor use up the machine's memory.
+    package static func confine() throws(SystemError) {
+        try limit(RLIMIT_CORE, to: 0)
+        try limit(RLIMIT_FSIZE, to: 0)
+        try limit(RLIMIT_NOFILE, to: 256)
+        try limit(RLIMIT_DATA, to: mostMemory)
+        _ = try systemCall("prctl") { cmachine_confine() }
+        clinux_release_large_blocks_at_once()
+    }
+
+    /// In bytes; stacks of threads are part of it.
+    private static let mostMemory: UInt = 96 * 1024 * 1024
+
+    private static func limit(_ resource: __rlimit_resource, to value: UInt) throws(SystemError) {
+        var limit = rlimit()
+        let resource = __rlimit_resource_t(resource.rawValue)
+        _ = try systemCall("getrlimit") { unsafe getrlimit(resource, &limit) }
+        limit.rlim_max = min(limit.rlim_max, rlim_t(value))
+        limit.rlim_cur = limit.rlim_max
+        _ = try systemCall("setrlimit") { unsafe setrlimit(resource, &limit) }
+    }
+}
+
+extension MonitorConfiguration {
+    /// The usual places of this user, unless the environment names others.
+    package static func fromEnvironment(isSession: Bool) -> MonitorConfiguration {
+        let runtimeDirectory = variable("XDG_RUNTIME_DIR") ?? "/run/user/\(getuid())"
+        return MonitorConfiguration(
+            isSession: isSession,
+            systemBusAddress: variable("DBUS_SYSTEM_BUS_ADDRESS")
+                ?? "unix:path=/run/dbus/system_bus_socket",
+            sessionBusAddress: variable("DBUS_SESSION_BUS_ADDRESS") ?? "unix:path=\(runtimeDirectory)/bus",
+            runtimeDirectory: runtimeDirectory)
+    }
+
+    private static func variable(_ name: String) -> String? {
+        guard let value = unsafe clinux_environment(name) else { return nil }
+        let text = unsafe String(cString: value)
+        return text.isEmpty ? nil : text
+    }
+}

@@ -1,0 +1,151 @@
+import LinuxSystem
+package import NightbellWire
+import SwiftProtobuf
+
+/// The subject of a report. A later report about the same subject replaces an earlier one.
+package enum ReportSubject: Hashable, Sendable {
+    case source(WireMonitorSource)
+    /// The level that a source has besides its availability.
+    case level(WireMonitorSource)
+    case characteristic(path: String)
+}
+
+/// Reports on their way to the supervisor: each subject's latest, in the order in which the subjects changed. However
+/// often a subject changes, at most ten reports about it are sent in a burst and ten a second after that; the last one
+/// is always sent.
+package final class Reports {
+    private var pending: [ReportSubject: WireMonitorReport] = [:]
+    private var order: [ReportSubject] = []
+    /// The levels that the supervisor knows.
+    private var sent: [ReportSubject: WireMonitorReport] = [:]
+    private var pace: [ReportSubject: Pace] = [:]
+    private let timer: LoopTimer
+    private let send: (WireMonitorReport) -> Bool
+
+    /// - Parameter send: false: the queue is full. ``flush()`` has to be called when it has room.
+    init(_ loop: MonitorLoop, send: @escaping (WireMonitorReport) -> Bool) {
+        self.send = send
+        // To be woken is enough: every turn ends with a flush.
+        timer = LoopTimer(loop) {}
+    }
+
+    // MARK: Reporting
+
+    /// A source's level.
+    func report(_ source: WireMonitorSource, _ fact: WireMonitorReport.OneOf_Fact) {
+        put(.level(source), fact)
+    }
+
+    /// - Parameter reason: the reason why the source cannot observe; nil: it can. Then what it reported before is not
+    ///   known any more.
+    func setAvailability(_ source: WireMonitorSource, reason: String?) {
+        if reason != nil { forget(.level(source)) }
+        var state = WireMonitorReport.SourceState()
+        state.source = source
+        state.isAvailable = reason == nil
+        state.reason = String((reason ?? "").prefix(200))
+        put(.source(source), .source(state))
+    }
+
+    func report(characteristic path: String, _ value: [UInt8]) {
+        var report = WireMonitorReport.CharacteristicValue()
+        report.path = path
+        report.value = value.asField
+        put(.characteristic(path: path), .value(report))
+    }
+
+    /// The source is closed: its first reports after it was opened again are sent.
+    func close(_ source: WireMonitorSource) {
+        forget(.level(source))
+        forget(.source(source))
+        if source == .bluetooth { keepCharacteristics([]) }
+    }
+
+    /// Forgets all characteristics but these.
+    func keepCharacteristics(_ paths: Set<String>) {
+        for subject in Set(pace.keys).union(pending.keys) {
+            guard case .characteristic(let path) = subject, !paths.contains(path) else { continue }
+            forget(subject)
+        }
+    }
+
+    private func put(_ subject: ReportSubject, _ fact: WireMonitorReport.OneOf_Fact) {
+        var report = WireMonitorReport()
+        report.fact = fact
+        if pending.updateValue(report, forKey: subject) == nil { order.append(subject) }
+    }
+
+    private func forget(_ subject: ReportSubject) {
+        if pending.removeValue(forKey: subject) != nil { order.removeAll { $0 == subject } }
+        sent[subject] = nil
+        pace[subject] = nil
+    }
+
+    // MARK: Sending
+
+    /// Sends all that may be sent now.
+    package func flush() {
+        timer.deadline = nil
+        guard !order.isEmpty else { return }
+        let now = BootClock.now()
+        var remaining: [ReportSubject] = []
+        var isFull = false
+        for subject in order {
+            guard let report = pending[subject] else { continue }
+            if isKnown(report, subject) {
+                pending[subject] = nil
+                continue
+            }
+            if isFull {
+                remaining.append(subject)
+            } else if let instant = pace[subject, default: Pace(now)].instant(after: now) {
+                timer.deadline = min(instant, timer.deadline ?? .max)
+                remaining.append(subject)
+            } else if send(report) {
+                pace[subject, default: Pace(now)].spend()
+                pending[subject] = nil
+                if case .characteristic = subject { continue }
+                sent[subject] = report
+            } else {
+                isFull = true
+                remaining.append(subject)
+            }
+        }
+        order = remaining
+    }
+
+    /// A characteristic's value is an event: equal ones count.
+    private func isKnown(_ report: WireMonitorReport, _ subject: ReportSubject) -> Bool {
+        if case .characteristic = subject { return false }
+        return sent[subject] == report
+    }
+}
+
+/// A bucket of tokens, one for each event that is allowed.
+package struct Pace {
+    private var tokens: Int64
+    /// The instant at which the last token came.
+    private var filled: Int64
+    private let burst: Int64
+    private let interval: Int64
+
+    /// - Parameters:
+    ///   - burst: the number of events that are allowed at once.
+    ///   - milliseconds: the time after which another one is allowed.
+    package init(_ now: Int64, burst: Int64 = 10, milliseconds: Int64 = 100) {
+        tokens = burst
+        filled = now
+        self.burst = burst
+        interval = milliseconds * 1_000_000
+    }
+
+    /// The instant at which another event is allowed; nil: now.
+    package mutating func instant(after now: Int64) -> Int64? {
+        let come = max(0, (now - filled) / interval)
+        tokens = min(burst, tokens + come)
+        filled = tokens == burst ? now : filled + come * interval
+        return tokens > 0 ? nil : filled + interval
+    }
+
+    package mutating func spend() { tokens -= 1 }
+}
