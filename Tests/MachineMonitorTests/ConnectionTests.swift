@@ -74,7 +74,7 @@ import Testing
         #expect(values("Groups").isEmpty)
         #expect(values("NoNewPrivs") == ["1"])
         #expect(values("CapEff") == ["0000000000000000"])
-        // What is not dumpable belongs to root.
+        // Files of a process that is not dumpable belong to root.
         var file = stat()
         #expect(stat("/proc/\(monitor.pid)/environ", &file) == 0 && file.st_uid == 0)
     }

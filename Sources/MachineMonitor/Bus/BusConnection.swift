@@ -209,7 +209,7 @@ struct TimeShare {
         }
         spent += end - start
         guard spent >= Self.most else { return nil }
-        // What exceeds a window's share is taken from the following ones.
+        // An excess over a window's share is taken from the following ones.
         return windowStart + Self.window * (spent / Self.most)
     }
 }

@@ -58,7 +58,7 @@ final class PathWatch {
 
     private func receive() {
         guard let rawValue = descriptor?.rawValue else { return }
-        // What has happened is found by looking at the paths.
+        // The paths themselves tell what has happened.
         while unsafe read(rawValue, &buffer, buffer.count) > 0 {}
         watchDirectories()
         handler()

@@ -16,7 +16,7 @@ final class UsersSource: Source {
 
     /// More users are not reported.
     private static let mostUsers = 4_096
-    /// States of users whose homes are there.
+    /// States in which the home is there.
     private static let unlocked: Set = ["lingering", "online", "active", "closing"]
 
     init(_ context: SourceContext) {
