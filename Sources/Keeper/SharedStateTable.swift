@@ -41,7 +41,7 @@ package final class SharedStateTable {
     /// Single numbers of the table as a whole.
     package static let generalCount = 40
 
-    private static let farCount = 26
+    private static let farCount = 29
     private static let headerWords = 72
     /// The slot of the record that waits in the header, plus one; 0: none.
     private static let begunIndex = 3
@@ -52,7 +52,7 @@ package final class SharedStateTable {
     private static let isThere: UInt64 = 1
     private static let hasFar: UInt64 = 2
     /// "nightbell ledger", and the version of its layout in the last byte.
-    private static let magic: UInt64 = 0x6e62_6c65_6467_6504
+    private static let magic: UInt64 = 0x6e62_6c65_6467_6505
 
     package let shape: Shape
     private let words: UnsafeMutablePointer<UInt64>

@@ -27,7 +27,7 @@ package struct Supervision: Sendable, Equatable {
     var pendingWakes: [ClientID] = []
     /// Clients with a wake delivered before the end of the turn.
     var toldInTurn: Set<ClientID> = []
-    var hasThawedInTurn = false
+    var runsKeepAlivesAlong = false
     var launchQueue = LaunchQueue()
     /// How long the machine has slept since it was started: elapsed time is ahead of running time by this.
     package internal(set) var machineSlept = Duration.zero
@@ -182,7 +182,7 @@ package struct Supervision: Sendable, Equatable {
         case .disown(let identifier, let key):
             disown(identifier, key, at: now, into: &actions)
         case .memoryPressure(let sizes):
-            relieve(sizes, at: now, into: &actions)
+            endLargestSleepers(sizes, at: now, into: &actions)
         case .fact(let fact):
             learn(fact, at: now, into: &actions)
         case .machineSlept(let total):
@@ -198,10 +198,10 @@ package struct Supervision: Sendable, Equatable {
     /// and every client woken in this turn gets all its reasons in one wake.
     package mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
-        let runsAlong = hasThawedInTurn && !mutated(.sleepsThroughWindow)
+        let runsAlong = runsKeepAlivesAlong && !mutated(.sleepsThroughWindow)
         let isDue = runsAlong || schedule.isDue(at: elapsed(at: now)) || pings.isDue(at: elapsed(at: now))
         if !isStopping, isDue { runKeepAlives(at: now, into: &actions) }
-        hasThawedInTurn = false
+        runsKeepAlivesAlong = false
         if !isStopping { startLaunches(at: now, into: &actions) }
         deliverWakes(into: &actions)
         toldInTurn.removeAll()
@@ -227,7 +227,7 @@ package struct Supervision: Sendable, Equatable {
     /// Prepares for the supervisor to be down for `duration` after this turn. If any keep-alive handler would be late by
     /// then, all clients inside their window run now.
     package mutating func prepareForSilence(of duration: Duration, at now: Instant) {
-        if schedule.isDue(at: elapsed(at: now) + duration) { hasThawedInTurn = true }
+        if schedule.isDue(at: elapsed(at: now) + duration) { runsKeepAlivesAlong = true }
     }
 
     /// Gives a client's life cycle an input that may lead to another state.

@@ -263,7 +263,7 @@ public actor Supervisor {
         if upgrade.quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
         parked.endTurn()
-        suspender.settle()
+        suspender.finishDeferredWork()
     }
 
     /// Does the work that no client waits for, and prepares for the next turn.
@@ -288,7 +288,7 @@ public actor Supervisor {
         supervision.endPortion(into: &buffer)
         flush()
         parked.endTurn()
-        suspender.settle()
+        suspender.finishDeferredWork()
         journal?.link.flush()
     }
 

@@ -412,7 +412,7 @@ package nonisolated struct WireMonitorReport: Sendable {
     /// pids with a running, unmuted PipeWire stream, sorted
     package var streaming: [UInt32] = []
 
-    /// pids whose MPRIS PlaybackStatus is Playing, sorted
+    /// pids of players with the MPRIS PlaybackStatus Playing, sorted
     package var playing: [UInt32] = []
 
     /// without it, `streaming` is unknown

@@ -167,7 +167,7 @@ final class CgroupFreezer: Suspender {
 
     func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
-    ) throws(SuspensionError) -> Execution {
+    ) throws(SuspensionError) -> FoundState {
         // Read only where there are several places: a supervisor that takes over does this for each client.
         let home = hasNotedPlaces ? place.home(of: process.pid, slot: slot) : nil
         let place = home.map { findPlace(in: $0.parent) } ?? ownPlace

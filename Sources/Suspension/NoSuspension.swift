@@ -17,7 +17,7 @@ final class NoSuspension: Suspender {
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError) {}
     func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
-    ) throws(SuspensionError) -> Execution {
+    ) throws(SuspensionError) -> FoundState {
         wasStopped ? .stopped : .running
     }
 

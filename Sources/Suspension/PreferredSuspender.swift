@@ -40,7 +40,7 @@ final class PreferredSuspender: Suspender {
 
     func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
-    ) throws(SuspensionError) -> Execution {
+    ) throws(SuspensionError) -> FoundState {
         if fallback.hasStopped(process) {
             inFallback.insert(slot)
             return try fallback.reattach(slot: slot, process: process, wasStopped: wasStopped)
@@ -64,7 +64,7 @@ final class PreferredSuspender: Suspender {
 
     func markThawed(slot: UInt32) { chosen(slot).markThawed(slot: slot) }
 
-    func settle() { fallback.settle() }
+    func finishDeferredWork() { fallback.finishDeferredWork() }
 
     func detach(slot: UInt32) {
         chosen(slot).detach(slot: slot)

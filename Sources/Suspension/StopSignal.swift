@@ -70,7 +70,7 @@ final class StopSignal: Suspender {
 
     func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
-    ) throws(SuspensionError) -> Execution {
+    ) throws(SuspensionError) -> FoundState {
         try attach(slot: slot, process: process)
         let client = try client(slot, "reattach")
         if hasStopped(process) {
@@ -78,7 +78,7 @@ final class StopSignal: Suspender {
             if try Self.isStopped(client, "T", "t") { return .stopped }
             // It was continued since, or the signal is still pending: either way it has to run.
             try thaw(slot: slot)
-            settle()
+            finishDeferredWork()
             return .running
         }
         guard wasStopped, try Self.isStopped(client, "T") else { return .running }
@@ -148,7 +148,7 @@ final class StopSignal: Suspender {
         client.state = .running
     }
 
-    func settle() {
+    func finishDeferredWork() {
         guard !resumed.isEmpty else { return }
         // The record of a client that was stopped again is correct.
         record.noteResumed(resumed.filter { $0.state != .stopped }.map(\.name))
@@ -158,7 +158,7 @@ final class StopSignal: Suspender {
     func detach(slot: UInt32) {
         // On failure it stays recorded for the next start.
         try? thaw(slot: slot)
-        settle()
+        finishDeferredWork()
         clients.remove(slot)
     }
 

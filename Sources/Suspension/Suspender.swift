@@ -22,7 +22,7 @@ package enum FreezeProgress: Sendable, Hashable {
 }
 
 /// The state in which an earlier run has left a process.
-package enum Execution: Sendable, Hashable {
+package enum FoundState: Sendable, Hashable {
     case running
     /// A stop was requested, or another process has continued it since.
     case stopping
@@ -80,12 +80,12 @@ package protocol Suspender: AnyObject {
     /// slot is detached first.
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError)
 
-    /// Like `attach`, for a process that an earlier run of this instance may have stopped: leaves its state
-    /// unchanged, and returns it. `wasStopped`: it is believed to have been stopped, which is used if its
-    /// state cannot be read.
+    /// Like `attach`, for a process that an earlier run of this instance may have stopped. Returns the state that it is in:
+    /// a process that was being stopped by a signal is continued. `wasStopped`: it is believed to have been stopped, which
+    /// is used if its state cannot be read.
     func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
-    ) throws(SuspensionError) -> Execution
+    ) throws(SuspensionError) -> FoundState
 
     /// Stops it. `pending`: the kernel needs a moment, call `progress`.
     func freeze(slot: UInt32) throws(SuspensionError) -> FreezeProgress
@@ -104,7 +104,7 @@ package protocol Suspender: AnyObject {
     func markThawed(slot: UInt32)
 
     /// Does the work that a thaw has deferred to keep the wake path short. Call it now and then.
-    func settle()
+    func finishDeferredWork()
 
     /// Thaws the process, returns it to its origin, and forgets it. Never fails.
     func detach(slot: UInt32)
@@ -119,7 +119,7 @@ package protocol Suspender: AnyObject {
 extension Suspender {
     package func method(slot: UInt32) -> SuspensionMethod { method }
 
-    package func settle() {}
+    package func finishDeferredWork() {}
 }
 
 extension ProcessHandle {

@@ -10,6 +10,14 @@ import Testing
         #expect(SharedStateTable.plainCount == 1 + ClientStatistics().words.count)
     }
 
+    /// The counters of clients that are gone lie between other numbers of the table.
+    @Test func allCountersHaveRoom() {
+        #expect(Counter.allCases.count <= Counters.capacity)
+        #expect(ClientStatistics.CounterWords(repeating: 0).count == ClientStatistics.counterCount)
+        // Eight numbers come before them, and one after.
+        #expect(8 + ClientStatistics.counterCount + 1 <= SharedStateTable.generalCount)
+    }
+
     /// A row is stored as the words that change together, and read by the next version of the program.
     @Test func aRowHasOneLayout() {
         #expect(MemoryLayout<ClientRow>.size == MemoryLayout<SharedStateTable.Words>.size)

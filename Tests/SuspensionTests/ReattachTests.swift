@@ -12,7 +12,7 @@ import Testing
 
     private func reattach(
         _ suspender: any Suspender, _ child: Child, wasStopped: Bool = true
-    ) throws -> Execution {
+    ) throws -> FoundState {
         try suspender.reattach(slot: 3, process: try child.handle(), wasStopped: wasStopped)
     }
 

@@ -60,7 +60,7 @@ import Testing
             #expect(suspender.quickThaw(slot: 2).perform())
             suspender.markThawed(slot: 2)
             suspender.markThawed(slot: 2)
-            suspender.settle()
+            suspender.finishDeferredWork()
             #expect(try child.hear() == "!")
             #expect(try suspender.progress(slot: 2) == .pending)
         }

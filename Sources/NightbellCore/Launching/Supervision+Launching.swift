@@ -196,34 +196,6 @@ extension Supervision {
         clients[client.id].launches.stateBytes = Int32(clamping: byteCount)
         users[clients[client.id].user]?.stateBytes += Int(Int32(clamping: byteCount)) - before
     }
-
-    // MARK: Memory
-
-    /// Terminates suspended clients that can be launched again, the largest first.
-    mutating func relieve(
-        _ sizes: [ClientSize], at now: Instant, into actions: inout ActionBuffer
-    ) {
-        guard !isStopping else { return }
-        pressedUntil = now + settings.memoryPressure.pause
-        if notesChanges { changes.hasPressure = true }
-        let candidates = sizes.filter { size in
-            guard clients.contains(size.client.id), clients[size.client.id].isLaunchable,
-                case .suspended = clients[size.client.id].lifecycle.stage
-            else { return false }
-            return true
-        }
-        var largest = candidates.sorted {
-            ($1.bytes, $0.client.slot) < ($0.bytes, $1.client.slot)
-        }
-        if mutated(.endsSmallest) { largest.reverse() }
-        for size in largest.prefix(max(0, settings.memoryPressure.endsAtOnce)) {
-            guard case .suspended = clients[size.client.id].lifecycle.stage else { continue }
-            count(.endedUnderPressure, of: size.client)
-            noteEndOfSleep(size.client, at: now)
-            kill(size.client, .memoryPressure, at: now, into: &actions)
-            settle(size.client, at: now, into: &actions)
-        }
-    }
 }
 
 extension WakeReasons {

@@ -62,7 +62,7 @@ extension Supervision {
     private mutating func thaw(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) {
-        hasThawedInTurn = true
+        runsKeepAlivesAlong = true
         endOffloads(client, into: &actions)
         let isOverLimit = noteTraffic(client, reasons, at: now, into: &actions)
         // No client is terminated for the wakes of others of the same uid.

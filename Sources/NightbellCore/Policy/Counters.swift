@@ -1,4 +1,5 @@
-/// Everything that is counted, of each client and of all. To add a counter, add it here, as the last one.
+/// Everything that is counted, of each client and of all. To add a counter, add it here, as the last one; there is room for
+/// `Counters.capacity` of them.
 package enum Counter: Int, Sendable, Hashable, CaseIterable {
     // The order is that of the recovery records: the first six also a client has that was never woken.
     case suspensions
@@ -55,8 +56,12 @@ package enum Counter: Int, Sendable, Hashable, CaseIterable {
 
 /// Event counts, of one client or of several.
 package struct Counters: Sendable, Equatable {
+    /// The greatest number of counters. A greater one changes the layout of the shared state: then `ClientStatistics` and
+    /// `SharedStateTable` change too, and the version of that layout.
+    package static let capacity = 32
+
     /// By the numbers of the counters.
-    private var values = InlineArray<26, UInt64>(repeating: 0)
+    private var values = InlineArray<32, UInt64>(repeating: 0)
     /// The time spent suspended, in nanoseconds; of finished sleeps only.
     package var asleepNanoseconds: UInt64 = 0
 

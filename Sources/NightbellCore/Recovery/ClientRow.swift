@@ -81,7 +81,7 @@ package struct ClientRow: Sendable, Equatable, BitwiseCopyable {
     package func isAbout(_ client: ClientID) -> Bool { generation == client.id.generation }
 
     /// Whether the client was suspended or being frozen.
-    var isStopped: Bool {
+    var mayBeFrozen: Bool {
         switch StageNumber(rawValue: stage) {
         case .freezing, .suspended: true
         case .notRunning, .inactive, .active, .background, .preparing, .noticed, .killed, .resting, .waiting,

@@ -1,15 +1,16 @@
 /// The counters of a client and its latest wakes by traffic, as independent numbers of the shared state that outlives the
 /// supervisor.
 package struct ClientStatistics: Sendable {
-    package typealias CounterWords = InlineArray<14, UInt64>
+    package typealias CounterWords = InlineArray<17, UInt64>
 
     /// The counters, and then the latest wakes: in nanoseconds, plus one, because zero stands for none.
-    package var words = InlineArray<30, UInt64>(repeating: 0)
+    package var words = InlineArray<33, UInt64>(repeating: 0)
 
     /// The number of words that are nonzero for a client that went to sleep or became dormant and was never woken.
     /// Its other words are zero.
     package static let usualCount = 4
-    static let counterCount = 14
+    /// Two counters a word, and one for the time asleep.
+    package static let counterCount = Counters.capacity / 2 + 1
     static let wakeCount = 16
 
     package init() {}

@@ -18,7 +18,7 @@ package struct RecoverySnapshot: Sendable {
         package var ownership: UInt64 = 0
 
         /// Whether the record says that it was suspended or being frozen.
-        package var wasStopped: Bool { state?.row.isStopped ?? false }
+        package var wasStopped: Bool { state?.row.mayBeFrozen ?? false }
 
         /// The suspension under way, or else the last one.
         package var epoch: UInt64? { state?.row.lastEpoch }

@@ -135,6 +135,13 @@ extension Supervisor {
 
     // MARK: Persistence
 
+    /// Removes all that is recorded of a client.
+    func forget(_ client: ClientID, _ identifier: ClientIdentifier) {
+        if var journal { journal.forget(client, identifier, of: supervision) }
+        if let attempt = launches.attempt(of: client) { end(attempt) }
+        launches.remove(client)
+    }
+
     /// The client has no process, or not yet; it remains a client.
     func makeDormant(_ client: ClientID) {
         detach(client)

@@ -79,12 +79,6 @@ extension Supervisor {
         connections.attach(connection, to: client, in: record.process.pid)
     }
 
-    func forget(_ client: ClientID, _ identifier: ClientIdentifier) {
-        if var journal { journal.forget(client, identifier, of: supervision) }
-        if let attempt = launches.attempt(of: client) { end(attempt) }
-        launches.remove(client)
-    }
-
     // MARK: The keeper's record
 
     /// The record of a client that has no process.

@@ -31,7 +31,7 @@ final class Journal {
         static let programNumber = 7
         static let gone = 8
         /// Follows the counters of clients that are gone.
-        static let pressedUntil = gone + 14
+        static let pressedUntil = gone + ClientStatistics.counterCount
     }
 
     private enum Plain {
