@@ -6,6 +6,8 @@ package struct MachineState: Sendable, Equatable {
     /// The machine is about to sleep.
     package internal(set) var isSleepImminent = false
     package internal(set) var unlockedUsers = Knowledge<Set<UserID>>.unknown
+
+    package init() {}
 }
 
 extension Supervision {
