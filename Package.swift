@@ -49,6 +49,9 @@ let package = Package(
             name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
         .systemLibrary(name: "CUdev", pkgConfig: "libudev", providers: [.apt(["libudev-dev"])]),
         .target(name: "CLinux"),
+        .systemLibrary(
+            name: "CPipeWire", pkgConfig: "libpipewire-0.3", providers: [.apt(["libpipewire-0.3-dev"])]),
+        .target(name: "CAudio", dependencies: ["CPipeWire"]),
         .target(name: "CMachine"),
 
         // Pure: no I/O, no clock, no Foundation.
@@ -154,7 +157,8 @@ let package = Package(
         .target(
             name: "MachineMonitor",
             dependencies: [
-                "CLinux", "CMachine", "CSystemd", "CUdev", "EventLoop", "LinuxSystem", "NightbellWire",
+                "CAudio", "CLinux", "CMachine", "CSystemd", "CUdev", "EventLoop", "LinuxSystem",
+                "NightbellWire",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),

@@ -108,7 +108,10 @@ package final class MachineMonitor {
         case .power: PowerSource(context)
         case .sleep: SleepSource(context)
         case .users: UsersSource(context)
-        case .audio, .location, .bluetooth, .devices: nil
+        case .audio: AudioSource(context)
+        case .location: LocationSource(context)
+        case .bluetooth: BluetoothSource(context)
+        case .devices: DeviceSource(context)
         case .unspecified, .UNRECOGNIZED: nil
         }
     }

@@ -33,7 +33,9 @@ import Testing
     @Test("Every source that is demanded says whether it can observe, and unknown ones are ignored")
     func availability() throws {
         let monitor = try MonitorProcess()
-        let sources: [WireMonitorSource] = [.network, .power, .sleep, .users]
+        let sources: [WireMonitorSource] = [
+            .network, .power, .sleep, .users, .audio, .location, .bluetooth, .devices,
+        ]
         try monitor.demand(sources + [.UNRECOGNIZED(99)]) { $0.location.accuracy = 4 }
         var open = Set(sources)
         while !open.isEmpty {

@@ -24,7 +24,8 @@ struct ImportRulesTests {
             "EventLoop", "Keeper", "Launching", "Suspension", "Logging", "SwiftProtobuf",
         ]),
         "MachineMonitor": edge.union([
-            "CMachine", "CSystemd", "CUdev", "EventLoop", "LinuxSystem", "NightbellWire", "SwiftProtobuf",
+            "CAudio", "CMachine", "CSystemd", "CUdev", "EventLoop", "LinuxSystem", "NightbellWire",
+            "SwiftProtobuf",
         ]),
         "nightbell-monitor": ["ArgumentParser", "CLinux", "Glibc", "LinuxSystem", "MachineMonitor"],
         "NightbellNIO": edge.union([
@@ -55,8 +56,9 @@ struct ImportRulesTests {
     ]
     /// Targets of C: their headers include the headers that they wrap.
     private static let headers: Set = [
-        "CChat", "CFloors", "CPhone", "nightbell-phone", "CLibevent", "CLinux", "CMachine", "CSystemd",
-        "CUdev",
+        "CAudio", "CChat", "CFloors", "CPhone", "nightbell-phone", "CLibevent", "CLinux", "CMachine",
+        "CPipeWire",
+        "CSystemd", "CUdev",
     ]
 
     static var targets: [String] {

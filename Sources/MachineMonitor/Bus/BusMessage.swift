@@ -205,6 +205,10 @@ struct BusWriter {
         try check(unsafe sd_bus_message_append_basic(message, CChar(bitPattern: UInt8(ascii: "s")), value))
     }
 
+    func objectPath(_ value: String) throws(BusError) {
+        try check(unsafe sd_bus_message_append_basic(message, CChar(bitPattern: UInt8(ascii: "o")), value))
+    }
+
     func number(_ value: UInt32) throws(BusError) {
         var value = value
         try check(unsafe sd_bus_message_append_basic(message, CChar(bitPattern: UInt8(ascii: "u")), &value))

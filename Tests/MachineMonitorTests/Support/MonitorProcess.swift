@@ -160,8 +160,11 @@ func spawn(
 ///
 /// - Returns: whether it succeeded.
 @discardableResult
-func run(_ command: [String], environment: [String: String] = [:]) throws(SystemError) -> Bool {
-    let pid = try spawn(command, environment: environment)
+func run(
+    _ command: [String], environment: [String: String] = [:], isQuiet: Bool = false
+) throws(SystemError) -> Bool {
+    let null = try OwnedDescriptor(opening: "/dev/null", O_WRONLY)
+    let pid = try spawn(command, environment: environment, output: isQuiet ? null.rawValue : nil)
     var status: CInt = 0
     while waitpid(pid, &status, 0) == -1, errno == EINTR {}
     return status == 0

@@ -1,0 +1,85 @@
+import EdgeTestSupport
+import Glibc
+import LinuxSystem
+import NightbellWire
+import Testing
+
+@Suite("Devices") struct DeviceTests {
+    private func devices(_ fact: MonitorProcess.Fact) -> [String: String]? {
+        guard case .devices(let devices) = fact else { return nil }
+        return Dictionary(uniqueKeysWithValues: devices.present.map { ($0.name, $0.node) })
+    }
+
+    /// A pair of terminals; the link leads to the first one.
+    private func terminals(_ link: String) throws -> Helper {
+        try Helper(["/usr/bin/socat", "pty,raw,echo=0,link=\(link)", "pty,raw,echo=0"])
+    }
+
+    @Test("A demanded device is reported when it comes, goes, and comes back as another node")
+    func plugging() throws {
+        let directory = try TemporaryDirectory()
+        let name = directory.file("usb-adapter")
+        let monitor = try MonitorProcess()
+        try monitor.demand([.devices]) { $0.devices = [name, directory.file("other")] }
+        #expect(try monitor.first { devices($0) } == [:])
+        let first = try terminals(name)
+        let node = try #require(try monitor.first { devices($0) }[name])
+        #expect(node.hasPrefix("/dev/pts/"))
+        // The link stays, and leads nowhere: as a node, it is gone.
+        first.end()
+        unlink(name)
+        #expect(try monitor.first { devices($0) } == [:])
+        let second = try terminals(name)
+        #expect(try monitor.first { devices($0) }.keys.sorted() == [name])
+        second.end()
+    }
+
+    @Test("Its directory may come with the device, and go with it")
+    func directories() throws {
+        let directory = try TemporaryDirectory()
+        let parent = directory.file("serial")
+        let name = parent + "/by-id/usb-adapter"
+        let monitor = try MonitorProcess()
+        try monitor.demand([.devices]) { $0.devices = [name] }
+        #expect(try monitor.first { devices($0) } == [:])
+        for _ in 0..<2 {
+            try run(["/bin/mkdir", "-p", parent + "/by-id"])
+            let device = try terminals(name)
+            #expect(try monitor.first { devices($0) }.keys.sorted() == [name])
+            device.end()
+            try run(["/bin/rm", "-r", parent])
+            #expect(try monitor.first { devices($0) } == [:])
+        }
+    }
+
+    @Test("Files that are no devices, and names that were not demanded, are not reported")
+    func files() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("file")
+        let monitor = try MonitorProcess()
+        try monitor.demand([.devices]) { $0.devices = [file, "relative", "/dev/null"] }
+        #expect(try monitor.first { devices($0) } == ["/dev/null": "/dev/null"])
+        _ = try OwnedDescriptor(opening: file, O_WRONLY | O_CREAT, mode: 0o600)
+        let other = try terminals(directory.file("other"))
+        #expect(try monitor.next(within: 500) == nil)
+        try monitor.demand([.devices]) { $0.devices = [] }
+        #expect(try monitor.first { devices($0) } == [:])
+        other.end()
+    }
+
+    @Test("A directory with much traffic causes no reports, and a bounded number of looks")
+    func busyDirectory() throws {
+        let directory = try TemporaryDirectory()
+        let monitor = try MonitorProcess()
+        try monitor.demand([.devices]) { $0.devices = [directory.file("device")] }
+        #expect(try monitor.first { devices($0) } == [:])
+        let before = try processorTime(of: monitor.pid)
+        let start = BootClock.now()
+        while BootClock.now() - start < 1_000_000_000 {
+            _ = try OwnedDescriptor(opening: directory.file("file"), O_WRONLY | O_CREAT, mode: 0o600)
+            unlink(directory.file("file"))
+        }
+        #expect(try processorTime(of: monitor.pid) - before < 0.5)
+        #expect(try monitor.next(within: 200) == nil)
+    }
+}
