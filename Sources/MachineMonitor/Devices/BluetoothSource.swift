@@ -16,7 +16,7 @@ final class BluetoothSource: Source {
     private var connected: Set<String> = []
     /// Demanded characteristics that exist.
     private var existing: Set<String> = []
-    /// Characteristics whose notifications were requested, and not refused.
+    /// Characteristics with notifications that were requested and not refused.
     private var notifying: Set<String> = []
     private var isListed = false
     private var isListing = false
