@@ -42,6 +42,20 @@ import Testing
         #expect(all == 25 + 1 + 16_000 - 2 * LogLimiter.perMinuteOfAll, "all that was held back is told")
     }
 
+    @Test func fewUsersDoNotSilenceTheOthers() {
+        var limiter = LogLimiter()
+        let now = Instant(nanoseconds: 5_000_000_000)
+        var admitted = 0
+        for _ in 0..<2 * LogLimiter.perMinute {
+            for user in UInt32(1_000)..<1_020 where limiter.admit(.crashes, of: user, at: now) != nil {
+                admitted += 1
+            }
+        }
+        #expect(admitted == LogLimiter.perMinuteOfAll / 2)
+        for user in UInt32(2_000)..<2_050 { #expect(limiter.admit(.crashes, of: user, at: now) == 0) }
+        #expect(limiter.admit(.crashes, of: 2_050, at: now) == nil)
+    }
+
     @Test func clientsThatDoNotAnswer() throws {
         let log = Log()
         var logger = Logger(label: "test") { _ in log.handler }

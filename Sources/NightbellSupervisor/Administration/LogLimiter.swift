@@ -26,7 +26,7 @@ package struct LogLimiter {
 
     /// For one user, or for messages that concern no user.
     package static let perMinute = 10
-    /// For all users.
+    /// For all users. Half of them are for the first message about a user, so that a few users do not silence the others.
     package static let perMinuteOfAll = 100
     /// At most this many pairs of kind and user are counted separately.
     private static let mostWindows = 8_192
@@ -70,7 +70,8 @@ package struct LogLimiter {
         }
         window.begin(at: now)
         ofAll.begin(at: now)
-        guard window.said < Self.perMinute, ofAll.said < Self.perMinuteOfAll else {
+        let shared = window.said == 0 ? Self.perMinuteOfAll : Self.perMinuteOfAll / 2
+        guard window.said < Self.perMinute, ofAll.said < shared else {
             window.heldBack += 1
             return nil
         }
