@@ -209,7 +209,7 @@ final class SimulatedClient {
     func isBusy(at now: Instant) -> Bool { entering != nil || openWake != nil || holds(at: now) }
 
     /// Whether anything but a request can wake it once it sleeps.
-    var canBeWoken: Bool { timeout != nil || sockets.contains { !$0.isEnded } }
+    var canBeWoken: Bool { timeout != nil || sockets.contains { !$0.isEnded || $0.isDevice } }
 
     /// Its state, from the messages and actions so far.
     var state: ClientState {

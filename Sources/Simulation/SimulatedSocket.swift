@@ -6,6 +6,8 @@ final class SimulatedSocket {
     unowned let owner: SimulatedClient
     let isStream: Bool
     let survives: Bool
+    /// Another process may open its other end again.
+    let isDevice: Bool
     var unread = 0
     /// The data to read, if the edge has a profile to inspect it with.
     var inbox: [Piece] = [] {
@@ -62,12 +64,13 @@ final class SimulatedSocket {
 
     init(
         _ token: SocketToken, of owner: SimulatedClient, isStream: Bool, survives: Bool,
-        hasProfile: Bool = false
+        isDevice: Bool, hasProfile: Bool = false
     ) {
         self.token = token
         self.owner = owner
         self.isStream = isStream
         self.survives = survives
+        self.isDevice = isDevice
         self.hasProfile = hasProfile
     }
 

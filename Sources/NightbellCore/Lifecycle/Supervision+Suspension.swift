@@ -1,10 +1,9 @@
 /// Suspends a client step by step, so that no event is lost.
 extension Supervision {
-    /// Whether anything but a request can wake a client once it sleeps: a socket that is still open at its other end, or
-    /// its keep-alive timeout.
+    /// Whether anything but a request can wake a client once it sleeps: a socket or its keep-alive timeout.
     func canBeWoken(_ client: ClientID) -> Bool {
         clients[client.id].keepAlive != nil
-            || clients[client.id].sockets.contains { !sockets[$0.id].condition.isPastEnd }
+            || clients[client.id].sockets.contains { sockets[$0.id].canWake }
     }
 
     /// Until when a launched client is left awake because nothing could wake it yet; nil: it may be suspended. Connecting

@@ -141,6 +141,9 @@ struct ParkedSocket: Sendable, Equatable {
 
     var survives: Bool { flags.contains(.survives) }
 
+    /// Whether it can still wake its owner. A device may after its end: the next writer of a FIFO opens it again.
+    var canWake: Bool { !condition.isPastEnd || tag == .device }
+
     /// There is more about it in `Supervision.pings`.
     var hasProfile: Bool {
         get { flags.contains(.hasProfile) }

@@ -132,7 +132,7 @@ extension World {
                 require(.answers, key.isRepeated, "\(TraceFormat.name(token)) is given twice")
                 require(.tokens, socket(token)?.owner === client, "\(TraceFormat.name(token)) is not its own")
             case .success(let token):
-                keep(token, offer, id, key, index)
+                keep(token, key, index)
                 let before = former.isEmpty ? nil : former[index]
                 require(
                     .answers, before.map { socket($0) == nil } ?? true, "an adopted socket is adopted again")
@@ -176,7 +176,7 @@ extension World {
         generations[slot] = token.rawValue
         let socket = SimulatedSocket(
             token, of: client, isStream: offer.isStream, survives: offer.survives,
-            hasProfile: offer.hasProfile)
+            isDevice: offer.tag == .device, hasProfile: offer.hasProfile)
         // It may have been readable before it was handed over.
         if random.once(in: 3) { if offer.hasProfile { socket.inbox = [.news] } else { socket.unread = 1 } }
         if offer.hasProfile { giveTerms(socket) }

@@ -199,6 +199,19 @@ import Testing
         #expect(bench.core.state(of: client) == .suspending)
     }
 
+    /// The next writer of a FIFO opens it again.
+    @Test func aDeviceThatHasEndedMayWake() throws {
+        var bench = Bench()
+        let client = try bench.register()
+        let offered = bench.handOver(SocketOffer(tag: .device), from: client)
+        let fifo = try #require(try offered?.get())
+        bench.suspend(client)
+        bench.turn(.fired(fifo, .hangUp))
+        bench.suspend(client)
+        #expect(try !view(bench, client).isOutOfReach)
+        #expect(bench.turn(.fired(fifo, .readable)).wakes.count == 1)
+    }
+
     @Test func aClientToldToSleepSleeps() throws {
         for way in 0..<3 {
             var bench = Bench()
