@@ -188,9 +188,9 @@ extension Supervisor {
     private func store(
         _ token: SocketToken, _ request: UInt64, _ index: UInt16, _ name: String, _ descriptor: CInt
     ) {
-        guard let journal, let socket = ask({ $0.snapshotSocket(token, request: request, index: index) })
+        guard var journal, let socket = ask({ $0.snapshot(of: token, request: request, index: index) })
         else { return }
-        journal.store(socket, name: name, descriptor: descriptor)
+        journal.adopt(token, SocketRecordBytes(socket: socket, name: name, descriptor: descriptor))
     }
 
     // MARK: Sockets

@@ -13,7 +13,7 @@ struct SimulatedRecoveryLog {
     typealias State = (row: ClientRow, statistics: ClientStatistics)
 
     /// A client's record, and the size of its saved state.
-    struct ClientRecord {
+    struct ClientRecord: ClientRecoveryRecord {
         var registration: Registration
         var registeredAt: Instant
         /// The number of its ownership of its identifier.
@@ -25,7 +25,7 @@ struct SimulatedRecoveryLog {
     private enum Item {
         case client(ClientID, ClientRecord?)
         case tasks(ClientID, [RecoverySnapshot.Task])
-        case socket(RecoverySnapshot.Socket)
+        case socket(SocketToken, RecoverySnapshot.Socket)
         case owner(UInt64, RecoverySnapshot.Owner?)
     }
 
@@ -36,6 +36,7 @@ struct SimulatedRecoveryLog {
     private(set) var offloads: [SocketToken: RecoverySnapshot.Offload] = [:]
     private var gone = ClientStatistics.CounterWords(repeating: 0)
     private var pressedUntil: Instant?
+    private var messageBeingReadOf: ClientID?
     private var clientGeneration: UInt32 = 0
     private var socketGeneration: UInt32 = 0
 
@@ -62,24 +63,11 @@ struct SimulatedRecoveryLog {
 
     // MARK: Sockets
 
-    mutating func put(_ socket: RecoverySnapshot.Socket) {
-        storeEnd(0, of: socket.token)
-        socketGeneration = max(socketGeneration, UInt32(socket.token.rawValue >> 32))
-        pending.append(.socket(socket))
-    }
-
+    /// Unlike the keeper's record, it is gone at once.
     mutating func remove(_ token: SocketToken) {
         flush()
         sockets[token] = nil
         offloads[token] = nil
-    }
-
-    /// The requests that handed these sockets over are those of a process that is gone.
-    mutating func forgetRequests(of tokens: [SocketToken]) {
-        for token in tokens {
-            sockets[token]?.request = 0
-            sockets[token]?.index = 0
-        }
     }
 
     // MARK: Death and recovery
@@ -93,9 +81,9 @@ struct SimulatedRecoveryLog {
             written = clients
         }
         return pending.compactMap { item in
-            guard case .socket(let socket) = item else { return nil }
-            offloads[socket.token] = nil
-            return socket.token
+            guard case .socket(let token, _) = item, sockets[token] == nil else { return nil }
+            offloads[token] = nil
+            return token
         }
     }
 
@@ -111,6 +99,7 @@ struct SimulatedRecoveryLog {
             client.ownership = record.ownership
             client.presence = record.presence
             client.stateBytes = record.stateBytes
+            client.hasMessageInFlight = messageBeingReadOf == id
             return client
         }
         snapshot.sockets = sockets.values.sorted { $0.token.rawValue < $1.token.rawValue }
@@ -150,11 +139,23 @@ extension SimulatedRecoveryLog: RecoveryLog {
 
     mutating func store(pressedUntil: Instant) { self.pressedUntil = pressedUntil }
 
+    mutating func store(messageBeingReadOf client: ClientID?) { messageBeingReadOf = client }
+
     mutating func clear(_ client: ClientID) { rows[client] = nil }
 
     mutating func put(_ record: ClientRecord, of client: ClientID) {
         written[client] = record
         pending.append(.client(client, record))
+    }
+
+    mutating func update(_ record: ClientRecord, of client: ClientID) { put(record, of: client) }
+
+    /// The world knows which processes there are.
+    mutating func removeProcess(of client: ClientID) {}
+
+    mutating func put(_ socket: RecoverySnapshot.Socket, of token: SocketToken) {
+        socketGeneration = max(socketGeneration, UInt32(token.rawValue >> 32))
+        pending.append(.socket(token, socket))
     }
 
     mutating func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID) {
@@ -177,7 +178,7 @@ extension SimulatedRecoveryLog: RecoveryLog {
                 clients[client] = record
                 if record == nil { tasks[client] = nil }
             case .tasks(let client, let held): tasks[client] = held.isEmpty ? nil : held
-            case .socket(let socket): sockets[socket.token] = socket
+            case .socket(let token, let socket): sockets[token] = socket
             case .owner(let number, let owner): owners[number] = owner
             }
         }

@@ -16,13 +16,22 @@ package protocol RecoveryLog {
     mutating func store(gone: ClientStatistics.CounterWords)
     /// Stores until when launches wait because memory is short.
     mutating func store(pressedUntil: Instant)
+    /// Stores the client that may be frozen, and of which a message is being read; nil: there is none.
+    mutating func store(messageBeingReadOf client: ClientID?)
     /// Removes the state of a client.
     mutating func clear(_ client: ClientID)
 
     // MARK: Records, which outlive the supervisor once they are flushed, in this order
 
-    associatedtype ClientRecord
+    associatedtype ClientRecord: ClientRecoveryRecord
+    associatedtype SocketRecord
+    /// Replaces the record of a client, and the descriptors that are kept with it.
     mutating func put(_ record: ClientRecord, of client: ClientID)
+    /// Replaces the record of a client, and leaves it its descriptors.
+    mutating func update(_ record: ClientRecord, of client: ClientID)
+    /// Removes the descriptors of the process that was made for a client.
+    mutating func removeProcess(of client: ClientID)
+    mutating func put(_ record: SocketRecord, of token: SocketToken)
     /// Replaces the record of a client's background tasks.
     mutating func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID)
     mutating func put(_ owner: RecoverySnapshot.Owner)
@@ -30,6 +39,11 @@ package protocol RecoveryLog {
     /// Removes all records of a client, except those of its sockets.
     mutating func removeRecords(of client: ClientID)
     mutating func flush()
+}
+
+/// The record of a client. It says for the next supervisor which process the client has.
+package protocol ClientRecoveryRecord {
+    var presence: RecoverySnapshot.Presence { get set }
 }
 
 extension RecoveryLog {
@@ -71,9 +85,63 @@ extension RecoveryLog {
         if owner.givenUp != 0 || owner.isQuit { put(owner) }
     }
 
-    /// Records a client before its process, if it has one, is welcomed.
+    /// Call it before each message of a client is read, which removes the message from the queue that would outlive the
+    /// supervisor: a client that may be frozen cannot repeat it.
+    ///
+    /// - Returns: whether the client may be frozen. Then call `finishReading` once what follows from the message is recorded, or
+    ///   done.
+    package mutating func beginReading(from client: ClientID, of supervision: borrowing Supervision) -> Bool {
+        guard supervision.mayBeFrozen(client) else { return false }
+        if !supervision.mutated(.persistsNoReading) { store(messageBeingReadOf: client) }
+        return true
+    }
+
+    package mutating func finishReading() { store(messageBeingReadOf: nil) }
+
+    /// Records an adopted socket before its owner gets an answer.
+    package mutating func adopt(_ token: SocketToken, _ record: SocketRecord) {
+        // Another socket may have had the slot.
+        storeEnd(0, of: token)
+        put(record, of: token)
+    }
+
+    /// Records that a client has no process any more.
+    package mutating func makeDormant(_ client: ClientID, _ record: ClientRecord) {
+        put(record.with(.absent), of: client)
+        removeProcess(of: client)
+    }
+
+    /// Records the process that was made for a client before its program may run.
+    package mutating func launch(_ client: ClientID, _ record: ClientRecord) {
+        put(record.with(.launched), of: client)
+        flush()
+    }
+
+    /// Records that a process has its Welcome, or will read it. A client that may not have been welcomed, by its record, is
+    /// told again why it was launched: so this comes before any other wake.
+    package mutating func confirmWelcome(_ client: ClientID, _ record: ClientRecord) {
+        update(record.with(.registered), of: client)
+    }
+
+    /// Records a client before its process is welcomed.
+    ///
+    /// - Parameter canRepeat: the process was launched, is known by the connection that was made for it, and can repeat its Hello.
     package mutating func admit(
+        _ client: ClientID, _ record: ClientRecord, canRepeat: Bool = false,
+        of supervision: borrowing Supervision
+    ) {
+        admit(client, record.with(canRepeat ? .welcomed : .registered), supervision)
+    }
+
+    /// Records a client that was declared, and has no process yet.
+    package mutating func declare(
         _ client: ClientID, _ record: ClientRecord, of supervision: borrowing Supervision
+    ) {
+        admit(client, record.with(.absent), supervision)
+    }
+
+    private mutating func admit(
+        _ client: ClientID, _ record: ClientRecord, _ supervision: borrowing Supervision
     ) {
         put(record, of: client)
         // After the record that implies it.
@@ -118,5 +186,13 @@ extension RecoveryLog {
         }
         snapshot.clients.removeAll { $0.state == nil }
         return Set(forgotten.map(\.id))
+    }
+}
+
+extension ClientRecoveryRecord {
+    fileprivate func with(_ presence: RecoverySnapshot.Presence) -> Self {
+        var record = self
+        record.presence = presence
+        return record
     }
 }

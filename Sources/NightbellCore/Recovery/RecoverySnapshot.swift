@@ -151,3 +151,17 @@ extension SocketToken {
     /// The short form of a wake's number, stored beside a socket; never 0.
     package static func mark(of wakeID: UInt64) -> UInt32 { max(1, UInt32(truncatingIfNeeded: wakeID)) }
 }
+
+extension Supervision {
+    /// A socket's part of the recovery snapshot.
+    ///
+    /// - Parameter request: the request that handed it over; 0: it was not the present process's.
+    package func snapshot(
+        of token: SocketToken, request: UInt64 = 0, index: UInt16 = 0
+    ) -> RecoverySnapshot.Socket? {
+        guard let owner = owner(of: token), let tag = tag(of: token) else { return nil }
+        return RecoverySnapshot.Socket(
+            token: token, owner: owner, tag: tag, isStream: isStream(token), request: request, index: index,
+            survives: survives(token))
+    }
+}

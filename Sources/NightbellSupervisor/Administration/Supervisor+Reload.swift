@@ -173,7 +173,9 @@ extension Supervisor {
         let problem = launches.problem(of: client)
         setRecipe(client, recipe, state: launches.state(of: client))
         launches.setProblem(problem, of: client)
-        if let journal, let bytes = recordNow(of: client) { journal.update(client, bytes) }
+        if let journal, let bytes = recordNow(of: client) {
+            journal.update(Journal.ClientRecord(bytes: bytes), of: client)
+        }
         return "has a changed declaration, which counts from its next launch"
     }
 

@@ -146,9 +146,8 @@ extension Supervisor {
     func makeDormant(_ client: ClientID) {
         detach(client)
         if let user = supervision.user(of: client) { unsafe earlyWaker.remove(client.slot, user: user) }
-        if let journal, var bytes = recordBytes(of: client) {
-            bytes.presence = .absent
-            journal.makeDormant(client, bytes)
+        if var journal, let bytes = recordBytes(of: client) {
+            journal.makeDormant(client, Journal.ClientRecord(bytes: bytes))
         }
         if let connection = connection(of: client) { closeConnection(connection) }
     }

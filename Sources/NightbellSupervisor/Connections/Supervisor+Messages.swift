@@ -25,7 +25,7 @@ extension Supervisor {
         defer {
             connection.isServed = false
             sendAnswers(connection)
-            if readsFromSleeper { journal?.markMessageBeingRead(nil) }
+            if readsFromSleeper { finishReading() }
         }
         for number in 0..<configuration.messagesPerTurn {
             if number > 0, bytes >= mostBytes || deadline != .max && BootClock.now() >= deadline { return }
@@ -42,9 +42,8 @@ extension Supervisor {
                 return disconnect(connection, with: error)
             }
             // A packet may begin the suspension that the next one was sent before.
-            if !readsFromSleeper, let client = connection.client?.id, ask({ $0.mayBeFrozen(client) }) {
-                readsFromSleeper = true
-                journal?.markMessageBeingRead(client)
+            if !readsFromSleeper, let client = connection.client?.id {
+                readsFromSleeper = beginReading(from: client)
             }
             do {
                 switch try connection.socket.receive(into: &packet) {

@@ -101,15 +101,12 @@ extension Supervisor {
         bytes.launch = record.launch?.bytes ?? []
         bytes.previous = record.previous
         if connection.launched != nil { bytes.madeProcess = UInt32(record.process.pid) }
-        // It is known by the connection that we made for it, and can repeat its Hello.
-        let mayNotKnow = record.previous?.wasLaunched == true && connection.launched != nil
-        bytes.presence = mayNotKnow ? .welcomed : .registered
         return bytes
     }
 
     /// Records a client with the keeper before it is welcomed.
     private func store(_ client: ClientID, _ record: ServedClient, _ connection: Connection) {
-        guard let journal, let bytes = recordBytes(of: client, record, connection) else { return }
+        guard var journal, let bytes = recordBytes(of: client, record, connection) else { return }
         if connection.launched == nil { journal.forgetProcess(client) }
         if let previous = record.previous {
             let given = Set(previous.sockets)
@@ -119,29 +116,23 @@ extension Supervisor {
                     forgetRecords(of: token)
                     continue
                 }
-                guard let socket = ask({ $0.snapshotSocket(token) }) else { continue }
-                journal.forgetRequest(of: socket, name: parked.name(of: token))
+                // The request that handed it over was not one of the new process.
+                guard let socket = ask({ $0.snapshot(of: token) }) else { continue }
+                journal.put(SocketRecordBytes(socket: socket, name: parked.name(of: token)), of: token)
             }
         }
-        admit(client, bytes, connection: connection.socket.rawValue, journal)
-    }
-
-    /// - Parameter connection: nil if it has no process.
-    func admit(_ client: ClientID, _ bytes: ClientRecordBytes, connection: CInt?, _ journal: Journal) {
-        var journal = journal
-        journal.admit(client, (bytes, connection), of: supervision)
+        journal.admit(
+            client, Journal.ClientRecord(bytes: bytes, connection: connection.socket.rawValue),
+            canRepeat: record.previous?.wasLaunched == true && connection.launched != nil, of: supervision)
     }
 
     /// The client is welcome and has its predecessor's state, or will: the message lies in its queue, even if
     /// this worker dies.
-    ///
-    /// A client that may not have been welcomed, by its record, is told again why it was launched. So this
-    /// is recorded before any other wake.
     func confirmPreviousProcess(_ record: ServedClient, _ connection: Connection) {
         guard record.previous != nil else { return }
         record.previous = nil
-        guard let journal, let bytes = recordBytes(of: record.id, record, connection) else { return }
-        journal.update(record.id, bytes)
+        guard var journal, let bytes = recordBytes(of: record.id, record, connection) else { return }
+        journal.confirmWelcome(record.id, Journal.ClientRecord(bytes: bytes))
     }
 
     // MARK: Welcome

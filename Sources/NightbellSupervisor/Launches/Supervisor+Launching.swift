@@ -87,9 +87,8 @@ extension Supervisor {
         guard let declaration = context.declaration else { preconditionFailure("it is being declared") }
         setRecipe(
             client, LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false))
-        guard let journal, var bytes = recordBytes(of: client) else { return }
-        bytes.presence = .absent
-        admit(client, bytes, connection: nil, journal)
+        guard var journal, let bytes = recordBytes(of: client) else { return }
+        journal.declare(client, Journal.ClientRecord(bytes: bytes), of: supervision)
     }
 
     // MARK: A launch
@@ -156,15 +155,18 @@ extension Supervisor {
 
     /// Records a process with the keeper before the process may run.
     private func store(_ attempt: LaunchAttempt, _ client: ClientID) {
-        guard let journal, var bytes = recordBytes(of: client),
+        guard var journal, var bytes = recordBytes(of: client),
             let connection = connections[attempt.connection], let gate = attempt.reportDescriptor
         else { return }
-        bytes.presence = .launched
         bytes.madeProcess = UInt32(attempt.pid)
         bytes.previous = PreviousProcess(wasLaunched: true, isAttached: false, sockets: attempt.sockets)
-        journal.noteLaunch(
-            client, bytes, connection: connection.socket.rawValue, process: attempt.process.rawValue,
-            gate: gate)
+        FaultInjection.point("before a launch is said")
+        journal.launch(
+            client,
+            Journal.ClientRecord(
+                bytes: bytes, connection: connection.socket.rawValue,
+                process: (attempt.process.rawValue, gate)))
+        FaultInjection.point("after a launch is said")
     }
 
     /// Ends launches without a Hello: the connection that such a process was given is closed with us.

@@ -74,36 +74,9 @@ final class Journal {
         set { sharedState.setGeneral(General.hasBegun, to: newValue ? 1 : 0) }
     }
 
-    /// A message of a client that may be frozen is being read, which removes it from the queue that would outlive
-    /// this process; nil: what follows from it is recorded, or done. Such a client cannot repeat its message.
-    func markMessageBeingRead(_ sleeper: ClientID?) {
-        sharedState.setGeneral(General.messageBeingRead, to: sleeper?.rawValue ?? 0)
-    }
-
     // MARK: Records
 
-    func update(_ client: ClientID, _ record: ClientRecordBytes) {
-        link.update(.client(client), record.bytes)
-    }
-
-    /// `flush` before the descriptor is given to another process.
-    func store(_ socket: RecoverySnapshot.Socket, name: String, descriptor: CInt) {
-        storeEnd(0, of: socket.token)
-        raise(General.socketGeneration, to: socket.token.rawValue >> 32)
-        let record = SocketRecordBytes(socket: socket, name: name)
-        link.put(.socket(socket.token), record.bytes, descriptor: descriptor)
-    }
-
     func forget(_ token: SocketToken) { link.remove(.socket(token)) }
-
-    // MARK: Clients without a process
-
-    /// Its process is gone, and the client remains.
-    func makeDormant(_ client: ClientID, _ record: ClientRecordBytes) {
-        link.put(.client(client), record.bytes)
-        link.remove(.process(client))
-        link.remove(.gate(client))
-    }
 
     /// Call it before a client with this setting is recorded.
     func store(_ setting: LaunchSetting) { link.put(.setting(setting.number), setting.record) }
@@ -113,28 +86,11 @@ final class Journal {
         for number in settings { link.remove(.setting(number)) }
     }
 
-    /// Records a process that runs its program once this is recorded.
-    func noteLaunch(
-        _ client: ClientID, _ record: ClientRecordBytes, connection: CInt, process: CInt, gate: CInt
-    ) {
-        link.put(.process(client), [], descriptor: process)
-        link.put(.gate(client), [], descriptor: gate)
-        link.put(.client(client), record.bytes, descriptor: connection)
-        FaultInjection.point("before a launch is said")
-        link.flush()
-        FaultInjection.point("after a launch is said")
-    }
-
     /// The outcome of its launch is known.
     func forgetGate(_ client: ClientID) { link.remove(.gate(client)) }
 
     /// Its process was not made by us.
     func forgetProcess(_ client: ClientID) { link.remove(.process(client)) }
-
-    /// The request that handed the socket over is not one of its owner's new process.
-    func forgetRequest(of socket: RecoverySnapshot.Socket, name: String) {
-        link.update(.socket(socket.token), SocketRecordBytes(socket: socket, name: name).bytes)
-    }
 
     func storeState(_ client: ClientID, _ state: [UInt8]) { link.put(.state(client), state) }
 
@@ -240,7 +196,18 @@ final class Journal {
 
 /// The core decides what is stored, and in which order.
 extension Journal: RecoveryLog {
-    typealias ClientRecord = (bytes: ClientRecordBytes, connection: CInt?)
+    /// With the descriptors that the keeper is to hold.
+    struct ClientRecord: ClientRecoveryRecord {
+        var bytes: ClientRecordBytes
+        var connection: CInt?
+        /// Of the process that was made for the client, and of the report on its launch.
+        var process: (descriptor: CInt, gate: CInt)?
+
+        var presence: RecoverySnapshot.Presence {
+            get { bytes.presence }
+            set { bytes.presence = newValue }
+        }
+    }
 
     func store(_ row: ClientRow, _ statistics: ClientStatistics, of client: ClientID) {
         let slot = Int(client.slot)
@@ -276,10 +243,34 @@ extension Journal: RecoveryLog {
         sharedState.setGeneral(General.pressedUntil, to: UInt64(bitPattern: pressedUntil.nanoseconds))
     }
 
+    func store(messageBeingReadOf client: ClientID?) {
+        sharedState.setGeneral(General.messageBeingRead, to: client?.rawValue ?? 0)
+    }
+
     func clear(_ client: ClientID) { sharedState.clear(Int(client.slot)) }
 
     func put(_ record: ClientRecord, of client: ClientID) {
+        if let process = record.process {
+            link.put(.process(client), [], descriptor: process.descriptor)
+            link.put(.gate(client), [], descriptor: process.gate)
+        }
         link.put(.client(client), record.bytes.bytes, descriptor: record.connection)
+    }
+
+    func update(_ record: ClientRecord, of client: ClientID) {
+        link.update(.client(client), record.bytes.bytes)
+    }
+
+    func removeProcess(of client: ClientID) {
+        link.remove(.process(client))
+        link.remove(.gate(client))
+    }
+
+    /// `flush` before the descriptor is given to another process.
+    func put(_ record: SocketRecordBytes, of token: SocketToken) {
+        guard let descriptor = record.descriptor else { return link.update(.socket(token), record.bytes) }
+        raise(General.socketGeneration, to: token.rawValue >> 32)
+        link.put(.socket(token), record.bytes, descriptor: descriptor)
     }
 
     func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID) {
@@ -295,8 +286,7 @@ extension Journal: RecoveryLog {
 
     func removeRecords(of client: ClientID) {
         link.remove(.tasks(client))
-        link.remove(.process(client))
-        link.remove(.gate(client))
+        removeProcess(of: client)
         link.remove(.state(client))
         link.remove(.client(client))
     }

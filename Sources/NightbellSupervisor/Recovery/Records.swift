@@ -54,6 +54,8 @@ enum TaskRecordBytes {
 struct SocketRecordBytes {
     var socket: RecoverySnapshot.Socket
     var name: String
+    /// The duplicate; nil: the keeper has it.
+    var descriptor: CInt?
 
     var bytes: [UInt8] {
         var record = SocketRecord()
@@ -67,9 +69,10 @@ struct SocketRecordBytes {
         return record.bytes
     }
 
-    init(socket: RecoverySnapshot.Socket, name: String) {
+    init(socket: RecoverySnapshot.Socket, name: String, descriptor: CInt? = nil) {
         self.socket = socket
         self.name = name
+        self.descriptor = descriptor
     }
 
     init(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) {
@@ -85,20 +88,6 @@ struct SocketRecordBytes {
             token: SocketToken(rawValue: key.id), owner: ClientID(rawValue: stored.owner), tag: tag,
             isStream: stored.isStream, request: stored.request, index: index, survives: stored.survives)
         name = stored.name
-    }
-}
-
-extension Supervision {
-    /// A socket's part of the recovery snapshot.
-    ///
-    /// - Parameter request: the request that handed it over; 0: it was not the present process's.
-    func snapshotSocket(_ token: SocketToken, request: UInt64 = 0, index: UInt16 = 0) -> RecoverySnapshot
-        .Socket?
-    {
-        guard let owner = owner(of: token), let tag = tag(of: token) else { return nil }
-        return RecoverySnapshot.Socket(
-            token: token, owner: owner, tag: tag, isStream: isStream(token), request: request, index: index,
-            survives: survives(token))
     }
 }
 

@@ -10,6 +10,16 @@ extension Supervisor {
         supervision.persistChanges(in: &journal)
     }
 
+    /// As in `RecoveryLog`; false without a keeper.
+    func beginReading(from client: ClientID) -> Bool {
+        guard var journal else { return false }
+        return journal.beginReading(from: client, of: supervision)
+    }
+
+    func finishReading() {
+        if var journal { journal.finishReading() }
+    }
+
     /// Writes down what outlives all supervisors: the owners of identifiers, and which clients were quit.
     func rememberOwnership(_ identifiers: [ClientIdentifier]) {
         let boot = durable.boot

@@ -148,7 +148,7 @@ extension Supervisor {
             adjustReceiveBuffers(client.id, state, state)
         }
         persist()
-        journal.markMessageBeingRead(nil)
+        journal.finishReading()
         for client in snapshot.clients { welcomeBack(client) }
         memory.hasRecovered = true
         logger.notice(

@@ -6,6 +6,8 @@ struct Held {
     var carriedOut: Set<UInt64> = []
     /// Requests that the next supervisor reads for the first time, and then again.
     var unread: Set<UInt64> = []
+    /// The message of a client that may be frozen, while it is being read.
+    var beingRead: (key: RequestKey, sender: ClientID)?
     /// The counters at the end of the last complete turn.
     var counted = Counters()
 }
@@ -55,13 +57,11 @@ extension World {
             ownership: core.owner(of: client.registration.identifier)?.number ?? 0)
     }
 
-    mutating func keep(
-        _ token: SocketToken, _ offer: SocketOffer, _ owner: ClientID, _ key: RequestKey, _ index: Int
-    ) {
-        log.put(
-            RecoverySnapshot.Socket(
-                token: token, owner: owner, tag: offer.tag, isStream: offer.isStream, request: key.request,
-                index: UInt16(index), survives: offer.survives))
+    mutating func keep(_ token: SocketToken, _ key: RequestKey, _ index: Int) {
+        guard let socket = core.snapshot(of: token, request: key.request, index: UInt16(index)) else {
+            return violate(.tokens, "\(TraceFormat.name(token)) is adopted and unknown")
+        }
+        log.adopt(token, socket)
     }
 
     // MARK: Death
@@ -114,7 +114,10 @@ extension World {
         for client in clients {
             for socket in client.sockets { socket.waitingSince = socket.waitingSince.map { $0 + outage } }
         }
+        let sender = held.beingRead.take().flatMap { client($0.sender) }
         takeOver()
+        guard let sender, !sender.isKilled, !sender.isGone, sender.execution != .absent else { return }
+        require(.restart, sender.execution == .running, "\(sender.name) sleeps on, and its message is lost")
     }
 
     /// The supervisor has adopted this socket, and has neither recorded nor answered that.
@@ -143,7 +146,8 @@ extension World {
             noteRepetition(message, sender, key, isUnread: false)
         }
         for (message, sender, key) in unread {
-            noteRepetition(message, sender, key, isUnread: !key.isRepeated && random.once(in: 2))
+            let isUnread = !key.isRepeated && key != held.beingRead?.key
+            noteRepetition(message, sender, key, isUnread: isUnread && random.once(in: 2))
         }
         held.unread.removeAll()
         for client in clients { client.toRepeat.sort { $0.request < $1.request } }

@@ -8,22 +8,20 @@ extension World {
         switch action {
         case .declared(let id):
             guard let client = client(id) else { return }
-            var record = record(of: client)
-            record.presence = .absent
-            log.admit(id, record, of: core)
+            log.declare(id, record(of: client), of: core)
         case .makeDormant(let id):
-            log.update(id) { $0.presence = .absent }
+            if let record = log.written[id] { log.makeDormant(id, record) }
         case .launch(let id):
-            log.update(id) { $0.presence = .launched }
-            // Before its program may run.
-            log.flush()
+            if let record = log.written[id] { log.launch(id, record) }
         case .rejoined(let id, _):
             guard let client = client(id), let before = log.written[id] else { return }
             var record = record(of: client)
             record.stateBytes = before.stateBytes
-            if before.presence == .launched || before.presence == .welcomed { record.presence = .welcomed }
-            log.forgetRequests(of: core.sockets(of: id))
-            log.admit(id, record, of: core)
+            for token in core.sockets(of: id) {
+                if let socket = core.snapshot(of: token) { log.put(socket, of: token) }
+            }
+            let canRepeat = before.presence == .launched || before.presence == .welcomed
+            log.admit(id, record, canRepeat: canRepeat, of: core)
             welcomedInTurn.append(id)
         case .storeState(let id):
             log.update(id) { $0.stateBytes = saved }
@@ -36,14 +34,14 @@ extension World {
 
     /// The welcome is in the queue of the client, and is recorded before the client is sent anything else.
     mutating func noteWelcome(_ id: ClientID) {
-        guard log.written[id]?.presence == .welcomed else { return }
-        log.update(id) { $0.presence = .registered }
+        guard let record = log.written[id], record.presence == .welcomed else { return }
+        log.confirmWelcome(id, record)
     }
 
     /// A client that the supervisor had parked as it died still has the record of its process.
     mutating func parkAgain() {
         for (id, record) in log.written where record.presence != .absent && core.state(of: id) == .dormant {
-            log.update(id) { $0.presence = .absent }
+            log.makeDormant(id, record)
         }
     }
 

@@ -22,6 +22,7 @@ extension World {
         parkAgain()
         for client in clients { believeTasks(client) }
         core.persistChanges(in: &log)
+        log.finishReading()
         events.removeAll()
         isGathering = true
         carryOutActions()

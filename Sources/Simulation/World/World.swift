@@ -211,6 +211,10 @@ package struct World: ~Copyable {
             let event = events[index]
             if let narrator { narrator("  > " + TraceFormat.words(event)) }
             if isLastMoment() || diesAfterThaw(event) { return die(before: index) }
+            if case .message(_, let sender, let key) = event, log.beginReading(from: sender, of: core) {
+                held.beingRead = (key, sender)
+                if isLastMoment() { return die(before: index) }
+            }
             taken = index + 1
             foresee(event)
             if fault == .senderMistaken { events[index] = mistaken(event) }
@@ -219,6 +223,7 @@ package struct World: ~Copyable {
             core.persistChanges(in: &log)
             carryOutActions()
             if momentsLeft == 0 { return die(before: index + 1) }
+            if held.beingRead.take() != nil { log.finishReading() }
             releasing = nil
             keepUp(isTimer: event.isTimer)
             if mayEndPortion(event) {

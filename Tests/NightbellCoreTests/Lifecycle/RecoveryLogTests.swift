@@ -14,7 +14,11 @@ struct RecoveryLogTests {
             case gone
             case pressed
             case cleared
-            case client(String)
+            case client(RecoverySnapshot.Presence)
+            case clientUpdate(RecoverySnapshot.Presence)
+            case noProcess
+            case socket
+            case reading(ClientID?)
             case tasks(Int)
             case owner(givenUp: Bool, isQuit: Bool)
             case noOwner
@@ -22,7 +26,9 @@ struct RecoveryLogTests {
             case flush
         }
 
-        typealias ClientRecord = String
+        struct ClientRecord: ClientRecoveryRecord {
+            var presence = RecoverySnapshot.Presence.registered
+        }
 
         var entries: [Entry] = []
 
@@ -36,8 +42,18 @@ struct RecoveryLogTests {
         }
         mutating func store(gone: ClientStatistics.CounterWords) { entries.append(.gone) }
         mutating func store(pressedUntil: Instant) { entries.append(.pressed) }
+        mutating func store(messageBeingReadOf client: ClientID?) { entries.append(.reading(client)) }
         mutating func clear(_ client: ClientID) { entries.append(.cleared) }
-        mutating func put(_ record: String, of client: ClientID) { entries.append(.client(record)) }
+        mutating func put(_ record: ClientRecord, of client: ClientID) {
+            entries.append(.client(record.presence))
+        }
+        mutating func update(_ record: ClientRecord, of client: ClientID) {
+            entries.append(.clientUpdate(record.presence))
+        }
+        mutating func removeProcess(of client: ClientID) { entries.append(.noProcess) }
+        mutating func put(_ socket: RecoverySnapshot.Socket, of token: SocketToken) {
+            entries.append(.socket)
+        }
         mutating func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID) {
             entries.append(.tasks(tasks.count))
         }
@@ -117,12 +133,45 @@ struct RecoveryLogTests {
     mutating func owners() throws {
         let identifier = try #require(bench.core.identifier(of: client))
         var log = Log()
-        log.admit(client, "phone", of: bench.core)
-        #expect(log.entries == [.client("phone"), .noOwner, .flush])
+        log.admit(client, Log.ClientRecord(), of: bench.core)
+        #expect(log.entries == [.client(.registered), .noOwner, .flush])
         bench.turn(.gone(client))
         log.entries = []
         log.forget(client, identifier, of: bench.core)
         #expect(log.entries == [.gone, .cleared, .owner(givenUp: true, isQuit: false), .noRecords])
+    }
+
+    @Test("A client's record says which process it has, before that process may act on it")
+    mutating func presence() throws {
+        var log = Log()
+        let record = Log.ClientRecord()
+        log.declare(client, record, of: bench.core)
+        #expect(log.entries == [.client(.absent), .noOwner, .flush])
+        log.entries = []
+        log.launch(client, record)
+        #expect(log.entries == [.client(.launched), .flush])
+        log.entries = []
+        log.admit(client, record, canRepeat: true, of: bench.core)
+        #expect(log.entries == [.client(.welcomed), .noOwner, .flush])
+        log.entries = []
+        log.confirmWelcome(client, record)
+        log.makeDormant(client, record)
+        #expect(log.entries == [.clientUpdate(.registered), .client(.absent), .noProcess])
+        log.entries = []
+        log.adopt(socket, try #require(bench.core.snapshot(of: socket)))
+        #expect(log.entries == [.end(0), .socket])
+    }
+
+    @Test("The message of a client that may be frozen is marked while it is read")
+    mutating func reading() {
+        var log = Log()
+        let isMarkedAwake = log.beginReading(from: client, of: bench.core)
+        #expect(!isMarkedAwake && log.entries.isEmpty)
+        bench.suspend(client)
+        let isMarkedAsleep = log.beginReading(from: client, of: bench.core)
+        #expect(isMarkedAsleep)
+        log.finishReading()
+        #expect(log.entries == [.reading(client), .reading(nil)])
     }
 
     @Test(
