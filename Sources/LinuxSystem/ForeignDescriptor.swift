@@ -145,26 +145,14 @@ private final class SlowCloser: @unchecked Sendable {
         lock.lock()
         defer { lock.unlock() }
         waiting.append(item)
-        if threads < Self.maximumThreads, startThread() { threads += 1 }
-    }
-
-    private func startThread() -> Bool {
-        var attributes = pthread_attr_t()
-        unsafe pthread_attr_init(&attributes)
-        unsafe pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
-        unsafe pthread_attr_setstacksize(&attributes, 256 * 1_024)
-        defer { unsafe pthread_attr_destroy(&attributes) }
-        var thread = pthread_t()
-        let code = unsafe pthread_create(
-            &thread, &attributes,
-            { _ in
-                while let item = SlowCloser.shared.next() {
-                    if item.isToBeDrained { ForeignDescriptor.discardInput(item.descriptor, packets: .max) }
-                    OwnedDescriptor(adopting: item.descriptor).close()
-                }
-                return nil
-            }, nil)
-        return code == 0
+        guard threads < Self.maximumThreads else { return }
+        let code = Thread.start(stackSize: Thread.smallStack) {
+            while let item = SlowCloser.shared.next() {
+                if item.isToBeDrained { ForeignDescriptor.discardInput(item.descriptor, packets: .max) }
+                OwnedDescriptor(adopting: item.descriptor).close()
+            }
+        }
+        if code == 0 { threads += 1 }
     }
 
     /// The next descriptor for a thread; nil ends the thread.

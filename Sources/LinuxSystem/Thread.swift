@@ -3,6 +3,9 @@ import Glibc
 
 /// Threads that end when their function returns.
 package enum Thread {
+    /// Enough for threads that do little but wait for the kernel.
+    package static let smallStack = 256 * 1_024
+
     private final class Body: Sendable {
         let run: @Sendable () -> Void
 
@@ -11,12 +14,14 @@ package enum Thread {
         }
     }
 
+    /// - Parameter stackSize: in bytes; nil: as large as the system makes it.
     /// - Returns: 0, or the error number if no thread could be made.
-    package static func start(_ run: @escaping @Sendable () -> Void) -> CInt {
+    package static func start(stackSize: Int? = nil, _ run: @escaping @Sendable () -> Void) -> CInt {
         var attributes = pthread_attr_t()
         unsafe pthread_attr_init(&attributes)
         defer { unsafe pthread_attr_destroy(&attributes) }
         unsafe pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
+        if let stackSize { unsafe pthread_attr_setstacksize(&attributes, stackSize) }
         let body = unsafe Unmanaged.passRetained(Body(run))
         var thread = pthread_t()
         let code = unsafe pthread_create(

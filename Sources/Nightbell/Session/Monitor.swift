@@ -3,9 +3,6 @@ import LinuxSystem
 
 /// A value that several threads share, under a lock with a condition: a thread either changes the value and
 /// continues, or waits until another thread has changed it.
-///
-/// It uses a pthread lock because a condition variable needs one, and because the thread sanitizer
-/// understands it.
 // @unchecked: `value` is only touched between lock and unlock.
 @safe
 package final class Monitor<Value>: @unchecked Sendable {
@@ -15,29 +12,16 @@ package final class Monitor<Value>: @unchecked Sendable {
         case wait(Int64)
     }
 
-    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-    private let condition: UnsafeMutablePointer<pthread_cond_t>
+    private let lock = ConditionLock()
     /// By an address: a stored property would be checked for exclusive access a second time.
     private let value: UnsafeMutablePointer<Value>
 
     package init(_ value: Value) {
         unsafe self.value = .allocate(capacity: 1)
         unsafe self.value.initialize(to: value)
-        unsafe mutex = .allocate(capacity: 1)
-        unsafe condition = .allocate(capacity: 1)
-        unsafe pthread_mutex_init(mutex, nil)
-        var attributes = pthread_condattr_t()
-        unsafe pthread_condattr_init(&attributes)
-        unsafe pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
-        unsafe pthread_cond_init(condition, &attributes)
-        unsafe pthread_condattr_destroy(&attributes)
     }
 
     deinit {
-        unsafe pthread_cond_destroy(condition)
-        unsafe pthread_mutex_destroy(mutex)
-        unsafe condition.deallocate()
-        unsafe mutex.deallocate()
         unsafe value.deinitialize(count: 1)
         unsafe value.deallocate()
     }
@@ -46,8 +30,8 @@ package final class Monitor<Value>: @unchecked Sendable {
     package func withLock<Result, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         return try unsafe body(&value.pointee)
     }
 
@@ -55,25 +39,18 @@ package final class Monitor<Value>: @unchecked Sendable {
     package func turn<Result, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Turn<Result>
     ) throws(Failure) -> Result {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         while true {
             switch try unsafe body(&value.pointee) {
             case .done(let result): return result
-            case .wait(let nanoseconds): wait(nanoseconds)
+            case .wait(let nanoseconds): lock.wait(until: RunningClock.instant(after: nanoseconds))
             }
         }
     }
 
     /// Wakes all waiting threads so that they look again.
-    package func changed() {
-        unsafe pthread_cond_broadcast(condition)
-    }
-
-    private func wait(_ nanoseconds: Int64) {
-        var until = RunningClock.instant(after: nanoseconds)
-        unsafe pthread_cond_timedwait(condition, mutex, &until)
-    }
+    package func changed() { lock.signal() }
 }
 
 /// The remaining time that a caller waits. Time in which the whole process was suspended counts for at most

@@ -38,8 +38,7 @@ package final class IdentifierStore: @unchecked Sendable {
         case written
     }
 
-    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-    private let condition: UnsafeMutablePointer<pthread_cond_t>
+    private let lock = ConditionLock()
     /// Locked: changes that the thread has not taken yet.
     private var pending: [String: IdentifierTable.Entry?] = [:]
     /// Locked: whether there is a thread.
@@ -73,32 +72,20 @@ package final class IdentifierStore: @unchecked Sendable {
             warnings = ["the table of identifiers cannot be read: \(error.description)"]
         }
         self.warnings = warnings
-        unsafe mutex = .allocate(capacity: 1)
-        unsafe condition = .allocate(capacity: 1)
-        unsafe pthread_mutex_init(mutex, nil)
-        var attributes = pthread_condattr_t()
-        unsafe pthread_condattr_init(&attributes)
-        unsafe pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
-        unsafe pthread_cond_init(condition, &attributes)
-        unsafe pthread_condattr_destroy(&attributes)
     }
 
     deinit {
-        unsafe pthread_mutex_lock(mutex)
+        lock.lock()
         isClosing = true
-        unsafe pthread_cond_broadcast(condition)
-        while isWriting { unsafe pthread_cond_wait(condition, mutex) }
-        unsafe pthread_mutex_unlock(mutex)
-        unsafe pthread_cond_destroy(condition)
-        unsafe pthread_mutex_destroy(mutex)
-        unsafe condition.deallocate()
-        unsafe mutex.deallocate()
+        lock.signal()
+        while isWriting { lock.wait() }
+        lock.unlock()
     }
 
     /// Why changes may be lost with this process, or earlier ones may be unknown; empty: nothing is wrong.
     package var problems: [String] {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         return warnings + (obstacle.map { ["the table of identifiers cannot be written: \($0)"] } ?? [])
     }
 
@@ -153,7 +140,7 @@ package final class IdentifierStore: @unchecked Sendable {
         do throws(SystemError) {
             warnings.append("the damaged table is \(try file.setAside()) now")
         } catch {
-            warnings.append("the damaged table cannot be put aside: \(error)")
+            warnings.append("the damaged table cannot be renamed: \(error)")
         }
     }
 
@@ -166,8 +153,8 @@ package final class IdentifierStore: @unchecked Sendable {
     /// Records changes of some identifiers (nil: the entry is removed), and has them written soon. Takes the same time
     /// for any size of the table.
     package func record(_ changes: some Sequence<(identifier: String, entry: IdentifierTable.Entry?)>) {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         for change in changes { pending.updateValue(change.entry, forKey: change.identifier) }
         guard !isWriting, !pending.isEmpty else { return }
         isWriting = startThread()
@@ -176,35 +163,24 @@ package final class IdentifierStore: @unchecked Sendable {
 
     /// Returns when everything is on the disk, or an attempt from now on has failed.
     package func flush() {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         if !isWriting, !pending.isEmpty { isWriting = startThread() }
         // The current attempt may already have failed.
         let enough = failures + (isAttempting ? 2 : 1)
         hurriesUntil = max(hurriesUntil, enough)
-        unsafe pthread_cond_broadcast(condition)
-        while isWriting, failures < enough { unsafe pthread_cond_wait(condition, mutex) }
+        lock.signal()
+        while isWriting, failures < enough { lock.wait() }
     }
 
     // MARK: The thread
 
     private func startThread() -> Bool {
-        var attributes = pthread_attr_t()
-        unsafe pthread_attr_init(&attributes)
-        unsafe pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
-        unsafe pthread_attr_setstacksize(&attributes, 256 * 1_024)
-        defer { unsafe pthread_attr_destroy(&attributes) }
-        var thread = pthread_t()
         // Not retained: deinitialising the store waits for the thread's end.
-        let context = unsafe Unmanaged.passUnretained(self).toOpaque()
-        let code = unsafe pthread_create(
-            &thread, &attributes,
-            { context in
-                guard let context = unsafe context else { return nil }
-                unsafe Unmanaged<IdentifierStore>.fromOpaque(context).takeUnretainedValue().writeAll()
-                return nil
-            }, context)
-        return code == 0
+        nonisolated(unsafe) let store = Unmanaged.passUnretained(self)
+        return unsafe Thread.start(stackSize: Thread.smallStack) {
+            unsafe store.takeUnretainedValue().writeAll()
+        } == 0
     }
 
     private func writeAll() {
@@ -228,16 +204,16 @@ package final class IdentifierStore: @unchecked Sendable {
 
     private func readAgain() throws(Failure) -> IdentifierTable {
         let (table, warnings) = try Self.read(file)
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         for warning in warnings { onChange(.damaged(warning)) }
         return table
     }
 
     /// Whether there are changes; otherwise the thread ends.
     private func takeChanges() -> Bool {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         unwritten.merge(pending) { _, later in later }
         pending = [:]
         isAttempting = !unwritten.isEmpty
@@ -246,8 +222,8 @@ package final class IdentifierStore: @unchecked Sendable {
     }
 
     private func succeeded() {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         isAttempting = false
         if obstacle != nil { onChange(.written) }
         obstacle = nil
@@ -256,17 +232,17 @@ package final class IdentifierStore: @unchecked Sendable {
 
     /// Waits until the next attempt; false: there is none, and the thread ends.
     private func waitAfter(_ failure: String) -> Bool {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         tellLocked(failure)
         isAttempting = false
         failures += 1
-        unsafe pthread_cond_broadcast(condition)
+        lock.signal()
         let pause = min(Self.longestPause, 1 << min(pauses, 6))
-        var until = RunningClock.instant(after: Int64(pause) * 1_000_000_000)
+        let until = RunningClock.instant(after: Int64(pause) * 1_000_000_000)
         pauses += 1
         while !isClosing, failures >= hurriesUntil {
-            if unsafe pthread_cond_timedwait(condition, mutex, &until) == ETIMEDOUT { break }
+            guard lock.wait(until: until) else { break }
         }
         if isClosing { endThread() }
         return !isClosing
@@ -274,7 +250,7 @@ package final class IdentifierStore: @unchecked Sendable {
 
     private func endThread() {
         isWriting = false
-        unsafe pthread_cond_broadcast(condition)
+        lock.signal()
     }
 
     private func tellLocked(_ problem: String) {

@@ -11,21 +11,13 @@ package final class PageOut: @unchecked Sendable {
     /// Enough for one system call, and little enough to be cancelled between two.
     private static let rangesPerCall = 64
 
-    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+    private let lock = Lock()
     private var waiting: [(id: UInt64, pidfd: CInt, pid: pid_t)] = []
     /// The process that is being written; nil once it is awake again.
     private var current: UInt64?
     private var isRunning = false
 
-    package init() {
-        unsafe mutex = .allocate(capacity: 1)
-        unsafe pthread_mutex_init(mutex, nil)
-    }
-
-    deinit {
-        unsafe pthread_mutex_destroy(mutex)
-        unsafe mutex.deallocate()
-    }
+    package init() {}
 
     /// Whether there is any swap.
     package static var hasSwap: Bool {
@@ -37,16 +29,17 @@ package final class PageOut: @unchecked Sendable {
     package func begin(_ id: UInt64, _ process: borrowing ProcessHandle) throws(SystemError) {
         let pidfd = try OwnedDescriptor(duplicating: process.rawValue)
         let pid = process.pid
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         waiting.append((id, pidfd.take(), pid))
-        if !isRunning { isRunning = startThread() }
+        guard !isRunning else { return }
+        isRunning = Thread.start(stackSize: Thread.smallStack) { self.work() } == 0
     }
 
     /// It is awake: memory that is not written yet stays.
     package func cancel(_ id: UInt64) {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         if current == id { current = nil }
         for index in waiting.indices.reversed() where waiting[index].id == id {
             OwnedDescriptor(adopting: waiting.remove(at: index).pidfd).close()
@@ -54,25 +47,6 @@ package final class PageOut: @unchecked Sendable {
     }
 
     // MARK: The thread
-
-    private func startThread() -> Bool {
-        var attributes = pthread_attr_t()
-        unsafe pthread_attr_init(&attributes)
-        unsafe pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
-        unsafe pthread_attr_setstacksize(&attributes, 256 * 1_024)
-        defer { unsafe pthread_attr_destroy(&attributes) }
-        var thread = pthread_t()
-        let context = unsafe Unmanaged.passRetained(self)
-        let code = unsafe pthread_create(
-            &thread, &attributes,
-            { context in
-                guard let context = unsafe context else { return nil }
-                unsafe Unmanaged<PageOut>.fromOpaque(context).takeRetainedValue().work()
-                return nil
-            }, context.toOpaque())
-        if code != 0 { unsafe context.release() }
-        return code == 0
-    }
 
     private func work() {
         while let (id, pidfd, pid) = next() {
@@ -83,8 +57,8 @@ package final class PageOut: @unchecked Sendable {
     }
 
     private func next() -> (id: UInt64, pidfd: CInt, pid: pid_t)? {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         guard !waiting.isEmpty else {
             isRunning = false
             current = nil
@@ -96,8 +70,8 @@ package final class PageOut: @unchecked Sendable {
     }
 
     private func isCurrent(_ id: UInt64) -> Bool {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
+        lock.lock()
+        defer { lock.unlock() }
         return current == id
     }
 
