@@ -37,7 +37,7 @@ public actor Supervisor {
     var receiveBuffers = ReceiveBufferTable()
     var engine = OffloadEngine()
     /// Released when `run()` is over, so that the next supervisor need not wait for the end of this value.
-    private var directory: RuntimeDirectory?
+    var directory: RuntimeDirectory?
     let runtimeState: RuntimeState
     let suspender: any Suspender
     /// Unsafe: it is confined to the loop's thread, as the actor is.
@@ -64,22 +64,13 @@ public actor Supervisor {
     var acceptance: Acceptance
     private var timer: TurnTimer
     private let requestWatches: RequestWatches
-    private var phase = Phase.running
+    var phase = Phase.running
     private var hasBegun = false
     /// A socket of a sleeper has fired in this turn.
     private var hasFired = false
 
-    enum Phase {
-        case running
-        /// All clients are thawed; messages are still being delivered, until then at the latest.
-        case lameDuck(until: Instant)
-        case stopped
-    }
-
     /// The longest packet of the protocol.
     static let maximumPacket = 131_072
-    /// The time limit for delivering the last messages.
-    private static let lameDuck: Duration = .seconds(2)
 
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe loop.asUnownedSerialExecutor()
@@ -399,32 +390,5 @@ public actor Supervisor {
             followUps.removeAll(keepingCapacity: true)
             for event in events { feed(event) }
         }
-    }
-
-    // MARK: The end
-
-    private var hasOutgoing: Bool { connections.all.contains { !$0.outgoing.isEmpty } }
-
-    /// Thaws and informs every client; no new connection is accepted.
-    func beginLameDuck() {
-        guard case .running = phase else { return }
-        logger.notice("stopping: thawing all clients")
-        configuration.onStopping()
-        phase = .lameDuck(until: now + Self.lameDuck)
-        acceptance.pause(until: nil)
-        Acceptance.unlink(configuration)
-        noteReturning()
-        feed(.stop)
-        endLaunches()
-    }
-
-    private func finish() {
-        phase = .stopped
-        logWhatWasHeldBack()
-        durable.finish(logger)
-        suspender.detachAll()
-        for connection in Array(connections.all) { closeConnection(connection) }
-        directory = nil
-        loop.stop()
     }
 }

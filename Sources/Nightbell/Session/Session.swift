@@ -394,12 +394,3 @@ final class Session: Sendable {
         wakeConsumerIfClosed()
     }
 }
-
-extension Duration {
-    /// Nanoseconds, clamped to the range.
-    var wholeNanoseconds: Int64 {
-        let (seconds, attoseconds) = components
-        guard seconds < Int64.max / 2_000_000_000 else { return .max / 2 }
-        return max(0, seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
-    }
-}

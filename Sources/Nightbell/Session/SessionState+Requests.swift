@@ -284,6 +284,13 @@ extension Duration {
     package static func wireNanoseconds(_ value: UInt64) -> Duration {
         .nanoseconds(Int64(clamping: value))
     }
+
+    /// Nanoseconds, clamped to the range.
+    var wholeNanoseconds: Int64 {
+        let (seconds, attoseconds) = components
+        guard seconds < Int64.max / 2_000_000_000 else { return .max / 2 }
+        return max(0, seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
+    }
 }
 
 extension String {

@@ -1,0 +1,39 @@
+import NightbellCore
+
+/// The orderly end: every client is thawed and told, and messages are still delivered for a while.
+extension Supervisor {
+    enum Phase {
+        case running
+        /// All clients are thawed; messages are still being delivered, until then at the latest.
+        case lameDuck(until: Instant)
+        case stopped
+    }
+
+    /// The time limit for delivering the last messages.
+    private static let lameDuck: Duration = .seconds(2)
+
+    var hasOutgoing: Bool { connections.all.contains { !$0.outgoing.isEmpty } }
+
+    /// Thaws and informs every client; no new connection is accepted.
+    func beginLameDuck() {
+        guard case .running = phase else { return }
+        logger.notice("stopping: thawing all clients")
+        configuration.onStopping()
+        phase = .lameDuck(until: now + Self.lameDuck)
+        acceptance.pause(until: nil)
+        Acceptance.unlink(configuration)
+        noteReturning()
+        feed(.stop)
+        endLaunches()
+    }
+
+    func finish() {
+        phase = .stopped
+        logWhatWasHeldBack()
+        durable.finish(logger)
+        suspender.detachAll()
+        for connection in Array(connections.all) { closeConnection(connection) }
+        directory = nil
+        loop.stop()
+    }
+}
