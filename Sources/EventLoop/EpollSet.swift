@@ -37,7 +37,7 @@ package struct EpollSet: ~Copyable {
     /// Whether it has something to report; that is not collected.
     package var isReady: Bool { !Poll.now(rawValue).isEmpty }
 
-    /// Watches a descriptor, which stays the caller's. Conditions that already hold are reported, also when it is armed
+    /// Watches a descriptor, which stays the caller's. Conditions that already hold are reported, even when it is armed
     /// again.
     ///
     /// - Parameters:

@@ -57,7 +57,7 @@ public struct Administration: ~Copyable {
 
     /// Everything about one client.
     ///
-    /// - Throws: ``NightbellError/Code/noSuchClient``, as do all calls that name a client, also if it is another
+    /// - Throws: ``NightbellError/Code/noSuchClient``, as do all calls that name a client, even if it is another
     ///   user's.
     public mutating func show(_ identifier: String) throws(NightbellError) -> ClientInfo {
         var message = WireShow()

@@ -83,7 +83,7 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
     public static let relaunched = WakeReasons(rawValue: 1 << 6)
     /// A peer has not answered a ping that was sent for the client: see ``Wake/sockets``.
     public static let unanswered = WakeReasons(rawValue: 1 << 7)
-    /// A connection is of no use any more because no data arrives at the peer: see ``Wake/sockets``.
+    /// A connection is dead, because no data reaches the peer: see ``Wake/sockets``.
     public static let pathLost = WakeReasons(rawValue: 1 << 8)
     /// It is a good moment to fetch new content.
     public static let fetch = WakeReasons(rawValue: 1 << 9)

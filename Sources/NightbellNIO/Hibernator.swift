@@ -162,7 +162,7 @@ public final class Hibernator: Sendable {
     ///   unknown whether they end with a whole message.
     ///
     /// An encrypted channel is not hibernated, and its handlers receive a ``HibernationError`` with the code
-    /// `tls`. Handlers of SwiftNIO SSL are recognized, also if no data was sent since their handshake. Other
+    /// `tls`. Handlers of SwiftNIO SSL are recognized, even if no data was sent since their handshake. Other
     /// TLS that has begun before is noticed at its next record, which may be too late: do not watch its
     /// channels.
     ///

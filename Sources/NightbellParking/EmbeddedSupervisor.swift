@@ -12,11 +12,11 @@ import NightbellCore
 ///
 /// ```swift
 /// let supervisor = try EmbeddedSupervisor { events in
-///     for event in events { goOn(event.token) }  // on the supervisor's own thread
+///     for event in events { resume(event.token) }  // on the supervisor's own thread
 /// }
 /// let token = try supervisor.park(socket, profile: .webSocket(isServer: true), state: session.bytes)
 ///
-/// func goOn(_ token: ParkingToken) {
+/// func resume(_ token: ParkingToken) {
 ///     guard let claimed = try? supervisor.claim(token) else { return }  // it has been claimed elsewhere
 ///     serve(claimed.descriptor, Session(claimed.state))
 /// }
@@ -35,7 +35,7 @@ import NightbellCore
 /// possibly before `park` returns. Keep what the host needs to continue a connection in its state, not in a
 /// table by token.
 ///
-/// All methods can be called from any thread, also while events are delivered. None waits for the network.
+/// All methods can be called from any thread, even while events are delivered. None waits for the network.
 public final class EmbeddedSupervisor: Sendable {
     /// Settings of an embedded supervisor. The defaults are those of `nightbelld`.
     public struct Configuration: Sendable {

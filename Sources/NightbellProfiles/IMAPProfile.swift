@@ -36,7 +36,7 @@ package struct IMAPProfile: ProtocolProfile {
     mutating func begin(delegating delegated: DelegatedValues) {
         guard case .idle(let idle) = delegated else { return idle = nil }
         self.idle = idle
-        // A later profile on this connection, also in a new process, must not reuse these tags.
+        // A later profile on this connection, even in a new process, must not reuse these tags.
         if let number = settings.number(of: idle.tag) { renewals = max(renewals, number) }
     }
 

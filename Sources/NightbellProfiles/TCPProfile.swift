@@ -33,7 +33,7 @@ package struct TCPProfile: ProtocolProfile {
 
 /// Values for socket options, as the kernel takes them.
 package final class TCPSettings: Sendable {
-    /// The kernel takes up to 32,767 s; longer than translators must bear is of no use.
+    /// The kernel takes up to 32,767 s; translators need not bear longer ones.
     package static let idle = IntervalLimits(
         shortest: .seconds(1), standard: .minutes(15), longest: .translatedStream)
 
@@ -43,7 +43,7 @@ package final class TCPSettings: Sendable {
     package let intervalSeconds: Int32
     /// `TCP_KEEPCNT`: the connection counts as dead after this many unanswered probes.
     package let probes: Int32
-    /// `TCP_USER_TIMEOUT`: none, also if the owner has one. Linux compares it, as soon as one probe is unanswered,
+    /// `TCP_USER_TIMEOUT`: none, even if the owner has one. Linux compares it, as soon as one probe is unanswered,
     /// with the time since the last segment arrived, and lets it decide instead of the number of probes. That time has
     /// no limit when the owner falls asleep, so that with any value the first probe that is lost might be the last.
     package let userTimeoutMilliseconds: UInt32 = 0

@@ -4,7 +4,7 @@ package struct ParkCommand: ParsableCommand {
     package static let configuration = CommandConfiguration(
         commandName: "park",
         abstract:
-            "Parks many sockets of few clients: what a socket and a client cost, also while nothing happens.")
+            "Parks many sockets of few clients: what a socket and a client cost, even while nothing happens.")
 
     @Option(help: "How clients are stopped.")
     package var suspend = SuspensionMethod.cgroup

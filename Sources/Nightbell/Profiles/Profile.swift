@@ -111,7 +111,7 @@ extension Profile {
     ///
     /// - Parameters:
     ///   - server: the server's domain; its pings are answered; nil: that of `address`. Pings of other
-    ///     entities, which the server passes on, wake. Without both, only pings without a sender are
+    ///     entities, which the server passes on, wake. Without either, only pings without a sender are
     ///     answered.
     ///   - address: the client's full address.
     ///   - streamManagement: XEP-0198 is enabled. The client then delegates its counters each time, with

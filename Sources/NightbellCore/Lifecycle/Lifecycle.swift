@@ -239,7 +239,7 @@ extension Lifecycle {
         case pause
         /// The time for the Hello of a launched program.
         case launch
-        /// In the background, where any may be over at the same time; also if none of them is.
+        /// In the background, where any may be over at the same time, even if none of them is.
         case background(entering: Bool, wake: Bool)
         /// The time to finish its work before suspension.
         case preparation(epoch: UInt64)

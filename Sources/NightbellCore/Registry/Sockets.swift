@@ -8,7 +8,7 @@ package enum SocketTag: Sendable, Hashable, CaseIterable {
     case device
 }
 
-/// The state of a socket, as far as it can be found out without reading.
+/// The state of a socket, as far as it can be seen without reading.
 package struct Conditions: OptionSet, Sendable, BitwiseCopyable, Hashable {
     package let rawValue: UInt8
 
@@ -91,7 +91,7 @@ package struct SocketOffer: Sendable, Equatable {
 package enum SocketCondition: Sendable, Hashable {
     /// Adopted, not watched: its owner runs, or it fired while its owner ran.
     case unwatched
-    /// Watched, one-shot: stays so until it fires, also while the owner runs.
+    /// Watched, one-shot: stays so until it fires, even while the owner runs.
     case armed
     /// Its end was reported. While its owner sleeps it is watched for bytes only.
     case ended

@@ -24,7 +24,7 @@ public struct DigestClient: Sendable {
         request.headers[isProxy ? .proxyAuthorization : .authorization] = credentials.headerValue
     }
 
-    /// Takes the challenge out of a 401 or 407. False: trying again is of no use, because there is no challenge
+    /// Takes the challenge out of a 401 or 407. False: trying again would not help, because there is no challenge
     /// this library can answer, or because the server refuses the credentials of `request`.
     public mutating func accept(_ response: SIPMessage, to request: SIPMessage) -> Bool {
         let isProxy = response.status == 407

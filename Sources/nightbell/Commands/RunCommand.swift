@@ -78,7 +78,7 @@ struct RunCommand: ParsableCommand {
         }
 
         RunWatch(program: command[0], socketPath: path).begin()
-        // The arguments as they were written, also if they are not UTF-8.
+        // The arguments as they were written, even if they are not UTF-8.
         let first = Int(CommandLine.argc) - command.count
         let arguments = unsafe CommandLine.unsafeArgv + first
         if let program = unsafe arguments.pointee { unsafe execvp(program, arguments) }
