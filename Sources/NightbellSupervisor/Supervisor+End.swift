@@ -1,4 +1,7 @@
+import EventLoop
+import Logging
 import NightbellCore
+import Suspension
 
 /// The orderly end: every client is thawed and told, and messages are still delivered for a while.
 extension Supervisor {

@@ -177,10 +177,11 @@ package final class IdentifierStore: @unchecked Sendable {
 
     private func startThread() -> Bool {
         // Not retained: deinitialising the store waits for the thread's end.
-        nonisolated(unsafe) let store = Unmanaged.passUnretained(self)
-        return unsafe Thread.start(stackSize: Thread.smallStack) {
+        let store = unsafe Unmanaged.passUnretained(self)
+        let code = Thread.start(stackSize: Thread.smallStack) {
             unsafe store.takeUnretainedValue().writeAll()
-        } == 0
+        }
+        return code == 0
     }
 
     private func writeAll() {
