@@ -11,7 +11,7 @@ package enum Fact: Sendable, Equatable {
     case sleepImminent(isDelayed: Bool)
     /// The machine is awake, or does not go to sleep after all.
     case resumed
-    /// The users whose homes are there.
+    /// The users with an open home.
     case unlocked(Knowledge<Set<UserID>>)
 }
 
