@@ -43,6 +43,15 @@ struct SimulationCommand: AsyncParsableCommand {
     @Option(help: "Stop after this number of failed worlds.")
     var failures = 5
 
+    @Flag(help: "Simulate the scheduler of fetches instead, for days of drawn habits.")
+    var fetch = false
+
+    @Option(name: .customLong("clients"), help: "With --fetch: the number of clients; 200 by default.")
+    var givenClients: Int?
+
+    @Option(name: .customLong("days"), help: "With --fetch: the number of days; 14 by default.")
+    var givenDays: Int?
+
     @Flag(help: "Print one JSON object at the end, and nothing else.")
     var json = false
 
@@ -68,12 +77,26 @@ struct SimulationCommand: AsyncParsableCommand {
         }
         guard !trace || !json else { throw ValidationError("--trace and --json do not go together.") }
         guard !trace || seed != nil else { throw ValidationError("--trace goes with --seed.") }
+        guard fetch || (givenClients == nil && givenDays == nil) else {
+            throw ValidationError("--clients and --days go with --fetch.")
+        }
+        guard !fetch || (givenSeeds == nil && givenFirst == nil && !trace && mutation == nil && fault == nil)
+        else {
+            throw ValidationError("--fetch takes --seed, --clients, --days and --json only.")
+        }
+        guard (givenClients ?? 1) > 0, (givenDays ?? 14) > FetchWorld.firstCounted else {
+            throw ValidationError("--clients takes a number from 1 up, --days one from 4 up.")
+        }
         guard mutation == nil || Mutation.areCompiledIn else {
             throw ValidationError("--mutation needs a debug build.")
         }
     }
 
     func run() async throws {
+        if fetch {
+            let report = FetchReport(seed: seed ?? 0, clients: givenClients ?? 200, days: givenDays ?? 14)
+            return try tell(json ? report.json.text : report.text)
+        }
         let start = ContinuousClock.now
         let tally: Tally
         if let seed {

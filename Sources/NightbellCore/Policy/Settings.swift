@@ -15,6 +15,8 @@ package struct Settings: Sendable, Equatable {
         package var expirationNotice: Duration = .seconds(5)
         /// From `WillTerminate` to the kill.
         package var termination: Duration = .seconds(5)
+        /// From the `Wake` with the reason `fetch` to `FetchDone`.
+        package var fetch: Duration = .seconds(30)
         /// How long media counts as playing after its last sign.
         package var mediaLapse: Duration = .seconds(5)
 
@@ -32,6 +34,23 @@ package struct Settings: Sendable, Equatable {
         package var tolerance: Double = 0.1
         /// The timer aims this long before the end of a window, so that scheduling delay does not make it late.
         package var lead: Duration = .milliseconds(250)
+
+        package init() {}
+    }
+
+    /// Opportunistic fetches.
+    package struct Fetch: Sendable, Equatable {
+        /// The shortest pause between two fetches of a client, and after its time in the foreground, whatever the client
+        /// asks for.
+        package var minimumInterval: Duration = .seconds(900)
+        /// The maximum number of fetches of a client in a day. A client with a bad score has fewer.
+        package var perDay: Int = 24
+        /// The maximum number of fetches at a time.
+        package var concurrent: Int = 8
+        /// How much earlier than planned a fetch may begin, because the machine is awake.
+        package var slack: Duration = .seconds(120)
+        /// How long data counts as fresh after a fetch.
+        package var fresh: Duration = .seconds(1_800)
 
         package init() {}
     }
@@ -133,6 +152,7 @@ package struct Settings: Sendable, Equatable {
 
     package var budgets = Budgets()
     package var keepAlive = KeepAlive()
+    package var fetch = Fetch()
     package var offload = Offload()
     package var suspension = Suspension()
     package var wakes = Wakes()

@@ -37,6 +37,12 @@ package struct KeepAliveSchedule: Sendable, Equatable {
         aims.set(slot, to: window.map { max($0.earliest, $0.latest - lead) })
     }
 
+    /// The window of a client, less the lead.
+    package func window(_ slot: UInt32) -> Window? {
+        guard let earliest = beginnings[slot], let latest = aims[slot] else { return nil }
+        return Window(earliest: earliest, latest: latest)
+    }
+
     /// Whether the timer is due for any client.
     package func isDue(at now: Instant) -> Bool {
         guard let aim = aims.first?.instant else { return false }

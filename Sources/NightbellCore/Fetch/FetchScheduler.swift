@@ -1,0 +1,151 @@
+/// Chooses the moments of all clients' fetches: shortly before a likely opening, at an instant at which the machine is
+/// awake anyway if there is one, and never while the network is down or the machine is short of memory or processors.
+///
+/// Times are elapsed times; clients are the places of their identifiers.
+package struct FetchScheduler: Sendable, Equatable {
+    package private(set) var settings: Settings.Fetch
+    /// Local time, once it is known. Without it nothing is learned, and fetches are spread over the day.
+    package private(set) var clock: WallClock?
+    /// Whether the state of the machine permits fetches. Unknown facts do not forbid them.
+    package private(set) var isPermitted = true
+    /// False: fetches are spread over the day whatever was learned. For comparison.
+    package var usesHabit = true
+
+    private var states = SideTable<FetchState>()
+    private var windows = KeepAliveSchedule(lead: .zero)
+    /// The number of fetches that are going on.
+    private var running = 0
+
+    package init(_ settings: Settings.Fetch) {
+        self.settings = settings
+    }
+
+    package var isEmpty: Bool { states.isEmpty }
+
+    /// The places with a state, in a deterministic order.
+    package var places: [UInt32] { states.slots }
+
+    package func state(at place: UInt32) -> FetchState? { states.contains(place) ? states[place] : nil }
+
+    package func window(at place: UInt32) -> Window? { windows.window(place) }
+
+    /// The next instant at which a fetch must begin.
+    package var nextDeadline: Instant? { mayBegin ? windows.nextDeadline : nil }
+
+    private var mayBegin: Bool { isPermitted && running < max(1, settings.concurrent) }
+
+    // MARK: Facts and settings
+
+    package mutating func change(_ settings: Settings.Fetch, at now: Instant) {
+        self.settings = settings
+        replan(at: now) { _ in true }
+    }
+
+    package mutating func change(_ clock: WallClock, at now: Instant) {
+        guard clock != self.clock else { return }
+        self.clock = clock
+        replan(at: now) { _ in true }
+    }
+
+    /// The network, memory or processors have become sufficient, or are not any more.
+    package mutating func setPermitted(_ isPermitted: Bool, at now: Instant) {
+        guard isPermitted != self.isPermitted else { return }
+        self.isPermitted = isPermitted
+        guard isPermitted else { return }
+        // The moments that have passed are not made up for all at once.
+        replan(at: now) { $0.latest < now }
+    }
+
+    private mutating func replan(at now: Instant, _ isAffected: (Window) -> Bool) {
+        for place in states.slots {
+            guard let window = windows.window(place), isAffected(window) else { continue }
+            plan(place, at: now)
+        }
+    }
+
+    private mutating func plan(_ place: UInt32, at now: Instant) {
+        let window = states[place].window(from: now, clock, usesHabit: usesHabit, settings)
+        windows.set(place, to: window)
+    }
+
+    // MARK: Clients
+
+    /// Restores what was recorded of a client. Its next fetch is planned when it is in the background.
+    package mutating func restore(_ state: FetchState, at place: UInt32) {
+        states.insert(state, at: place)
+    }
+
+    /// The client has said how often it wants to fetch. `isWaiting`: it is in the background.
+    package mutating func setInterval(
+        _ interval: FetchInterval, at place: UInt32, isWaiting: Bool, at now: Instant
+    ) {
+        if !states.contains(place) {
+            guard interval != .never else { return }
+            states.insert(FetchState(interval: interval, leftForeground: now), at: place)
+        }
+        states[place].interval = interval
+        setWaiting(isWaiting, at: place, at: now)
+    }
+
+    /// Its identifier has no owner any more.
+    package mutating func remove(_ place: UInt32) {
+        windows.set(place, to: nil)
+        states.remove(place)
+    }
+
+    /// Whether the client is in the background, or can be launched there, and no fetch is going on.
+    package mutating func setWaiting(_ isWaiting: Bool, at place: UInt32, at now: Instant) {
+        guard states.contains(place) else { return }
+        if isWaiting { plan(place, at: now) } else { windows.set(place, to: nil) }
+    }
+
+    /// The client was brought to the foreground.
+    package mutating func noteOpening(of place: UInt32, at now: Instant) {
+        guard states.contains(place) else { return }
+        states[place].noteOpening(at: now, clock)
+        windows.set(place, to: nil)
+    }
+
+    /// The client has left the foreground.
+    package mutating func noteLeaving(of place: UInt32, at now: Instant) {
+        guard states.contains(place) else { return }
+        states[place].leftForeground = now
+        plan(place, at: now)
+    }
+
+    // MARK: Fetches
+
+    /// Whether the machine must be woken for a fetch, if it is not awake anyway.
+    package func isDue(at now: Instant) -> Bool { mayBegin && windows.isDue(at: now) }
+
+    /// Removes one client from the plan that should fetch now, since the machine is awake.
+    package mutating func popReady(at now: Instant) -> UInt32? { mayBegin ? windows.popBegun(at: now) : nil }
+
+    /// A fetch begins.
+    package mutating func begin(_ place: UInt32, at now: Instant) {
+        guard states.contains(place) else { return }
+        running += 1
+        windows.set(place, to: nil)
+        states[place].noteFetch(at: now, clock)
+    }
+
+    /// A fetch that the previous supervisor process has begun goes on.
+    package mutating func resume(_ place: UInt32) {
+        running += 1
+        windows.set(place, to: nil)
+    }
+
+    /// A fetch has ended. nil: the client has not completed it, because its time was over or its process has ended.
+    package mutating func end(_ place: UInt32, _ result: FetchResult?, took: Duration, budget: Duration) {
+        running -= 1
+        guard states.contains(place) else { return }
+        if let result {
+            states[place].score.add(result, took: took, budget: budget)
+        } else {
+            states[place].score.addOverrun()
+        }
+    }
+
+    /// A fetch has ended without a verdict on the client, such as when its user has quit it.
+    package mutating func abandon() { running -= 1 }
+}
