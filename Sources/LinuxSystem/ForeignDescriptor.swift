@@ -73,6 +73,20 @@ package enum ForeignDescriptor {
     private static func receive(
         _ socket: CInt, _ flag: CInt, _ control: UnsafeMutableRawBufferPointer
     ) -> Reception {
+        guard let packet = unsafe receiveByte(socket, CInt(MSG_DONTWAIT) | flag, control) else {
+            return errno == EINTR || errno == ECONNRESET ? .interrupted : .end
+        }
+        guard packet.controlLength > 0 else { return .end }
+        return packet.flags & CInt(MSG_CTRUNC) != 0 ? .packetWithDescriptors : .packet
+    }
+
+    /// Receives the first byte of a packet.
+    ///
+    /// - Parameter control: with no room for descriptors the kernel sets `MSG_CTRUNC` if the packet has any.
+    /// - Returns: nil: see `errno`.
+    static func receiveByte(
+        _ socket: CInt, _ flags: CInt, _ control: UnsafeMutableRawBufferPointer? = nil
+    ) -> (flags: CInt, controlLength: Int)? {
         var byte: UInt8 = 0
         return unsafe withUnsafeMutablePointer(to: &byte) { byte in
             var vector = unsafe iovec(iov_base: byte, iov_len: 1)
@@ -80,13 +94,10 @@ package enum ForeignDescriptor {
                 var message = unsafe msghdr()
                 unsafe message.msg_iov = vector
                 unsafe message.msg_iovlen = 1
-                unsafe message.msg_control = control.baseAddress
-                unsafe message.msg_controllen = control.count
-                guard unsafe recvmsg(socket, &message, CInt(MSG_DONTWAIT) | flag) >= 0 else {
-                    return errno == EINTR || errno == ECONNRESET ? .interrupted : .end
-                }
-                guard unsafe message.msg_controllen > 0 else { return .end }
-                return unsafe message.msg_flags & CInt(MSG_CTRUNC) != 0 ? .packetWithDescriptors : .packet
+                unsafe message.msg_control = control?.baseAddress
+                unsafe message.msg_controllen = control?.count ?? 0
+                guard unsafe recvmsg(socket, &message, flags) >= 0 else { return nil }
+                return unsafe (message.msg_flags, message.msg_controllen)
             }
         }
     }

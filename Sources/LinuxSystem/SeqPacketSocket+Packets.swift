@@ -65,19 +65,9 @@ extension SeqPacketSocket {
 
     /// Whether the next packet carries descriptors. It stays in the queue with them.
     package borrowing func nextPacketCarriesDescriptors() -> Bool {
-        var byte: UInt8 = 0
-        return unsafe withUnsafeMutablePointer(to: &byte) { byte in
-            var vector = unsafe iovec(iov_base: byte, iov_len: 1)
-            return unsafe withUnsafeMutablePointer(to: &vector) { vector in
-                // With no room for them, the kernel sets `MSG_CTRUNC`.
-                var message = unsafe msghdr()
-                unsafe message.msg_iov = vector
-                unsafe message.msg_iovlen = 1
-                let flags = CInt(MSG_DONTWAIT | MSG_PEEK)
-                let count = unsafe recvmsg(descriptor.rawValue, &message, flags)
-                return unsafe count >= 0 && message.msg_flags & CInt(MSG_CTRUNC) != 0
-            }
-        }
+        let packet = unsafe ForeignDescriptor.receiveByte(
+            descriptor.rawValue, CInt(MSG_DONTWAIT | MSG_PEEK))
+        return packet.map { $0.flags & CInt(MSG_CTRUNC) != 0 } ?? false
     }
 
     /// Keeps the other end from sending and discards its packets: on another thread, if that may take time.

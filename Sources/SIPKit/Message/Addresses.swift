@@ -93,22 +93,10 @@ public struct NameAddress: Sendable, Equatable, CustomStringConvertible {
 
 /// The place of the opening bracket that is not in the quoted display name.
 private func bracket(in text: String) -> String.Index? {
-    var quoted = false
-    var escaped = false
-    for index in text.utf8.indices {
-        let byte = text.utf8[index]
-        if escaped {
-            escaped = false
-        } else if quoted {
-            if byte == UInt8(ascii: "\\") { escaped = true }
-            if byte == UInt8(ascii: "\"") { quoted = false }
-        } else if byte == UInt8(ascii: "\"") {
-            quoted = true
-        } else if byte == UInt8(ascii: "<") {
-            return index
-        }
+    var quotes = QuotedStrings()
+    return text.utf8.indices.first { index in
+        !quotes.contains(text.utf8[index]) && text.utf8[index] == UInt8(ascii: "<")
     }
-    return nil
 }
 
 /// Reads `host[:port]`; an IPv6 address stands in brackets.

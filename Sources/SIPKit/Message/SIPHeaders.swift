@@ -112,17 +112,11 @@ func splitList(_ value: String) -> [String] {
 func split(_ value: String, at separator: UInt8) -> [String] {
     var pieces: [String] = []
     var piece: [UInt8] = []
-    var quoted = false
-    var escaped = false
+    var quotes = QuotedStrings()
     var bracketed = false
     for byte in value.utf8 {
-        if escaped {
-            escaped = false
-        } else if quoted {
-            if byte == UInt8(ascii: "\\") { escaped = true }
-            if byte == UInt8(ascii: "\"") { quoted = false }
-        } else if byte == UInt8(ascii: "\"") {
-            quoted = true
+        if quotes.contains(byte) {
+            // No separator.
         } else if byte == UInt8(ascii: "<") {
             bracketed = true
         } else if byte == UInt8(ascii: ">") {
@@ -145,4 +139,26 @@ func trimmed(_ bytes: some BidirectionalCollection<UInt8>) -> String {
     while let first = rest.first, isSpace(first) { rest.removeFirst() }
     while let last = rest.last, isSpace(last) { rest.removeLast() }
     return String(decoding: rest, as: UTF8.self)
+}
+
+/// Follows the quoted strings of a header, with their escapes (RFC 3261 §25.1).
+struct QuotedStrings {
+    private var isQuoted = false
+    private var isEscaped = false
+
+    /// Whether the next byte is part of a quoted string, quotation marks included.
+    mutating func contains(_ byte: UInt8) -> Bool {
+        guard isQuoted else {
+            isQuoted = byte == UInt8(ascii: "\"")
+            return isQuoted
+        }
+        if isEscaped {
+            isEscaped = false
+        } else if byte == UInt8(ascii: "\\") {
+            isEscaped = true
+        } else if byte == UInt8(ascii: "\"") {
+            isQuoted = false
+        }
+        return true
+    }
 }
