@@ -51,10 +51,23 @@ final class MediaPlayers: BusClient {
             guard (try? message.text()) != nil, let owner = try? message.text() else { return }
             change(name, hasOwner: !owner.isEmpty)
         }
+        list()
+    }
+
+    func busDiscardedSignals() { list() }
+
+    private func list() {
+        guard let handle = unsafe connection.handle else { return }
         let call = BusCall(
             destination: Self.bus, path: "/org/freedesktop/DBus", interface: Self.bus, member: "ListNames")
         listing = unsafe BusSlot.call(handle, call) { [unowned self] message in
-            try? message.array(of: "s") { () throws(BusError) in change(try message.text(), hasOwner: true) }
+            var gone = Set(players.keys)
+            try? message.array(of: "s") { () throws(BusError) in
+                let name = try message.text()
+                // A player that is known already finds out itself what it has missed.
+                if gone.remove(name) == nil { change(name, hasOwner: true) }
+            }
+            for name in gone { change(name, hasOwner: false) }
             listing = nil
             onChange()
         }
@@ -128,11 +141,15 @@ final class MediaPlayer {
     func begin() { service.begin() }
 
     private func handle(_ presence: BusService.Presence) {
+        if case .doubtful = presence {
+            status?.read()
+            return
+        }
         process = nil
         isPlaying = false
         identifying = nil
         switch presence {
-        case .present:
+        case .present, .doubtful:
             follow()
             identify()
         case .absent:

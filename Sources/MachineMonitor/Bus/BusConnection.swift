@@ -9,12 +9,15 @@ protocol BusClient: AnyObject {
     func busOpened()
     /// The connection is gone, with all rules and calls.
     func busClosed(reason: String)
+    /// The bus has discarded signals: what they would have told has to be asked for.
+    func busDiscardedSignals()
 }
 
 /// A connection to one message bus, by sd-bus on the monitor's loop.
 ///
 /// A bus that is not there is tried again when its socket appears; a lost connection is made again with growing pauses.
-/// A peer that sends more than can be dealt with in a tenth of the time has its messages wait in the bus.
+/// A peer that sends more than can be dealt with in a tenth of the time has its messages wait in the bus. The bus discards
+/// signals then if there are too many.
 final class BusConnection {
     private let loop: MonitorLoop
     private let address: String
@@ -25,6 +28,8 @@ final class BusConnection {
     private var output: DescriptorWatch?
     private var processing: LoopTimer?
     private var reconnecting: LoopTimer?
+    /// Set while there are too many messages, and for a while after that.
+    private var recovering: LoopTimer?
     private var socketPath: PathWatch?
     /// Failures in a row.
     private var failures = 0
@@ -44,6 +49,9 @@ final class BusConnection {
     /// when its socket changes.
     private static let pauses: [Int64] = [100, 400, 1_600, 6_400, 60_000]
 
+    /// In milliseconds.
+    private static let recovery: Int64 = 1_000
+
     init(_ loop: MonitorLoop, address: String, takesDescriptors: Bool) {
         self.loop = loop
         self.address = address
@@ -53,6 +61,10 @@ final class BusConnection {
             process()
         }
         reconnecting = LoopTimer(loop) { [unowned self] in open() }
+        recovering = LoopTimer(loop) { [unowned self] in
+            guard bus != nil else { return }
+            for entry in clients { entry.client?.busDiscardedSignals() }
+        }
         open()
     }
 
@@ -106,6 +118,7 @@ final class BusConnection {
 
     private func closeBus() {
         processing?.deadline = nil
+        recovering?.deadline = nil
         pausedUntil = nil
         // Their descriptor is the handle's.
         input = nil
@@ -141,6 +154,7 @@ final class BusConnection {
             if result == 0 { break }
         }
         pausedUntil = share.spend(from: start, to: BootClock.now())
+        if pausedUntil != nil { recovering?.set(milliseconds: Self.recovery) }
     }
 
     /// Has libevent wait for what sd-bus waits for; it changes with each call.

@@ -11,6 +11,8 @@ final class BusService: BusClient {
     private let onChange: (Presence) -> Void
     /// The owner's unique name.
     private(set) var owner: String?
+    /// Counts changes of the owner: calls end with them.
+    fileprivate var generation = 0
     private var ownerChanges: BusSlot?
     private var subscriptions: [WeakSubscription] = []
     private var calls: [UInt64: BusSlot] = [:]
@@ -19,6 +21,8 @@ final class BusService: BusClient {
     enum Presence {
         /// The name has an owner, or another one.
         case present
+        /// It is still the same owner, but some of its signals may be lost.
+        case doubtful
         case absent(reason: String)
     }
 
@@ -68,10 +72,13 @@ final class BusService: BusClient {
         lose(reason)
     }
 
+    func busDiscardedSignals() { askForOwner() }
+
     private func askForOwner() {
         callBus("GetNameOwner") { [unowned self] reply in
             do throws(BusError) {
-                setOwner(try reply.get().text())
+                let current = try reply.get().text()
+                if current == owner { onChange(.doubtful) } else { setOwner(current) }
             } catch {
                 if isStarted { start() } else { lose("\(name) is not running") }
             }
@@ -104,6 +111,7 @@ final class BusService: BusClient {
         guard !owner.isEmpty else { return lose("\(name) is not running") }
         guard owner != self.owner else { return }
         self.owner = owner
+        generation += 1
         calls = [:]
         subscriptions.removeAll { $0.subscription == nil }
         for entry in subscriptions { install(entry.subscription) }
@@ -112,6 +120,7 @@ final class BusService: BusClient {
 
     private func lose(_ reason: String) {
         owner = nil
+        generation += 1
         calls = [:]
         for entry in subscriptions { entry.subscription?.slot = nil }
         onChange(.absent(reason: reason))
@@ -226,7 +235,8 @@ final class BusProperties {
     private let onValue: (String, BusValue) -> Void
     private let onRead: (BusError?) -> Void
     private var changes: BusSubscription?
-    private var isReading = false
+    /// The owner that is being asked.
+    private var askedGeneration: Int?
 
     static let interface = "org.freedesktop.DBus.Properties"
 
@@ -250,8 +260,8 @@ final class BusProperties {
 
     /// To be called when the service has appeared.
     func read() {
-        guard !isReading || service.owner == nil else { return }
-        isReading = true
+        guard askedGeneration != service.generation else { return }
+        askedGeneration = service.generation
         let interface = interface
         service.call(
             path, Self.interface, "GetAll",
@@ -259,11 +269,8 @@ final class BusProperties {
             reply: { [weak self] reply in self?.handle(reply) })
     }
 
-    /// The service has gone, and with it a reading.
-    func stop() { isReading = false }
-
     private func handle(_ reply: Result<BusReader, BusError>) {
-        isReading = false
+        askedGeneration = nil
         do throws(BusError) {
             try reply.get().properties { (name, value) throws(BusError) in onValue(name, value) }
             onRead(nil)

@@ -74,6 +74,7 @@ final class BluetoothSource: Source {
     }
 
     private func handle(_ presence: BusService.Presence) {
+        if case .doubtful = presence { return list() }
         poweredAdapters = []
         connected = []
         existing = []
@@ -81,7 +82,7 @@ final class BluetoothSource: Source {
         isListed = false
         isListing = false
         switch presence {
-        case .present: list()
+        case .present, .doubtful: list()
         case .absent(let reason): context.reports.setAvailability(.bluetooth, reason: reason)
         }
     }

@@ -35,10 +35,14 @@ final class LocationSource: Source {
     }
 
     private func handle(_ presence: BusService.Presence) {
-        client = nil
         switch presence {
-        case .present: requestClient()
-        case .absent(let reason): context.reports.setAvailability(.location, reason: reason)
+        case .present:
+            client = nil
+            requestClient()
+        case .doubtful: client?.restart(wish: wish ?? .init())
+        case .absent(let reason):
+            client = nil
+            context.reports.setAvailability(.location, reason: reason)
         }
     }
 

@@ -27,11 +27,13 @@ final class PowerSource: Source {
     func update(_ demand: WireMonitorDemand) {}
 
     private func handle(_ presence: BusService.Presence) {
-        answer = .unspecified
         switch presence {
-        case .present: properties?.read()
+        case .present:
+            answer = .unspecified
+            properties?.read()
+        case .doubtful: properties?.read()
         case .absent(let reason):
-            properties?.stop()
+            answer = .unspecified
             context.reports.setAvailability(.power, reason: reason)
         }
     }

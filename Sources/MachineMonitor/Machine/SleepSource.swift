@@ -53,19 +53,24 @@ final class SleepSource: Source {
     }
 
     private func handle(_ presence: BusService.Presence) {
+        switch presence {
+        case .present:
+            reset()
+            properties?.read()
+            if isDelayWanted { takeDelay() }
+        case .doubtful: properties?.read()
+        case .absent(let reason):
+            reset()
+            context.reports.setAvailability(.sleep, reason: reason)
+        }
+    }
+
+    private func reset() {
         // An inhibitor of an earlier logind is taken over by the next one, but not by every version.
         delay = nil
         isAsking = false
         isKnown = false
         isImminent = false
-        switch presence {
-        case .present:
-            properties?.read()
-            if isDelayWanted { takeDelay() }
-        case .absent(let reason):
-            properties?.stop()
-            context.reports.setAvailability(.sleep, reason: reason)
-        }
     }
 
     private func takeDelay() {

@@ -43,11 +43,12 @@ final class UsersSource: Source {
     func update(_ demand: WireMonitorDemand) {}
 
     private func handle(_ presence: BusService.Presence) {
+        if case .doubtful = presence { return noteChange() }
         isListing = false
         isStale = false
         again?.deadline = nil
         switch presence {
-        case .present: noteChange()
+        case .present, .doubtful: noteChange()
         case .absent(let reason): context.reports.setAvailability(.users, reason: reason)
         }
     }

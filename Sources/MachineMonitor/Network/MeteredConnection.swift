@@ -27,10 +27,8 @@ final class MeteredConnection {
 
     private func handle(_ presence: BusService.Presence) {
         switch presence {
-        case .present: properties?.read()
-        case .absent:
-            properties?.stop()
-            answer = .unspecified
+        case .present, .doubtful: properties?.read()
+        case .absent: answer = .unspecified
         }
     }
 

@@ -68,7 +68,7 @@ final class MonitorProcess {
 
     func send(_ bytes: [UInt8]) throws {
         let isSent = try socket.send(bytes)
-        precondition(isSent, "the monitor does not read")
+        try check(isSent, "the monitor does not read")
     }
 
     /// Demands unless the monitor has too many messages to read.
@@ -189,4 +189,13 @@ final class Helper {
         kill(pid, SIGKILL)
         while waitpid(pid, nil, 0) == -1, errno == EINTR {}
     }
+}
+
+/// A part of a test did not do what the test needs.
+struct SupportError: Error {
+    let text: String
+}
+
+func check(_ condition: Bool, _ text: String) throws(SupportError) {
+    guard condition else { throw SupportError(text: text) }
 }

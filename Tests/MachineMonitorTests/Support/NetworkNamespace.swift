@@ -27,7 +27,7 @@ final class NetworkNamespace {
     /// Runs `ip` with these arguments in the namespace.
     func ip(_ arguments: String) throws {
         let done = try run([Self.ip, "-netns", name] + arguments.split(separator: " ").map(String.init))
-        precondition(done, "ip \(arguments) failed")
+        try check(done, "ip \(arguments) failed")
     }
 
     /// Both ends of the pair, up; `v0` is the one with addresses.

@@ -33,17 +33,17 @@ final class PipeWireServer {
     func start() throws {
         processes = [try Helper(["/usr/bin/pipewire"], environment: environment)]
         let socket = directory.file("pipewire-0")
-        let isThere = eventually { access(socket, F_OK) == 0 }
-        precondition(isThere, "PipeWire did not start")
+        let isThere = eventually(within: 60_000) { access(socket, F_OK) == 0 }
+        try check(isThere, "PipeWire did not start")
         processes.append(try Helper(["/usr/bin/wireplumber"], environment: environment))
         let sink =
             "{ factory.name=support.null-audio-sink node.name=discard media.class=Audio/Sink object.linger=true "
             + "audio.position=[FL FR] }"
-        let isMade = try eventually {
+        let isMade = try eventually(within: 60_000) {
             try run(
                 ["/usr/bin/pw-cli", "create-node", "adapter", sink], environment: environment, isQuiet: true)
         }
-        precondition(isMade, "PipeWire makes no sink")
+        try check(isMade, "PipeWire makes no sink")
     }
 
     func stop() {
@@ -67,8 +67,10 @@ final class PipeWireServer {
     /// Mutes the streams of a process, or lets them be heard again; retried until WirePlumber knows them.
     func setMuted(_ isMuted: Bool, of pid: pid_t) throws {
         let command = ["/usr/bin/wpctl", "set-mute", "-p", "\(pid)", isMuted ? "1" : "0"]
-        let isDone = try eventually { try run(command, environment: environment, isQuiet: true) }
-        precondition(isDone, "wpctl cannot mute \(pid)")
+        let isDone = try eventually(within: 60_000) {
+            try run(command, environment: environment, isQuiet: true)
+        }
+        try check(isDone, "wpctl cannot mute \(pid)")
     }
 
     /// 16 bit, 8 kHz, one channel.

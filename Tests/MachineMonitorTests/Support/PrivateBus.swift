@@ -40,8 +40,8 @@ final class PrivateBus {
         daemon = try Helper([
             "/usr/bin/dbus-daemon", "--nofork", "--config-file=" + directory.file("bus.conf"),
         ])
-        let started = eventually { access(path, F_OK) == 0 }
-        precondition(started, "dbus-daemon did not start")
+        let started = eventually(within: 60_000) { access(path, F_OK) == 0 }
+        try check(started, "dbus-daemon did not start")
     }
 
     func stop() {
@@ -84,13 +84,11 @@ final class PrivateBus {
 
     /// Waits until a peer owns the name.
     func waitForOwner(of name: String) throws {
-        // gdbus cannot wait on a bus that it is given by address.
-        let isOwned = try eventually {
-            try answer(
-                "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", name
-            ).contains("true")
-        }
-        precondition(isOwned, "\(name) has no owner")
+        try check(
+            try run(
+                ["/usr/bin/gdbus", "wait", "--session", "--timeout", "60", name],
+                environment: ["DBUS_SESSION_BUS_ADDRESS": address], isQuiet: true),
+            "\(name) has no owner")
     }
 }
 
@@ -147,7 +145,7 @@ final class MockService {
         let pid = try spawn(command, output: silence.rawValue)
         var status: CInt = 0
         while waitpid(pid, &status, 0) == -1, errno == EINTR {}
-        precondition(status == 0, "\(command) failed")
+        try check(status == 0, "\(command) failed")
     }
 
     /// Changes properties, with the signal that tells of it. `properties` is a dictionary in GVariant's text format.
