@@ -82,4 +82,20 @@ import Testing
         #expect(try processorTime(of: monitor.pid) - before < 0.5)
         #expect(try monitor.next(within: 200) == nil)
     }
+
+    @Test("Events of udev are heeded, in a mock of it")
+    func udev() throws {
+        let machine = try MockMachine()
+        let monitor = try MonitorProcess(environment: machine.environment)
+        let name = "/dev/serial/by-id/usb-adapter"
+        try monitor.demand([.devices]) { $0.devices = [name] }
+        #expect(try monitor.first { devices($0) }.keys.sorted() == [name])
+        for _ in 0..<2 {
+            // The name itself stays: only udev tells of it.
+            try machine.tell("remove")
+            #expect(try monitor.first { devices($0) } == [:])
+            try machine.tell("add")
+            #expect(try monitor.first { devices($0) }.keys.sorted() == [name])
+        }
+    }
 }

@@ -59,14 +59,19 @@ final class DeviceSource: Source {
         context.reports.report(.devices, .devices(devices))
     }
 
-    /// The device node that the name leads to; nil: it leads to none.
+    /// The device node that the name leads to; nil: it leads to none. The device itself is not opened, which would have
+    /// effects on some.
     private static func node(of name: String) -> String? {
-        guard let resolved = unsafe realpath(name, nil) else { return nil }
-        defer { unsafe free(resolved) }
+        guard let place = try? OwnedDescriptor(opening: name, pathOnly) else { return nil }
         var status = stat()
-        guard unsafe stat(resolved, &status) == 0, status.st_mode & S_IFMT == S_IFCHR else { return nil }
-        return unsafe String(cString: resolved)
+        guard unsafe fstat(place.rawValue, &status) == 0, status.st_mode & S_IFMT == S_IFCHR else {
+            return nil
+        }
+        return try? readLink("/proc/self/fd/\(place.rawValue)")
     }
+
+    /// `O_PATH`, which is only in the headers for `_GNU_SOURCE`.
+    private static let pathOnly: CInt = 0o10_000_000
 }
 
 /// The events of udev about devices that are connected to the machine; their content is not used.

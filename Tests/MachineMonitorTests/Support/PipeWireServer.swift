@@ -21,7 +21,8 @@ final class PipeWireServer {
         bus = try PrivateBus()
         directory = try TemporaryDirectory()
         chmod(directory.path, 0o700)
-        try Self.writeSilence(directory.file("silence.wav"), seconds: 120)
+        try Self.writeSilence(directory.file("silence.wav"), milliseconds: 120_000)
+        try Self.writeSilence(directory.file("trial.wav"), milliseconds: 50)
     }
 
     deinit {
@@ -44,6 +45,13 @@ final class PipeWireServer {
                 ["/usr/bin/pw-cli", "create-node", "adapter", sink], environment: environment, isQuiet: true)
         }
         try check(isMade, "PipeWire makes no sink")
+        // A stream that comes before WirePlumber knows the sink is refused.
+        let plays = try eventually(within: 60_000) {
+            try run(
+                ["/usr/bin/pw-cat", "-p", directory.file("trial.wav")], environment: environment,
+                isQuiet: true)
+        }
+        try check(plays, "PipeWire does not play")
     }
 
     func stop() {
@@ -74,8 +82,8 @@ final class PipeWireServer {
     }
 
     /// 16 bit, 8 kHz, one channel.
-    private static func writeSilence(_ path: String, seconds: UInt32) throws {
-        let size = seconds * 16_000
+    private static func writeSilence(_ path: String, milliseconds: UInt32) throws {
+        let size = milliseconds * 16
         func little(_ value: UInt32, _ bytes: Int) -> [UInt8] {
             (0..<bytes).map { UInt8(truncatingIfNeeded: value >> (8 * UInt32($0))) }
         }
