@@ -67,6 +67,33 @@ import Testing
     }
 }
 
+@Suite("A bus that discards signals") struct DiscardedSignalTests {
+    private func audio(_ fact: MonitorProcess.Fact) -> WireMonitorReport.Audio? {
+        if case .audio(let audio) = fact { audio } else { nil }
+    }
+
+    @Test("The monitor asks for what it has missed")
+    func recovery() throws {
+        let bus = try PrivateBus(mostQueued: 2_000_000)
+        let monitor = try MonitorProcess(
+            ["--session"], environment: ["DBUS_SESSION_BUS_ADDRESS": bus.address])
+        try monitor.demand([.audio])
+        _ = try monitor.availability(of: .audio, is: true)
+        let target = try #require(try bus.uniqueName(of: monitor.pid))
+        kill(monitor.pid, SIGSTOP)
+        // More than the bus keeps for it; what comes afterwards is discarded.
+        let sent = try HostilePeer(bus, .direct, target: target, seconds: 3).finish()
+        try check(sent > 15_000, "\(sent) messages are too few")
+        let mock = try MockService(
+            bus, name: "org.mpris.MediaPlayer2.honest", path: "/org/mpris/MediaPlayer2",
+            interface: "org.mpris.MediaPlayer2")
+        try mock.tell("AddProperty", "org.mpris.MediaPlayer2.Player", "PlaybackStatus", "<'Playing'>")
+        kill(monitor.pid, SIGCONT)
+        _ = try monitor.first { audio($0).flatMap { $0.playing.contains(UInt32(mock.pid)) ? true : nil } }
+        mock.end()
+    }
+}
+
 @Suite("The cost of observing", .serialized) struct CostTests {
     private static let sources: [WireMonitorSource] = [
         .network, .power, .sleep, .users, .audio, .location, .bluetooth, .devices,

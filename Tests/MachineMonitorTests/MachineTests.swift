@@ -37,6 +37,19 @@ import Testing
         }
     }
 
+    @Test(
+        "A monitor without rights observes as well",
+        .enabled(if: geteuid() == 0, "only root can become another user"))
+    func unprivileged() throws {
+        let bus = try PrivateBus()
+        let mock = try MockService(
+            bus, template: "upower", name: "org.freedesktop.UPower", path: "/org/freedesktop/UPower")
+        let monitor = try MonitorProcess(["--user", "nobody"], environment: environment(bus))
+        try monitor.demand([.power])
+        #expect(try monitor.first { answer($0) } == .no)
+        mock.end()
+    }
+
     @Test("A value of another type is unknown, never no")
     func nonsensePower() throws {
         let bus = try PrivateBus()

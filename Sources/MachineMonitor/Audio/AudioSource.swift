@@ -27,6 +27,8 @@ final class AudioSource: Source {
         guard let streams, let players else { return }
         let streaming = streams.processes
         guard streaming != nil || players.isConnected else {
+            // One of them may be there.
+            if streams.isConnecting || players.isConnecting { return }
             return context.reports.setAvailability(
                 .audio, reason: "PipeWire is not running; \(players.reason)")
         }

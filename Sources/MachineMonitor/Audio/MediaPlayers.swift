@@ -15,6 +15,7 @@ final class MediaPlayers: BusClient {
     private var waiting: [String] = []
     private var pace: Pace
     private var later: LoopTimer?
+    /// Whether the bus has said which players there are.
     private(set) var isConnected = false
 
     static let prefix = "org.mpris.MediaPlayer2."
@@ -34,6 +35,9 @@ final class MediaPlayers: BusClient {
         Set(players.values.compactMap { $0.isPlaying ? $0.process : nil })
     }
 
+    /// Whether the bus has still to answer.
+    var isConnecting: Bool { listing != nil && !isConnected }
+
     var reason: String { connection.reason }
 
     // MARK: The bus
@@ -42,7 +46,6 @@ final class MediaPlayers: BusClient {
 
     func busOpened() {
         guard let handle = unsafe connection.handle else { return }
-        isConnected = true
         let rule =
             "type='signal',sender='\(Self.bus)',interface='\(Self.bus)',member='NameOwnerChanged',"
             + "arg0namespace='org.mpris.MediaPlayer2'"
@@ -61,6 +64,8 @@ final class MediaPlayers: BusClient {
         let call = BusCall(
             destination: Self.bus, path: "/org/freedesktop/DBus", interface: Self.bus, member: "ListNames")
         listing = unsafe BusSlot.call(handle, call) { [unowned self] message in
+            listing = nil
+            guard message.error == nil else { return onChange() }
             var gone = Set(players.keys)
             try? message.array(of: "s") { () throws(BusError) in
                 let name = try message.text()
@@ -68,7 +73,7 @@ final class MediaPlayers: BusClient {
                 if gone.remove(name) == nil { change(name, hasOwner: true) }
             }
             for name in gone { change(name, hasOwner: false) }
-            listing = nil
+            isConnected = true
             onChange()
         }
     }

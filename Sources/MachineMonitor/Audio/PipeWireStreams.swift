@@ -40,6 +40,9 @@ final class PipeWireStreams {
 
     deinit { watch = nil }
 
+    /// Whether the server has still to tell of its streams.
+    var isConnecting: Bool { observer.map { !$0.isComplete } ?? false }
+
     /// The processes that stream; nil: unknown.
     var processes: Set<UInt32>? {
         guard let observer, observer.isComplete else { return nil }
@@ -78,7 +81,7 @@ final class PipeWireStreams {
 
     private func process() {
         guard let observer else { return }
-        let start = BootClock.now()
+        let start = TimeShare.processorTime()
         let result = observer.process()
         if result & CInt(CAUDIO_LOST.rawValue) != 0 {
             watch = nil
@@ -86,7 +89,8 @@ final class PipeWireStreams {
             onChange()
             return retry()
         }
-        if share.spend(from: start, to: BootClock.now()).map({ resuming?.deadline = $0 }) != nil {
+        if let instant = share.spend(TimeShare.processorTime() - start, at: BootClock.now()) {
+            resuming?.deadline = instant
             setPaused(true)
         }
         if result & CInt(CAUDIO_CHANGED.rawValue) != 0 { onChange() }

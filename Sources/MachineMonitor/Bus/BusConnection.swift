@@ -147,13 +147,13 @@ final class BusConnection {
 
     private func process() {
         guard let bus, pausedUntil == nil else { return }
-        let start = BootClock.now()
+        let start = TimeShare.processorTime()
         for _ in 0..<Self.messagesPerTurn {
             let result = bus.process()
             if result < 0 { return fail("the connection was lost: \(BusError(result))", hasExisted: true) }
             if result == 0 { break }
         }
-        pausedUntil = share.spend(from: start, to: BootClock.now())
+        pausedUntil = share.spend(TimeShare.processorTime() - start, at: BootClock.now())
         if pausedUntil != nil { recovering?.set(milliseconds: Self.recovery) }
     }
 
@@ -204,27 +204,6 @@ private final class BusHandle {
         // sd-bus counts in microseconds of the other clock.
         let rest = Int64(clamping: instant) * 1_000 - RunningClock.now()
         return BootClock.now() + max(0, rest)
-    }
-}
-
-/// Limits the time that is spent on something to a tenth, 10 ms in 100 ms.
-struct TimeShare {
-    private var windowStart: Int64 = 0
-    private var spent: Int64 = 0
-
-    private static let window: Int64 = 100_000_000
-    private static let most: Int64 = 10_000_000
-
-    /// - Returns: the instant until which nothing more may be spent; nil: it is within the limit.
-    mutating func spend(from start: Int64, to end: Int64) -> Int64? {
-        if start - windowStart >= Self.window {
-            windowStart = start
-            spent = 0
-        }
-        spent += end - start
-        guard spent >= Self.most else { return nil }
-        // An excess over a window's share is taken from the following ones.
-        return windowStart + Self.window * (spent / Self.most)
     }
 }
 

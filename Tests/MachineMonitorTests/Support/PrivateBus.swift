@@ -9,8 +9,10 @@ final class PrivateBus {
     let address: String
     private let path: String
 
-    /// - Parameter starts: false: it is started later, by `start`.
-    init(starts: Bool = true) throws {
+    /// - Parameters:
+    ///   - starts: false: it is started later, by `start`.
+    ///   - mostQueued: the bytes that wait for one peer, before signals to it are discarded.
+    init(starts: Bool = true, mostQueued: Int = 100_000_000) throws {
         directory = try TemporaryDirectory()
         // Monitors of other users connect as well.
         chmod(directory.path, 0o755)
@@ -30,6 +32,7 @@ final class PrivateBus {
                 <allow own="*"/>
                 <allow user="*"/>
               </policy>
+              <limit name="max_outgoing_bytes">\(mostQueued)</limit>
             </busconfig>
             """
         write(file.rawValue, text, text.utf8.count)

@@ -1,0 +1,37 @@
+import Glibc
+
+/// Limits the processor time that is spent on something to a tenth, 10 ms in 100 ms.
+package struct TimeShare {
+    private var windowStart: Int64 = 0
+    private var spent: Int64 = 0
+
+    /// In nanoseconds.
+    package static let window: Int64 = 100_000_000
+    package static let most: Int64 = 10_000_000
+    /// The longest pause, in windows.
+    private static let longestPause: Int64 = 20
+
+    package init() {}
+
+    /// - Parameters:
+    ///   - time: processor time that was spent just now, in nanoseconds.
+    ///   - now: the present instant of any clock.
+    /// - Returns: the instant until which nothing more may be spent; nil: it is within the limit.
+    package mutating func spend(_ time: Int64, at now: Int64) -> Int64? {
+        if now - windowStart >= Self.window {
+            windowStart = now
+            spent = 0
+        }
+        spent += time
+        guard spent >= Self.most else { return nil }
+        // An excess over a window's share is taken from the following ones.
+        return windowStart + Self.window * min(spent / Self.most, Self.longestPause)
+    }
+
+    /// The processor time of this thread, in nanoseconds: neither that of others nor a sleep of the machine is part of it.
+    package static func processorTime() -> Int64 {
+        var time = timespec()
+        guard unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0 else { return 0 }
+        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    }
+}
