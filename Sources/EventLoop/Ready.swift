@@ -5,7 +5,7 @@ package struct Ready: Sendable, Hashable {
     package var token: UInt64
     /// There is something to read, the end of input, or an error; or the signal was caught.
     package var readable: Bool
-    /// The peer will send no more (`EPOLLRDHUP`). Only members of an ``EpollSet`` report it.
+    /// The peer sends nothing more (`EPOLLRDHUP`). Only members of an ``EpollSet`` report it.
     package var closed: Bool
     package var writable: Bool
     /// ``LoopExecutor/onUrgent`` has dealt with it before the turn.

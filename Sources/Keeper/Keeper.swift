@@ -19,7 +19,7 @@ package final class Keeper {
         package var reload: () -> Void
         /// Called when workers die one after the other, or none can be had: thaws all processes that they have stopped.
         package var thawAll: () -> Void
-        /// The body of a worker, called in a process of its own; returns its exit code.
+        /// The body of a worker, called in the worker's own process; returns its exit code.
         package var work: (consuming WorkerStartup) -> Int32
 
         package init(

@@ -19,7 +19,7 @@ package enum BootClock {
 
 /// A clock that stops while the machine sleeps: budgets of processes use it.
 package enum RunningClock {
-    /// The instant so many nanoseconds from now, for calls that wait until then. At most some eleven days.
+    /// The instant this many nanoseconds from now, for calls that wait until then. At most some eleven days.
     package static func instant(after nanoseconds: Int64) -> timespec {
         let instant = now() + min(nanoseconds, 1_000_000_000_000_000)
         return timespec(tv_sec: Int(instant / 1_000_000_000), tv_nsec: Int(instant % 1_000_000_000))

@@ -1,4 +1,4 @@
-/// Deliberate mistakes, with which the simulator proves that it finds them.
+/// Deliberate mistakes that the simulator must find.
 ///
 /// They exist in debug builds only, which define `NIGHTBELL_MUTATIONS` (see Package.swift): a release build
 /// contains neither the checks nor the stored mutation.
@@ -27,7 +27,7 @@ package enum Mutation: String, Sendable, CaseIterable {
     case keepsIdentifiersForEver
     /// The sockets of a client that ended are not all closed.
     case leaksOnExit
-    /// A socket is watched again after its end was reported, and fires for ever.
+    /// A socket is watched again after its end was reported, and never stops firing.
     case watchesAfterEnd
     /// A socket is not watched at all after its end was reported, though bytes are left unread before it.
     case forgetsBytesPastEnd

@@ -20,7 +20,7 @@ struct WatchToken: Sendable {
 
     /// The part of a generation that fits. It only has to tell apart events of the same or the next turn.
     private static let generationMask: UInt64 = 0xffff
-    /// No process has so many descriptors (`fs.nr_open` is 2^20 by default).
+    /// No process has that many descriptors (`fs.nr_open` is 2^20 by default).
     private static let slotMask: UInt64 = 0xff_ffff
     private static let ownerMask: UInt64 = 0xf_ffff
 

@@ -163,7 +163,7 @@ extension RecoveryLog {
 
     /// Finishes `forget` for clients that have lost their state and not their record: the supervisor died in between.
     ///
-    /// - Returns: these clients, which are in the snapshot no more.
+    /// - Returns: these clients, which are no longer in the snapshot.
     @discardableResult
     package mutating func finishForgetting(_ snapshot: inout RecoverySnapshot) -> Set<ClientID> {
         let forgotten = snapshot.clients.filter { $0.state == nil }

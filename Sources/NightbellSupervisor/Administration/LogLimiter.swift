@@ -2,8 +2,8 @@ import LinuxSystem
 package import Logging
 package import NightbellCore
 
-/// Rate limit for log messages that others can cause as often as they like: so many messages of a kind per
-/// minute for each user, and so many for all users. The others are counted; the count is logged with the next
+/// Rate limit for log messages that others can cause as often as they like: for each kind, a number of messages per
+/// minute for each user, and a number for all users. The others are counted; the count is logged with the next
 /// message of that kind about that user, or at the supervisor's end.
 package struct LogLimiter {
     /// The kinds of limited messages.

@@ -32,7 +32,7 @@ extension Supervisor {
         feed(.foundRunning(client))
     }
 
-    // MARK: Those that cannot be suspended
+    // MARK: Clients that cannot be suspended
 
     /// Checks at once whether a process of another user can be stopped by a supervisor that is not root: the
     /// client is told in its Welcome. For all others that cannot be known beforehand.

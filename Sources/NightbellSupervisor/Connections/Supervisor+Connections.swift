@@ -71,7 +71,7 @@ extension Supervisor {
         case administration = 8
     }
 
-    /// Whether so many more descriptors may be taken for a user. An eighth of all (at most 1,024) is kept for
+    /// Whether this many more descriptors may be taken for a user. An eighth of all (at most 1,024) is kept for
     /// what the supervisor itself needs to suspend and to inspect, and for its own user and root.
     func hasDescriptors(for credentials: PeerCredentials, _ count: Int, leaving reserve: Reserve) -> Bool {
         // A client has its process and a way to stop it beside its connection; a few are our own.
@@ -212,7 +212,7 @@ extension Supervisor {
         switch connection.role {
         case .client(let record):
             connections.detach(record.id, in: record.process.pid)
-            // The keeper has it open, too: do not let the peer wait for the keeper's close.
+            // The keeper also has it open: do not let the peer wait for the keeper's close.
             if journal != nil { _ = shutdown(connection.socket.rawValue, CInt(SHUT_RDWR)) }
             record.exit.disarm()
         case .watcher:

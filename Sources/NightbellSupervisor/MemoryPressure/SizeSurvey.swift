@@ -42,7 +42,7 @@ extension Supervisor {
         connection.readable.disarm()
     }
 
-    /// A survey that is under way serves this request, too.
+    /// A survey that is under way also serves this request.
     private func beginSurvey() {
         if memory.survey == nil { memory.survey = SizeSurvey(clients: supervision.clientIDs) }
     }
