@@ -26,7 +26,9 @@ struct FetchReport {
         instants = tally(.none).otherInstants
     }
 
-    private func share(_ tally: FetchTally) -> Double { Double(tally.extraInstants) / Double(max(instants, 1)) }
+    private func share(_ tally: FetchTally) -> Double {
+        Double(tally.extraInstants) / Double(max(instants, 1))
+    }
 
     private static func rounded(_ share: Double) -> Double { (share * 10_000).rounded() / 10_000 }
 

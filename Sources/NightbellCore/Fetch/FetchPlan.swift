@@ -46,7 +46,8 @@ struct FetchPlan {
         guard count > 0, sums[count] > probability else { return }
         let usual = sums[count]
         for index in 1..<sums.count {
-            sums[index] = index <= count ? sums[index] * probability / usual : sums[index] - usual + probability
+            sums[index] =
+                index <= count ? sums[index] * probability / usual : sums[index] - usual + probability
         }
     }
 

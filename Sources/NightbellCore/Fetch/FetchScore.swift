@@ -1,4 +1,4 @@
-/// What a client's fetches have cost so far: quick ones are good, slow ones, failures and those without an end are bad. A
+/// The cost of a client's fetches so far: quick ones are good, slow ones, failures and those without an end are bad. A
 /// claim of new data counts no more than its absence, because the supervisor cannot check it.
 package struct FetchScore: Sendable, Hashable, BitwiseCopyable {
     /// From 0 to 65,535.
