@@ -4,7 +4,8 @@ import LinuxSystem
 import NightbellWire
 import Testing
 
-@Suite("Hostile peers", .serialized) struct HostilePeerTests {
+@Suite("Hostile peers", .serialized, .disabled(if: isSanitized, "a sanitizer changes the costs"))
+struct HostilePeerTests {
     private func audio(_ fact: MonitorProcess.Fact) -> WireMonitorReport.Audio? {
         if case .audio(let audio) = fact { audio } else { nil }
     }
@@ -94,7 +95,8 @@ import Testing
     }
 }
 
-@Suite("The cost of observing", .serialized) struct CostTests {
+@Suite("The cost of observing", .serialized, .disabled(if: isSanitized, "a sanitizer changes the costs"))
+struct CostTests {
     private static let sources: [WireMonitorSource] = [
         .network, .power, .sleep, .users, .audio, .location, .bluetooth, .devices,
     ]

@@ -30,6 +30,10 @@ final class MonitorProcess {
             "DBUS_SESSION_BUS_ADDRESS": "unix:path=/nonexistent/session",
             "XDG_RUNTIME_DIR": "/nonexistent",
         ]
+        // A sanitizer's findings go where those of the tests go.
+        for name in ["ASAN_OPTIONS", "TSAN_OPTIONS"] {
+            if let value = getenv(name) { variables[name] = String(cString: value) }
+        }
         variables.merge(environment) { $1 }
         var started: pid_t = 0
         socket = try SeqPacketSocket.pair().separate { (near, far) throws(SystemError) in

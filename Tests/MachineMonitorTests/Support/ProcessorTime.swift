@@ -1,6 +1,9 @@
 import Glibc
 import LinuxSystem
 
+/// A sanitizer changes what a process costs.
+let isSanitized = getenv("NIGHTBELL_SANITIZER").map { $0.pointee != 0 } ?? false
+
 /// The time that a process has used, in seconds.
 func processorTime(of pid: pid_t) throws -> Double {
     let text = try SmallFile.readText("/proc/\(pid)/schedstat")
