@@ -40,11 +40,18 @@ final class PrivateBus {
     }
 
     func start() throws {
-        daemon = try Helper([
-            "/usr/bin/dbus-daemon", "--nofork", "--config-file=" + directory.file("bus.conf"),
-        ])
-        let started = eventually(within: 60_000) { access(path, F_OK) == 0 }
-        try check(started, "dbus-daemon did not start")
+        var ends: [CInt] = [-1, -1]
+        _ = try systemCall("pipe") { pipe(&ends) }
+        let input = OwnedDescriptor(adopting: ends[0])
+        let output = OwnedDescriptor(adopting: ends[1])
+        daemon = try Helper(
+            [
+                "/usr/bin/dbus-daemon", "--nofork", "--print-address=1",
+                "--config-file=" + directory.file("bus.conf"),
+            ], output: output.rawValue)
+        // It says its address once it listens.
+        let readiness = Poll.wait(input.rawValue, for: .readable, timeoutMilliseconds: 60_000)
+        try check(readiness.contains(.readable), "dbus-daemon did not start")
     }
 
     func stop() {
