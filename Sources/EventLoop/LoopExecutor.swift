@@ -95,9 +95,11 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     /// libevent ends the process when it cannot make its pair of sockets for signals. With epoll's, that is three.
-    private static func requireDescriptors() throws(SystemError) {
-        var spare = UniqueSlots<EventDescriptor>()
-        for _ in 0..<3 { spare.append(try EventDescriptor()) }
+    private static func requireDescriptors(_ count: Int = 3) throws(SystemError) {
+        guard count > 0 else { return }
+        let spare = try EventDescriptor()
+        try requireDescriptors(count - 1)
+        withExtendedLifetime(spare) {}
     }
 
     @unsafe private func watchOwn(

@@ -118,9 +118,11 @@ package struct ChannelPacket: Sendable {
             bytes.reserveCapacity(Self.longestTogether)
         }
         let head = UInt64(code) | UInt64(key.kind) << 8 | (flag ? 1 << 16 : 0)
-        bytes.append(number: head | UInt64(record.count) << 32, bytes: 8)
-        bytes.append(number: key.id, bytes: 8)
-        bytes += record
+        let words = (
+            (head | UInt64(record.count) << 32).littleEndian, key.id.littleEndian
+        )
+        unsafe Swift.withUnsafeBytes(of: words) { unsafe bytes.append(contentsOf: $0) }
+        unsafe record.withUnsafeBytes { unsafe bytes.append(contentsOf: $0) }
     }
 
     /// The items of a packet, which must end exactly with the last one.
@@ -175,6 +177,11 @@ extension [UInt8] {
 
     /// Reads a number that `append` has written.
     func number(at start: Int, bytes: Int) -> UInt64 {
+        if bytes == 8, start >= 0, start + 8 <= count {
+            return unsafe withUnsafeBytes {
+                unsafe UInt64(littleEndian: $0.loadUnaligned(fromByteOffset: start, as: UInt64.self))
+            }
+        }
         var number: UInt64 = 0
         var index = start + bytes
         while index > start {

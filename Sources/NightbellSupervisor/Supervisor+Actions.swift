@@ -17,7 +17,11 @@ extension Supervisor {
         persist()
         var work = ActionBuffer()
         swap(&work, &buffer)
-        for action in work.actions { perform(action, work, &context) }
+        for action in work.actions {
+            // A HandOver has one for each of its sockets.
+            if case .trace(_, .adopted(let token)) = action, !isReported(.adopted(token)) { continue }
+            perform(action, work, &context)
+        }
         work.removeAll()
         swap(&work, &buffer)
     }

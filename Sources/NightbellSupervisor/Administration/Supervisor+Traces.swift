@@ -9,7 +9,7 @@ extension Supervisor {
     ///   - work: the actions that the trace is a part of.
     ///   - offeredNames: of the sockets that are being handed over.
     func report(_ trace: Trace, of client: ClientID, _ work: ActionBuffer, _ offeredNames: [String]) {
-        if trace.level >= logger.logLevel || connections.watchers > 0 {
+        if isReported(trace) {
             let (identifier, user) = identity(of: client, work)
             if trace.level >= logger.logLevel { log(trace, of: identifier, user) }
             if connections.watchers > 0 {
@@ -27,6 +27,9 @@ extension Supervisor {
             if memory.pageOut != nil { pageOut(client, from, to) }
         }
     }
+
+    /// Whether the log or a watcher gets it.
+    func isReported(_ trace: Trace) -> Bool { connections.watchers > 0 || trace.level >= logger.logLevel }
 
     /// A client can cause most traces as often as it likes: those are logged only at the most verbose level. It
     /// can cause some of the others, by crashing or by not answering.

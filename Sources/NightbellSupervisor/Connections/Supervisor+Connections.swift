@@ -76,7 +76,9 @@ extension Supervisor {
     func hasDescriptors(for credentials: PeerCredentials, _ count: Int, leaving reserve: Reserve) -> Bool {
         // A client has its process and a way to stop it beside its connection; a few are our own.
         let pages = unsafe earlyWaker.pageCount
-        let clients = connections.count + 2 * connections.clientProcesses.count + supervision.socketCount
+        // Each packet asks this: a copy of the core would cost as much as decoding the packet.
+        let sockets = ask { $0.socketCount }
+        let clients = connections.count + 2 * connections.clientProcesses.count + sockets
         let inUse = clients + pages + ForeignDescriptor.pendingCount + 16
         let isOwn = credentials.uid == 0 || credentials.uid == geteuid()
         let kept = isOwn ? reserve : .administration

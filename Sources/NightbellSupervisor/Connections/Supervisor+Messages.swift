@@ -73,7 +73,7 @@ extension Supervisor {
         }
         let bytes = packet.bytes
         guard isWorthDecoding(bytes, connection, controlTruncated: controlTruncated) else { return }
-        if let fast = HandOverPacket(bytes) {
+        if let fast = HandOverPacket(bytes, count: packet.descriptorCount) {
             // A repeated HandOver is left to the general decoder.
             return handleHandOver(
                 fast.handOver, connection, fast.request, isRepeated: false, controlTruncated: controlTruncated

@@ -5,9 +5,11 @@ package struct HandOverPacket {
     package private(set) var request: UInt64 = 0
     package private(set) var handOver = WireHandOver()
 
-    package init?(_ bytes: [UInt8]) {
+    /// - Parameter count: the number of sockets, to make room for them.
+    package init?(_ bytes: [UInt8], count: Int = 0) {
         var reader = PacketReader(bytes)
         var isHandOver = false
+        handOver.sockets.reserveCapacity(count)
         while !reader.isAtEnd {
             switch reader.varint() {
             case 1 << 3:
