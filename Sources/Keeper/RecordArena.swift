@@ -103,13 +103,25 @@ struct RecordArena: Sendable {
         tidy()
     }
 
-    private mutating func overwrite(_ place: Place, _ descriptor: CInt, _ record: ArraySlice<UInt8>) {
+    /// Returns the descriptor's number and stores `none` in its place.
+    mutating func takeDescriptor(_ key: RecordKey) -> CInt? {
+        guard let slot = slot(of: key) else { return nil }
+        defer { overwrite(table[slot], Self.none) }
+        return descriptor(at: table[slot])
+    }
+
+    private mutating func overwrite(_ place: Place, _ descriptor: CInt) {
         let start = Int(place.offset)
         var number = UInt32(bitPattern: descriptor)
         for index in start + 9..<start + 13 {
             chunks[Int(place.chunk)].bytes[index] = UInt8(truncatingIfNeeded: number)
             number >>= 8
         }
+    }
+
+    private mutating func overwrite(_ place: Place, _ descriptor: CInt, _ record: ArraySlice<UInt8>) {
+        overwrite(place, descriptor)
+        let start = Int(place.offset)
         let range = start + Self.headLength..<start + Self.headLength + record.count
         chunks[Int(place.chunk)].bytes.replaceSubrange(range, with: record)
     }

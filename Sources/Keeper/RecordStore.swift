@@ -30,10 +30,28 @@ package struct RecordStore: ~Copyable, Sendable {
     package var byteCount: Int { arena.byteCount }
 
     /// Sorted, so that the same records are always replayed in the same order.
-    package func keys(ofKind kind: UInt8) -> [RecordKey] {
-        var keys: [RecordKey] = []
-        arena.forEach { key, _ in if key.kind == kind { keys.append(key) } }
-        return keys.sorted()
+    package func keys(ofKind kind: UInt8) -> [RecordKey] { sortedKeys[kind] }
+
+    /// The keys of all records, found in one pass, by kind.
+    package var sortedKeys: SortedKeys {
+        var keys = SortedKeys()
+        arena.forEach { key, _ in keys.append(key) }
+        keys.sort()
+        return keys
+    }
+
+    package struct SortedKeys {
+        private var ids = [[UInt64]](repeating: [], count: 256)
+
+        fileprivate mutating func append(_ key: RecordKey) { ids[Int(key.kind)].append(key.id) }
+
+        fileprivate mutating func sort() {
+            for kind in ids.indices { ids[kind].sort() }
+        }
+
+        package subscript(kind: UInt8) -> [RecordKey] {
+            ids[Int(kind)].map { RecordKey(kind: kind, id: $0) }
+        }
     }
 
     package func record(_ key: RecordKey) -> [UInt8]? { arena.record(key).map { Array($0) } }
@@ -42,6 +60,12 @@ package struct RecordStore: ~Copyable, Sendable {
     package func descriptor(_ key: RecordKey) -> CInt? {
         guard let descriptor = arena.descriptor(key), descriptor != RecordArena.none else { return nil }
         return descriptor
+    }
+
+    /// Hands out a record's descriptor; the record stays, without one.
+    package mutating func takeDescriptor(_ key: RecordKey) -> OwnedDescriptor? {
+        guard let descriptor = arena.takeDescriptor(key), descriptor != RecordArena.none else { return nil }
+        return OwnedDescriptor(adopting: descriptor)
     }
 
     /// Stores a record; returns the descriptor of the one that it replaces.

@@ -8,6 +8,19 @@ package enum SmallFile {
         try read(try OwnedDescriptor(opening: path, O_RDONLY, in: directory))
     }
 
+    /// The content of a file that the kernel generates, of at most 128 bytes, read in one call.
+    ///
+    /// - Throws: `EFBIG` if it may have more.
+    package static func readShort(_ path: String) throws(SystemError) -> [UInt8] {
+        let file = try OwnedDescriptor(opening: path, O_RDONLY)
+        let rawValue = file.rawValue
+        var content = [UInt8](repeating: 0, count: 128)
+        let count = try systemCall("read") { unsafe Glibc.read(rawValue, &content, content.count) }
+        guard count < content.count else { throw SystemError(code: EFBIG, call: "read \(path)") }
+        content.removeSubrange(count...)
+        return content
+    }
+
     /// The rest of an open file.
     ///
     /// - Throws: `EFBIG` if it has more than `limit` bytes.

@@ -6,6 +6,8 @@ package import NightbellCore
 enum PendingWork {
     /// It is readable, or its process has ended.
     case connection(Connection)
+    /// Its client has not been told yet that another worker has taken over.
+    case restart(Connection)
     /// A socket beyond the quota of a turn.
     case fired(SocketToken, Ready)
     case arming(SocketToken, pastEnd: Bool)
@@ -122,6 +124,9 @@ extension Supervisor {
         case .connection(let connection):
             connection.isWaiting = false
             if connections[connection.key] === connection { serve(connection, from: start) }
+        case .restart(let connection):
+            guard connections[connection.key] === connection, connection.owesRestart else { return }
+            announceRestart(connection)
         case .fired(let token, let ready):
             guard parked.contains(token) else { return }
             socketFired(token, ready)

@@ -25,6 +25,8 @@ public actor Supervisor {
     let journal: Journal?
     /// The previous workers' records, until they are recovered.
     var recovered: RecoveredRecords?
+    /// When the previous worker's clients were recovered; nil: there was none.
+    var recoveredAt: Instant?
     let mustWait: Bool
     var upgrade = UpgradeState()
     private var keeperWatch: Watch?

@@ -58,7 +58,7 @@ struct Cgroup: Hashable {
     }
 
     func state() throws(SystemError) -> State {
-        Self.state(inEvents: try SmallFile.read(directory + "/cgroup.events"))
+        Self.state(inEvents: try SmallFile.readShort(directory + "/cgroup.events"))
     }
 
     /// It is read at each suspension: as `String` it would cost as much as the rest of that.

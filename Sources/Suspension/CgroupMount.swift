@@ -18,10 +18,11 @@ package struct CgroupMount: Hashable {
     /// `38 31 0:35 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw`: the fourth field is the root,
     /// the fifth the mount point; the type follows the lone dash.
     package static func find(in mountinfo: String) -> CgroupMount? {
-        for line in mountinfo.split(separator: "\n") {
-            let fields = line.split(separator: " ")
-            guard let dash = fields.firstIndex(of: "-"), dash > 4, fields.count > dash + 1,
-                fields[dash + 1] == "cgroup2"
+        // As bytes: a supervisor that takes over reads it, and characters would take several times as long.
+        for line in mountinfo.utf8.split(separator: UInt8(ascii: "\n")) {
+            let fields = line.split(separator: UInt8(ascii: " "))
+            guard let dash = fields.firstIndex(where: { $0.elementsEqual("-".utf8) }), dash > 4,
+                fields.count > dash + 1, fields[dash + 1].elementsEqual("cgroup2".utf8)
             else { continue }
             return CgroupMount(path: unescape(fields[4]), root: unescape(fields[3]))
         }
@@ -55,9 +56,9 @@ package struct CgroupMount: Hashable {
     }
 
     /// Spaces and some other characters are written as `\040` there.
-    private static func unescape(_ field: Substring) -> String {
+    private static func unescape(_ field: Substring.UTF8View) -> String {
         var bytes: [UInt8] = []
-        var rest = Array(field.utf8)[...]
+        var rest = Array(field)[...]
         while let byte = rest.popFirst() {
             if byte == UInt8(ascii: "\\"), rest.count >= 3,
                 let code = UInt8(String(decoding: rest.prefix(3), as: UTF8.self), radix: 8)

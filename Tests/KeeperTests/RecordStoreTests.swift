@@ -163,6 +163,16 @@ import Testing
                 #expect(!isGone)
             }
             #expect(store.descriptorCount == 100)
+            for number in 200..<250 {
+                switch store.takeDescriptor(Self.key(number)) {
+                case .some(let descriptor): descriptor.close()
+                case .none: Issue.record("it is not there")
+                }
+                #expect(store.record(Self.key(number))?.count == 2_000)
+                let isTaken = isMissing(store.takeDescriptor(Self.key(number)))
+                #expect(isTaken)
+            }
+            #expect(store.descriptorCount == 50)
             writer.close()
             #expect(Poll.now(reader.rawValue).isEmpty, "the rest are open")
         }

@@ -48,6 +48,8 @@ package struct SlotMap<Element: Sendable>: Sendable {
         firstGeneration = max(1, generation == .max ? .max : generation + 1)
         let count = named.map { Int($0.id.slot) + 1 }.max() ?? 0
         slots = Array(repeating: Slot(generation: firstGeneration, place: Slot.free), count: count)
+        elements.reserveCapacity(named.count)
+        owners.reserveCapacity(named.count)
         for (id, element) in named {
             slots[Int(id.slot)] = Slot(generation: id.generation, place: Int32(elements.count))
             elements.append(element)

@@ -18,6 +18,9 @@ struct TokenList: Sendable, Equatable, RandomAccessCollection, MutableCollection
         }
     }
 
+    /// Makes room for so many in all.
+    mutating func reserveCapacity(_ count: Int) { others.reserveCapacity(Swift.max(0, count - 1)) }
+
     mutating func append(_ token: SocketToken) {
         if first == 0 { first = token.rawValue } else { others.append(token) }
     }

@@ -33,7 +33,7 @@ extension Supervision {
                 (old.token.id, try restored(old))
             },
             after: forgetsNames ? 0 : snapshot.socketGeneration)
-        for (socket, client) in snapshot.sockets.map({ ($0, $0.owner) }) { add(socket, of: client) }
+        addSockets(snapshot.sockets)
         var waiting: [ClientID: [RecoverySnapshot.Socket]] = [:]
         for socket in snapshot.sockets where !socket.conditions.isEmpty {
             waiting[socket.owner, default: []].append(socket)
@@ -117,12 +117,25 @@ extension Supervision {
             condition: isEnded ? .ended : .unwatched, index: 0)
     }
 
+    /// Makes room first: growing step by step would take as long as all the rest.
+    private mutating func addSockets(_ old: [RecoverySnapshot.Socket]) {
+        var counts = [Int](repeating: 0, count: clients.slotCount)
+        for socket in old { counts[Int(socket.owner.slot)] += 1 }
+        for id in Array(clients.ids) where counts[Int(id.slot)] > 0 {
+            let count = counts[Int(id.slot)]
+            clients[id].sockets.reserveCapacity(count)
+            clients[id].unarmed.reserveCapacity(count)
+            inherited[ClientID(id)]?.adoptions.reserveCapacity(count)
+            users[clients[id].user]?.sockets += count
+        }
+        for socket in old { add(socket, of: socket.owner) }
+    }
+
     private mutating func add(_ old: RecoverySnapshot.Socket, of client: ClientID) {
         sockets[old.token.id].index = Int32(clients[client.id].sockets.count)
         clients[client.id].sockets.append(old.token)
         clients[client.id].unarmed.append(old.token)
         inherited[client]?.adoptions[.init(request: old.request, index: old.index)] = old.token
-        users[clients[client.id].user]?.sockets += 1
         if let offload = old.offload { add(offload, old.token, of: client) }
     }
 

@@ -15,7 +15,7 @@ extension Supervisor {
     ) {
         switch body {
         case .status:
-            list(supervision.clientIDs, connection, request, isStatus: true)
+            list(clientsToInspect, connection, request, isStatus: true)
         case .list:
             list(supervision.clientIDs.filter { isVisible($0, to: connection) }, connection, request)
         case .show(let show):
@@ -127,6 +127,14 @@ extension Supervisor {
 
     // MARK: Listing
 
+    /// Recovery has inspected all clients: a status shows that for as long.
+    private static let inspectionAge: Duration = .milliseconds(100)
+
+    private var clientsToInspect: [ClientID] {
+        if let recoveredAt, now < recoveredAt + Self.inspectionAge { return [] }
+        return ask { $0.clientIDs }
+    }
+
     /// Inspecting a sleeping client takes some 10 µs.
     private static let clientsPerTurn = 16
 
@@ -152,6 +160,8 @@ extension Supervisor {
             guard !listing.isStatus, let info = info(of: client, inFull: false) else { continue }
             answer(connection, listing.request, .clientInfo(info))
         }
+        // A status is sent at its end: it waits for its turn, not for the reader.
+        if connection.listing?.isStatus == true { return enqueue(connection) }
         if !connection.armWritable() { dropLater(connection) }
     }
 
@@ -189,22 +199,21 @@ extension Supervisor {
         status.suspension = suspender.method.rawValue
         status.suspensionDetail = suspender.detail
         status.configurationFile = configuration.configurationFile
-        for client in supervision.clientIDs {
-            status.clientsByState[supervision.state(of: client).name, default: 0] += 1
+        let now = now
+        let clients = ask { $0.clientIDs }
+        for client in clients {
+            status.clientsByState[ask { $0.state(of: client) }.name, default: 0] += 1
         }
-        status.sockets = UInt64(supervision.socketCount)
+        status.sockets = UInt64(ask { $0.socketCount })
         status.connections = UInt64(connections.count)
         status.counters = WireCounters(supervision.counters)
         if connections.protocolErrors > 0 {
             status.counters["protocol_errors"] = connections.protocolErrors
         }
         status.offload = WireOffloadCounters(supervision.offloadCounters)
-        status.counters.asleepNs = supervision.clientIDs.reduce(into: status.counters.asleepNs) {
-            sum, client in
-            guard supervision.state(of: client) == .suspended,
-                let view = supervision.view(of: client, at: now)
-            else { return }
-            sum += UInt64(max(0, elapsedNow.since(view.enteredStateAt).nanoseconds))
+        for client in clients where ask({ $0.state(of: client) }) == .suspended {
+            guard let view = ask({ $0.view(of: client, at: now) }) else { continue }
+            status.counters.asleepNs += UInt64(max(0, elapsedNow.since(view.enteredStateAt).nanoseconds))
         }
         for (user, usage) in supervision.usage
         where isAdministrator(connection) || user == connection.credentials.uid {

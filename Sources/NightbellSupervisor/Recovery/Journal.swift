@@ -161,33 +161,36 @@ final class Journal {
         init() {}
 
         init(_ store: borrowing RecordStore) throws(RecordError) {
-            for key in store.keys(ofKind: RecordKey.settings) {
+            let keys = store.sortedKeys
+            for key in keys[RecordKey.settings] {
                 settings[key.id] = try LaunchSetting(key, store.record(key) ?? [])
             }
-            for key in store.keys(ofKind: RecordKey.clients) {
+            for key in keys[RecordKey.clients] {
                 let id = ClientID(rawValue: key.id)
                 clients.append((id, try ClientRecordBytes(key, store.record(key) ?? [], settings)))
                 guard let held = store.record(.tasks(id)) else { continue }
                 tasks[id] = try TaskRecordBytes.tasks(.tasks(id), held)
             }
-            for key in store.keys(ofKind: RecordKey.states) {
+            for key in keys[RecordKey.states] {
                 stateSizes[ClientID(rawValue: key.id)] = store.record(key)?.count
             }
-            for key in store.keys(ofKind: RecordKey.sockets) {
+            let socketKeys = keys[RecordKey.sockets]
+            sockets.reserveCapacity(socketKeys.count)
+            for key in socketKeys {
                 sockets.append(try SocketRecordBytes(key, store.record(key) ?? []))
             }
-            for key in store.keys(ofKind: RecordKey.offloads) {
+            for key in keys[RecordKey.offloads] {
                 profiles[SocketToken(rawValue: key.id)] = store.record(key)
             }
-            for key in store.keys(ofKind: RecordKey.formerOptions) {
+            for key in keys[RecordKey.formerOptions] {
                 formerOptions[SocketToken(rawValue: key.id)] =
                     try FormerOptionsBytes.former(key, store.record(key) ?? [])
             }
-            for key in store.keys(ofKind: RecordKey.receiveBuffers) {
+            for key in keys[RecordKey.receiveBuffers] {
                 receiveBuffers[SocketToken(rawValue: key.id)] =
                     try Journal.receiveBuffer(key, store.record(key) ?? [])
             }
-            for key in store.keys(ofKind: RecordKey.owners) {
+            for key in keys[RecordKey.owners] {
                 owners.append(try OwnerRecordBytes.owner(key, store.record(key) ?? []))
             }
         }

@@ -19,10 +19,10 @@ extension Supervisor {
         _ client: ClientID, _ record: ClientRecordBytes, _ store: inout RecordStore,
         _ result: inout RecoveryResult
     ) {
-        let descriptor = store.removeValue(for: .client(client))?.takeDescriptor()
-        let process = store.removeValue(for: .process(client))?.takeDescriptor()
+        let descriptor = store.takeDescriptor(.client(client))
+        let process = store.takeDescriptor(.process(client))
         // It may still wait for the worker that made it to let it run.
-        switch store.removeValue(for: .gate(client))?.takeDescriptor() {
+        switch store.takeDescriptor(.gate(client)) {
         case .some(let gate):
             Launch.letRun(gate.rawValue)
             gate.close()
@@ -30,7 +30,7 @@ extension Supervisor {
         case .none: break
         }
         if let recipe = record.recipe {
-            let state = store.removeValue(for: .state(client))?.record ?? []
+            let state = store.record(.state(client)) ?? []
             launches.insert(recipe, state: state, of: client)
         }
         switch record.presence {

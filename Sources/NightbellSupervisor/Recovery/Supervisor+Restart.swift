@@ -120,21 +120,27 @@ extension Supervisor {
             return client
         }
         let waiting = Set(snapshot.clients.filter(\.needsConditions).map(\.id))
-        snapshot.sockets = zip(records.sockets, snapshot.sockets).compactMap { record, socket in
+        // In place: there may be many thousands.
+        var count = 0
+        for index in snapshot.sockets.indices {
+            let socket = snapshot.sockets[index]
             guard !forgotten.contains(socket.owner) else {
                 journal.forget(socket.token)
                 if records.profiles[socket.token] != nil { journal.forgetOffload(socket.token) }
                 if records.receiveBuffers[socket.token] != nil { journal.forgetReceiveBuffer(socket.token) }
-                return nil
+                continue
             }
-            let taken = restoreSocket(
-                socket, record.name, store.removeValue(for: .socket(socket.token))?.takeDescriptor(), waiting,
+            let restored = restoreSocket(
+                socket, records.sockets[index].name, store.takeDescriptor(.socket(socket.token)), waiting,
                 records.profiles[socket.token], records.formerOptions[socket.token])
             if let buffer = records.receiveBuffers[socket.token] {
                 recoverReceiveBuffer(buffer, of: socket.token)
             }
-            return taken
+            guard let restored else { continue }
+            snapshot.sockets[count] = restored
+            count += 1
         }
+        snapshot.sockets.removeSubrange(count...)
         do {
             supervision = try Supervision(
                 settings: configuration.settings, restoring: snapshot, at: now, into: &buffer)
@@ -151,6 +157,7 @@ extension Supervisor {
         journal.finishReading()
         for client in snapshot.clients { welcomeBack(client) }
         memory.hasRecovered = true
+        recoveredAt = now
         logger.notice(
             "took over \(snapshot.clients.count) clients with \(snapshot.sockets.count) sockets",
             metadata: ["restarts": "\(journal.restarts)"])
@@ -162,7 +169,7 @@ extension Supervisor {
     /// that of a process which has ended.
     private func makeDormantAgain(_ records: Journal.Records, _ result: inout RecoveryResult) {
         for (client, record) in records.clients
-        where record.presence != .absent && supervision.state(of: client) == .dormant {
+        where record.presence != .absent && ask({ $0.state(of: client) }) == .dormant {
             if let attempt = takeAttempt(client) { end(attempt) }
             makeDormant(client)
             result.ended.removeAll { $0.0 == client }
@@ -217,18 +224,20 @@ extension Supervisor {
         announceRestartToLaunched(client.id)
         guard let connection = connection(of: client.id), let record = connection.client else { return }
         addWakeWord(record, connection)
-        switch supervision.state(of: client.id) {
+        switch ask({ $0.state(of: client.id) }) {
         case .suspended where suspensionMethod(of: client.id, record) == .none:
             // It cannot be stopped, so it can be told at once.
             announceRestart(connection)
         case .suspended:
             // Messages to a sleeper would pile up unread.
             connection.owesRestart = true
-            guard supervision.allowsEarlyThaw(of: client.id), let epoch = client.epoch else { return }
+            guard ask({ $0.allowsEarlyThaw(of: client.id) }), let epoch = client.epoch else { return }
             let thaw = suspender.quickThaw(slot: client.id.slot)
             unsafe earlyWaker.set(client.id.slot, epoch: epoch, thaw: thaw)
         case .notRunning, .inactive, .active, .background, .suspending, .terminating, .dormant, .launching:
-            announceRestart(connection)
+            // In its turn: all of them repeat their requests at once, while others are to be woken.
+            connection.owesRestart = true
+            backlog.append(.restart(connection), of: connection.credentials.uid)
         }
     }
 
