@@ -75,7 +75,7 @@ struct HostilePeerTests {
 
     @Test("The monitor asks for what it has missed")
     func recovery() throws {
-        let bus = try PrivateBus(mostQueued: 1_000_000)
+        let bus = try PrivateBus(mostQueued: 3_000_000)
         let monitor = try MonitorProcess(
             ["--session"], environment: ["DBUS_SESSION_BUS_ADDRESS": bus.address])
         try monitor.demand([.audio])
@@ -83,8 +83,8 @@ struct HostilePeerTests {
         let target = try #require(try bus.uniqueName(of: monitor.pid))
         kill(monitor.pid, SIGSTOP)
         // More than the bus keeps for it; what comes afterwards is discarded.
-        let sent = try HostilePeer(bus, .direct, target: target, seconds: 3).finish()
-        try check(sent > 6_000, "\(sent) messages are too few")
+        let sent = try HostilePeer(bus, .direct, target: target, seconds: 6).finish()
+        try check(sent > 14_000, "\(sent) messages are too few")
         let mock = try MockService(
             bus, name: "org.mpris.MediaPlayer2.honest", path: "/org/mpris/MediaPlayer2",
             interface: "org.mpris.MediaPlayer2")
